@@ -128,7 +128,9 @@ def test_backslashed_brackets_are_a_formula_in_r_alone(tmp_path):
     assert "$" not in convert(tmp_path, "a.md", "# Notes\n\nSee \\[1\\].\n").markdown
 
 
-PROGRAM = "use a;\n// ANCHOR: all\n// ANCHOR: dig\nfn dig() {\n    // ANCHOR_END: dig\n    go();\n}\n// ANCHOR_END: all\n"
+PROGRAM = (
+    "use a;\n// ANCHOR: all\n// ANCHOR: dig\nfn dig() {\n    // ANCHOR_END: dig\n    go();\n}\n// ANCHOR_END: all\n"
+)
 EXCERPTS = {
     "include a.rs:dig": "fn dig() {",
     "rustdoc_include a.rs:all": "fn dig() {\n    go();\n}",
@@ -149,3 +151,26 @@ def test_an_inclusion_of_mdbook_has_the_lines_it_names(tmp_path):
         book.writestr("src/a.rs", PROGRAM)
     wanted = [f"``` rust\nlet a;\n{lines}\nlet b;\n```" for lines in EXCERPTS.values()]
     assert book_tools.convert(tmp_path / "book.zip").markdown == "\n\n".join(["# Wells", *wanted]) + "\n"
+
+
+def test_a_line_that_calls_the_program_of_a_book_is_a_record(tmp_path):
+    text = "# Wells\n\n{{%session outline}}\n\n{{#title Wells}}\n\nDig.\n\n```text\n{{%segment outline}}\n```\n"
+    page = convert(tmp_path, "a.md", text)
+    assert page.markdown == "# Wells\n\nDig.\n\n``` text\n{{%segment outline}}\n```\n"
+    assert page.removed == ["{{%session outline}}", "{{#title Wells}}"]
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.mdx", "a.qmd"])
+def test_an_alert_has_its_kind_above_it(tmp_path, name):
+    page = convert(tmp_path, name, "# Wells\n\n> [!TIP]\n> Dig *deep*.\n>\n> - a\n\nEnd.\n")
+    assert page.markdown == "# Wells\n\nTip\n\nDig *deep*.\n\n- a\n\nEnd.\n"
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.mdx"])
+def test_tabs_keep_their_labels(tmp_path, name):
+    tabs = '<hfoptions id="tools">\n<hfoption id="spade">\nDig.\n</hfoption>\n<hfoption id="drill">\n\nTurn.\n\n'
+    items = '<Tabs>\n<TabItem value="a" label="A well">\n\nOne.\n\n</TabItem>\n<TabItem value="b">\n\nTwo.\n\n</TabItem>\n</Tabs>\n'
+    card = '<Card title="Next" />\n\n<Tip warning={true}>\n\nThree.\n\n</Tip>\n'
+    page = convert(tmp_path, name, f"# Wells\n\n{tabs}</hfoption>\n</hfoptions>\n\n{items}\n{card}")
+    said = ["# Wells", "**spade**", "Dig.", "**drill**", "Turn.", "**A well**", "One.", "**b**", "Two.", "Three."]
+    assert page.markdown.split("\n\n") == [*said[:-1], f"{said[-1]}\n"], page.markdown

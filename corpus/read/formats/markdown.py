@@ -44,6 +44,8 @@ UNSHOWN = re.compile(r"(?m)^[ \t]*#(?:[ \t].*)?\n")
 ESCAPED = re.compile(r"(?m)^([ \t]*)##")
 OPTION = re.compile(r"(?m)^[ \t]*(?:#\||//\||%%\|)[ \t].*\n")
 SHORTCODE = re.compile(r"\{\{<.*?>\}\}")
+DIRECTIVE = re.compile(r"(?m)^ {0,3}(\{\{[%#][^`\n]*\}\})[ \t]*$")
+"""A line that calls mdBook, one of its programs or Hugo."""
 LABEL = re.compile(
     r"(?m)^:(?:label|width|height|numref|begin_tab|end_tab|bibliography)[:`].*$|:(?:label|eqlabel):`[^`\n]*`"
 )
@@ -52,6 +54,11 @@ SUMMARY = re.compile(r"(?m)^([ \t]*)(?:[-*+][ \t]+)?\[[^\]\n]*\]\(([^)\s#]+)")
 TOC = re.compile(r"(?ms)^(`{3,})\{?(?:toc|toctree)\}?[^\n]*\n(.*?)^\1")
 IMPORT = re.compile(r"(?m)^(?:import|export)\s[^\n]*(?:\n[ \t}][^\n]*)*$")
 JSX = re.compile(r"</?[A-Z][\w.]*(?:\s[^<>]*)?/?>|\{/\*.*?\*/\}", re.DOTALL)
+TAB = re.compile(r"(?m)^(?P<margin>[ \t]*)<(?P<tag>hfoption|[A-Z]\w*[a-z][\w.]*)\b(?P<settings>[^<>]*)(?<!/)>")
+"""A tag that begins a tab or another component with a name, which its page prints."""
+SETTING = re.compile(r"(?<![\w-])(\w+)=[\"']([^\"'\n]+)[\"']")
+NAMES = {"hfoption": "id", "TabItem": "value"}
+"""Setting that names a component which has neither a label nor a title."""
 BETWEEN_TAGS = re.compile(r"(?ms)^([ \t]*<(?P<tag>[A-Z][\w.]*)\b[^<>]*(?<!/)>[ \t]*\n)(.*?)(?=^[ \t]*</(?P=tag)>)")
 """Text between two tags of a component, each on a line of its own."""
 FENCED = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,}).*?^\1\2[`~]*[ \t]*$")
@@ -239,6 +246,7 @@ def from_myst(text: str) -> str:
     """A part of a book of Markdown files, which may be MyST."""
     # Rules around a directive come to stand behind empty lines without it.
     text = INFO.sub(r"\1", without_false_metadata(plain(text)))
+    text = _outside(TAB, _named, _outside(DIRECTIVE, lambda found: f"`{found[1]}`{{=directive}}", text))
     text = RUST.sub(lambda found: ESCAPED.sub(r"\1#", UNSHOWN.sub("", found[0])), text)
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
@@ -248,9 +256,17 @@ def _flush(text: str) -> str:
     return _outside(BETWEEN_TAGS, lambda found: found[1] + _flush(textwrap.dedent(found[3])), text)
 
 
+def _named(tag: re.Match[str]) -> str:
+    """A component's name as a line of its own in place of its tag; the tag where it has none."""
+    settings = dict(SETTING.findall(tag["settings"]))
+    keys = ("label", "title", NAMES.get(tag["tag"], ""))
+    name = next((settings[key] for key in keys if key in settings), "")
+    return f"\n{tag['margin']}**{name}**\n\n" if name else tag[0]
+
+
 def components(text: str) -> str:
     """MDX as Markdown: imports and tags of components left out, save in code; what stands between tags stays."""
-    text = _flush(INFO.sub(r"\1", without_false_metadata(text)))
+    text = _outside(TAB, _named, _flush(INFO.sub(r"\1", without_false_metadata(text))))
     made, place = [], 0
     for match in FENCED.finditer(text):
         made += [JSX.sub("", IMPORT.sub("", text[place : match.start()])), match[0]]
@@ -261,7 +277,7 @@ def components(text: str) -> str:
 READER = "".join(
     (
         "markdown+lists_without_preceding_blankline-blank_before_header-blank_before_blockquote-implicit_figures",
-        "-simple_tables-multiline_tables+gfm_auto_identifiers+autolink_bare_uris-example_lists-citations",
+        "-simple_tables-multiline_tables+gfm_auto_identifiers+autolink_bare_uris-example_lists-citations+alerts",
     )
 )
 
