@@ -174,3 +174,47 @@ def test_tabs_keep_their_labels(tmp_path, name):
     page = convert(tmp_path, name, f"# Wells\n\n{tabs}</hfoption>\n</hfoptions>\n\n{items}\n{card}")
     said = ["# Wells", "**spade**", "Dig.", "**drill**", "Turn.", "**A well**", "One.", "**b**", "Two.", "Three."]
     assert page.markdown.split("\n\n") == [*said[:-1], f"{said[-1]}\n"], page.markdown
+
+
+CELLS = {
+    "{r, fig.cap = 'A \\'deep\\' \\\\(d\\\\).'}": "A ‘deep’ $d$.",
+    '{r, fig.cap="", out.width="50%"}': "",
+    "{r, eval=FALSE, fig.cap='Not drawn.'}": "",
+    '{r, fig.cap="The set {a} is."}': "The set {a} is.",
+    "{r}\n#| fig-cap: >\n#|   Two\n#|   lines.": "Two lines.",
+    '{r}\n#| tbl-cap: "Depths: all."': "Depths: all.",
+    "{r}\n#| fig.cap = 'Depths: all.'": "Depths: all.",
+}
+
+
+@pytest.mark.parametrize("head", sorted(CELLS))
+def test_the_caption_of_what_a_cell_draws_stands_below_it(tmp_path, head):
+    found = convert(tmp_path, "a.Rmd", f"# Wells\n\n```{head}\ndig()\n```\n\nEnd.\n").markdown
+    parts = ["# Wells", "``` r\ndig()\n```", *([CELLS[head]] if CELLS[head] else []), "End.\n"]
+    assert found.split("\n\n") == parts, found
+
+
+def test_words_that_a_book_keeps_for_a_caption_stand_in_its_place_once(tmp_path):
+    words = "(ref:deep-well) A *deep* well, as in Figure \\@ref(fig:wet-sand)a.\n\n(ref:other) Words.\n\n"
+    cell = "```{r deep, echo=FALSE, fig.cap='(ref:deep-well)'}\nrun()\n```\n"
+    page = convert(tmp_path, "a.Rmd", f"# Wells\n\n{words}Dig.\n\n{cell}\n```r\nx('(ref:deep-well)')\n```\n")
+    assert page.markdown == (
+        "# Wells\n\nWords.\n\nDig.\n\nA *deep* well, as in Figure wet sand a.\n\n``` r\nx('(ref:deep-well)')\n```\n"
+    )
+
+
+def test_a_reference_by_number_of_bookdown_or_quarto_is_its_label_in_words(tmp_path):
+    formula = "\\begin{equation}\na = b\n(\\#eq:sum)\n\\end{equation}\n"
+    text = f"# Wells\n\nSee (\\@ref(eq:sum)), Chapter \\@ref(wet-sand), @sec-wet_sand and a@sec-b.org.\n\n{formula}"
+    page = convert(tmp_path, "a.Rmd", f"{text}\n```r\n# \\@ref(fig:a)\n```\n")
+    said = (
+        "See (sum), Chapter wet sand, sec wet sand and a@sec-b.org.\n\n$$\\begin{equation}\na = b\n\\end{equation}$$"
+    )
+    assert page.markdown == f"# Wells\n\n{said}\n\n``` r\n# \\@ref(fig:a)\n```\n"
+
+
+def test_a_picture_that_stands_alone_has_its_caption_below_it_where_pages_print_it(tmp_path):
+    text = "# Wells\n\n![A deep well.](a.png){#fig-deep}\n\nDig ![here](b.png).\n"
+    page = convert(tmp_path, "a.qmd", text)
+    assert page.markdown == "# Wells\n\nA deep well.\n\nDig .\n" and page.removed == ["A deep well.", "here"]
+    assert convert(tmp_path, "a.md", text).markdown == "# Wells\n\nDig .\n"

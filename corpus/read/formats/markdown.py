@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from corpus.read.books.format import Format, Layout, Part, Tree
-from corpus.read.books.myst import plain
+from corpus.read.books.myst import SEPARATORS, plain
 from corpus.read.books.order import by_numbers, natural, of_contents
 
 QUARTO = (".qmd", ".rmd", ".rmarkdown")
@@ -21,7 +21,7 @@ INCLUDE = re.compile(
     r"(?m)^[ \t]*\{\{(?:<[ \t]*include|#(?:rustdoc_)?include)[ \t]+"
     r"(?P<name>[^\s}:>]+)(?P<part>[\w:-]*)[^}\n]*\}\}[ \t]*$"
 )
-CELL = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,}))[ \t]*\{\.?([A-Za-z][\w+-]*)\b[^}\n]*\}[ \t]*$")
+CELL = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,}))[ \t]*\{\.?([A-Za-z][\w+-]*)\b[^\n]*\}[ \t]*$")
 PROSE = re.compile(r"(?ms)^([ \t]*`{3,})[ \t]*\{(?:block2?|asis)\b[^}\n]*\}[ \t]*\n(.*?)^\1[ \t]*$")
 """Cells whose text is printed as it stands: remarks in boxes."""
 WHOLE = re.compile(
@@ -29,25 +29,35 @@ WHOLE = re.compile(
     r"(?P<options>(?:[ \t]*(?:#\||//\||%%\|)[^\n]*\n)*)(?P<code>.*?)^(?P=fence)[ \t]*$"
 )
 """A cell with its settings, which stand in braces or in lines of its own."""
-UNSEEN = re.compile(r"\b(echo|include)[ \t]*[=:][ \t]*(?:FALSE|F|false|False)\b")
+OFF = re.compile(r"\b(echo|include|eval)[ \t]*[=:][ \t]*(?:FALSE|F|false|False)\b")
 STRING = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 CAPTION = re.compile(
-    r"\bfig\.cap[ \t]*=[ \t]*(?:[\w.$:]+\()?(?P<sign>[\"'])(?P<text>.+?)(?<!\\)(?P=sign)"
-    r"|\bfig-cap[ \t]*:[ \t]*(?P<mark>[\"']?)(?P<line>[^\n|>]+)(?P=mark)[ \t]*$",
-    re.MULTILINE,
+    r"\b(?:fig|tab)\.cap[ \t]*=[ \t]*(?:[\w.$:]+\()?(?P<sign>[\"'])(?!(?P=sign))(?P<text>.+?)(?<!\\)(?P=sign)"
 )
+CAPTIONS = ("fig-cap", "fig.cap", "tbl-cap", "tab.cap")
+"""Settings that hold a caption, where they stand in lines of their own."""
+QUOTED = re.compile(r"\\([\\\"'])")
+WORDS = re.compile(r"(?m)^\(ref:([^)\s]+)\)[ \t]+(\S.*)$")
+"""A paragraph with the words for a name that stands elsewhere for them."""
+NAME = re.compile(r"\(ref:([^)\s]+)\)")
+REFERENCE = re.compile(
+    r"\\{1,2}@ref\((?:[a-z]+:)?(?P<label>[^)\s]+)\)(?P<part>(?=\w))?"
+    r"|(?<![\w\\@`/.-])@(?P<typed>(?:fig|tbl|sec|eq|lst|thm|lem|cor|prp|def|exm|exr|rem|alg)-[\w-]*\w)"
+)
+"""A reference by a number that only the book's program knows: of bookdown, or of Quarto."""
 INFO = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,})[ \t]*[\w+#-]+)[ \t]*[ \t,:][^`\n]*$")
 """The first line of a block of code with more than its language, which pandoc takes for text."""
 RUST = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,})[ \t]*\{?\.?rust\b[^\n]*\n.*?^\1\2[`~]*[ \t]*$")
 UNSHOWN = re.compile(r"(?m)^[ \t]*#(?:[ \t].*)?\n")
 """A line of Rust that is compiled but not printed; attributes are."""
 ESCAPED = re.compile(r"(?m)^([ \t]*)##")
-OPTION = re.compile(r"(?m)^[ \t]*(?:#\||//\||%%\|)[ \t].*\n")
+OPTION = re.compile(r"(?m)^[ \t]*(?:#\||//\||%%\|)[ \t](.*)\n")
 SHORTCODE = re.compile(r"\{\{<.*?>\}\}")
 DIRECTIVE = re.compile(r"(?m)^ {0,3}(\{\{[%#][^`\n]*\}\})[ \t]*$")
 """A line that calls mdBook, one of its programs or Hugo."""
 LABEL = re.compile(
     r"(?m)^:(?:label|width|height|numref|begin_tab|end_tab|bibliography)[:`].*$|:(?:label|eqlabel):`[^`\n]*`"
+    r"|\(\\{1,2}#[a-z]+:[^)\s]+\)"
 )
 ROLE = re.compile(r":(?:numref|eqref|ref|cite|citet|citep|doc|term):`([^`\n]*)`")
 SUMMARY = re.compile(r"(?m)^([ \t]*)(?:[-*+][ \t]+)?\[[^\]\n]*\]\(([^)\s#]+)")
@@ -221,24 +231,43 @@ def _titled(text: str) -> str:
 
 
 def _cell(cell: re.Match[str]) -> str:
-    """A cell whose code the book does not print as a record of it, and the caption of the figure that it does print."""
+    """A cell, as a record of it where its book does not print the code, and the caption of what it draws."""
     settings = f"{cell['head']}\n{cell['options']}"
-    hidden = {found[1] for found in UNSEEN.finditer(STRING.sub("", settings))}
-    if not hidden:
-        return cell[0]
-    fence, code = cell["fence"], cell["code"]
-    found = None if "include" in hidden else CAPTION.search(settings)
-    caption = (found["text"] or found["line"]).strip() if found else ""
+    off = {found[1] for found in OFF.finditer(STRING.sub("", settings))}
+    fence = cell["fence"]
+    shown = f"{fence}{{=hidden}}\n{cell['code']}{fence}" if off & {"echo", "include"} else cell[0]
+    caption = "" if off & {"eval", "include"} else _caption(cell)
     margin = fence[: len(fence) - len(fence.lstrip())]
-    # A caption that stands elsewhere goes by a name.
-    printed = f"\n\n{margin}{caption}\n" if caption and not caption.startswith("(ref:") else ""
-    return f"{fence}{{=hidden}}\n{code}{fence}{printed}"
+    return f"{shown}\n\n{margin}{caption}\n" if caption else shown
+
+
+def _caption(cell: re.Match[str]) -> str:
+    settings = _settings("".join(f"{line}\n" for line in OPTION.findall(cell["options"])))
+    known = settings if isinstance(settings, dict) else {}
+    found = next((known[key] for key in CAPTIONS if isinstance(known.get(key), str)), "")
+    if not found and (said := CAPTION.search(f"{cell['head']}\n{cell['options']}")):
+        found = QUOTED.sub(r"\1", said["text"])
+    return " ".join(found.split())
+
+
+def _in_words(text: str) -> str:
+    """The text with the words for each name in its place, or where they stand already when no text has the name."""
+    words = dict(WORDS.findall(text))
+    used = set(NAME.findall(FENCED.sub("", WORDS.sub("", text))))
+    text = _outside(WORDS, lambda found: "" if found[1] in used else found[2], text)
+    return _outside(NAME, lambda found: words.get(found[1], found[0]), text)
+
+
+def _label(reference: re.Match[str]) -> str:
+    """The words of a label for the number that a page prints."""
+    words = SEPARATORS.sub(" ", reference["label"] or reference["typed"])
+    return f"{words} " if reference["part"] is not None else words
 
 
 def prepare(text: str) -> str:
     """Cells as fenced code with their language alone; options, labels and shortcodes of the generators left out."""
-    text = _outside(WHOLE, _cell, PROSE.sub(r"\2", without_false_metadata(text)))
-    text = OPTION.sub("", CELL.sub(r"\1 \2", text))
+    text = _in_words(_outside(WHOLE, _cell, PROSE.sub(r"\2", without_false_metadata(text))))
+    text = _outside(REFERENCE, _label, OPTION.sub("", CELL.sub(r"\1 \2", text)))
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
 
@@ -282,10 +311,11 @@ READER = "".join(
 )
 
 FORMATS = (
-    # R Markdown sets formulas between backslashed brackets, too; elsewhere these are escaped brackets.
+    # R Markdown sets formulas between backslashed brackets, too; elsewhere these are escaped brackets. It prints the
+    # words for a picture that stands alone.
     Format(
         suffixes=QUARTO,
-        reader=f"{READER}+tex_math_single_backslash",
+        reader=f"{READER}+tex_math_single_backslash+implicit_figures",
         include=INCLUDE,
         prepare=prepare,
         layouts=_layouts,
