@@ -207,9 +207,7 @@ def test_a_reference_by_number_of_bookdown_or_quarto_is_its_label_in_words(tmp_p
     formula = "\\begin{equation}\na = b\n(\\#eq:sum)\n\\end{equation}\n"
     text = f"# Wells\n\nSee (\\@ref(eq:sum)), Chapter \\@ref(wet-sand), @sec-wet_sand and a@sec-b.org.\n\n{formula}"
     page = convert(tmp_path, "a.Rmd", f"{text}\n```r\n# \\@ref(fig:a)\n```\n")
-    said = (
-        "See (sum), Chapter wet sand, sec wet sand and a@sec-b.org.\n\n$$\\begin{equation}\na = b\n\\end{equation}$$"
-    )
+    said = "See (sum), Chapter wet sand, Section wet sand and a@sec-b.org.\n\n$$\\begin{equation}\na = b\n\\end{equation}$$"
     assert page.markdown == f"# Wells\n\n{said}\n\n``` r\n# \\@ref(fig:a)\n```\n"
 
 

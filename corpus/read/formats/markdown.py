@@ -40,9 +40,25 @@ QUOTED = re.compile(r"\\([\\\"'])")
 WORDS = re.compile(r"(?m)^\(ref:([^)\s]+)\)[ \t]+(\S.*)$")
 """A paragraph with the words for a name that stands elsewhere for them."""
 NAME = re.compile(r"\(ref:([^)\s]+)\)")
+KINDS = {
+    "fig": "Figure",
+    "tbl": "Table",
+    "sec": "Section",
+    "eq": "Equation",
+    "lst": "Listing",
+    "thm": "Theorem",
+    "lem": "Lemma",
+    "cor": "Corollary",
+    "prp": "Proposition",
+    "def": "Definition",
+    "exm": "Example",
+    "exr": "Exercise",
+    "alg": "Algorithm",
+}
+"""Words that Quarto prints before the number of what a label names."""
 REFERENCE = re.compile(
     r"\\{1,2}@ref\((?:[a-z]+:)?(?P<label>[^)\s]+)\)(?P<part>(?=\w))?"
-    r"|(?<![\w\\@`/.-])@(?P<typed>(?:fig|tbl|sec|eq|lst|thm|lem|cor|prp|def|exm|exr|rem|alg)-[\w-]*\w)"
+    rf"|(?<![\w\\@`/.-])@(?P<kind>{'|'.join(KINDS)})-(?P<typed>[\w-]*\w)"
 )
 """A reference by a number that only the book's program knows: of bookdown, or of Quarto."""
 INFO = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,})[ \t]*[\w+#-]+)[ \t]*[ \t,:][^`\n]*$")
@@ -260,7 +276,7 @@ def _in_words(text: str) -> str:
 
 def _label(reference: re.Match[str]) -> str:
     """The words of a label for the number that a page prints."""
-    words = SEPARATORS.sub(" ", reference["label"] or reference["typed"])
+    words = SEPARATORS.sub(" ", reference["label"] or f"{KINDS[reference['kind']]} {reference['typed']}")
     return f"{words} " if reference["part"] is not None else words
 
 
