@@ -2,6 +2,7 @@
 formulas stay; code that only the program needs does not."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import book_tools
@@ -125,3 +126,93 @@ def test_backslashed_brackets_are_a_formula_in_r_alone(tmp_path):
     text = "# Errors\n\n\\[ \\sqrt{a} = b. \\] See \\[1\\].\n"
     assert "\n\n$$\\sqrt{a} = b.$$\n\n" in convert(tmp_path, "a.Rmd", text).markdown
     assert "$" not in convert(tmp_path, "a.md", "# Notes\n\nSee \\[1\\].\n").markdown
+
+
+PROGRAM = (
+    "use a;\n// ANCHOR: all\n// ANCHOR: dig\nfn dig() {\n    // ANCHOR_END: dig\n    go();\n}\n// ANCHOR_END: all\n"
+)
+EXCERPTS = {
+    "include a.rs:dig": "fn dig() {",
+    "rustdoc_include a.rs:all": "fn dig() {\n    go();\n}",
+    "include a.rs": "use a;\nfn dig() {\n    go();\n}",
+    "include a.rs:4": "fn dig() {",
+    "include a.rs:4:6": "fn dig() {\n    go();",
+    "rustdoc_include a.rs:6:": "    go();\n}",
+    "include a.rs::4 editable": "use a;\nfn dig() {",
+    "include a.rs:absent": "",
+}
+
+
+def test_an_inclusion_of_mdbook_has_the_lines_it_names(tmp_path):
+    listings = [f"```rust\nlet a;\n{{{{#{command}}}}}\nlet b;\n```" for command in EXCERPTS]
+    with zipfile.ZipFile(tmp_path / "book.zip", "w") as book:
+        book.writestr("src/SUMMARY.md", "- [Wells](a.md)\n")
+        book.writestr("src/a.md", "\n\n".join(["# Wells", *listings]))
+        book.writestr("src/a.rs", PROGRAM)
+    wanted = [f"``` rust\nlet a;\n{lines}\nlet b;\n```" for lines in EXCERPTS.values()]
+    assert book_tools.convert(tmp_path / "book.zip").markdown == "\n\n".join(["# Wells", *wanted]) + "\n"
+
+
+def test_a_line_that_calls_the_program_of_a_book_is_a_record(tmp_path):
+    text = "# Wells\n\n{{%session outline}}\n\n{{#title Wells}}\n\nDig.\n\n```text\n{{%segment outline}}\n```\n"
+    page = convert(tmp_path, "a.md", text)
+    assert page.markdown == "# Wells\n\nDig.\n\n``` text\n{{%segment outline}}\n```\n"
+    assert page.removed == ["{{%session outline}}", "{{#title Wells}}"]
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.mdx", "a.qmd"])
+def test_an_alert_has_its_kind_above_it(tmp_path, name):
+    page = convert(tmp_path, name, "# Wells\n\n> [!TIP]\n> Dig *deep*.\n>\n> - a\n\nEnd.\n")
+    assert page.markdown == "# Wells\n\nTip\n\nDig *deep*.\n\n- a\n\nEnd.\n"
+
+
+@pytest.mark.parametrize("name", ["a.md", "a.mdx"])
+def test_tabs_keep_their_labels(tmp_path, name):
+    tabs = '<hfoptions id="tools">\n<hfoption id="spade">\nDig.\n</hfoption>\n<hfoption id="drill">\n\nTurn.\n\n'
+    items = '<Tabs>\n<TabItem value="a" label="A well">\n\nOne.\n\n</TabItem>\n<TabItem value="b">\n\nTwo.\n\n</TabItem>\n</Tabs>\n'
+    card = '<Card title="Next" />\n\n<Tip warning={true}>\n\nThree.\n\n</Tip>\n'
+    page = convert(tmp_path, name, f"# Wells\n\n{tabs}</hfoption>\n</hfoptions>\n\n{items}\n{card}")
+    said = ["# Wells", "**spade**", "Dig.", "**drill**", "Turn.", "**A well**", "One.", "**b**", "Two.", "Three."]
+    assert page.markdown.split("\n\n") == [*said[:-1], f"{said[-1]}\n"], page.markdown
+
+
+CELLS = {
+    "{r, fig.cap = 'A \\'deep\\' \\\\(d\\\\).'}": "A ‘deep’ $d$.",
+    '{r, fig.cap="", out.width="50%"}': "",
+    "{r, eval=FALSE, fig.cap='Not drawn.'}": "",
+    '{r, fig.cap="The set {a} is."}': "The set {a} is.",
+    "{r}\n#| fig-cap: >\n#|   Two\n#|   lines.": "Two lines.",
+    '{r}\n#| tbl-cap: "Depths: all."': "Depths: all.",
+    "{r}\n#| fig.cap = 'Depths: all.'": "Depths: all.",
+}
+
+
+@pytest.mark.parametrize("head", sorted(CELLS))
+def test_the_caption_of_what_a_cell_draws_stands_below_it(tmp_path, head):
+    found = convert(tmp_path, "a.Rmd", f"# Wells\n\n```{head}\ndig()\n```\n\nEnd.\n").markdown
+    parts = ["# Wells", "``` r\ndig()\n```", *([CELLS[head]] if CELLS[head] else []), "End.\n"]
+    assert found.split("\n\n") == parts, found
+
+
+def test_words_that_a_book_keeps_for_a_caption_stand_in_its_place_once(tmp_path):
+    words = "(ref:deep-well) A *deep* well, as in Figure \\@ref(fig:wet-sand)a.\n\n(ref:other) Words.\n\n"
+    cell = "```{r deep, echo=FALSE, fig.cap='(ref:deep-well)'}\nrun()\n```\n"
+    page = convert(tmp_path, "a.Rmd", f"# Wells\n\n{words}Dig.\n\n{cell}\n```r\nx('(ref:deep-well)')\n```\n")
+    assert page.markdown == (
+        "# Wells\n\nWords.\n\nDig.\n\nA *deep* well, as in Figure wet sand a.\n\n``` r\nx('(ref:deep-well)')\n```\n"
+    )
+
+
+def test_a_reference_by_number_of_bookdown_or_quarto_is_its_label_in_words(tmp_path):
+    formula = "\\begin{equation}\na = b\n(\\#eq:sum)\n\\end{equation}\n"
+    text = f"# Wells\n\nSee (\\@ref(eq:sum)), Chapter \\@ref(wet-sand), @sec-wet_sand and a@sec-b.org.\n\n{formula}"
+    page = convert(tmp_path, "a.Rmd", f"{text}\n```r\n# \\@ref(fig:a)\n```\n")
+    said = "See (sum), Chapter wet sand, Section wet sand and a@sec-b.org.\n\n$$\\begin{equation}\na = b\n\\end{equation}$$"
+    assert page.markdown == f"# Wells\n\n{said}\n\n``` r\n# \\@ref(fig:a)\n```\n"
+
+
+def test_a_picture_that_stands_alone_has_its_caption_below_it_where_pages_print_it(tmp_path):
+    text = "# Wells\n\n![A deep well.](a.png){#fig-deep}\n\nDig ![here](b.png).\n"
+    page = convert(tmp_path, "a.qmd", text)
+    assert page.markdown == "# Wells\n\nA deep well.\n\nDig .\n" and page.removed == ["A deep well.", "here"]
+    assert convert(tmp_path, "a.md", text).markdown == "# Wells\n\nDig .\n"

@@ -55,7 +55,8 @@ class Format:
     is_binary: bool = False
     """Whether its files are archives and no text."""
     include: Pattern[str] | None = None
-    """A line that stands for another file of the book; its group `name` is the path, `folder` where it begins."""
+    """A line that stands for another file of the book; its group `name` is the path, `folder` where it begins, `part`
+    the excerpt."""
     view: Callable[[Tree], Tree] = lambda tree: tree
     """The tree with its books' own commands for inclusions written as those of the format."""
     prepare: Callable[[str], str] = lambda text: text

@@ -15,6 +15,8 @@ MAX_CHARS = 200_000_000
 COMMENTED = re.compile(r"(?<!\\)%")
 ROOT = re.compile(r"^\\[A-Za-z]+\s*/")
 NUMBER = re.compile(r"(\d+)")
+ANCHOR = re.compile(r"\bANCHOR(?P<end>_END)?:[ \t]*(?P<name>[\w-]+)")
+"""A mark, in a comment of any language, at which an excerpt of a file begins or ends."""
 ROUGHLY_ALL = 0.8
 """Share of the files of a folder that are numbered where their numbers are the reading order."""
 FEWEST = 3
@@ -35,21 +37,54 @@ def found(tree: Tree, name: str, other: str, suffixes: Sequence[str]) -> str:
         folder = posixpath.dirname(folder)
 
 
-def inlined(tree: Tree, name: str, include: Pattern[str] | None, suffixes: Sequence[str], *, depth: int = 0) -> str:
+def inlined(
+    tree: Tree,
+    name: str,
+    include: Pattern[str] | None,
+    suffixes: Sequence[str],
+    *,
+    part: str | None = None,
+    depth: int = 0,
+) -> str:
     """A file's text with the files it includes in their places. What is not there, or goes too deep, leaves no text."""
-    text = tree.text(name)
+    text = tree.text(name) if part is None else _excerpt(tree.text(name), part)
     if include is None or depth >= MAX_DEPTH:
         return text
     parts, place, size = [], 0, 0
     for match in _inclusions(text, include):
         target = _target(tree, name, match, suffixes)
-        inner = inlined(tree, target, include, suffixes, depth=depth + 1) if target and target != name else ""
+        part = match.groupdict().get("part")
+        known = bool(target) and target != name
+        inner = inlined(tree, target, include, suffixes, part=part, depth=depth + 1) if known else ""
         size += len(inner)
         if size > MAX_CHARS:
             break
-        parts += [text[place : match.start()], "\n", inner, "\n"]
+        # Lines of a program stand between those of the listing that includes them.
+        edge = "\n" if part is None or target.lower().endswith(tuple(suffixes)) else ""
+        parts += [text[place : match.start()], edge, inner, edge]
         place = match.end()
     return "".join([*parts, text[place:]])
+
+
+def _excerpt(text: str, part: str) -> str:
+    """The lines of a file that `:name` means, those between its marks, or `:first:last`; without a part all of them.
+
+    Lines with marks are left out.
+    """
+    first, ranged, last = part.removeprefix(":").partition(":")
+    name = "" if first.isdecimal() else first
+    lines = text.rstrip("\n").split("\n")
+    if not name and part:
+        start = max(int(first or 1) - 1, 0)
+        lines = lines[start : (int(last) if last.isdecimal() else None) if ranged else start + 1]
+    made, inside = [], not name
+    for line in lines:
+        mark = ANCHOR.search(line)
+        if mark and mark["name"] == name:
+            inside = not mark["end"]
+        elif inside and not mark:
+            made.append(line)
+    return "\n".join(made)
 
 
 def _inclusions(text: str, include: Pattern[str]) -> Iterator[re.Match[str]]:

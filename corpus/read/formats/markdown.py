@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from corpus.read.books.format import Format, Layout, Part, Tree
-from corpus.read.books.myst import plain
+from corpus.read.books.myst import SEPARATORS, plain
 from corpus.read.books.order import by_numbers, natural, of_contents
 
 QUARTO = (".qmd", ".rmd", ".rmarkdown")
@@ -18,9 +18,10 @@ MDX = (".mdx",)
 PLAIN = (".md", ".markdown", ".mdown", ".myst")
 SUFFIXES = (*QUARTO, *MDX, *PLAIN, ".ipynb", ".rst")
 INCLUDE = re.compile(
-    r"(?m)^[ \t]*\{\{(?:<[ \t]*include|#(?:rustdoc_)?include)[ \t]+(?P<name>[^\s}:>]+)[^}\n]*\}\}[ \t]*$"
+    r"(?m)^[ \t]*\{\{(?:<[ \t]*include|#(?:rustdoc_)?include)[ \t]+"
+    r"(?P<name>[^\s}:>]+)(?P<part>[\w:-]*)[^}\n]*\}\}[ \t]*$"
 )
-CELL = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,}))[ \t]*\{\.?([A-Za-z][\w+-]*)\b[^}\n]*\}[ \t]*$")
+CELL = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,}))[ \t]*\{\.?([A-Za-z][\w+-]*)\b[^\n]*\}[ \t]*$")
 PROSE = re.compile(r"(?ms)^([ \t]*`{3,})[ \t]*\{(?:block2?|asis)\b[^}\n]*\}[ \t]*\n(.*?)^\1[ \t]*$")
 """Cells whose text is printed as it stands: remarks in boxes."""
 WHOLE = re.compile(
@@ -28,29 +29,62 @@ WHOLE = re.compile(
     r"(?P<options>(?:[ \t]*(?:#\||//\||%%\|)[^\n]*\n)*)(?P<code>.*?)^(?P=fence)[ \t]*$"
 )
 """A cell with its settings, which stand in braces or in lines of its own."""
-UNSEEN = re.compile(r"\b(echo|include)[ \t]*[=:][ \t]*(?:FALSE|F|false|False)\b")
+OFF = re.compile(r"\b(echo|include|eval)[ \t]*[=:][ \t]*(?:FALSE|F|false|False)\b")
 STRING = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 CAPTION = re.compile(
-    r"\bfig\.cap[ \t]*=[ \t]*(?:[\w.$:]+\()?(?P<sign>[\"'])(?P<text>.+?)(?<!\\)(?P=sign)"
-    r"|\bfig-cap[ \t]*:[ \t]*(?P<mark>[\"']?)(?P<line>[^\n|>]+)(?P=mark)[ \t]*$",
-    re.MULTILINE,
+    r"\b(?:fig|tab)\.cap[ \t]*=[ \t]*(?:[\w.$:]+\()?(?P<sign>[\"'])(?!(?P=sign))(?P<text>.+?)(?<!\\)(?P=sign)"
 )
+CAPTIONS = ("fig-cap", "fig.cap", "tbl-cap", "tab.cap")
+"""Settings that hold a caption, where they stand in lines of their own."""
+QUOTED = re.compile(r"\\([\\\"'])")
+WORDS = re.compile(r"(?m)^\(ref:([^)\s]+)\)[ \t]+(\S.*)$")
+"""A paragraph with the words for a name that stands elsewhere for them."""
+NAME = re.compile(r"\(ref:([^)\s]+)\)")
+KINDS = {
+    "fig": "Figure",
+    "tbl": "Table",
+    "sec": "Section",
+    "eq": "Equation",
+    "lst": "Listing",
+    "thm": "Theorem",
+    "lem": "Lemma",
+    "cor": "Corollary",
+    "prp": "Proposition",
+    "def": "Definition",
+    "exm": "Example",
+    "exr": "Exercise",
+    "alg": "Algorithm",
+}
+"""Words that Quarto prints before the number of what a label names."""
+REFERENCE = re.compile(
+    r"\\{1,2}@ref\((?:[a-z]+:)?(?P<label>[^)\s]+)\)(?P<part>(?=\w))?"
+    rf"|(?<![\w\\@`/.-])@(?P<kind>{'|'.join(KINDS)})-(?P<typed>[\w-]*\w)"
+)
+"""A reference by a number that only the book's program knows: of bookdown, or of Quarto."""
 INFO = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,})[ \t]*[\w+#-]+)[ \t]*[ \t,:][^`\n]*$")
 """The first line of a block of code with more than its language, which pandoc takes for text."""
 RUST = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,})[ \t]*\{?\.?rust\b[^\n]*\n.*?^\1\2[`~]*[ \t]*$")
 UNSHOWN = re.compile(r"(?m)^[ \t]*#(?:[ \t].*)?\n")
 """A line of Rust that is compiled but not printed; attributes are."""
 ESCAPED = re.compile(r"(?m)^([ \t]*)##")
-OPTION = re.compile(r"(?m)^[ \t]*(?:#\||//\||%%\|)[ \t].*\n")
+OPTION = re.compile(r"(?m)^[ \t]*(?:#\||//\||%%\|)[ \t](.*)\n")
 SHORTCODE = re.compile(r"\{\{<.*?>\}\}")
+DIRECTIVE = re.compile(r"(?m)^ {0,3}(\{\{[%#][^`\n]*\}\})[ \t]*$")
+"""A line that calls mdBook, one of its programs or Hugo."""
 LABEL = re.compile(
     r"(?m)^:(?:label|width|height|numref|begin_tab|end_tab|bibliography)[:`].*$|:(?:label|eqlabel):`[^`\n]*`"
+    r"|\(\\{1,2}#[a-z]+:[^)\s]+\)"
 )
 ROLE = re.compile(r":(?:numref|eqref|ref|cite|citet|citep|doc|term):`([^`\n]*)`")
 SUMMARY = re.compile(r"(?m)^([ \t]*)(?:[-*+][ \t]+)?\[[^\]\n]*\]\(([^)\s#]+)")
 TOC = re.compile(r"(?ms)^(`{3,})\{?(?:toc|toctree)\}?[^\n]*\n(.*?)^\1")
 IMPORT = re.compile(r"(?m)^(?:import|export)\s[^\n]*(?:\n[ \t}][^\n]*)*$")
 JSX = re.compile(r"</?[A-Z][\w.]*(?:\s[^<>]*)?/?>|\{/\*.*?\*/\}", re.DOTALL)
+TAB = re.compile(r"(?m)^(?P<margin>[ \t]*)<(?P<tag>hfoption|[A-Z]\w*[a-z][\w.]*)\b(?P<settings>[^<>]*)(?<!/)>")
+"""A tag that begins a tab or another component with a name, which its page prints."""
+SETTING = re.compile(r"(?<![\w-])(\w+)=[\"']([^\"'\n]+)[\"']")
+NAMES = {"hfoption": "id", "TabItem": "value"}
+"""Setting that names a component which has neither a label nor a title."""
 BETWEEN_TAGS = re.compile(r"(?ms)^([ \t]*<(?P<tag>[A-Z][\w.]*)\b[^<>]*(?<!/)>[ \t]*\n)(.*?)(?=^[ \t]*</(?P=tag)>)")
 """Text between two tags of a component, each on a line of its own."""
 FENCED = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,}).*?^\1\2[`~]*[ \t]*$")
@@ -213,24 +247,43 @@ def _titled(text: str) -> str:
 
 
 def _cell(cell: re.Match[str]) -> str:
-    """A cell whose code the book does not print as a record of it, and the caption of the figure that it does print."""
+    """A cell, as a record of it where its book does not print the code, and the caption of what it draws."""
     settings = f"{cell['head']}\n{cell['options']}"
-    hidden = {found[1] for found in UNSEEN.finditer(STRING.sub("", settings))}
-    if not hidden:
-        return cell[0]
-    fence, code = cell["fence"], cell["code"]
-    found = None if "include" in hidden else CAPTION.search(settings)
-    caption = (found["text"] or found["line"]).strip() if found else ""
+    off = {found[1] for found in OFF.finditer(STRING.sub("", settings))}
+    fence = cell["fence"]
+    shown = f"{fence}{{=hidden}}\n{cell['code']}{fence}" if off & {"echo", "include"} else cell[0]
+    caption = "" if off & {"eval", "include"} else _caption(cell)
     margin = fence[: len(fence) - len(fence.lstrip())]
-    # A caption that stands elsewhere goes by a name.
-    printed = f"\n\n{margin}{caption}\n" if caption and not caption.startswith("(ref:") else ""
-    return f"{fence}{{=hidden}}\n{code}{fence}{printed}"
+    return f"{shown}\n\n{margin}{caption}\n" if caption else shown
+
+
+def _caption(cell: re.Match[str]) -> str:
+    settings = _settings("".join(f"{line}\n" for line in OPTION.findall(cell["options"])))
+    known = settings if isinstance(settings, dict) else {}
+    found = next((known[key] for key in CAPTIONS if isinstance(known.get(key), str)), "")
+    if not found and (said := CAPTION.search(f"{cell['head']}\n{cell['options']}")):
+        found = QUOTED.sub(r"\1", said["text"])
+    return " ".join(found.split())
+
+
+def _in_words(text: str) -> str:
+    """The text with the words for each name in its place, or where they stand already when no text has the name."""
+    words = dict(WORDS.findall(text))
+    used = set(NAME.findall(FENCED.sub("", WORDS.sub("", text))))
+    text = _outside(WORDS, lambda found: "" if found[1] in used else found[2], text)
+    return _outside(NAME, lambda found: words.get(found[1], found[0]), text)
+
+
+def _label(reference: re.Match[str]) -> str:
+    """The words of a label for the number that a page prints."""
+    words = SEPARATORS.sub(" ", reference["label"] or f"{KINDS[reference['kind']]} {reference['typed']}")
+    return f"{words} " if reference["part"] is not None else words
 
 
 def prepare(text: str) -> str:
     """Cells as fenced code with their language alone; options, labels and shortcodes of the generators left out."""
-    text = _outside(WHOLE, _cell, PROSE.sub(r"\2", without_false_metadata(text)))
-    text = OPTION.sub("", CELL.sub(r"\1 \2", text))
+    text = _in_words(_outside(WHOLE, _cell, PROSE.sub(r"\2", without_false_metadata(text))))
+    text = _outside(REFERENCE, _label, OPTION.sub("", CELL.sub(r"\1 \2", text)))
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
 
@@ -238,6 +291,7 @@ def from_myst(text: str) -> str:
     """A part of a book of Markdown files, which may be MyST."""
     # Rules around a directive come to stand behind empty lines without it.
     text = INFO.sub(r"\1", without_false_metadata(plain(text)))
+    text = _outside(TAB, _named, _outside(DIRECTIVE, lambda found: f"`{found[1]}`{{=directive}}", text))
     text = RUST.sub(lambda found: ESCAPED.sub(r"\1#", UNSHOWN.sub("", found[0])), text)
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
@@ -247,9 +301,17 @@ def _flush(text: str) -> str:
     return _outside(BETWEEN_TAGS, lambda found: found[1] + _flush(textwrap.dedent(found[3])), text)
 
 
+def _named(tag: re.Match[str]) -> str:
+    """A component's name as a line of its own in place of its tag; the tag where it has none."""
+    settings = dict(SETTING.findall(tag["settings"]))
+    keys = ("label", "title", NAMES.get(tag["tag"], ""))
+    name = next((settings[key] for key in keys if key in settings), "")
+    return f"\n{tag['margin']}**{name}**\n\n" if name else tag[0]
+
+
 def components(text: str) -> str:
     """MDX as Markdown: imports and tags of components left out, save in code; what stands between tags stays."""
-    text = _flush(INFO.sub(r"\1", without_false_metadata(text)))
+    text = _outside(TAB, _named, _flush(INFO.sub(r"\1", without_false_metadata(text))))
     made, place = [], 0
     for match in FENCED.finditer(text):
         made += [JSX.sub("", IMPORT.sub("", text[place : match.start()])), match[0]]
@@ -260,15 +322,16 @@ def components(text: str) -> str:
 READER = "".join(
     (
         "markdown+lists_without_preceding_blankline-blank_before_header-blank_before_blockquote-implicit_figures",
-        "-simple_tables-multiline_tables+gfm_auto_identifiers+autolink_bare_uris-example_lists-citations",
+        "-simple_tables-multiline_tables+gfm_auto_identifiers+autolink_bare_uris-example_lists-citations+alerts",
     )
 )
 
 FORMATS = (
-    # R Markdown sets formulas between backslashed brackets, too; elsewhere these are escaped brackets.
+    # R Markdown sets formulas between backslashed brackets, too; elsewhere these are escaped brackets. It prints the
+    # words for a picture that stands alone.
     Format(
         suffixes=QUARTO,
-        reader=f"{READER}+tex_math_single_backslash",
+        reader=f"{READER}+tex_math_single_backslash+implicit_figures",
         include=INCLUDE,
         prepare=prepare,
         layouts=_layouts,
