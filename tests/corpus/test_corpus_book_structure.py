@@ -79,3 +79,34 @@ def test_an_environment_that_a_book_defines_for_listings_is_code(tmp_path):
 def test_a_latex_book_with_skips_by_lengths_is_read(tmp_path, skip):
     text = f"\\begin{{document}}\nOne load. {skip} Two loads.\n\\end{{document}}\n"
     assert convert(written(tmp_path, "book.tex", text)).markdown == "One load. Two loads.\n"
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "\\section{One}\\label{x}",
+        "\\begin{table}\\begin{tabular}{ll}a & b\\\\c & d\\end{tabular}\\caption{Cap}\\label{x}\\end{table}",
+        "\\begin{figure}Drawn.\\caption{Cap}\\label{x}\\end{figure}",
+        "\\begin{equation}\\label{x} a = b\\end{equation}",
+    ],
+)
+def test_a_reference_to_what_prints_no_number_is_its_label(tmp_path, named):
+    text = f"\\begin{{document}}\\chapter{{Sets}}\nSee \\ref{{x}}.\n\n{named}\n\\end{{document}}"
+    assert "See \\[x\\].\n" in convert(written(tmp_path, "book.tex", text)).markdown
+
+
+def test_a_reference_to_a_statement_is_the_number_that_it_prints(tmp_path):
+    text = (
+        "\\newtheorem{thm}{Theorem}[chapter]\\begin{document}\\chapter{Sets}\nSee Theorem~\\ref{x}.\n\n"
+        "\\begin{thm}[Small]\\label{x} Yes.\\end{thm}\\end{document}"
+    )
+    found = convert(written(tmp_path, "book.tex", text)).markdown
+    assert "See Theorem\u00a01.1.\n" in found and "**Theorem 1.1** (Small). *Yes.*" in found
+
+
+def test_a_reference_into_another_chapter_is_its_label(tmp_path):
+    text = (
+        "\\newtheorem{thm}{Theorem}[chapter]\\begin{document}\n\\chapter{Sets}\n\\begin{thm}\\label{x} Yes.\\end{thm}\n"
+        "\\chapter{Maps}\nSee Theorem \\ref{x}.\n\\end{document}"
+    )
+    assert "See Theorem \\[x\\].\n" in convert(written(tmp_path, "book.tex", text)).markdown

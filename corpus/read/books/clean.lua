@@ -136,11 +136,25 @@ local function flat(kind)
   end
 end
 
+-- Statements print the number by which others refer to them. Sections, tables and figures print none here, and theirs
+-- are counted anew in each part.
+local numbers = {}
+
+local function statement(div)
+  local first = div.content[1]
+  local title = first and first.t == "Para" and first.content[1]
+  if title and title.t == "Strong" then numbers[div.identifier] = stringify(title):match("%S+$") end
+end
+
 local inner = {
   Strong = flat("Strong"),
   Emph = flat("Emph"),
   Image = picture,
-  Link = function(link) return link.content end,
+  Link = function(link)
+    local label = link.attributes["reference-type"] and link.attributes.reference
+    if label and numbers[label] ~= stringify(link) then return pandoc.Str("[" .. label .. "]") end
+    return link.content
+  end,
   Span = function(span)
     if aside(span) then removed("navigation", stringify(span)) return {} end
     if span.classes:includes("math") and #span.content == 1 and span.content[1].t == "Str" then
@@ -457,6 +471,7 @@ local function stripped(block)
 end
 
 return {
+  { Div = statement },
   asides,
   inner,
   blocks,
