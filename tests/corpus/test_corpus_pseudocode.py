@@ -202,7 +202,7 @@ def test_a_command_that_calls_itself_leaves_the_algorithm(tmp_path):
         "\\begin{verbatim}\n\\begin{algorithmic} \\State x \\end{algorithmic}\n\\end{verbatim}",
         "Write \\verb|\\begin{algorithm}| and \\verb|\\end{algorithm}|.",
         "\\newtheorem{algorithm}[thm]{Algorithm}\n\\begin{algorithm}\\label{a} Take $a\\;b$.\\; Then stop. \\end{algorithm}",
-        "\\begin{algorithm} Take $a\\;b$. \\end{algorithm}",
+        "\\begin{algorithm} Take $a\\;b$ and \\[ b\\;c \\] \\end{algorithm}",
     ],
 )
 def test_what_only_looks_like_an_algorithm_stays(text):

@@ -19,11 +19,14 @@ CAPTION = re.compile(r"\\(?:caption\*?|captionof\{algorithm\}|TitleOfAlgo)\s*(?:
 LABEL = re.compile(r"\\label\{[^{}]*\}")
 STATEMENT = re.compile(r"\\newtheorem\*?\{algorithm\}")
 """A book whose algorithms are numbered like theorems, with sentences inside."""
-FORMULA = re.compile(r"\\\(.*?\\\)|(?<!\\)\$.*?(?<!\\)\$", re.DOTALL)
+INNER = re.compile(
+    r"\\\(.*?\\\)|(?<!\\)(?:\$.*?(?<!\\)\$|\\\[.*?\\\])|\\begin\{(?P<name>\w+\*?)\}.*?\\end\{(?P=name)\}", re.DOTALL
+)
+"""Formulas and environments inside of a float."""
 SIGN = re.compile(
     r"\\;|\\(?:Kw|SetKw|SetAlgo)[A-Z]|\\(?:[ul]|l?e)?(?:If|While|For|ForEach|ForAll|Repeat|Switch)\s*[({]"
 )
-"""What algorithm2e alone writes, outside of formulas; without it a float is a frame around any text."""
+"""What algorithm2e alone writes, outside of these; without it a float is a frame around any text."""
 
 
 def listed(text: str) -> str:
@@ -58,7 +61,7 @@ def _float(body: str, known: Commands) -> str:
         inner, end = closed(text, caption.end())
         said += f"\n\nAlgorithm: {LABEL.sub('', inner).strip()}\n\n"
         text = text[: caption.start()] + text[end:]
-    is_code = not framed and SIGN.search(FORMULA.sub("", text))
+    is_code = not framed and SIGN.search(INNER.sub("", text))
     made = _listing(Algorithm2e(text, known)) if is_code else _listed(text, known, True)
     return f"{said}{made}\n\n" if said or made != text else ""
 

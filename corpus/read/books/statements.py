@@ -115,9 +115,9 @@ class Statements:
     remark: re.Pattern[str]
     """A comment between a block's name and its condition."""
 
-    def __init__(self, text: str, commands: Commands) -> None:
+    def __init__(self, text: str, known: Commands) -> None:
         self.lines: list[str] = []
-        self.known = commands
+        self.known = known
         self.opened = OPEN | {name.lower() for name in re.findall(r"(?i)\\end([a-z]+)", text)}
         self._run, self._depth, self._next_depth, self._left = "", 0, 0, MAX_PIECES
         self.read(text)
