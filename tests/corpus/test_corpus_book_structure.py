@@ -110,3 +110,8 @@ def test_a_reference_into_another_chapter_is_its_label(tmp_path):
         "\\chapter{Maps}\nSee Theorem \\ref{x}.\n\\end{document}"
     )
     assert "See Theorem \\[x\\].\n" in convert(written(tmp_path, "book.tex", text)).markdown
+
+
+def test_a_reference_that_was_numbered_with_its_whole_book_keeps_its_number(tmp_path):
+    text = '<p>See Section <a href="two.html#x" data-reference-type="ref" data-reference="x">2.5</a>.</p>'
+    assert convert(written(tmp_path, "book.html", text)).markdown == "See Section 2.5.\n"

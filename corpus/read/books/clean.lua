@@ -152,7 +152,8 @@ local inner = {
   Image = picture,
   Link = function(link)
     local label = link.attributes["reference-type"] and link.attributes.reference
-    if label and numbers[label] ~= stringify(link) then return pandoc.Str("[" .. label .. "]") end
+    local is_here = label and link.target == "#" .. label
+    if is_here and numbers[label] ~= stringify(link) then return pandoc.Str("[" .. label .. "]") end
     return link.content
   end,
   Span = function(span)
