@@ -96,3 +96,39 @@ def test_a_table_of_html_needs_no_ends_of_its_rows_and_cells(tmp_path, source, r
     assert re.sub(r"[ -]{2,}", lambda run: run[0][:1] * (3 if "-" in run[0] else 1), found.markdown) == (
         f"Loads:\n\n{read}\n\nAll.\n"
     )
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "\\section{One}\\label{x}",
+        "\\begin{table}\\begin{tabular}{ll}a & b\\\\c & d\\end{tabular}\\caption{Cap}\\label{x}\\end{table}",
+        "\\begin{figure}Drawn.\\caption{Cap}\\label{x}\\end{figure}",
+        "\\begin{equation}\\label{x} a = b\\end{equation}",
+    ],
+)
+def test_a_reference_to_what_prints_no_number_is_its_label(tmp_path, named):
+    text = f"\\begin{{document}}\\chapter{{Sets}}\nSee \\ref{{x}}.\n\n{named}\n\\end{{document}}"
+    assert "See \\[x\\].\n" in convert(written(tmp_path, "book.tex", text)).markdown
+
+
+def test_a_reference_to_a_statement_is_the_number_that_it_prints(tmp_path):
+    text = (
+        "\\newtheorem{thm}{Theorem}[chapter]\\begin{document}\\chapter{Sets}\nSee Theorem~\\ref{x}.\n\n"
+        "\\begin{thm}[Small]\\label{x} Yes.\\end{thm}\\end{document}"
+    )
+    found = convert(written(tmp_path, "book.tex", text)).markdown
+    assert "See Theorem\u00a01.1.\n" in found and "**Theorem 1.1** (Small). *Yes.*" in found
+
+
+def test_a_reference_into_another_chapter_is_its_label(tmp_path):
+    text = (
+        "\\newtheorem{thm}{Theorem}[chapter]\\begin{document}\n\\chapter{Sets}\n\\begin{thm}\\label{x} Yes.\\end{thm}\n"
+        "\\chapter{Maps}\nSee Theorem \\ref{x}.\n\\end{document}"
+    )
+    assert "See Theorem \\[x\\].\n" in convert(written(tmp_path, "book.tex", text)).markdown
+
+
+def test_a_reference_that_was_numbered_with_its_whole_book_keeps_its_number(tmp_path):
+    text = '<p>See Section <a href="two.html#x" data-reference-type="ref" data-reference="x">2.5</a>.</p>'
+    assert convert(written(tmp_path, "book.html", text)).markdown == "See Section 2.5.\n"

@@ -216,3 +216,12 @@ def test_a_picture_that_stands_alone_has_its_caption_below_it_where_pages_print_
     page = convert(tmp_path, "a.qmd", text)
     assert page.markdown == "# Wells\n\nA deep well.\n\nDig .\n" and page.removed == ["A deep well.", "here"]
     assert convert(tmp_path, "a.md", text).markdown == "# Wells\n\nDig .\n"
+
+
+def test_a_tag_of_a_picture_is_what_markdowns_own_picture_is(tmp_path):
+    html = (
+        'Dig <img src="a.png" alt="a well"> here.\n\n<div>\n<img src="b.png" width="9"/>\n</div>\n\n`<img src="c">`, '
+    )
+    page = convert(tmp_path, "a.md", f'# Wells\n\n{html}<img class="latex" src="d.png" alt="x^2">.\n')
+    assert page.markdown == '# Wells\n\nDig here.\n\n`<img src="c">`, $x^2$.\n'
+    assert list(zip(page.removed_for, page.removed, strict=True)) == [("image", "a well"), ("image", "b.png")]

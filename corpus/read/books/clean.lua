@@ -115,6 +115,9 @@ local FORMULAS = { equation = true, align = true, gather = true, multline = true
 
 local function raw(element)
   if element.text == GARBLED then return element end
+  if element.t == "RawInline" and element.text:match("^<img%s") then
+    return pandoc.utils.blocks_to_inlines(pandoc.read(element.text, "html").blocks:walk({ Image = picture }))
+  end
   local environment = element.text:match("^%s*\\begin{(%a+)%*?}")
   if environment and FORMULAS[environment] then
     local formula = pandoc.Math("DisplayMath", element.text:gsub("\n%s*\n", "\n"))
@@ -136,11 +139,26 @@ local function flat(kind)
   end
 end
 
+-- Statements print the number by which others refer to them. Sections, tables and figures print none here, and theirs
+-- are counted anew in each part.
+local numbers = {}
+
+local function statement(div)
+  local first = div.content[1]
+  local title = first and first.t == "Para" and first.content[1]
+  if title and title.t == "Strong" then numbers[div.identifier] = stringify(title):match("%S+$") end
+end
+
 local inner = {
   Strong = flat("Strong"),
   Emph = flat("Emph"),
   Image = picture,
-  Link = function(link) return link.content end,
+  Link = function(link)
+    local label = link.attributes["reference-type"] and link.attributes.reference
+    local is_here = label and link.target == "#" .. label
+    if is_here and numbers[label] ~= stringify(link) then return pandoc.Str("[" .. label .. "]") end
+    return link.content
+  end,
   Span = function(span)
     if aside(span) then removed("navigation", stringify(span)) return {} end
     if span.classes:includes("math") and #span.content == 1 and span.content[1].t == "Str" then
@@ -477,6 +495,7 @@ end
 
 return {
   { Pandoc = with_whole_lists },
+  { Div = statement },
   asides,
   inner,
   blocks,

@@ -37,6 +37,12 @@ NO_TEXT = frozenset(_NO_TEXT.split())
 """Commands whose argument is not printed; without `begin` every formula of a part would become its words."""
 APART = re.compile(r"\n\n *<!-- -->\n\n")
 """Pandoc's mark between two lists, which a program needs to tell them apart."""
+_SIGNS = (
+    "acute bar bm boldsymbol breve check ddot dot grave hat mathbb mathbf mathcal mathfrak mathit mathring mathrm "
+    "mathsf mathtt overline tilde vec widehat widetilde"
+)
+SIGNS = frozenset(_SIGNS.split())
+"""Commands of formulas: one that stands outside by mistake would lose its sign in every formula of a part."""
 MARK = "REMOVED "
 """Begin of the lines in which the filter tells what it took out."""
 
@@ -124,7 +130,7 @@ def write(content: bytes, reader: str, *, depth: int, seconds: float) -> Written
 def plain_commands(cuts: Sequence[Cut]) -> bytes:
     """Definitions for commands that pandoc does not know and that set one text, which stays, or a fraction."""
     skipped = [cut.text for cut in cuts if cut.reason == SKIPPED]
-    plain = {match["name"] for text in skipped if (match := PLAIN.match(text))} - NO_TEXT
+    plain = {match["name"] for text in skipped if (match := PLAIN.match(text))} - NO_TEXT - SIGNS
     slashed = {match["name"] for text in skipped if (match := SLASHED.match(text))}
     made = {f"\\newcommand{{\\{name}}}[1]{{#1}}\n" for name in plain}
     return "".join(sorted(made | {f"\\newcommand{{\\{name}}}[2]{{#1/#2}}\n" for name in slashed})).encode()
