@@ -176,12 +176,14 @@ def leakage(run: Run, validation: ArtifactRef) -> Work:
 def write_report(run: Run, *, page: bool) -> None:
     """Refresh the report's page, where it is wanted, if anything ran in this attempt; record what the attempt cost."""
     from infuser_core.lineage.outcome import count_phases
-    from infuser_core.report.build import report
 
     root = run.store.root
     attempt = run.journal.last_attempt()
     shown = runs.report_folder(root, run.name) / "report.html"
     if page and (not shown.exists() or any(entry.state == "ran" for entry in attempt)):
+        # Imported here: pages import a web server.
+        from infuser_core.report.build import report
+
         run.console.start("report")
         report(root, run.name)
     record = {

@@ -1,4 +1,8 @@
-"""Displayed formulas told from the lines of the sentence that they stand in."""
+"""Displayed formulas told from the lines of the sentence that they stand in.
+
+A book sets a formula free of both edges of its column, often without a full stop behind it. Joined with the line below
+it would read as one statement: "m = 1 mod n Now what suits our need".
+"""
 
 import re
 
@@ -17,7 +21,10 @@ SENTENCE = re.compile(r"[A-Z](?:[a-z]+|(?= [a-z]))")
 
 
 def begins_display(above: Line, line: Line) -> bool:
-    """Whether a line below one of text is a formula in the middle of its column."""
+    """Whether a line below one of text is a formula in the middle of its column.
+
+    One that goes on with the formula above it begins none.
+    """
     return line.x0 > above.x0 + above.size and _is_display(line, centred=True) and not _is_display(above)
 
 
