@@ -41,7 +41,7 @@ from tasks.stage import stage
 from tasks.textbooks import UNFINISHED, later
 from tasks.work import Work
 
-VERSION = 14
+VERSION = 15
 GIVEN_VERSION = 1
 JUDGED_TOGETHER = 256
 """Chunks judged before their judgements are kept: what a killed process can lose."""

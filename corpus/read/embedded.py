@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from corpus.read.markdown import Marked
     from infuser_core.schemas import Page
 
-CONVERTER = "embedded-22"
+CONVERTER = "embedded-23"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from infuser_core import child
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 
-CONVERTER = "pandoc-9"
+CONVERTER = "pandoc-10"
 MAX_LOST = 0.2
 """Share of a book's text, or of its binary parts, that may fail; else it is refused with the first one's reason."""
 UNREADABLE = "unreadable"
