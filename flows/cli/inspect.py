@@ -151,7 +151,7 @@ def show_artifact(
 
 def _find_artifact(store: "Store", name: str) -> "ArtifactRef":
     """The artifact whose key or id starts with `name`. Raises UsageError when none or several do."""
-    found = [ref for ref in store.refs() if ref.id.startswith(name) or ref.key.startswith(name)]
+    found = store.refs(name)
     if len(found) == 1:
         return found[0]
     if not found:

@@ -17,7 +17,6 @@ from infuser_core.sealed import digest_of
 from infuser_core.statistics.bootstrap import difference, estimate
 from infuser_core.statistics.question_quality import CheckedQuestion, check_key, copies, points_at
 from infuser_core.statistics.tally import Tally, accuracy, from_scores, shares
-from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
@@ -85,12 +84,12 @@ def generated_set(root: Path, run: str, iteration: int, *, limit: int | None = N
         rows = sorted(rows, key=lambda row: digest_of(row["question_id"]))[:limit]
         rows.sort(key=lambda row: str(row["question_id"]))
         label = f"{label}-{limit}"
-    ref = Catalogue(root).record(str(rows[0]["artifact_key"])).ref
+    (ref,) = Store(root).refs(str(rows[0]["artifact_key"]))
     return GeneratedSet(iteration=iteration, label=label, ref=ref, rows=rows)
 
 
 def _query(root: Path, run: str, sql: str) -> list[dict[str, Any]]:
-    with closing(Lens(Catalogue(root), runs=[run])) as lens:
+    with closing(Lens(Store(root), runs=[run])) as lens:
         return lens.query(sql)
 
 

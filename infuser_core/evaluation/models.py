@@ -68,8 +68,7 @@ def find_model(root: Path, text: str) -> NamedModel:
     name, mark, place = text.rpartition("@")
     if mark and (known := runs.known_as(root, name)):
         return _of_run(Store(root), known, place)
-    found = [ref for ref in Store(root).refs() if ref.key.startswith(text) or ref.id.startswith(text)]
-    if found:
+    if found := Store(root).refs(text):
         return _in_store(Store(root), text, found)
     repo, _, revision = text.removeprefix(SCHEME).partition("@")
     if repo.count("/") == 1 and not text.startswith((".", "/", "~")):
@@ -113,17 +112,15 @@ def _of_run(store: Store, name: str, place: str) -> NamedModel:
     if not re.fullmatch(NUMBER, str(number)) or int(number) not in solvers:
         known = ", ".join(map(str, sorted(solvers))) or "none yet"
         raise UsageError(f"--model {name}@{place}: no such checkpoint", hint=f"iterations: {known}; or {name}@selected")
-    key = solvers[int(number)]
-    (ref,) = [ref for ref in store.refs() if ref.key == key]
+    (ref,) = store.refs(solvers[int(number)])
     config = validate(runs.read_config(store.root, name))
     return _checkpoint(store, ref, name=f"{name}@{place}", config=config)
 
 
 def _selected(store: Store, journal: Journal) -> int:
     keys = [entry.key for entry in journal.latest() if entry.phase == "select"]
-    for ref in store.refs():
-        if keys and ref.key == keys[-1]:
-            return store.rows(ref, "selections", Selection)[0].selected_iteration
+    for ref in store.refs(keys[-1]) if keys else []:
+        return store.rows(ref, "selections", Selection)[0].selected_iteration
     raise UsageError(f"run {journal.path.parent.name} has selected no checkpoint yet", hint="`infuser resume` ends it")
 
 

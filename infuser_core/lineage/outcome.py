@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.store import runs
-from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Entry, Journal
+from infuser_core.store.store import Store
 from infuser_core.store.views import Lens, Rows
 
 _RESULTS = """with chosen as (select min(selected_iteration) as chosen from selections where run = $run),
@@ -35,7 +35,7 @@ def count_phases(entries: Sequence[Entry]) -> dict[str, dict[str, float]]:
 
 def result(root: Path, name: str) -> dict[str, Any]:
     """The run's outcome as one JSON object."""
-    with closing(Lens(Catalogue(root), runs=[name])) as lens:
+    with closing(Lens(Store(root), runs=[name])) as lens:
         chosen = lens.query("select selected_iteration from selections")
         selected = chosen[0]["selected_iteration"] if chosen else None
         scores = results(lens.query, name)
@@ -108,7 +108,7 @@ def _counted(rows: Sequence[Mapping[str, Any]], span: range, aimed: bool) -> tup
 
 def describe_keys(root: Path, name: str) -> str:
     """The generator's questions at the start and at the end: right keys and topics, as two lines for a terminal."""
-    with closing(Lens(Catalogue(root), runs=[name])) as lens:
+    with closing(Lens(Store(root), runs=[name])) as lens:
         found = count_keys(lens.query, name)
     if not found:
         return "no question has a label"

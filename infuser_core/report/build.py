@@ -15,7 +15,6 @@ from infuser_core.report.charts import Series
 from infuser_core.report.content import Report
 from infuser_core.report.queries import choose
 from infuser_core.store import runs
-from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
@@ -40,7 +39,7 @@ def report(
     """Write a run's report, optionally beside another's curve, as a copy too and with its charts as files."""
     raw = runs.read_config(root, name)
     beside = [compare_with] if compare_with else []
-    store, found = Catalogue(root), newest_checks(root, [name])
+    store, found = Store(root), newest_checks(root, [name])
     checked = json.loads(found[name].read_text(encoding="utf-8")) if found else None
     with closing(Lens(store, runs=[name, *beside])) as lens, closing(Lens(store, runs=[name])) as own:
         made = outline.of_run(
@@ -76,7 +75,7 @@ def save_figures(made: Report, folder: Path) -> list[Path]:
 
 def report_several(root: Path, names: Sequence[str], *, html: Path, figures: Path | None = None) -> list[Path]:
     """One page for several runs, and its charts as files in the folder `figures`; returns what was written."""
-    with closing(Lens(Catalogue(root), runs=names)) as lens:
+    with closing(Lens(Store(root), runs=names)) as lens:
         chosen = choose({name: runs.read_config(root, name) for name in names})
         made = outline.of_runs(lens.query, chosen, checks=newest_checks(root, names))
         lines = drawn(lens, names[:MOST_LINES])
@@ -105,18 +104,19 @@ def _notes(config: RunConfig, lens: Lens, name: str) -> list[str]:
 
 def newest_checks(root: Path, names: Sequence[str]) -> dict[str, Path]:
     """By run the file of the newest checks of its questions by `infuser report quality`; none where there are none."""
-    catalogue, found = Catalogue(root), {}
+    store, found = Store(root), {}
+    made = store.refs("quality-")
     for name in names:
         keys = {entry.key for entry in Journal(root, name).latest() if entry.phase == "generate_questions"}
-        for record in catalogue.of("quality"):
+        for record in sorted(map(store.manifest, made), key=lambda record: (record.created, record.key)):
             if keys & {source.split("@")[0] for source in record.inputs.values()}:
                 found[name] = record.ref
-    return {name: Store(root).path(ref, "quality.json") for name, ref in found.items()}
+    return {name: store.path(ref, "quality.json") for name, ref in found.items()}
 
 
 def curves(root: Path, names: Mapping[str, str]) -> str:
     """Validation curves of several runs side by side; `names` maps a heading to a run."""
-    with closing(Lens(Catalogue(root), runs=list(names.values()))) as lens:
+    with closing(Lens(Store(root), runs=list(names.values()))) as lens:
         rows = lens.query(
             "select iteration, run, accuracy from benchmark_scores where phase = 'validate' order by iteration"
         )
@@ -131,7 +131,7 @@ def curves(root: Path, names: Mapping[str, str]) -> str:
 
 def influence_curve(root: Path, name: str, *, figure: Path | None = None) -> dict[str, Any]:
     """Mean influence score per iteration over all questions, with the means of the first and the last five."""
-    with closing(Lens(Catalogue(root), runs=[name])) as lens:
+    with closing(Lens(Store(root), runs=[name])) as lens:
         curve = lens.query("select iteration, avg(score) as score from scores group by iteration order by iteration")
     means = [row["score"] for row in curve]
     if figure is not None:

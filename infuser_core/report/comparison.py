@@ -19,7 +19,7 @@ from infuser_core.statistics.averages import Spread, paired_seeds
 from infuser_core.statistics.bootstrap import detectable, paired_difference
 from infuser_core.statistics.tally import Tally, accuracy, shares
 from infuser_core.store import runs
-from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.terminal import table
 
@@ -252,7 +252,7 @@ def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "
     configs = {name: runs.read_config(root, name) for name in chosen}
     variants = {name: f"{config['name']}-{config['variant']}".rstrip("-") for name, config in configs.items()}
     seeds = {name: int(config["seed"]) for name, config in configs.items() if "seed" in config}
-    with closing(Lens(Catalogue(root), runs=chosen)) as lens:
+    with closing(Lens(Store(root), runs=chosen)) as lens:
         found = read(lens.query, variants, seeds)
     rows, gaps = summaries(found), contrasts(found, against)
     if as_json:

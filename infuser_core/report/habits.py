@@ -23,8 +23,8 @@ from infuser_core.report.content import (
 from infuser_core.report.queries import literal, selected_iteration
 from infuser_core.statistics import habits as statistic
 from infuser_core.statistics.habits import MEASURES, ResponseForm
-from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.runs import find_run
+from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 
 TITLE = "Habits of the anchor"
@@ -142,5 +142,5 @@ def _answers(query: Query, run: str, phase: str) -> dict[int, list[ResponseForm]
 def habits(root: Path, name: str | None, *, phase: str) -> tuple[str, dict[str, Any]]:
     """A run's name, and its habits."""
     run = find_run(root, name)
-    with closing(Lens(Catalogue(root), runs=[run])) as lens:
+    with closing(Lens(Store(root), runs=[run])) as lens:
         return run, form_of(lens.query, run, phase=phase)

@@ -28,7 +28,7 @@ from infuser_core.statistics.averages import Number, Spread, exactly
 from infuser_core.statistics.bootstrap import estimate
 from infuser_core.statistics.tally import Tally
 from infuser_core.store import runs
-from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 
 ANCHOR_COLUMN = "anchor, measured"
@@ -54,7 +54,7 @@ def publish(
     if root is None:
         return "\n".join(render(one, style, intervals=intervals) for one in _papers(table, anchor))
     chosen = runs.find_runs(root, names)
-    with closing(Lens(Catalogue(root), runs=chosen)) as lens:
+    with closing(Lens(Store(root), runs=chosen)) as lens:
         found = choose({name: runs.read_config(root, name) for name in chosen})
         return render(_ours(lens.query, found, table or "main", anchor, intervals), style, intervals=intervals)
 

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from glob import escape
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -202,10 +203,11 @@ class Store:
 
         return tables.read_rows(self.path(ref, f"{table}.parquet"), row_type)
 
-    def refs(self) -> list[ArtifactRef]:
-        """Every committed artifact, ordered by kind and key."""
-        found = sorted((self.root / "artifacts").glob(f"*/*/{MANIFEST}"))
-        return [read_record(path.parent).ref for path in found]
+    def refs(self, start: str = "") -> list[ArtifactRef]:
+        """Committed artifacts whose key or id begins with `start`, ordered by kind and key; reads no other's record."""
+        key = start.partition("@")[0]
+        found = sorted((self.root / "artifacts").glob(f"*/{escape(key)}*/{MANIFEST}")) if "/" not in key else []
+        return [ref for path in found if (ref := read_record(path.parent).ref).id.startswith(start)]
 
 
 @contextmanager

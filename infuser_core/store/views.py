@@ -14,6 +14,7 @@ import duckdb
 from infuser_core import schemas
 from infuser_core.errors import UsageError
 from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import RUNS, list_runs
 
@@ -112,6 +113,7 @@ _MADE = {
     "artifact_inputs": "artifact_key varchar, input varchar, input_key varchar",
 }
 """Tables made from journals and commit records, with their columns."""
+_JOURNALS = ("journal.jsonl", "studies.jsonl")
 _SCALARS = {str: "varchar", int: "bigint", float: "double", bool: "boolean"}
 _READING = {"SELECT", "EXPLAIN", "MULTI", "PRAGMA"}
 """Kinds of statements that change no file; MULTI is a PIVOT."""
@@ -137,7 +139,10 @@ class Lens:
         iterations: Collection[int] | None = None,
         shelf: str = RUNS,
     ) -> None:
-        self.catalogue = store if isinstance(store, Catalogue) else Catalogue(store.root)
+        if not isinstance(store, Catalogue):
+            # Of a store with hundreds of runs the records of the others take seconds to read.
+            store = Catalogue(store.root, None if runs is None else _named(store.root, runs, shelf))
+        self.catalogue = store
         self._connection = duckdb.connect(":memory:")
         self._connection.execute("set enable_progress_bar = false")
         self._defined: set[str] = set()
@@ -340,10 +345,16 @@ def _facts(record: Record) -> tuple[Any, ...]:
     )
 
 
+def _named(root: Path, names: Sequence[str], shelf: str) -> set[str]:
+    """Keys of the artifacts that the journals of these runs or evaluations name."""
+    journals = [Journal(root, name, file=file, shelf=shelf) for name in names for file in _JOURNALS]
+    return {entry.key for journal in journals for entry in journal.latest()}
+
+
 def _links(catalogue: Catalogue, run: str, shelf: str) -> list[tuple[Any, ...]]:
     """One row per artifact of the run, with the state of its latest attempt."""
     return [
         (run, e.iteration, e.phase, e.key, e.digest, e.rows, e.seconds, e.state, e.attempt)
-        for file in ("journal.jsonl", "studies.jsonl")
+        for file in _JOURNALS
         for e in catalogue.held(run, file=file, shelf=shelf)
     ]

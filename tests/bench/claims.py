@@ -27,7 +27,7 @@ from infuser_core.nano.world import HARD, TARGET
 from infuser_core.report import charts
 from infuser_core.report.comparison import area
 from infuser_core.report.paper_numbers import AVERAGE, cells
-from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 
 HERE = Path(__file__).parent
@@ -46,7 +46,7 @@ def collect(root: Path) -> list[dict[str, Any]]:
 
 
 def _measured(root: Path, run: str) -> dict[str, Any]:
-    with closing(Lens(Catalogue(root), runs=[run])) as lens:
+    with closing(Lens(Store(root), runs=[run])) as lens:
         points = lens.query("select iteration, accuracy from benchmark_scores where phase = 'validate' order by all")
         sampled = lens.query("""select b.benchmark, b.accuracy from benchmark_scores b join selections s using (run)
             where b.phase = 'evaluate' and b.iteration = s.selected_iteration order by all""")

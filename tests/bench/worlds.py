@@ -19,8 +19,8 @@ from infuser_core.nano.world import TARGET, WORLDS
 from infuser_core.planning.sweeps import Member, read
 from infuser_core.report import charts
 from infuser_core.report.comparison import area
-from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
+from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 
 HERE = Path(__file__).parent
@@ -64,7 +64,7 @@ def _row(root: Path, member: Member, kept: Row | None, measure: Measure) -> Row 
 def measured(root: Path, run: str) -> Row:
     """Area under the validation curve, and exact accuracy by topic at the selected checkpoint."""
     world = WORLDS[next((name for name in ("composed", "broad") if run.startswith(f"nano-{name}")), "hard")]
-    with closing(Lens(Catalogue(root), runs=[run])) as lens:
+    with closing(Lens(Store(root), runs=[run])) as lens:
         points = lens.query("select iteration, accuracy from benchmark_scores where phase = 'validate' order by all")
         asked = lens.query("select distinct subdomain from reference_questions order by all")
     folder = find_model(root, f"{run}@selected").folder
