@@ -1,6 +1,8 @@
 """Every way to name a model finds it, and asking a run's checkpoint gives what the run itself got."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from infuser_core.config import shipped
 from infuser_core.config.overlays import load
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.models import find_model, is_nano
+from infuser_core.lineage.outcome import describe_result
 from infuser_core.nano.lab import anchor_path
 from infuser_core.schemas import BenchmarkResponse, Selection
 from infuser_core.store.catalogue import Catalogue
@@ -47,6 +50,18 @@ def test_a_name_of_nothing_lists_the_forms(tmp_path: Path):
         find_model(tmp_path, "gone")
     for form in ("nano", "RUN@selected", "owner/name", "openai:"):
         assert form in caught.value.hint
+
+
+@pytest.mark.slow
+def test_a_damaged_record_of_another_run_hides_neither_model_nor_result(small_run: SmallRun, tmp_path: Path):
+    root, name = tmp_path / "store", small_run.name
+    shutil.copytree(small_run.root, root, copy_function=os.link)
+    foreign = root / "artifacts" / "update_solver" / "update_solver-0123456789abcdef"
+    foreign.mkdir()
+    (foreign / "artifact.json").write_text("{}")
+    assert find_model(root, f"{name}@selected").digest == find_model(small_run.root, f"{name}@selected").digest
+    here, there = (describe_result(each, name).replace(str(each), "") for each in (root, small_run.root))
+    assert here == there
 
 
 @pytest.mark.slow
