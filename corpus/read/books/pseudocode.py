@@ -26,7 +26,7 @@ INNER = re.compile(
 SIGN = re.compile(
     r"\\;|\\(?:Kw|SetKw|SetAlgo)[A-Z]|\\(?:[ul]|l?e)?(?:If|While|For|ForEach|ForAll|Repeat|Switch)\s*[({]"
 )
-"""What algorithm2e alone writes, outside of these; without it a float is a frame around any text."""
+"""Commands of algorithm2e alone, outside of these; without one a float is a frame around any text."""
 
 
 def listed(text: str) -> str:

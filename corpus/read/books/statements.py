@@ -50,7 +50,7 @@ for _name in ("And", "Or", "Not", "Xor", "To", "True", "False"):
     TEXTS[_name] = TEXTS[_name.upper()] = TEXTS[f"Kw{_name}"] = f" {_name.lower()}", 0
 for _name in ("Return", "Print"):
     TEXTS[_name], TEXTS[_name.upper()] = (f" {_name.lower()}", 0), (f"\\item {_name.lower()}", 0)
-"""What stands for a command, with the number of its arguments."""
+"""Text in place of a command, with the number of its arguments."""
 MAX_PIECES = 100_000
 """Pieces of one algorithm: commands that a book defines may call themselves."""
 
@@ -60,7 +60,7 @@ class Commands:
     """Commands of a book's algorithms."""
 
     texts: Mapping[str, tuple[str, int]]
-    """What stands for a command, with the number of its arguments."""
+    """Text in place of a command, with the number of its arguments."""
     blocks: Mapping[str, tuple[str, str | None]]
     """Words before and behind the condition of a block; None where it has no condition."""
 
