@@ -251,13 +251,6 @@ def test_a_fraction_within_a_sentence_of_latex_stays(tmp_path):
     assert "Sibs share 1/2, cousins $1/8$." in convert(written(tmp_path, "book.tex", text)).markdown
 
 
-def test_a_vector_outside_of_a_formula_changes_no_formula(tmp_path):
-    text = "\\documentclass{book}\n\\begin{document}\nFind \\vec{w}, \\kin{sibs} and $\\vec{w}$.\n\\end{document}\n"
-    page = convert(written(tmp_path, "book.tex", text))
-    assert "sibs and $\\vec{w}$." in page.markdown
-    assert any("\\vec{w}" in each for each in page.removed)
-
-
 def test_a_remark_in_a_cell_of_r_is_prose(tmp_path):
     text = '# Loops\n\n```{block, type="rmdnote"}\nMost *never* loop.\n```\n\n```{r}\nx = 1\n```\n'
     assert "\nMost *never* loop.\n\n``` r\nx = 1\n```" in convert(written(tmp_path, "book.Rmd", text)).markdown

@@ -132,3 +132,15 @@ def test_a_reference_into_another_chapter_is_its_label(tmp_path):
 def test_a_reference_that_was_numbered_with_its_whole_book_keeps_its_number(tmp_path):
     text = '<p>See Section <a href="two.html#x" data-reference-type="ref" data-reference="x">2.5</a>.</p>'
     assert convert(written(tmp_path, "book.html", text)).markdown == "See Section 2.5.\n"
+
+
+def test_a_vector_outside_of_a_formula_changes_no_formula(tmp_path):
+    text = "\\documentclass{book}\n\\begin{document}\nFind \\vec{w}, \\kin{sibs} and $\\vec{w}$.\n\\end{document}\n"
+    page = convert(written(tmp_path, "book.tex", text))
+    assert "sibs and $\\vec{w}$." in page.markdown
+    assert any("\\vec{w}" in each for each in page.removed)
+
+
+def test_a_number_behind_a_formula_stands_apart_from_it(tmp_path):
+    text = "\\begin{document}In air $\\sim$3 cm.\\end{document}"
+    assert convert(written(tmp_path, "book.tex", text)).markdown == "In air $\\sim$ 3 cm.\n"

@@ -139,7 +139,7 @@ EXCERPTS = {
     "include a.rs:4:6": "fn dig() {\n    go();",
     "rustdoc_include a.rs:6:": "    go();\n}",
     "include a.rs::4 editable": "use a;\nfn dig() {",
-    "include a.rs:absent": "",
+    "include a.rs:absent": "{{#include a.rs:absent}}",
 }
 
 
@@ -151,6 +151,14 @@ def test_an_inclusion_of_mdbook_has_the_lines_it_names(tmp_path):
         book.writestr("src/a.rs", PROGRAM)
     wanted = [f"``` rust\nlet a;\n{lines}\nlet b;\n```" for lines in EXCERPTS.values()]
     assert book_tools.convert(tmp_path / "book.zip").markdown == "\n\n".join(["# Wells", *wanted]) + "\n"
+
+
+def test_a_chapter_that_is_included_keeps_lines_that_look_like_marks(tmp_path):
+    with zipfile.ZipFile(tmp_path / "book.zip", "w") as book:
+        book.writestr("src/SUMMARY.md", "- [Wells](a.md)\n")
+        book.writestr("src/a.md", "# Wells\n\n{{#include b.md}}\n")
+        book.writestr("src/b.md", "ANCHOR: deep\n\nDig.\n")
+    assert book_tools.convert(tmp_path / "book.zip").markdown == "# Wells\n\nANCHOR: deep\n\nDig.\n"
 
 
 def test_a_line_that_calls_the_program_of_a_book_is_a_record(tmp_path):

@@ -253,3 +253,10 @@ def test_no_word_and_no_formula_is_lost(data, kind):
     write, read = kind
     text = write(data.draw)
     assert words_and_formulas(text) <= words_and_formulas(" ".join(read(text)))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("opened", ["\\begin{algorithm} ", "\\begin{verbatim} ", "\\verb|\n"])
+def test_thousands_of_beginnings_without_an_end_are_passed_over(opened):
+    text = "\\begin{algorithm}a\\end{algorithm}" + opened * 20_000
+    assert listed(text).endswith(opened * 20_000)

@@ -53,14 +53,18 @@ def inlined(
     parts, place, size = [], 0, 0
     for match in _inclusions(text, include):
         target = _target(tree, name, match, suffixes)
-        part = match.groupdict().get("part")
+        wanted = match.groupdict().get("part")
+        is_program = wanted is not None and not target.lower().endswith(tuple(suffixes))
         known = bool(target) and target != name
-        inner = inlined(tree, target, include, suffixes, part=part, depth=depth + 1) if known else ""
+        excerpt = wanted if wanted or is_program else None
+        inner = inlined(tree, target, include, suffixes, part=excerpt, depth=depth + 1) if known else ""
+        # An excerpt that the file lacks is not lost in silence: its line stays.
+        inner = match[0] if known and wanted and not inner else inner
         size += len(inner)
         if size > MAX_CHARS:
             break
         # Lines of a program stand between those of the listing that includes them.
-        edge = "\n" if part is None or target.lower().endswith(tuple(suffixes)) else ""
+        edge = "" if is_program else "\n"
         parts += [text[place : match.start()], edge, inner, edge]
         place = match.end()
     return "".join([*parts, text[place:]])

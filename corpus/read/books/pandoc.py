@@ -35,8 +35,8 @@ _NO_TEXT = (
 )
 NO_TEXT = frozenset(_NO_TEXT.split())
 """Commands whose argument is not printed; without `begin` every formula of a part would become its words."""
-APART = re.compile(r"\n\n *<!-- -->\n\n")
-"""Pandoc's mark between two lists, which a program needs to tell them apart."""
+APART = re.compile(r"(\n\n) *<!-- -->\n\n|\$<!-- -->(?=\d)")
+"""Pandoc's mark between two lists, or between a formula and a number, which a program needs to tell them apart."""
 _SIGNS = (
     "acute bar bm boldsymbol breve check ddot dot grave hat mathbb mathbf mathcal mathfrak mathit mathring mathrm "
     "mathsf mathtt overline tilde vec widehat widetilde"
@@ -123,7 +123,7 @@ def write(content: bytes, reader: str, *, depth: int, seconds: float) -> Written
     told = ended.err.decode(errors="replace")
     cuts = [Cut(**json.loads(line[len(MARK) :])) for line in told.splitlines() if line.startswith(MARK)]
     cuts += [Cut(reason=SKIPPED, text=found["text"]) for found in SKIP.finditer(told)]
-    text = APART.sub("\n\n", ended.out.decode("utf-8", errors="replace"))
+    text = APART.sub(lambda found: found[1] or "$ ", ended.out.decode("utf-8", errors="replace"))
     return Written(markdown=text.strip("\n"), cuts=tuple(cuts))
 
 

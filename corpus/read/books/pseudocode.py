@@ -6,9 +6,9 @@ from corpus.read.books.statements import Algorithm2e, Algorithmic, Commands, Sta
 
 RAW = r"(?:verbatim|Verbatim|lstlisting|minted|comment)"
 PLACES = re.compile(
-    r"(?P<kept>(?<!\\)(?:\\\\)*%[^\n]*|\\verb\*?(?P<sign>[^A-Za-z\s*]).*?(?P=sign)"
-    rf"|\\begin\{{(?P<raw>{RAW})\}}.*?\\end\{{(?P=raw)\}})"
-    r"|\\begin\{(?P<name>algorithm(?:ic|2e)?\*?)\}(?:\s*\[[^\]]*\])?(?P<body>.*?)\\end\{(?P=name)\}",
+    r"(?P<kept>(?<!\\)(?:\\\\)*%[^\n]*|\\verb\*?(?P<sign>[^A-Za-z\s*])[^\n]*?(?P=sign)"
+    rf"|\\begin\{{(?P<raw>{RAW})\}}(?:(?!\\begin\{{(?P=raw)\}}).)*?\\end\{{(?P=raw)\}})"
+    r"|\\begin\{(?P<name>algorithm(?:ic|2e)?\*?)\}(?:\s*\[[^\]]*\])?(?P<body>(?:(?!\\begin\{(?P=name)\}).)*?)\\end\{(?P=name)\}",
     re.DOTALL,
 )
 """Environments of algorithms, outside of comments and listings."""

@@ -12,7 +12,9 @@ INDEXES = ("index.html", "index.htm", "index.xhtml")
 LINK = re.compile(r"""href=["']([^"'#:?]+\.x?html?)(?:#[^"']*)?["']""")
 OPEN, CLOSE = re.compile(r"<(nav|footer)(?=[\s>])"), re.compile(r"</(nav|footer)\s*>")
 PART = re.compile(r"<(?P<end>/?)(?P<name>table|caption|thead|tbody|tfoot|tr|td|th)\b[^>]*>", re.IGNORECASE)
+"""Tags of a table's parts, whose ends HTML lets authors leave out, but for the table's own."""
 DEPTH = {"table": 0, "caption": 1, "thead": 1, "tbody": 1, "tfoot": 1, "tr": 2, "td": 3, "th": 3}
+"""Place of each in the others: the begin of one ends those as deep and deeper."""
 DECLARED = re.compile(r"""<link\s+rel=["'](contents|toc|index|search)["']\s+href=["']([^"'/#]+)["']""")
 """Pages that an index names as the contents, the keywords and the like."""
 FEWEST = 3
