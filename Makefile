@@ -110,7 +110,7 @@ books/hmmer: venv
 bench-seeds: venv
 	$(BIN)/infuser sweep configs/sweep/nano.yaml --against nano-infuser
 
-experiments-nano: venv
+experiments-nano: venv sandbox
 	$(MAKE) --jobs 2 anchors
 	$(BIN)/python tests/bench/experiments.py
 
