@@ -41,8 +41,8 @@ REGISTRIES = {
     "corpus/read/converters",
     "corpus/read/formats",
 }
-# The algorithm's and the seeds' own few lines.
-SHORT = {"infuser_core/algorithm/selection.py", "infuser_core/seeding.py"}
+# The few lines of the seeds.
+SHORT = {"infuser_core/seeding.py"}
 # From the front door down. Rooms of a floor may know each other, but not in a circle; all else is the ground.
 FLOORS = (
     ("flows",),

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from infuser_core.algorithm.shaping import solver_reward
+from infuser_core.algorithm.score import solver_reward
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.protocols import (
     Completion,
@@ -267,6 +267,6 @@ def judged(drafts: Sequence[Rollout], questions: Sequence[Question], preset: str
     findings = iter(check_all(jobs, preset=preset))
     verdicts = [next(findings).verdict if row.finish_reason != "prompt_too_long" else row.verdict for row in drafts]
     return [
-        replace(row, verdict=verdict, reward=solver_reward(verdict, row.finish_reason))
+        replace(row, verdict=verdict, reward=solver_reward(verdict))
         for row, verdict in zip(drafts, verdicts, strict=True)
     ]

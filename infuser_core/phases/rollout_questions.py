@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 
-from infuser_core.algorithm.shaping import solver_reward
+from infuser_core.algorithm.score import solver_reward
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Sampler, no_progress
 from infuser_core.phases import rollout_dev
@@ -74,7 +74,7 @@ def _with(row: Rollout, verdict: str | None) -> Rollout:
     """The row with this verdict; without a label the key must not reward it either."""
     if verdict is None:
         verdict = Verdict.UNVERIFIED if row.verdict == Verdict.CORRECT else row.verdict
-    return replace(row, verdict=verdict, reward=solver_reward(verdict, row.finish_reason))
+    return replace(row, verdict=verdict, reward=solver_reward(verdict))
 
 
 def _elected(
