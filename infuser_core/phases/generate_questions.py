@@ -1,10 +1,9 @@
 """Phase 2a: question-answer pairs from a batch of documents, each by its route (Algorithm 2, phase 2)."""
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from infuser_core import plugins
@@ -230,7 +229,8 @@ def _read_all(
 ) -> tuple[list[Rollout], list[Question]]:
     """Every text as a rollout, and the questions among them; `origin` is the iteration and the writer."""
     iteration, checkpoint_id = origin
-    oracle: Callable[[Question], Question] | None = _named(settings.question.oracle)
+    name = settings.question.oracle
+    oracle = plugins.named(name, key="cotrain.question.oracle") if name else None
     rollouts: list[Rollout] = []
     written: list[Question] = []
     for document, group in zip(writing, groups, strict=True):
@@ -337,11 +337,5 @@ def _rollout(
 
 
 def _labels(questions: Sequence[Question], name: str) -> list[QuestionLabel]:
-    label: Callable[[Question], QuestionLabel] | None = _named(name)
+    label = plugins.named(name, key="cotrain.question.labeller") if name else None
     return [label(question) for question in questions] if label else []
-
-
-def _named(name: str) -> Any:
-    """The object that `package.module:name` names; None for an empty name."""
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute) if name else None
