@@ -1,6 +1,7 @@
 """From YAML files to a checked configuration: overlays merged left to right, then dotted overrides."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, get_args
 
@@ -23,8 +24,7 @@ def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | No
         if not isinstance(values, dict):
             raise ConfigError(f"{path} holds no settings", hint="a configuration is a mapping of keys to values")
         merged = merge(merged, values)
-    for override in overrides:
-        merged = merge(merged, parse_override(override))
+    merged = reduce(merge, map(parse_override, overrides), merged)
     if seed is not None:
         merged = merge(merged, {"seed": seed})
     return validate(merged)
@@ -37,6 +37,11 @@ def validate(values: Mapping[str, Any]) -> RunConfig:
         return RunConfig.model_validate(values)
     except ValidationError as error:
         raise _explain(error) from None
+
+
+def changed(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
+    """The configuration with `key=value` on top. Raises ConfigError for what cannot be."""
+    return validate(reduce(merge, map(parse_override, overrides), config.model_dump(mode="json")))
 
 
 def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
