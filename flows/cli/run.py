@@ -216,7 +216,7 @@ def plan(
         gpus,
         shape=named(model) if model else None,
         tokens=tokens or [],
-        disk=disk * 1e9,
+        disk=disk,
         efficiency=from_file(efficiency) if efficiency else None,
     )
     found = forecast(asked)

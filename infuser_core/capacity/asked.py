@@ -10,8 +10,8 @@ from infuser_core.capacity.volume import Lengths, Volume, assigned, lengths_of, 
 from infuser_core.config.overlays import changed
 from infuser_core.config.run import RunConfig
 
-DISK = 3e9
-"""Bytes/s of the store's disk where none is given: one fast NVMe drive, or a modest shared file system."""
+DISK = 3.0
+"""GB/s of the store's disk where none is given: one fast NVMe drive, or a modest shared file system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +45,9 @@ class Asked:
         disk: float = DISK,
         efficiency: Efficiency | None = None,
     ) -> "Asked":
-        """Look everything up for a run on `gpus`; `shape` stands for the anchor, `tokens` are `quantity=value`.
+        """Look everything up for a run on `gpus`. Raises UsageError or ConfigError for what is not known.
 
-        Raises UsageError or ConfigError for what is not known.
+        `shape` stands for the anchor, `tokens` are lengths as `quantity=value`, `disk` is in GB/s.
         """
         found = cluster(gpus) if isinstance(gpus, str) else gpus
         chosen = (shape or shape_of(config.anchor)).adapted(config.cotrain.adapter)
@@ -57,7 +57,7 @@ class Asked:
             shape=chosen,
             lengths=within(assigned(lengths_of(chosen.name), tokens), config.cotrain),
             layout=layout_of(config, found),
-            disk=disk,
+            disk=disk * 1e9,
             efficiency=efficiency or calibrated(),
         )
 
