@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import NotRequired, TypedDict, Unpack
 
 from infuser_core.algorithm.score import solver_reward
 from infuser_core.config.run import SamplingSettings
@@ -127,33 +128,28 @@ def template_digest(*templates: Template, phrasing: Phrasing = AS_WRITTEN) -> st
     return hashlib.sha256(joined.encode()).hexdigest()[:16]
 
 
+class Draw(TypedDict):
+    """One draw of answers, as every phase that asks questions hands it on."""
+
+    checkpoint_id: str
+    """The checkpoint that answers, for its rows."""
+    seed: int
+    """Seed of the run."""
+    kept: NotRequired[Kept[Drawn] | None]
+    """Responses that outlive a kill."""
+    progress: NotRequired[Progress]
+    """Listener to the draw."""
+
+
 def answer_questions(
-    questions: Sequence[Question],
-    sampler: Sampler,
-    settings: AnswerSettings,
-    *,
-    checkpoint_id: str,
-    seed: int,
-    scope: str,
-    kept: Kept[Drawn] | None = None,
-    progress: Progress = no_progress,
+    questions: Sequence[Question], sampler: Sampler, settings: AnswerSettings, *, scope: str, **how: Unpack[Draw]
 ) -> list[Rollout]:
     """Sample and verify `settings.samples` answers per question, in question order.
 
     `scope` names the draw ("rollout_dev/3"): seeds are a function of (seed, scope, question, sample) alone. Questions
     whose answers are in `kept` are not asked again.
     """
-    drafts = draw_answers(
-        questions,
-        sampler,
-        settings,
-        checkpoint_id=checkpoint_id,
-        seed=seed,
-        scope=scope,
-        kept=kept,
-        progress=progress,
-    )
-    return judged(drafts, questions, settings.box)
+    return judged(draw_answers(questions, sampler, settings, scope=scope, **how), questions, settings.box)
 
 
 UNFINISHED = "unfinished"
