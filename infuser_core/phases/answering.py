@@ -152,6 +152,8 @@ def answer_questions(
     return judged(draw_answers(questions, sampler, settings, scope=scope, **how), questions, settings.box)
 
 
+TOO_LONG = "prompt_too_long"
+"""Finish reason of a question that did not fit the prompt limit and was not asked."""
 UNFINISHED = "unfinished"
 """Finish reason of an answer of which only a part is drawn so far."""
 
@@ -248,7 +250,7 @@ def _draft(
         token_ids=completion.token_ids if completion else [],
         sampler_logprobs=completion.logprobs if completion else [],
         text=sampler.tokenizer.decode(completion.token_ids) if completion else "",
-        finish_reason=completion.finish_reason if completion else "prompt_too_long",
+        finish_reason=completion.finish_reason if completion else TOO_LONG,
         verdict=Verdict.NO_ANSWER,
         reward=0.0,
         malformed_reason="",
@@ -258,10 +260,10 @@ def _draft(
 def judged(drafts: Sequence[Rollout], questions: Sequence[Question], preset: str) -> list[Rollout]:
     """The drafts with verdict and reward."""
     by_id = {question.question_id: question for question in questions}
-    answered = [row for row in drafts if row.finish_reason != "prompt_too_long"]
+    answered = [row for row in drafts if row.finish_reason != TOO_LONG]
     jobs = [Job(response=row.text, question=by_id[row.group_id]) for row in answered]
     findings = iter(check_all(jobs, preset=preset))
-    verdicts = [next(findings).verdict if row.finish_reason != "prompt_too_long" else row.verdict for row in drafts]
+    verdicts = [next(findings).verdict if row.finish_reason != TOO_LONG else row.verdict for row in drafts]
     return [
         replace(row, verdict=verdict, reward=solver_reward(verdict))
         for row, verdict in zip(drafts, verdicts, strict=True)

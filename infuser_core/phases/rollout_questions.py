@@ -8,7 +8,7 @@ from infuser_core.algorithm.score import solver_reward
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Sampler
 from infuser_core.phases import rollout_dev
-from infuser_core.phases.answering import AnswerSettings, Draw, answer_questions
+from infuser_core.phases.answering import TOO_LONG, AnswerSettings, Draw, answer_questions
 from infuser_core.phases.parts.partial_rollouts import Waiting, answer_in_part
 from infuser_core.phases.training import by_group
 from infuser_core.schemas import Question, Rollout, Verdict
@@ -62,7 +62,7 @@ def relabel(
 
 
 def _was_asked(row: Rollout) -> bool:
-    return row.finish_reason != "prompt_too_long"
+    return row.finish_reason != TOO_LONG
 
 
 def _job(row: Rollout, question: Question, answer: str) -> Job:
