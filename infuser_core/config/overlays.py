@@ -68,14 +68,10 @@ def parse_override(text: str) -> dict[str, Any]:
     return nested
 
 
-_KINDS = ("nano", "file", "folder", "hub", "endpoint", "rules", "none")
-"""Members of unions, which pydantic puts into the path of an error."""
-
-
 def _explain(error: ValidationError) -> ConfigError:
     first = error.errors()[0]
-    words = [str(part) for part in first["loc"] if part not in _KINDS]
-    key = ".".join(word if len(word) <= 60 and word.isprintable() else shown(word) for word in words)
+    where, _ = _held_by(RunConfig, first["loc"])
+    key = ".".join(word if len(word) <= 60 and word.isprintable() else shown(word) for word in where)
     reason = first["msg"].removeprefix("Value error, ")
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
