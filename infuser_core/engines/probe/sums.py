@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from infuser_core.algorithm.influence import Elementwise, batched_norms, row_sums
-from infuser_core.capacity.memory import CPU_PIECE, PIECE
+from infuser_core.capacity.memory import CPU_PIECE
+from infuser_core.capacity.memory import PIECE as DEVICE_PIECE
 from infuser_core.engines.probe.choice import refusal
 from infuser_core.engines.training.output_layer import product
 from infuser_core.engines.training.packing import MicroBatch, Segment, shape_of
@@ -115,7 +116,7 @@ class Workspace:
     """A piece, its scratch and its moment, each of `elements` elements or of one weight row where that is longer."""
 
     def __init__(self, *, dtype: torch.dtype, device: torch.device, elements: int | None = None) -> None:
-        self.elements = elements or (CPU_PIECE if device.type == "cpu" else PIECE)
+        self.elements = elements or (CPU_PIECE if device.type == "cpu" else DEVICE_PIECE)
         self.dtype = dtype
         self.device = device
         self._buffers = [torch.empty(0, dtype=dtype, device=device) for _ in range(3)]
