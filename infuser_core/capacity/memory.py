@@ -136,8 +136,8 @@ BUCKET = 50_000_000
 LOGIT_CELLS = 1 << 25
 """Logits that an output layer keeps for backward: 128 MiB in fp32; also those of a tile on an accelerator."""
 PIECE, CPU_PIECE = 1 << 26, 1 << 17
-"""Elements of a piece of a question's gradient, on an accelerator and on a CPU, where smaller ones cost more in calls than
-they save in cache misses; scoring holds three."""
+"""Elements of a piece of a question's gradient, on an accelerator and on a CPU, where smaller ones cost more in calls
+than they save in cache misses; scoring holds three."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,5 +94,3 @@ def test_direction_is_the_step_of_adamw_without_first_moment_and_decay() -> None
     expected = direction(weight.grad, moment, form(step=3, beta2=0.999, eps=1e-8))
     optimizer.step()
     assert ((before - weight.detach()) / 0.1).tolist() == pytest.approx(expected.tolist(), rel=1e-9)
-
-
