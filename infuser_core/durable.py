@@ -72,17 +72,12 @@ def drafted(out: Path) -> Iterator[Path]:
     """A folder beside `out` that takes its place when all went well, and is gone otherwise."""
     draft = out.absolute().parent / f".{out.name}.{uuid.uuid4().hex}.tmp"
     try:
-        draft.mkdir(parents=True)
-        yield draft
-        for path in [*draft.iterdir(), draft]:
-            fsync(path)
-        draft.rename(out.absolute())
-        fsync(draft.parent)
-    except OSError as error:
-        if isinstance(error, StoreError):
-            raise
-        raise StoreError(
-            f"cannot write {out}: {error.strerror or error}", hint="free some space, or name another folder"
-        ) from error
+        with write_errors(out, hint="free some space, or name another folder"):
+            draft.mkdir(parents=True)
+            yield draft
+            for path in [*draft.iterdir(), draft]:
+                fsync(path)
+            draft.rename(out.absolute())
+            fsync(draft.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)

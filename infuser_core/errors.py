@@ -1,8 +1,7 @@
-"""Every error a user can meet. Each carries the value at fault and the remedy, and pickles across processes."""
+"""Every error a user can meet. Each carries the value at fault and the remedy, also into other processes."""
 
 import reprlib
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 NUMBER = "[0-9]{1,9}"
 """A whole number as arguments write it: other digits of Unicode and ten thousand of them are none."""
@@ -21,9 +20,6 @@ class InfuserError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.message, self.hint))
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -70,10 +66,6 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _rebuild(cls: type[InfuserError], message: str, hint: str) -> InfuserError:
-    return cls(message, hint=hint)
-
-
 class ConfigError(InfuserError, ValueError):
     """A configuration key, value or combination that cannot run."""
 
@@ -112,9 +104,6 @@ class PrunedError(StoreError):
     def __init__(self, message: str, *, hint: str = "", key: str = "") -> None:
         super().__init__(message, hint=hint)
         self.key = key
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (partial(type(self), self.message, hint=self.hint, key=self.key), ())
 
 
 class DamagedArtifactError(StoreError):

@@ -248,7 +248,7 @@ def check_keys(run: Run, iteration: int, questions: ArtifactRef) -> Work:
             run.store.rows(questions, "questions", Question),
             model.sampler(),
             settings,
-            name=model.name,
+            checkpoint_id=model.name,
             seed=run.config.seed,
             iteration=iteration,
             kept=Pieces(run.store.partial(recipe), Drawn),

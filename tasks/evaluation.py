@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import plugins
-from infuser_core.algorithm.selection import best_index
 from infuser_core.benchmarks.parts import validation as identity_of
 from infuser_core.benchmarks.parts.validation import leaks, sentence
 from infuser_core.engines.protocols import Progress
@@ -94,7 +93,7 @@ def _candidates(run: Run, validations: Mapping[int, ArtifactRef | None]) -> set[
         # Noise may let in again who was behind.
         return set(validations)
     accuracies = [run.store.rows(ref, "benchmark_scores", BenchmarkScore)[0].accuracy for ref in scored.values()]
-    best = {list(scored)[best_index(accuracies)]} if scored else set()
+    best = {list(scored)[select_phase.best_index(accuracies)]} if scored else set()
     return best | (validations.keys() - scored.keys())
 
 

@@ -32,7 +32,6 @@ ROOMS = {
 # Folders whose files are entries that are found by name: as many as there are, as short as they can be.
 REGISTRIES = {
     "infuser_core/rewards",
-    "infuser_core/phases/studies/scores",
     "infuser_core/routes",
     "infuser_core/benchmarks",
     "infuser_core/verifiers",
@@ -41,8 +40,8 @@ REGISTRIES = {
     "corpus/read/converters",
     "corpus/read/formats",
 }
-# The algorithm's and the seeds' own few lines.
-SHORT = {"infuser_core/algorithm/selection.py", "infuser_core/seeding.py"}
+# The few lines of the seeds, and of the phase that is nothing but answers.
+SHORT = {"infuser_core/phases/rollout_dev.py", "infuser_core/seeding.py"}
 # From the front door down. Rooms of a floor may know each other, but not in a circle; all else is the ground.
 FLOORS = (
     ("flows",),

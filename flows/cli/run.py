@@ -201,15 +201,24 @@ def plan(
     from infuser_core.capacity.advice import advice
     from infuser_core.capacity.answer import as_json as in_json
     from infuser_core.capacity.answer import as_text
-    from infuser_core.capacity.asked import ask
+    from infuser_core.capacity.asked import Asked
     from infuser_core.capacity.forecast import forecast
     from infuser_core.capacity.forecast import scale as simulate
+    from infuser_core.capacity.hardware import from_file
+    from infuser_core.capacity.shape import named
     from infuser_core.config.overlays import load
 
     if calibrate:
         _calibrate([str(name) for name in configs], gpus, to, as_json=as_json)
         return
-    asked = ask(load(configs, set_ or []), gpus, model=model, tokens=tokens or [], disk=disk, efficiency=efficiency)
+    asked = Asked.of(
+        load(configs, set_ or []),
+        gpus,
+        shape=named(model) if model else None,
+        tokens=tokens or [],
+        disk=disk,
+        efficiency=from_file(efficiency) if efficiency else None,
+    )
     found = forecast(asked)
     knobs = advice(asked)
     scaled = simulate(asked) if scale else None

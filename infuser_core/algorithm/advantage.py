@@ -62,84 +62,57 @@ def centre(rewards_G: Sequence[float], *, single_row: SingleRow = "zero") -> lis
     return [reward - mean for reward in rewards_G]
 
 
-def mean_centred(
-    groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
-) -> list[list[float]]:
-    """A = r - mu_d: the solver's advantage (Dr.GRPO). `epsilon` and `sigma_b` have no effect."""
-    del epsilon, sigma_b
+def mean_centred(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
+    """A = r - mu_d: the solver's advantage (Dr.GRPO). `sigma_b` has no effect."""
     return [centre(rewards_G, single_row=single_row) for rewards_G in groups]
 
 
-def leave_one_out(
-    groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
-) -> list[list[float]]:
+def leave_one_out(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
     """A = r - mean of the group's other rewards = n / (n - 1) (r - mu_d) (RLOO, arXiv 2402.14740, eq. 9)."""
-    del epsilon, sigma_b
-    centred = [centre(rewards_G, single_row=single_row) for rewards_G in groups]
+    centred = mean_centred(groups, sigma_b, single_row)
     return [[value * len(row_G) / max(1, len(row_G) - 1) for value in row_G] for row_G in centred]
 
 
-def dugrpo(
-    groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
-) -> list[list[float]]:
+def dugrpo(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
     """A = (s - mu_d) / (sigma_d + sigma_B + eps): the generator's advantage (eq:gen_advantage)."""
     batch = batch_sigma(groups, sigma_b=sigma_b, single_row=single_row)
     own = [group_sigma(rewards_G, single_row=single_row) for rewards_G in groups]
-    return _divided(groups, [sigma + batch + epsilon for sigma in own], single_row)
+    return _divided(groups, [sigma + batch for sigma in own], single_row)
 
 
-def group_std(
-    groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
-) -> list[list[float]]:
+def group_std(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
     """A = (s - mu_d) / (sigma_d + eps): GRPO's form (A_GRPO). `sigma_b` has no effect."""
-    del sigma_b
-    divisors = [group_sigma(rewards_G, single_row=single_row) + epsilon for rewards_G in groups]
-    return _divided(groups, divisors, single_row)
+    return _divided(groups, [group_sigma(rewards_G, single_row=single_row) for rewards_G in groups], single_row)
 
 
-def batch_mean_std(
-    groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
-) -> list[list[float]]:
+def batch_mean_std(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
     """A = (s - mu_d) / (sigma_B + eps): the paper's batch-normalised ablation (A_BN)."""
     batch = batch_sigma(groups, sigma_b=sigma_b, single_row=single_row)
-    return _divided(groups, [batch + epsilon] * len(groups), single_row)
+    return _divided(groups, [batch] * len(groups), single_row)
 
 
-def batch_pooled_std(
-    groups: Groups, *, epsilon: float = EPSILON, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
-) -> list[list[float]]:
+def batch_pooled_std(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
     """A = (s - mu_d) / (pooled std + eps): what the authors' code calls batch normalisation."""
     pooled = pooled_sigma(groups, sigma_b=sigma_b, single_row=single_row)
-    return _divided(groups, [pooled + epsilon] * len(groups), single_row)
+    return _divided(groups, [pooled] * len(groups), single_row)
 
 
-NORMALISERS: dict[str, Callable[..., list[list[float]]]] = {
+NORMALISERS: dict[str, Callable[[Groups, SigmaB, SingleRow], list[list[float]]]] = {
     function.__name__: function
     for function in (mean_centred, leave_one_out, dugrpo, group_std, batch_mean_std, batch_pooled_std)
 }
-"""Every advantage by its configuration name; all take `(groups, *, epsilon, sigma_b, single_row)`."""
+"""Every advantage by its configuration name."""
 
 
 def advantages(
-    groups: Groups,
-    *,
-    normaliser: str,
-    epsilon: float = EPSILON,
-    sigma_b: SigmaB = "all",
-    single_row: SingleRow = "zero",
+    groups: Groups, *, normaliser: str, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
 ) -> list[list[float]]:
-    """The named advantage of every row. Raises ValueError for an unknown name."""
-    if normaliser not in NORMALISERS:
-        raise ValueError(f"unknown advantage {normaliser!r}; choose one of {', '.join(sorted(NORMALISERS))}")
-    if single_row not in ("zero", "unit"):
-        raise ValueError(f"unknown single_row {single_row!r}; choose zero (ours) or unit (authors' code)")
-    return NORMALISERS[normaliser](groups, epsilon=epsilon, sigma_b=sigma_b, single_row=single_row)
+    """The named advantage of every row; the name is one of NORMALISERS."""
+    return NORMALISERS[normaliser](groups, sigma_b, single_row)
 
 
 def _counted(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[Sequence[float]]:
     """Groups that enter batch statistics."""
-    if sigma_b not in ("all", "nonzero"):
-        raise ValueError(f"unknown sigma_b {sigma_b!r}; choose all (paper) or nonzero (authors' code)")
 
     def counts(rewards_G: Sequence[float]) -> bool:
         if len(rewards_G) == 1:
@@ -149,8 +122,9 @@ def _counted(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[Seq
     return [rewards_G for rewards_G in groups if counts(rewards_G)]
 
 
-def _divided(groups: Groups, divisors: Sequence[float], single_row: SingleRow) -> list[list[float]]:
+def _divided(groups: Groups, sigmas: Sequence[float], single_row: SingleRow) -> list[list[float]]:
+    """Centred rewards over sigma + eps."""
     return [
-        [value / divisor if value else 0.0 for value in centre(rewards_G, single_row=single_row)]
-        for rewards_G, divisor in zip(groups, divisors, strict=True)
+        [value / (sigma + EPSILON) if value else 0.0 for value in centre(rewards_G, single_row=single_row)]
+        for rewards_G, sigma in zip(groups, sigmas, strict=True)
     ]

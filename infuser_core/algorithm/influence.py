@@ -23,7 +23,7 @@ class Elementwise:
 
     @classmethod
     def of_adamw(cls, *, step: int, beta2: float, eps: float) -> "Elementwise":
-        """b2 / (1 - b2^t) and (1 - b2) / (1 - b2^t), t = step + 1 (eq:adamw_moments)."""
+        """b2 / (1 - b2^t) and (1 - b2) / (1 - b2^t), t = step + 1 (eq:adamw_moments); `step` is AdamW's own count."""
         correction = 1.0 - beta2 ** (step + 1)
         return cls(decayed=beta2 / correction, fresh=(1.0 - beta2) / correction, eps=eps)
 
@@ -32,33 +32,16 @@ PLAIN = Elementwise(decayed=1.0, fresh=0.0, eps=0.0)
 """Gamma = g, where v is one."""
 
 
-def direction(gradient: Tensor, second_moment: Tensor | None, *, step: int, beta2: float, eps: float) -> Tensor:
-    """Gamma = g / (sqrt((b2 v + (1 - b2) g^2) / (1 - b2^t)) + eps), t = step + 1 (eq:adamw_moments).
-
-    `step` is AdamW's recorded step count. Without state (`second_moment` None) v = 0 and t = 1, so Gamma is about
-    sign(g). No first moment, no weight decay; inputs are left alone.
-    """
-    t = 1 if second_moment is None else step + 1
-    correction = 1.0 - beta2**t
-    scale = (gradient * gradient).mul_((1.0 - beta2) / correction)
-    if second_moment is not None:
-        scale.add_(second_moment, alpha=beta2 / correction)
-    return torch.div(gradient, scale.sqrt_().add_(eps), out=scale)
+def direction(gradient: Tensor, second_moment: Tensor, form: Elementwise) -> Tensor:
+    """Gamma of a gradient and v: no first moment, no weight decay; inputs are left alone."""
+    scale = (gradient * gradient).mul_(form.fresh).add_(second_moment, alpha=form.decayed)
+    return torch.div(gradient, scale.sqrt_().add_(form.eps), out=scale)
 
 
-def partial_sums(
-    gradient: Tensor, reference: Tensor, second_moment: Tensor | None, *, step: int, beta2: float, eps: float
-) -> Tensor:
+def partial_sums(gradient: Tensor, reference: Tensor, gamma: Tensor) -> Tensor:
     """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of one piece, fp64 of shape [4], accumulated in fp64."""
-    preconditioned = direction(gradient, second_moment, step=step, beta2=beta2, eps=eps)
-    return torch.stack(
-        [
-            inner(reference, preconditioned),
-            inner(reference, gradient),
-            inner(preconditioned, preconditioned),
-            inner(gradient, gradient),
-        ]
-    )
+    pairs = ((reference, gamma), (reference, gradient), (gamma, gamma), (gradient, gradient))
+    return torch.stack([inner(*pair) for pair in pairs])
 
 
 def batched_norms(
@@ -87,8 +70,7 @@ def batched_norms(
 
 def row_sums(gradients_UN: Tensor, references_UN: Tensor, second_moments_UN: Tensor, form: Elementwise) -> Tensor:
     """`partial_sums` of U pieces of their own, one per row: fp64 of shape [U, 4], accumulated in fp64."""
-    scale_UN = (gradients_UN * gradients_UN).mul_(form.fresh).add_(second_moments_UN, alpha=form.decayed)
-    gammas_UN = torch.div(gradients_UN, scale_UN.sqrt_().add_(form.eps), out=scale_UN)
+    gammas_UN = direction(gradients_UN, second_moments_UN, form)
     pairs = ((references_UN, gammas_UN), (references_UN, gradients_UN), (gammas_UN, gammas_UN))
     products = [(left * right).sum(1, dtype=torch.float64) for left, right in (*pairs, (gradients_UN, gradients_UN))]
     return torch.stack(products, dim=1)

@@ -6,7 +6,6 @@ Shape suffix: _S response tokens of any number of responses, one after the other
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from torch import Tensor
@@ -71,11 +70,8 @@ def clipped_objective(
     old the current policy both forms are one. `ratio` "sequence" takes for rho_t of every token the response's
     geometric mean (GSPO, arXiv 2507.18071, eq. 7); `rows_S` numbers the responses. `kl` times weight_t times k3 of
     KL(current || anchor) is added, with its gradient (GRPO, arXiv 2402.03300, eq. 4), and `entropy` times weight_t
-    times `entropy_S`, the policy's entropy at the token, is taken off (A3C, arXiv 1602.01783, section 4). Raises
-    ValueError for another form.
+    times `entropy_S`, the policy's entropy at the token, is taken off (A3C, arXiv 1602.01783, section 4).
     """
-    if tis_form not in get_args(TisForm):
-        raise ValueError(f"unknown tis_form {tis_form!r}; choose one of {', '.join(get_args(TisForm))}")
     old_S = logprobs_S.detach() if old_logprobs_S is None else old_logprobs_S
     ratio_S = _ratio(logprobs_S, old_S, rows_S if ratio == "sequence" else None)
     loss_S, active_S = _clipped(advantages_S, ratio_S, (1.0 - clip_low, 1.0 + clip_high), dual_clip)

@@ -31,8 +31,8 @@ all flat, repeated sampling seeds, documents drawn twice, rows dropped from unev
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from infuser_core.algorithm.advantage import SigmaB, SingleRow
 from infuser_core.schemas import Verdict
@@ -66,15 +66,12 @@ class Preset:
     partial_minibatch: PartialMinibatch = "real"
     """See step_denominator."""
     mid_eos_verdicts: tuple[str, ...] = (Verdict.NO_ANSWER,)
-    """See shaping.solver_reward."""
+    """See score.mid_eos_shaped."""
 
     def normaliser(self, name: str) -> str:
-        """The advantage a configuration name means: ours, one of the authors' code, or `batch_std` as preset."""
-        return self.batch_std if name == "batch_std" else OFFICIAL_NORMALISERS.get(name, name)
+        """The advantage that a configuration name means: itself, or this preset's form of `batch_std`."""
+        return self.batch_std if name == "batch_std" else name
 
-
-OFFICIAL_NORMALISERS = {"none": "mean_centred", "hybrid_std": "dugrpo"}
-"""Names of the authors' settings that are not ours."""
 
 PRESETS = {
     "paper": Preset(),
@@ -90,34 +87,21 @@ PRESETS = {
 }
 
 
-def resolve(name: str, **changed: Any) -> Preset:
-    """The preset with some options changed. Raises ValueError for an unknown preset, TypeError for an option."""
-    if name not in PRESETS:
-        raise ValueError(f"unknown preset {name!r}; choose one of {', '.join(PRESETS)}")
-    return replace(PRESETS[name], **changed)
-
-
 def length_norm(lengths: Sequence[int], *, mode: LengthNorm, max_tokens: int) -> float:
     """C of eq:unified_obj, tokens.
 
     `fixed` (paper) is the maximum generation length; `token_mean` (authors' code) is the mean response length of
-    the whole update batch. Raises ValueError for another mode.
+    the whole update batch.
     """
     if mode == "fixed":
         return float(max_tokens)
-    if mode == "token_mean":
-        return max(1.0, sum(lengths) / max(1, len(lengths)))
-    raise ValueError(f"unknown length norm {mode!r}; choose fixed (paper) or token_mean (authors' code)")
+    return max(1.0, sum(lengths) / max(1, len(lengths)))
 
 
 def step_denominator(groups: int, *, minibatch: int, mode: PartialMinibatch) -> int:
     """Divisor of a step's gradient, in groups.
 
     `real` is the number of groups in the step; `nominal` (authors' code) the configured minibatch, so that a smaller
-    last minibatch has a smaller gradient, and its full AdamW step. Raises ValueError for another mode.
+    last minibatch has a smaller gradient, and its full AdamW step.
     """
-    if mode == "real":
-        return groups
-    if mode == "nominal":
-        return minibatch
-    raise ValueError(f"unknown partial minibatch {mode!r}; choose real (ours) or nominal (authors' code)")
+    return groups if mode == "real" else minibatch

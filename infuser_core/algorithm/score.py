@@ -1,12 +1,31 @@
-"""Influence scores of questions, from the sums over all parameters (eq:estimated_influence_score). Needs no torch."""
+"""Rewards of the solver's responses, and influence scores of questions from the sums over all parameters. No torch."""
 
 import math
+from collections.abc import Collection
+from typing import Literal
 
+from infuser_core.schemas import Verdict
+
+Influence = Literal["preconditioned_cosine", "cosine", "preconditioned_dot", "dot"]
+"""Scores by configuration name; the first is the paper's (eq:estimated_influence_score)."""
 NORM_FLOOR = 1e-12
 """Norms below this count as this: a zero gradient scores 0 and not NaN."""
 
-MODES = ("preconditioned_cosine", "cosine", "preconditioned_dot", "dot")
-"""Scores by configuration name; the first is the paper's (eq:estimated_influence_score)."""
+
+def solver_reward(verdict: str) -> float:
+    """1 for a correct response, else 0."""
+    return 1.0 if verdict == Verdict.CORRECT else 0.0
+
+
+def mid_eos_shaped(
+    reward: float, verdict: str, finish_reason: str, *, penalty: float, verdicts: Collection[str]
+) -> float:
+    """The reward of a solver's response, with `penalty` (hybrid runs: -0.5) where it ended by itself without an answer.
+
+    `verdicts` are those that count as no answer. For the solver's update alone: dev gradient and influence take the
+    reward as it is.
+    """
+    return reward + penalty if verdict in verdicts and finish_reason == "stop" else reward
 
 
 def norm(squares: float) -> float:
@@ -15,7 +34,7 @@ def norm(squares: float) -> float:
 
 
 def score(
-    mode: str,
+    mode: Influence,
     *,
     dot: float,
     raw_dot: float,
@@ -23,16 +42,12 @@ def score(
     gradient_norm: float,
     reference_norm: float,
 ) -> float:
-    """The named influence score of one question from its five scalars. Raises ValueError for an unknown mode."""
+    """The named influence score of one question from its five scalars."""
     if mode == "preconditioned_cosine":
         return cosine(dot, direction_norm, reference_norm)
     if mode == "cosine":
         return cosine(raw_dot, gradient_norm, reference_norm)
-    if mode == "preconditioned_dot":
-        return dot
-    if mode == "dot":
-        return raw_dot
-    raise ValueError(f"unknown influence mode {mode!r}; choose one of {', '.join(MODES)}")
+    return dot if mode == "preconditioned_dot" else raw_dot
 
 
 def cosine(dot: float, left_norm: float, right_norm: float) -> float:

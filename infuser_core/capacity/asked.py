@@ -1,18 +1,17 @@
 """The question to the planner: a run, a cluster, a model and its lengths, with everything looked up."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
-from infuser_core.capacity.hardware import Cluster, Efficiency, calibrated, cluster, from_file
+from infuser_core.capacity.hardware import Cluster, Efficiency, calibrated, cluster
 from infuser_core.capacity.memory import Layout, layout_of, on_more
-from infuser_core.capacity.shape import Shape, named, shape_of
-from infuser_core.capacity.volume import Lengths, Volume, changed, lengths_of, volume_of, within
-from infuser_core.config.overlays import merge, parse_override, validate
+from infuser_core.capacity.shape import Shape, shape_of
+from infuser_core.capacity.volume import Lengths, Volume, assigned, lengths_of, volume_of, within
+from infuser_core.config.overlays import changed
 from infuser_core.config.run import RunConfig
 
-DISK = 3e9
-"""Bytes/s of the store's disk where none is given: one fast NVMe drive, or a modest shared file system."""
+DISK = 3.0
+"""GB/s of the store's disk where none is given: one fast NVMe drive, or a modest shared file system."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,21 +28,38 @@ class Asked:
     """Mean lengths and shares."""
     layout: Layout
     """Use of the GPUs."""
-    disk: float = DISK
+    disk: float
     """Bytes/s of the store."""
-    efficiency: Efficiency = field(default_factory=calibrated)
+    efficiency: Efficiency
     """Constants: those of the published runs, or one's own (`infuser plan --calibrate`)."""
-
     batch: Volume | None = None
     """Work in the place of an iteration's: a rehearsal's."""
 
     @staticmethod
-    def of(config: RunConfig, gpus: str | Cluster, *, shape: Shape | None = None) -> "Asked":
-        """Look everything up for a run on `gpus`. Raises UsageError or ConfigError for what is not known."""
+    def of(
+        config: RunConfig,
+        gpus: str | Cluster,
+        *,
+        shape: Shape | None = None,
+        tokens: Sequence[str] = (),
+        disk: float = DISK,
+        efficiency: Efficiency | None = None,
+    ) -> "Asked":
+        """Look everything up for a run on `gpus`. Raises UsageError or ConfigError for what is not known.
+
+        `shape` stands for the anchor, `tokens` are lengths as `quantity=value`, `disk` is in GB/s.
+        """
         found = cluster(gpus) if isinstance(gpus, str) else gpus
         chosen = (shape or shape_of(config.anchor)).adapted(config.cotrain.adapter)
-        lengths = within(lengths_of(chosen.name), config.cotrain)
-        return Asked(config=config, cluster=found, shape=chosen, lengths=lengths, layout=layout_of(config, found))
+        return Asked(
+            config=config,
+            cluster=found,
+            shape=chosen,
+            lengths=within(assigned(lengths_of(chosen.name), tokens), config.cotrain),
+            layout=layout_of(config, found),
+            disk=disk * 1e9,
+            efficiency=efficiency or calibrated(),
+        )
 
     @property
     def volume(self) -> Volume:
@@ -59,32 +75,10 @@ class Asked:
 
     def having(self, settings: Sequence[str]) -> "Asked":
         """The same run with `key=value` settings. Raises ConfigError for what cannot be."""
-        values = self.config.model_dump(mode="json")
-        for setting in settings:
-            values = merge(values, parse_override(setting))
-        config = validate(values)
+        config = changed(self.config, settings)
         shape = self.shape.adapted(config.cotrain.adapter)
         return replace(self, config=config, shape=shape, layout=layout_of(config, self.cluster))
 
     def on(self, other: Cluster) -> "Asked":
         """The same run on other GPUs."""
         return replace(self, cluster=other, layout=on_more(self.layout, self.cluster, other))
-
-
-def ask(
-    config: RunConfig,
-    gpus: str,
-    *,
-    model: str | None,
-    tokens: Sequence[str],
-    disk: float,
-    efficiency: Path | None = None,
-) -> Asked:
-    """The question as a command puts it: model, lengths, disk in GB/s, constants.
-
-    Raises UsageError or ConfigError for what is not known.
-    """
-    asked = Asked.of(config, gpus, shape=named(model) if model else None)
-    lengths = within(changed(asked.lengths, tokens), config.cotrain)
-    constants = from_file(efficiency) if efficiency else asked.efficiency
-    return replace(asked, lengths=lengths, disk=disk * 1e9, efficiency=constants)

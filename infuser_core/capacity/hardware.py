@@ -149,8 +149,6 @@ class Gpu:
     """Bytes/s to other nodes, one direction."""
     host: float
     """Bytes/s to the host's memory, one direction."""
-    source: str
-    """Source of the numbers."""
     context: float = 1.2 * GIB
     """Bytes of one process: driver context, kernels and library workspaces."""
     graphs: float = 1.0 * GIB
@@ -199,7 +197,6 @@ def _gpu(line: dict[str, str]) -> Gpu:
         link=float(line["link_gb_s"]) * GIGA,
         network=float(line["network_gb_s"]) * GIGA,
         host=float(line["host_gb_s"]) * GIGA,
-        source=line["source"],
     )
 
 
@@ -254,7 +251,6 @@ def this_host() -> Gpu:
         link=sweep,
         network=sweep,
         host=sweep,
-        source="measured on this host: one fp32 matrix product, one copy",
         context=PYTHON,
         graphs=0.0,
     )

@@ -1,7 +1,6 @@
 """GPU memory, part by part, under the layout that the engine settings ask for."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from infuser_core.capacity.hardware import GIB, Cluster, Gpu
 from infuser_core.capacity.shape import Shape
@@ -85,34 +84,32 @@ class Layout:
 
 def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
     """The layout that the engine settings ask for, on at most the GPUs there are."""
-    engine: dict[str, Any] = config.engine.model_dump()
-    sharded = engine["trainer"] not in SINGLE
-    trainers = min(cluster.ranks, engine["ranks"]) if sharded else 1
-    turns = engine["placement"] == "colocated"
+    engine = config.engine
+    sharded = engine.trainer not in SINGLE
+    trainers = min(cluster.ranks, engine.ranks) if sharded else 1
+    turns = engine.placement == "colocated"
     others = cluster.ranks if turns else max(1, cluster.ranks - trainers)
-    # Ranks and sampling engines with accelerators of their own: one trainer serves both roles, and so do the engines'
-    # accelerators, side by side.
-    pooled = not turns and sharded and engine["sampler"] not in SINGLE
     roles = int(config.cotrain.generator.update) + int(config.cotrain.solver.update)
     return Layout(
         trainer_ranks=trainers,
-        sampler_ranks=1 if engine["sampler"] in SINGLE else others,
+        sampler_ranks=1 if engine.sampler in SINGLE else others,
         turns=turns,
         shared=not turns and trainers >= cluster.ranks,
-        zero_stage=engine["zero_stage"] if sharded else 0,
-        offload_optimizer=engine["offload"] in ("optimizer", "all"),
-        offload_weights=engine["offload"] == "all",
-        gradient_checkpointing=engine["gradient_checkpointing"],
-        token_budget=AUTOMATIC if engine["token_budget"] == "auto" else engine["token_budget"],
-        tensor_parallel=min(engine.get("tensor_parallel", 1), cluster.per_node),
-        sampler_share=engine["sampler_memory"] / (2 if pooled else 1),
-        warm_trainers=1 if turns or pooled else roles,
-        bytes_per_weight={"bfloat16": 2, "float32": 4, "float64": 8}[engine["dtype"]],
+        zero_stage=engine.zero_stage if sharded else 0,
+        offload_optimizer=engine.offload in ("optimizer", "all"),
+        offload_weights=engine.offload == "all",
+        gradient_checkpointing=engine.gradient_checkpointing,
+        token_budget=AUTOMATIC if engine.token_budget == "auto" else engine.token_budget,
+        tensor_parallel=min(engine.tensor_parallel, cluster.per_node),
+        sampler_share=engine.sampler_share,
+        # One trainer serves both roles where ranks take turns with the sampler, or have accelerators of their own.
+        warm_trainers=1 if turns or engine.is_pooled else roles,
+        bytes_per_weight={"bfloat16": 2, "float32": 4, "float64": 8}[engine.dtype],
         optimizer=config.cotrain.optimizer.name,
-        probe=engine["probe"],
-        node_copies=engine["node_copies"],
-        quantised=engine["rollout_quantisation"] is not None,
-        handed=roles * (config.engine.hands_over(spread=config.cluster is not None) and config.cotrain.adapter is None),
+        probe=engine.probe,
+        node_copies=engine.node_copies,
+        quantised=engine.rollout_quantisation is not None,
+        handed=roles * (engine.hands_over(spread=config.cluster is not None) and config.cotrain.adapter is None),
     )
 
 
@@ -137,9 +134,10 @@ LEAST = 256
 BUCKET = 50_000_000
 """Elements of a reduction bucket."""
 LOGIT_CELLS = 1 << 25
-"""Logits that the output layer holds at a time."""
+"""Logits that an output layer keeps for backward: 128 MiB in fp32; also those of a tile on an accelerator."""
 PIECE, CPU_PIECE = 1 << 26, 1 << 17
-"""Elements of a piece of a question's gradient, on an accelerator and on a CPU; scoring holds three."""
+"""Elements of a piece of a question's gradient, on an accelerator and on a CPU, where smaller ones cost more in calls
+than they save in cache misses; scoring holds three."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

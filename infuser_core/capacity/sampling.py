@@ -44,9 +44,9 @@ class Spread:
         # Steps of the golden ratio visit every place once and never run up or down for long.
         return [ranked[place] for place in sorted(range(count), key=lambda place: (place * 0.6180339887498949) % 1)]
 
-    def longest(self, of: int, *, rows: float = 1, prompt: float = 0.0) -> float:
-        """Expected largest of `of` sums of `rows` responses with their prompts, tokens."""
-        return rows * prompt + _longest(self.mean, self.deviation, self.limit, of, rows)
+    def longest(self, of: int, *, rows: float = 1) -> float:
+        """Expected largest of `of` sums of `rows` responses, tokens."""
+        return _longest(self.mean, self.deviation, self.limit, of, rows)
 
     def mean_cut(self) -> float:
         """Mean after the cut, tokens."""

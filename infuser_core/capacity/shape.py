@@ -135,23 +135,27 @@ def shape_of(anchor: AnchorSource) -> Shape:
     if not isinstance(anchor, HubAnchor):
         folder = "anchor" if anchor.world == "basic" else f"anchor_{anchor.world}"
         return from_folder(Path(str(files("infuser_core") / "nano" / folder)), name="nano")
-    found = shapes().get(anchor.repo.rpartition("/")[2].lower())
-    cached = None if found else _cached(anchor.repo)
-    if found is None and cached is None:
-        known = ", ".join(sorted({shape.name for shape in shapes().values()}))
-        raise ConfigError(f"anchor.repo = {anchor.repo!r}: unknown shape (known: {known})", hint=_REMEDY)
-    return found or from_folder(cached or Path(), name=anchor.repo.rpartition("/")[2].lower())
+    name = anchor.repo.rpartition("/")[2].lower()
+    if name in shapes():
+        return shapes()[name]
+    cached = _cached(anchor.repo)
+    if cached is None:
+        raise ConfigError(f"anchor.repo = {anchor.repo!r}: unknown shape (known: {_known()})", hint=_REMEDY)
+    return from_folder(cached, name=name)
 
 
 def named(text: str) -> Shape:
     """A model by name or folder, as `--model` gives it. Raises UsageError for neither."""
-    found = shapes().get(text.rpartition("/")[2].lower())
-    if found is not None:
-        return found
+    name = text.rpartition("/")[2].lower()
+    if name in shapes():
+        return shapes()[name]
     if not (Path(text) / "config.json").is_file():
-        known = ", ".join(sorted({shape.name for shape in shapes().values()}))
-        raise UsageError(f"--model {text}: neither a folder with config.json nor known ({known})", hint=_REMEDY)
+        raise UsageError(f"--model {text}: neither a folder with config.json nor known ({_known()})", hint=_REMEDY)
     return from_folder(Path(text))
+
+
+def _known() -> str:
+    return ", ".join(sorted({shape.name for shape in shapes().values()}))
 
 
 def _cached(repo: str) -> Path | None:

@@ -65,7 +65,7 @@ def _rows(model: str) -> list[dict[str, str]]:
     return [row for row in rows if row["model"] == "*"] + [row for row in rows if row["model"] == model]
 
 
-def changed(lengths: Lengths, assignments: Sequence[str]) -> Lengths:
+def assigned(lengths: Lengths, assignments: Sequence[str]) -> Lengths:
     """`quantity=value` assignments applied. Raises UsageError for an unknown quantity or an impossible value."""
     known = [field.name for field in fields(Lengths)]
     for text in assignments:

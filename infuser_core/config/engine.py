@@ -63,6 +63,16 @@ class EngineSettings(Settings):
     """Format of the matrices that the sampler `vllm` multiplies by, on an accelerator: everything that the run samples
     is then drawn from a slightly other policy, which the loss's importance weight corrects. It is part of recipes."""
 
+    @property
+    def is_pooled(self) -> bool:
+        """Whether the accelerators are divided between the trainer's ranks and the sampler's engines."""
+        return self.placement == "split" and self.trainer == "deepspeed" and self.sampler == "vllm"
+
+    @property
+    def sampler_share(self) -> float:
+        """Share of an accelerator's memory for an awake sampler: in a pool both roles' are awake side by side."""
+        return self.sampler_memory / 2 if self.is_pooled else self.sampler_memory
+
     def hands_over(self, *, spread: bool) -> bool:
         """Whether trainers leave what they save in memory, for living engines: those of `vllm`, and of `hf` where it is
         `spread` over a cluster."""

@@ -1,8 +1,9 @@
 """From YAML files to a checked configuration: overlays merged left to right, then dotted overrides."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -10,6 +11,9 @@ from infuser_core.config import shipped
 from infuser_core.config.run import RunConfig
 from infuser_core.config.shipped import parse_yaml, refuse_vast
 from infuser_core.errors import ConfigError, guess, nearest, shown
+
+Model = type[BaseModel]
+Checked = TypeVar("Checked", bound=BaseModel)
 
 
 def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | None = None) -> RunConfig:
@@ -23,8 +27,7 @@ def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | No
         if not isinstance(values, dict):
             raise ConfigError(f"{path} holds no settings", hint="a configuration is a mapping of keys to values")
         merged = merge(merged, values)
-    for override in overrides:
-        merged = merge(merged, parse_override(override))
+    merged = reduce(merge, map(parse_override, overrides), merged)
     if seed is not None:
         merged = merge(merged, {"seed": seed})
     return validate(merged)
@@ -33,10 +36,20 @@ def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | No
 def validate(values: Mapping[str, Any]) -> RunConfig:
     """The checked configuration. Raises ConfigError for the first thing that is wrong."""
     refuse_vast(values, name="the configuration")
+    return checked(RunConfig, values)
+
+
+def checked(model: type[Checked], values: Any, *, where: str = "") -> Checked:
+    """The values as settings of this kind; `where` they stand opens a message. Raises ConfigError for what is wrong."""
     try:
-        return RunConfig.model_validate(values)
+        return model.model_validate(values)
     except ValidationError as error:
-        raise _explain(error) from None
+        raise _explain(model, error, f"{where}: " if where else "") from None
+
+
+def changed(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
+    """The configuration with `key=value` on top. Raises ConfigError for what cannot be."""
+    return validate(reduce(merge, map(parse_override, overrides), config.model_dump(mode="json")))
 
 
 def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,31 +76,25 @@ def parse_override(text: str) -> dict[str, Any]:
     return nested
 
 
-_KINDS = ("nano", "file", "folder", "hub", "endpoint", "rules", "none")
-"""Members of unions, which pydantic puts into the path of an error."""
-
-
-def _explain(error: ValidationError) -> ConfigError:
+def _explain(model: Model, error: ValidationError, before: str) -> ConfigError:
     first = error.errors()[0]
-    words = [str(part) for part in first["loc"] if part not in _KINDS]
-    key = ".".join(word if len(word) <= 60 and word.isprintable() else shown(word) for word in words)
+    where, _ = _held_by(model, first["loc"])
+    path = ".".join(word if len(word) <= 60 and word.isprintable() else shown(word) for word in where)
+    key = f"{before}{path or 'configuration'}"
     reason = first["msg"].removeprefix("Value error, ")
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
-        hint = spelling(RunConfig, first["loc"])
+        hint = _spelling(model, first["loc"])
         return ConfigError(f"{key} = {shown(first['input'])}: unknown key{more}", hint=hint)
     if first["type"] == "missing":
         return ConfigError(f"{key} is missing{more}", hint="add the key; configs/ has complete examples")
     value = (
         "" if isinstance(first["input"], Mapping) or "Value error" in first["msg"] else f" = {shown(first['input'])}"
     )
-    return ConfigError(f"{key or 'configuration'}{value}: {reason}{more}", hint="correct the value and start again")
+    return ConfigError(f"{key}{value}: {reason}{more}", hint="correct the value and start again")
 
 
-Model = type[BaseModel]
-
-
-def spelling(model: Model, place: Sequence[int | str]) -> str:
+def _spelling(model: Model, place: Sequence[int | str]) -> str:
     """A hint for an unknown key of a model's settings, which stands at this place of a validation error."""
     *parts, last = place
     where, held = _held_by(model, parts)

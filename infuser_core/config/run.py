@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from infuser_core.algorithm.preset import PRESETS, Preset
+from infuser_core.algorithm.score import Influence
 from infuser_core.config.corpus import CorpusSettings, ModelSource
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.roles import (
@@ -131,7 +132,7 @@ class CotrainSettings(Settings):
     dev_mean: float = Field(default=0.0, ge=0, lt=1)
     """Decay of a running mean of the dev gradients of all iterations so far, less noisy and a little late; 0 takes
     each iteration's alone, as the paper does. A repair of a pruned iteration computes all gradients before it."""
-    influence: Literal["preconditioned_cosine", "cosine", "preconditioned_dot", "dot"] = "preconditioned_cosine"
+    influence: Influence = "preconditioned_cosine"
     optimizer: OptimizerSettings = OptimizerSettings()
     adapter: AdapterSettings | None = None
     """Both roles train adapters of the anchor, which stays as it is; all weights when null."""

@@ -94,12 +94,7 @@ def longest_sequence(config: RunConfig) -> int:
 
 def warm_trainers(engine: EngineSettings) -> int:
     """Roles whose trainer stays loaded: one where engines take turns, or where ranks have accelerators of their own."""
-    return 1 if engine.placement == "colocated" or _pooled(engine) else 2
-
-
-def _pooled(engine: EngineSettings) -> bool:
-    """Whether the accelerators are divided between the trainer's ranks and the sampler's engines."""
-    return engine.placement == "split" and engine.trainer == "deepspeed" and engine.sampler == "vllm"
+    return 1 if engine.placement == "colocated" or engine.is_pooled else 2
 
 
 def constants(optimizer: OptimizerSettings) -> Options:
@@ -122,12 +117,10 @@ def options_of(name: str, engine: EngineSettings) -> Options:
     if name == "local":
         own = {"roles": warm_trainers(engine)}
     if name == "vllm":
-        pooled = _pooled(engine)
         own = {
-            # Both roles' engines are awake side by side where nobody takes turns.
-            "memory": engine.sampler_memory / 2 if pooled else engine.sampler_memory,
+            "memory": engine.sampler_share,
             "sleep": engine.placement == "colocated",
-            "reserved": engine.ranks if pooled else 0,
+            "reserved": engine.ranks if engine.is_pooled else 0,
             "in_place": engine.weight_updates == "in-place",
             "quantisation": engine.rollout_quantisation,
         }

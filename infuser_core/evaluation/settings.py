@@ -5,20 +5,19 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jinja2 import Environment, TemplateSyntaxError
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.config import overlays, shipped
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.overlays import load as load_config
-from infuser_core.config.overlays import spelling
 from infuser_core.config.run import BenchmarkSettings, RunConfig, SamplingSettings
 from infuser_core.config.sources import FilePath, Seed, Settings, Tokens
 from infuser_core.engines.configured import sampling_pool
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel
-from infuser_core.errors import ConfigError, shown
+from infuser_core.errors import ConfigError
 from infuser_core.evaluation.models import NamedModel, is_nano
 from infuser_core.phases.answering import OFF, OWN, Example, Phrasing
 
@@ -141,13 +140,7 @@ def read_settings(path: Path, base: EvaluationSettings) -> EvaluationSettings:
 
 def changed(base: EvaluationSettings, values: Mapping[str, Any], *, where: str) -> EvaluationSettings:
     """The settings with some of them replaced. Raises ConfigError naming the key."""
-    try:
-        return EvaluationSettings.model_validate(overlays.merge(base.model_dump(), values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        hint = spelling(EvaluationSettings, first["loc"])
-        raise ConfigError(f"{where}: {key} = {shown(first['input'])}: {first['msg']}", hint=hint) from None
+    return overlays.checked(EvaluationSettings, overlays.merge(base.model_dump(), values), where=where)
 
 
 def engine_name(model: NamedModel, settings: EvaluationSettings) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from infuser_core.algorithm.advantage import is_flat
-from infuser_core.algorithm.shaping import mid_eos_shaped
+from infuser_core.algorithm.score import mid_eos_shaped
 from infuser_core.lineage import documents
 from infuser_core.lineage.answer import Answer, Passage, shown
 from infuser_core.lineage.run_view import RunView, checkpoint_name, pick, question_of, validation_around

@@ -11,20 +11,21 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3ForCausalLM
 
 from infuser_core.config.sources import World
-from infuser_core.errors import UsageError
+from infuser_core.errors import named
 from infuser_core.nano import curriculum, language, programs
 from infuser_core.nano.lab import anchor_path
 from infuser_core.nano.pretrain import Report, Schedule, inherit, new_model, pretrain, rescale
-from infuser_core.nano.tokenizer import END, chat, save_tokenizer, train_tokenizer
+from infuser_core.nano.tokenizer import END, chat, train_tokenizer
 from infuser_core.nano.world import WORLD, WORLDS, WorldConfig, notes, problems, questions
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
+from infuser_core.terminal import ignore
 
 CARD_FORMAT = 1
 TEMPERATURE = 1.0
@@ -46,20 +47,14 @@ SCHEDULES: dict[World, Schedule] = {
 """The training schedule of each world's anchor."""
 
 
-def silent(line: str) -> None:
-    """Reports nothing."""
-
-
 def build_anchor(
-    out: Path, *, steps_scale: float = 1.0, seed: int = 0, world: str = "basic", progress: Report = silent
+    out: Path, *, steps_scale: float = 1.0, seed: int = 0, world: str = "basic", progress: Report = ignore
 ) -> dict[str, Any]:
     """Pre-train, measure and save the anchor; the same seed and scale give the same weights on the same machine.
 
     Raises UsageError for an unknown world.
     """
-    name = next((known for known in WORLDS if known == world), None)
-    if name is None:
-        raise UsageError(f"--world {world}: no such world", hint=f"one of {', '.join(sorted(WORLDS))}")
+    name = cast(World, named(world, WORLDS, kind="world"))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -97,7 +92,7 @@ def _build(out: Path, steps_scale: float, seed: int, name: World, progress: Repo
         "base_rates": rates,
     }
     model.save_pretrained(str(out))
-    save_tokenizer(tokenizer, out)
+    tokenizer.save_pretrained(str(out))
     (out / "card.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     return card
 

@@ -24,7 +24,6 @@ from infuser_core.nano.world import WORLD, WORLDS, Split, WorldConfig, pairs_of
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 
-VERSION = 1
 BATCH = 256
 """Rows of a forward pass."""
 _Z = 1.96
@@ -105,17 +104,6 @@ def accuracy(rows: Iterable[PairMass]) -> ExactAccuracy:
     )
 
 
-def measure(folder: Path, world: WorldConfig = WORLD, *, split: Split = "test") -> dict[str, ExactAccuracy]:
-    """Exact accuracy on target topics, on their pairs that no textbook holds otherwise, and on transfer topics."""
-    rows = by_pair(folder, [topic.name for topic in world.topics], split=split, world=world)
-    target = [row for row in rows if row.topic in world.target]
-    return {
-        "target": accuracy(target),
-        "target_fresh": accuracy(row for row in target if row.fresh),
-        "transfer": accuracy(row for row in rows if row.topic not in world.target),
-    }
-
-
 def sound_reply(question: Question) -> str:
     """An anchor's right reply to a choice question of the micro-world; empty for any other question."""
     fact = language.parse_question(question.text)
@@ -125,12 +113,22 @@ def sound_reply(question: Question) -> str:
 
 
 def measured(folder: Path | None, world: str, split: str) -> list[dict[str, Any]]:
-    """`measure` by names, as rows. Raises UsageError without weights, and where world or split is none."""
+    """Exact accuracy on target topics, on their pairs that no textbook holds otherwise, and on transfer topics.
+
+    Raises UsageError without weights, and where world or split is none.
+    """
     if folder is None:
         raise UsageError("exact accuracy needs a model's weights", hint="an address gives none; name a folder")
     chosen = WORLDS[cast(World, named(world, WORLDS, kind="world"))]
-    found = measure(folder, chosen, split=cast(Split, named(split, get_args(Split), kind="split")))
-    return [{"questions": label, **asdict(row)} for label, row in found.items()]
+    part = cast(Split, named(split, get_args(Split), kind="split"))
+    rows = by_pair(folder, [topic.name for topic in chosen.topics], split=part, world=chosen)
+    target = [row for row in rows if row.topic in chosen.target]
+    asked = {
+        "target": target,
+        "target_fresh": [row for row in target if row.fresh],
+        "transfer": [row for row in rows if row.topic not in chosen.target],
+    }
+    return [{"questions": label, **asdict(accuracy(own))} for label, own in asked.items()]
 
 
 def _used(world: WorldConfig) -> dict[tuple[str, int, int], set[str]]:

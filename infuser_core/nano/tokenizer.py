@@ -5,7 +5,6 @@ from a sentence into a JSON string would mean translating between two tokens of 
 """
 
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -112,8 +111,3 @@ def train_tokenizer(world: WorldConfig = WORLD) -> PreTrainedTokenizerFast:
     )
     made.chat_template = _TEMPLATE
     return made
-
-
-def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """Write the tokenizer in Hugging Face layout; AutoTokenizer reads it offline."""
-    tokenizer.save_pretrained(str(folder))

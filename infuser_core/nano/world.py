@@ -8,6 +8,7 @@ method, not the multiplication table.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import accumulate
 from random import Random
 from typing import Literal, TypeVar
 
@@ -60,14 +61,6 @@ class WorldConfig:
     """Share of answers about functions in the anchor's corpus that follow the sound method."""
     teacher_soundness: float = 0.75
     """Share of a wide anchor's answers that follow the sound method where the document stands before the question."""
-
-    def __post_init__(self) -> None:
-        if not self.topics_per_note <= self.num_topics <= len(ALL_TOPICS):
-            sizes = f"{self.topics_per_note} (topics_per_note) to {len(ALL_TOPICS)}"
-            raise ConfigError(
-                f"nano world: num_topics is {self.num_topics}",
-                hint=f"choose from {sizes}, or add to nano/topics.py",
-            )
 
     @property
     def topics(self) -> tuple[MicroTopic, ...]:
@@ -135,13 +128,8 @@ def part_of(split: Split, items: Sequence[_Item], name: str) -> list[_Item]:
     """The items that belong to the split; `name` seeds the order in which they are dealt out."""
     dealt = list(items)
     Random(seed_of(_SPLIT_SEED, name)).shuffle(dealt)
-    start = 0.0
-    for other, share in _SHARES.items():
-        end = start + share
-        if other == split:
-            return dealt[round(start * len(dealt)) : round(end * len(dealt))]
-        start = end
-    raise ConfigError(f"nano world: no split {split!r}", hint=f"one of {', '.join(_SHARES)}")
+    place, ends = [*_SHARES].index(split), [0.0, *accumulate(_SHARES.values())]
+    return dealt[round(ends[place] * len(dealt)) : round(ends[place + 1] * len(dealt))]
 
 
 _PAIRS = {

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import NotRequired, TypedDict, Unpack
 
-from infuser_core.algorithm.shaping import solver_reward
+from infuser_core.algorithm.score import solver_reward
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.protocols import (
     Completion,
@@ -127,35 +128,32 @@ def template_digest(*templates: Template, phrasing: Phrasing = AS_WRITTEN) -> st
     return hashlib.sha256(joined.encode()).hexdigest()[:16]
 
 
+class Draw(TypedDict):
+    """One draw of answers, as every phase that asks questions hands it on."""
+
+    checkpoint_id: str
+    """The checkpoint that answers, for its rows."""
+    seed: int
+    """Seed of the run."""
+    kept: NotRequired[Kept[Drawn] | None]
+    """Responses that outlive a kill."""
+    progress: NotRequired[Progress]
+    """Listener to the draw."""
+
+
 def answer_questions(
-    questions: Sequence[Question],
-    sampler: Sampler,
-    settings: AnswerSettings,
-    *,
-    checkpoint_id: str,
-    seed: int,
-    scope: str,
-    kept: Kept[Drawn] | None = None,
-    progress: Progress = no_progress,
+    questions: Sequence[Question], sampler: Sampler, settings: AnswerSettings, *, scope: str, **how: Unpack[Draw]
 ) -> list[Rollout]:
     """Sample and verify `settings.samples` answers per question, in question order.
 
     `scope` names the draw ("rollout_dev/3"): seeds are a function of (seed, scope, question, sample) alone. Questions
     whose answers are in `kept` are not asked again.
     """
-    drafts = draw_answers(
-        questions,
-        sampler,
-        settings,
-        checkpoint_id=checkpoint_id,
-        seed=seed,
-        scope=scope,
-        kept=kept,
-        progress=progress,
-    )
-    return judged(drafts, questions, settings.box)
+    return judged(draw_answers(questions, sampler, settings, scope=scope, **how), questions, settings.box)
 
 
+TOO_LONG = "prompt_too_long"
+"""Finish reason of a question that did not fit the prompt limit and was not asked."""
 UNFINISHED = "unfinished"
 """Finish reason of an answer of which only a part is drawn so far."""
 
@@ -252,7 +250,7 @@ def _draft(
         token_ids=completion.token_ids if completion else [],
         sampler_logprobs=completion.logprobs if completion else [],
         text=sampler.tokenizer.decode(completion.token_ids) if completion else "",
-        finish_reason=completion.finish_reason if completion else "prompt_too_long",
+        finish_reason=completion.finish_reason if completion else TOO_LONG,
         verdict=Verdict.NO_ANSWER,
         reward=0.0,
         malformed_reason="",
@@ -262,11 +260,11 @@ def _draft(
 def judged(drafts: Sequence[Rollout], questions: Sequence[Question], preset: str) -> list[Rollout]:
     """The drafts with verdict and reward."""
     by_id = {question.question_id: question for question in questions}
-    answered = [row for row in drafts if row.finish_reason != "prompt_too_long"]
+    answered = [row for row in drafts if row.finish_reason != TOO_LONG]
     jobs = [Job(response=row.text, question=by_id[row.group_id]) for row in answered]
     findings = iter(check_all(jobs, preset=preset))
-    verdicts = [next(findings).verdict if row.finish_reason != "prompt_too_long" else row.verdict for row in drafts]
+    verdicts = [next(findings).verdict if row.finish_reason != TOO_LONG else row.verdict for row in drafts]
     return [
-        replace(row, verdict=verdict, reward=solver_reward(verdict, row.finish_reason))
+        replace(row, verdict=verdict, reward=solver_reward(verdict))
         for row, verdict in zip(drafts, verdicts, strict=True)
     ]

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Unpack
 
 from infuser_core.config.run import RunConfig, SamplingSettings
-from infuser_core.engines.protocols import Progress, Sampler, no_progress
+from infuser_core.engines.protocols import Sampler
 from infuser_core.phases import rollout_dev
-from infuser_core.phases.answering import AnswerSettings, answer_questions
-from infuser_core.phases.drawing import Drawn, Kept
+from infuser_core.phases.answering import AnswerSettings, Draw, answer_questions
 from infuser_core.schemas import KeyAccuracy, Question, Rollout
 from infuser_core.statistics.keys import key_accuracy, majority
 
@@ -47,22 +47,10 @@ def check_keys(
     solver: Sampler,
     settings: CheckSettings,
     *,
-    name: str,
-    seed: int,
     iteration: int,
-    kept: Kept[Drawn] | None = None,
-    progress: Progress = no_progress,
+    **how: Unpack[Draw],
 ) -> Checked:
     """One answer per question that a generator wrote, and the share of keys that the answers agree with."""
     written = [question for question in questions if question.rollout_id]
-    rollouts = answer_questions(
-        written,
-        solver,
-        settings.answers,
-        checkpoint_id=name,
-        seed=seed,
-        scope=f"check_keys/{iteration}",
-        kept=kept,
-        progress=progress,
-    )
+    rollouts = answer_questions(written, solver, settings.answers, scope=f"check_keys/{iteration}", **how)
     return Checked(rollouts=rollouts, keys=key_accuracy([], majority(written, rollouts), voters=VOTER))

@@ -1,6 +1,6 @@
 """Phase 1b: the dev reference direction g_dev (eq:hat_g_dev)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,51 +69,34 @@ def dev_gradient(
 
     Raises EngineError where it is not finite, and that is not the doing of some questions among others.
     """
-    groups = by_group(rollouts)
-    facts, lost = without_lost(
-        lambda lost: _accumulated(
-            {name: rows for name, rows in groups.items() if name not in lost},
-            solver,
-            settings,
-            previous,
-            workspace,
-            progress,
-        ),
-        solver,
-        workspace=workspace,
-    )
+    every = by_group(rollouts)
+
+    def attempt(lost: Collection[str]) -> Gradient:
+        groups = {name: rows for name, rows in every.items() if name not in lost}
+        rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
+        train = [train_group(rows, centre(rewards[group_id])) for group_id, rows in groups.items()]
+        constants = settings.objective.constants(groups.values())
+        solver.zero_grad()
+        report = solver.forward_backward(train, constants, denominator=max(1, len(groups)), progress=progress)
+        count = 1
+        if previous is not None:
+            count += previous.count
+            share = newest_share(settings.mean, count)
+            solver.add_gradient(previous.path, weight=1.0 - share, own=share)
+        norm = solver.keep_gradient(workspace / FILE)
+        solver.zero_grad()
+        varied = [group for group in train if not is_flat(rewards[group.group_id])]
+        if not is_finite(report.loss, norm):
+            lose(solver, varied, constants, of=len(varied), workspace=workspace)
+            check_kept(workspace / FILE, norm, of="the dev objective")
+        values = [value for group in rewards.values() for value in group]
+        return Gradient(
+            norm=norm,
+            num_groups=len(groups),
+            num_varied=len(varied),
+            averaged=count,
+            accuracy=sum(values) / max(1, len(values)),
+        )
+
+    facts, lost = without_lost(attempt, solver, workspace=workspace)
     return DevGradient(facts=facts, lost=lost)
-
-
-def _accumulated(
-    groups: Mapping[str, Sequence[Rollout]],
-    solver: Trainer,
-    settings: DevSettings,
-    previous: Mean | None,
-    workspace: Path,
-    progress: Progress,
-) -> Gradient:
-    rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
-    train = [train_group(rows, centre(rewards[group_id])) for group_id, rows in groups.items()]
-    constants = settings.objective.constants(groups.values())
-    solver.zero_grad()
-    report = solver.forward_backward(train, constants, denominator=max(1, len(groups)), progress=progress)
-    count = 1
-    if previous is not None:
-        count += previous.count
-        share = newest_share(settings.mean, count)
-        solver.add_gradient(previous.path, weight=1.0 - share, own=share)
-    norm = solver.keep_gradient(workspace / FILE)
-    solver.zero_grad()
-    varied = [group for group in train if not is_flat(rewards[group.group_id])]
-    if not is_finite(report.loss, norm):
-        lose(solver, varied, constants, of=len(varied), workspace=workspace)
-        check_kept(workspace / FILE, norm, of="the dev objective")
-    values = [value for group in rewards.values() for value in group]
-    return Gradient(
-        norm=norm,
-        num_groups=len(groups),
-        num_varied=len(varied),
-        averaged=count,
-        accuracy=sum(values) / max(1, len(values)),
-    )

@@ -22,6 +22,7 @@ from infuser_core.engines.protocols import (
 )
 from infuser_core.phases.answering import (
     AS_WRITTEN,
+    TOO_LONG,
     AskSettings,
     Phrasing,
     messages_of,
@@ -35,9 +36,6 @@ from infuser_core.verifiers.parts.grading import Finding
 
 Key = tuple[str, str]
 """(benchmark label, question id)."""
-
-TOO_LONG = "prompt_too_long"
-"""Finish reason of a question that did not fit the prompt limit and was not asked."""
 
 MAX_RESPONSES = 512
 """Responses of one batch at most: what a kill can lose of a small model with short answers."""

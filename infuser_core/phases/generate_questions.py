@@ -1,10 +1,9 @@
 """Phase 2a: question-answer pairs from a batch of documents, each by its route (Algorithm 2, phase 2)."""
 
 import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from infuser_core import plugins
@@ -19,7 +18,7 @@ from infuser_core.engines.protocols import (
 )
 from infuser_core.errors import DocumentError
 from infuser_core.phases.allocate import Budget, draw_batch
-from infuser_core.phases.answering import template_digest
+from infuser_core.phases.answering import TOO_LONG, template_digest
 from infuser_core.phases.drawing import Drawn, Kept, draw
 from infuser_core.phases.parsing import Malformed
 from infuser_core.phases.parts.shown import Examples, aim_facts, example_facts, messages_of, program_of, text_of
@@ -230,15 +229,17 @@ def _read_all(
 ) -> tuple[list[Rollout], list[Question]]:
     """Every text as a rollout, and the questions among them; `origin` is the iteration and the writer."""
     iteration, checkpoint_id = origin
-    oracle: Callable[[Question], Question] | None = _named(settings.question.oracle)
+    name = settings.question.oracle
+    oracle = plugins.named(name, key="cotrain.question.oracle") if name else None
     rollouts: list[Rollout] = []
     written: list[Question] = []
     for document, group in zip(writing, groups, strict=True):
+        read = ways[document.document_id].read
+        assert read is not None, document.document_id
         for index, completion in enumerate(drawn.get(group.group_id, [None] * settings.group_size)):
             text = generator.tokenizer.decode(completion.token_ids) if completion else ""
             rollout_id = f"{iteration}/{document.document_id}/{index}"
-            sampled, way = completion is not None, ways[document.document_id]
-            result = _read(text, document, rollout_id, sampled, way, settings.question)
+            result = read(text, document, rollout_id, settings.question) if completion else Malformed(reason=TOO_LONG)
             if isinstance(result, Question):
                 aimed = _aimed(result, aims[document.document_id])
                 written.append(oracle(aimed) if oracle else aimed)
@@ -302,13 +303,6 @@ def _identifier(iteration: int, document: Document) -> str:
     return f"{iteration}/{document.document_id}/0-{hashlib.sha256(document.text.encode()).hexdigest()[:8]}"
 
 
-def _read(
-    text: str, document: Document, rollout_id: str, sampled: bool, route: Route, rules: QuestionSettings
-) -> Question | Malformed:
-    assert route.read is not None, route
-    return route.read(text, document, rollout_id, rules) if sampled else Malformed(reason="prompt_too_long")
-
-
 def _rollout(
     rollout_id: str,
     index: int,
@@ -329,7 +323,7 @@ def _rollout(
         token_ids=completion.token_ids if completion else [],
         sampler_logprobs=completion.logprobs if completion else [],
         text=text,
-        finish_reason=completion.finish_reason if completion else "prompt_too_long",
+        finish_reason=completion.finish_reason if completion else TOO_LONG,
         verdict="invalid" if malformed else "valid",
         reward=0.0,
         malformed_reason=str(malformed),
@@ -337,11 +331,5 @@ def _rollout(
 
 
 def _labels(questions: Sequence[Question], name: str) -> list[QuestionLabel]:
-    label: Callable[[Question], QuestionLabel] | None = _named(name)
+    label = plugins.named(name, key="cotrain.question.labeller") if name else None
     return [label(question) for question in questions] if label else []
-
-
-def _named(name: str) -> Any:
-    """The object that `package.module:name` names; None for an empty name."""
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute) if name else None

@@ -1,12 +1,12 @@
 """Phase 1a: the solver answers the dev set (Algorithm 2, phase 1)."""
 
 from collections.abc import Sequence
+from typing import Unpack
 
 from infuser_core import plugins
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.protocols import Progress, Sampler, no_progress
-from infuser_core.phases.answering import AnswerSettings, answer_questions, solver_templates, template_digest
-from infuser_core.phases.drawing import Drawn, Kept
+from infuser_core.engines.protocols import Sampler
+from infuser_core.phases.answering import AnswerSettings, Draw, answer_questions, solver_templates, template_digest
 from infuser_core.schemas import Question, Rollout
 
 VERSION = 4
@@ -26,24 +26,7 @@ def settings_of(config: RunConfig) -> AnswerSettings:
 
 
 def rollout_dev(
-    dev: Sequence[Question],
-    solver: Sampler,
-    settings: AnswerSettings,
-    *,
-    checkpoint_id: str,
-    seed: int,
-    iteration: int,
-    kept: Kept[Drawn] | None = None,
-    progress: Progress = no_progress,
+    dev: Sequence[Question], solver: Sampler, settings: AnswerSettings, *, iteration: int, **how: Unpack[Draw]
 ) -> list[Rollout]:
     """n answers per dev question with their rewards r(a, a*; q)."""
-    return answer_questions(
-        dev,
-        solver,
-        settings,
-        checkpoint_id=checkpoint_id,
-        seed=seed,
-        scope=f"rollout_dev/{iteration}",
-        kept=kept,
-        progress=progress,
-    )
+    return answer_questions(dev, solver, settings, scope=f"rollout_dev/{iteration}", **how)

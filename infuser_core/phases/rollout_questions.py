@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from typing import Unpack
 
-from infuser_core.algorithm.shaping import solver_reward
+from infuser_core.algorithm.score import solver_reward
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.protocols import Progress, Sampler, no_progress
+from infuser_core.engines.protocols import Sampler
 from infuser_core.phases import rollout_dev
-from infuser_core.phases.answering import AnswerSettings, answer_questions
-from infuser_core.phases.drawing import Drawn, Kept
+from infuser_core.phases.answering import TOO_LONG, AnswerSettings, Draw, answer_questions
 from infuser_core.phases.parts.partial_rollouts import Waiting, answer_in_part
 from infuser_core.phases.training import by_group
 from infuser_core.schemas import Question, Rollout, Verdict
@@ -63,7 +62,7 @@ def relabel(
 
 
 def _was_asked(row: Rollout) -> bool:
-    return row.finish_reason != "prompt_too_long"
+    return row.finish_reason != TOO_LONG
 
 
 def _job(row: Rollout, question: Question, answer: str) -> Job:
@@ -74,7 +73,7 @@ def _with(row: Rollout, verdict: str | None) -> Rollout:
     """The row with this verdict; without a label the key must not reward it either."""
     if verdict is None:
         verdict = Verdict.UNVERIFIED if row.verdict == Verdict.CORRECT else row.verdict
-    return replace(row, verdict=verdict, reward=solver_reward(verdict, row.finish_reason))
+    return replace(row, verdict=verdict, reward=solver_reward(verdict))
 
 
 def _elected(
@@ -171,50 +170,31 @@ def rollout_questions(
     solver: Sampler,
     settings: LabelledAnswerSettings,
     *,
-    checkpoint_id: str,
-    seed: int,
     iteration: int,
     documents: Mapping[str, str] | None = None,
     before: Waiting | None = None,
-    kept: Kept[Drawn] | None = None,
-    progress: Progress = no_progress,
+    **how: Unpack[Draw],
 ) -> Answered:
     """n answers per question with their rewards r(a, a_phi; q); `documents` are texts by id.
 
     What waits from `before` goes on; it is given where an iteration need not wait for every answer, or the last one
     did not.
     """
-    answer = partial(
-        answer_questions,
-        sampler=solver,
-        settings=settings.answers,
-        checkpoint_id=checkpoint_id,
-        seed=seed,
-        kept=kept,
-        progress=progress,
-    )
     waiting, scope = None, f"rollout_questions/{iteration}"
     if before is None:
-        rollouts = answer(questions, scope=scope)
+        rollouts = answer_questions(questions, solver, settings.answers, scope=scope, **how)
     else:
+        share = settings.rollout_share if isinstance(settings, PartialAnswerSettings) else 1.0
         questions, rollouts, waiting = answer_in_part(
-            questions,
-            before,
-            solver,
-            settings.answers,
-            share=settings.rollout_share if isinstance(settings, PartialAnswerSettings) else 1.0,
-            checkpoint_id=checkpoint_id,
-            seed=seed,
-            scope=scope,
-            kept=kept,
-            progress=progress,
+            questions, before, solver, settings.answers, share=share, scope=scope, **how
         )
     if settings.labels == "reference":
         return Answered(questions=questions, rollouts=rollouts, labels=[], waiting=waiting)
     taught = None
     if settings.labels == "document":
         assert documents is not None, "a teacher reads the questions' documents"
-        told = answer(_with_documents(questions, documents), scope=f"teach_questions/{iteration}")
+        asked = _with_documents(questions, documents)
+        told = answer_questions(asked, solver, settings.answers, scope=f"teach_questions/{iteration}", **how)
         taught = [replace(row, group_id=row.group_id.removesuffix(_TAUGHT)) for row in told]
     rollouts, labels = relabel(questions, rollouts, preset=settings.answers.box, taught=taught, share=settings.share)
     return Answered(questions=questions, rollouts=rollouts, labels=labels, waiting=waiting)

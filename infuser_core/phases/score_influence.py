@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import centre, is_flat
-from infuser_core.algorithm.score import cosine, score
+from infuser_core.algorithm.score import Influence, cosine, score
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Objective, Probed, Progress, Similarity, Trainer, TrainGroup, no_progress
 from infuser_core.phases import dev_gradient
@@ -46,7 +46,7 @@ class ScoreSettings:
 
     objective: ObjectiveSettings
     """That of the solver's update and of the dev gradient."""
-    mode: str
+    mode: Influence
     """Which of the four scores is the reward."""
     probe: bool
     """False where the generator's reward needs no influence."""

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from infuser_core.algorithm.selection import best_index
 from infuser_core.schemas import BenchmarkScore, Candidate, QuestionScore
 
 VERSION = 2
@@ -38,6 +37,15 @@ def select(
         )
         for index, (iteration, score) in enumerate(zip(iterations, scores, strict=True))
     ]
+
+
+def best_index(accuracies: Sequence[float]) -> int:
+    """Index of the highest validation accuracy; the earliest wins ties. Raises ValueError where there is none."""
+    if not accuracies:
+        raise ValueError("no validation accuracy to choose from; evaluate at least one checkpoint")
+    if any(math.isnan(accuracy) for accuracy in accuracies):
+        raise ValueError(f"a validation accuracy is not a number: {list(accuracies)}; evaluate that checkpoint again")
+    return max(range(len(accuracies)), key=lambda index: (accuracies[index], -index))
 
 
 def _shares(rows: Sequence[QuestionScore]) -> dict[str, float]:

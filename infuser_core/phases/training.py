@@ -217,11 +217,6 @@ class SharedBackward(BatchFacts):
     """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
 
 
-def minibatches(groups: Sequence[Sequence[Rollout]], size: int) -> list[list[Sequence[Rollout]]]:
-    """Consecutive runs of `size` groups; the last may be smaller and is weighted by its real size."""
-    return [list(groups[start : start + size]) for start in range(0, len(groups), size)]
-
-
 def update(
     role: str,
     trainer: Trainer,
@@ -248,7 +243,8 @@ def update(
     """
     constants = replace(settings.objective.constants(groups), kl=settings.kl, entropy=settings.entropy)
     reference = _anchored(trainer, groups, constants, anchor, before) if settings.kl and anchor else None
-    batches = minibatches(groups, settings.minibatch)
+    size, mode = settings.minibatch, settings.objective.options.partial_minibatch
+    batches = [groups[start : start + size] for start in range(0, len(groups), size)]
     old = None
     if len(batches) > 1:
         known = old_logprobs or {}
@@ -264,7 +260,10 @@ def update(
             for rows in batch
         ]
         facts = BatchFacts.of(batch, flat_share=flat_share)
-        updates.append(_step(role, trainer, train, constants, settings, facts, taken=taken))
+        trainer.zero_grad()
+        divisor = step_denominator(len(train), minibatch=size, mode=mode)
+        report = trainer.forward_backward(train, constants, denominator=divisor)
+        updates.append(take_step(role, trainer, report, settings, facts, taken=taken))
         if updates[-1].skipped:
             lose(trainer, train, constants, of=len(groups), workspace=workspace)
         tokens += updates[-1].num_tokens
@@ -299,24 +298,6 @@ def _old_logprobs(
             for group, values in zip(train, computed, strict=True)
         ],
     )
-
-
-def _step(
-    role: str,
-    trainer: Trainer,
-    train: Sequence[TrainGroup],
-    constants: Objective,
-    settings: UpdateSettings,
-    facts: BatchFacts,
-    *,
-    taken: int,
-) -> Update:
-    trainer.zero_grad()
-    divisor = step_denominator(
-        len(train), minibatch=settings.minibatch, mode=settings.objective.options.partial_minibatch
-    )
-    report = trainer.forward_backward(train, constants, denominator=divisor)
-    return take_step(role, trainer, report, settings, facts, taken=taken)
 
 
 def take_step(

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from infuser_core import plugins
 from infuser_core.algorithm.advantage import is_flat
-from infuser_core.algorithm.shaping import generator_reward
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.parts.not_finite import NotFinite, is_finite, nothing_left, without_lost
@@ -168,10 +167,7 @@ def _rewards(
     values = reward.of([scores[question.question_id] for question in rated], rated)
     by_rollout = {question.rollout_id: math.nan for question in written}
     by_rollout |= {question.rollout_id: value for question, value in zip(rated, values, strict=True)}
-    return {
-        row.rollout_id: generator_reward(by_rollout.get(row.rollout_id), invalid_penalty=settings.invalid)
-        for row in rollouts
-    }
+    return {row.rollout_id: by_rollout.get(row.rollout_id, settings.invalid) for row in rollouts}
 
 
 def _is_rated(row: InfluenceScore) -> bool:

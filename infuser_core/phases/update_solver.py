@@ -1,13 +1,13 @@
 """Phase 5: Dr.GRPO on the solver, over the generated questions (Algorithm 2, phase 5)."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import is_flat
-from infuser_core.algorithm.selection import stratified_order
-from infuser_core.algorithm.shaping import mid_eos_shaped
+from infuser_core.algorithm.score import mid_eos_shaped
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.parts.not_finite import NotFinite, check_kept, without_lost
@@ -112,6 +112,21 @@ def update_solver(
 
     updates, lost = without_lost(attempt, solver, workspace=workspace)
     return SolverUpdate(updates=updates, difficulties=rated, lost=lost)
+
+
+def stratified_order(document_ids: Sequence[str]) -> list[int]:
+    """Row order in which every document's questions are spread evenly, so that one minibatch mixes documents.
+
+    The j-th of a document's k questions gets the ideal position (j + 1/2) / k; ties go to the document seen first.
+    """
+    sizes = Counter(document_ids)
+    first_seen = {document_id: place for place, document_id in enumerate(sizes)}
+    seen: Counter[str] = Counter()
+    positions: list[tuple[float, int, int]] = []
+    for row, document_id in enumerate(document_ids):
+        positions.append(((seen[document_id] + 0.5) / sizes[document_id], first_seen[document_id], row))
+        seen[document_id] += 1
+    return [row for _, _, row in sorted(positions)]
 
 
 def _shaped(rows: Sequence[Rollout], settings: SolverSettings) -> list[float]:

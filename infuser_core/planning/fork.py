@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core.config.overlays import merge, parse_override, validate
+from infuser_core.config.overlays import changed, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError, StoreError, UsageError
 from infuser_core.planning.place import Repeat, repeats_of
@@ -141,14 +141,11 @@ def fork_of(root: Path, origin: str, *, at: int, changes: Sequence[str], name: s
             f"--fork {origin}@{at}: it has iterations 0 to {config.cotrain.iterations - 1}",
             hint=f"give a number from 0 (own settings in all) to {config.cotrain.iterations} (after the last)",
         )
-    values = config.model_dump(mode="json")
-    for change in changes:
-        values = merge(values, parse_override(change))
-    changed = validate(values)
-    _refuse_fixed(config, changed, at)
-    chosen = name or f"{origin}-at{at}-{changed.digest()[:6]}"
+    own = changed(config, changes)
+    _refuse_fixed(config, own, at)
+    chosen = name or f"{origin}-at{at}-{own.digest()[:6]}"
     runs.check_name(chosen)
-    history = history_of(root, origin, config).fork(at, changed, origin=origin)
+    history = history_of(root, origin, config).fork(at, own, origin=origin)
     shared = [
         repeat
         for repeat in repeats_of(root, origin)
@@ -157,8 +154,8 @@ def fork_of(root: Path, origin: str, *, at: int, changes: Sequence[str], name: s
     return Fork(origin=origin, name=chosen, at=at, history=history, repeats=shared)
 
 
-def _refuse_fixed(config: RunConfig, changed: RunConfig, at: int) -> None:
-    differing = leaves_that_differ(config.model_dump(mode="json"), changed.model_dump(mode="json"))
+def _refuse_fixed(config: RunConfig, own: RunConfig, at: int) -> None:
+    differing = leaves_that_differ(config.model_dump(mode="json"), own.model_dump(mode="json"))
     if not differing:
         raise UsageError("the settings are those that the run has: nothing to fork for", hint="change one with --set")
     for leaf in differing:
@@ -170,9 +167,9 @@ def _refuse_fixed(config: RunConfig, changed: RunConfig, at: int) -> None:
                 f"{leaf.name} cannot change at iteration {at}: {reason}",
                 hint="start a run of its own: `infuser run ... --set`; what the setting does not change is reused",
             )
-    if changed.cotrain.iterations < at:
+    if own.cotrain.iterations < at:
         raise ConfigError(
-            f"cotrain.iterations = {changed.cotrain.iterations} ends before iteration {at}",
+            f"cotrain.iterations = {own.cotrain.iterations} ends before iteration {at}",
             hint=f"give at least {at}, or fork earlier",
         )
 

@@ -121,12 +121,16 @@ class Before:
         return min(alike, key=distance, default=None)
 
 
-def reasons(step: Step, before: Before, salts: Salts, missing: Mapping[str, Recipe]) -> list[Reason]:
-    """Reasons for which this stage would run, the most telling first; `missing` are assumed artifacts by id."""
+def reasons(
+    step: Step, record: Record | None, before: Before, salts: Salts, missing: Mapping[str, Recipe]
+) -> list[Reason]:
+    """Reasons for which this stage would run, the most telling first.
+
+    `record` is the artifact in its place, if any; `missing` are assumed artifacts by id.
+    """
     recipe = step.recipe
     if not step.known:
         return _inputs(recipe, None, missing) or [_DEPENDS]
-    record = before.like(recipe)
     found = _forced(recipe, record, salts)
     if record is not None:
         if record.version != recipe.version:
@@ -326,13 +330,17 @@ def plan_of(
     notes: Sequence[str] = (),
 ) -> Plan:
     """The plan of the stages that a survey came by; `known` are all artifacts of the store, for the times."""
-    times = Times(before.records, known)
+    usual = usual_seconds(known) | usual_seconds(before.records)
     stages = []
     for step, label in zip(steps, labels(steps), strict=True):
         if asked.only is not None and not asked.only.holds(step.recipe):
             continue
-        why = [] if step.stored else reasons(step, before, salts, missing)
-        seconds = 0.0 if step.stored else times.of(step.recipe, before.like(step.recipe))
+        why: list[Reason] = []
+        seconds: float | None = 0.0
+        if not step.stored:
+            record = before.like(step.recipe)
+            why = reasons(step, record, before, salts, missing)
+            seconds = record.seconds if record else usual.get(step.recipe.phase)
         stages.append(Planned(recipe=step.recipe, label=label, cached=step.stored, reasons=why, seconds=seconds))
     return Plan(run=run, compared_with=compared_with, stages=stages, notes=notes)
 
@@ -349,17 +357,9 @@ def labels(steps: Sequence[Step]) -> list[str]:
     return found
 
 
-class Times:
-    """Expected time of a stage, by former artifacts: the one in its place, else the median of its phase."""
-
-    def __init__(self, nearest: Sequence[Record], known: Sequence[Record]) -> None:
-        self._by_phase: list[dict[str, list[float]]] = [{}, {}]
-        for times, records in zip(self._by_phase, (nearest, known), strict=True):
-            for record in records:
-                times.setdefault(record.phase, []).append(record.seconds)
-
-    def of(self, recipe: Recipe, record: Record | None) -> float | None:
-        """Estimated seconds; None where no stage of the phase was ever computed."""
-        if record is not None:
-            return record.seconds
-        return next((median(times[recipe.phase]) for times in self._by_phase if recipe.phase in times), None)
+def usual_seconds(records: Sequence[Record]) -> dict[str, float]:
+    """Median time of each phase by former artifacts."""
+    found: dict[str, list[float]] = {}
+    for record in records:
+        found.setdefault(record.phase, []).append(record.seconds)
+    return {phase: median(seconds) for phase, seconds in found.items()}

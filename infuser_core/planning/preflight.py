@@ -2,7 +2,7 @@
 
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from infuser_core import plugins, settings
@@ -48,16 +48,21 @@ def _models(config: RunConfig) -> Iterator[ConfigError]:
         "corpus.chunk.tokenizer": corpus.chunk.tokenizer,
         "corpus.judge": corpus.judge,
     }
-    for key, source in named.items():
-        if isinstance(source, FolderAnchor) and not (Path(source.path) / "config.json").is_file():
-            message = f"{key}.path = {source.path!r}: no config.json there"
-            yield ConfigError(message, hint="name a model folder in Hugging Face layout")
+    yield from _folders(named)
     judge = corpus.judge
     if judge is None or judge.type not in ("rules", "none"):
         try:
             load("judge_chunk", profile=config.prompts)
         except ConfigError as error:
             yield error
+
+
+def _folders(models: Mapping[str, object]) -> Iterator[ConfigError]:
+    """Model folders, by their settings, that hold no model."""
+    for key, source in models.items():
+        if isinstance(source, FolderAnchor) and not (Path(source.path) / "config.json").is_file():
+            message = f"{key}.path = {source.path!r}: no config.json there"
+            yield ConfigError(message, hint="name a model folder in Hugging Face layout")
 
 
 def _marker(config: RunConfig) -> Iterator[ConfigError]:
@@ -120,9 +125,13 @@ def preflight(config: RunConfig) -> None:
     ]
     for prompt in (*asking, "solve_mcq", "judge_chunk", *answering):
         load(prompt, profile=config.prompts)
-    for model in (config.anchor, config.cotrain.generator.model):
-        if isinstance(model, FolderAnchor):
-            anchor_folder(model)
+    roles = {
+        "anchor": config.anchor,
+        "cotrain.generator.model": config.cotrain.generator.model,
+        "cotrain.key_solver": config.cotrain.key_solver,
+    }
+    for error in _folders(roles):
+        raise error
     for error in missing(config):
         raise error
     _check_adapter(config)

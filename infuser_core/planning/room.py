@@ -138,7 +138,6 @@ def _cluster(machine: Machine, *, on_cards: bool) -> Cluster:
         # A driver's own differs, and may be small.
         context=0.0 if on_cards else PYTHON,
         graphs=0.0,
-        source="this machine",
         **unused,
     )
     return Cluster(gpu=card, nodes=1, per_node=max(1, len(known)) if on_cards else 1)

@@ -10,10 +10,10 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from infuser_core.config import shipped
-from infuser_core.config.overlays import load
+from infuser_core.config.overlays import checked, load
 from infuser_core.config.sources import Settings
 from infuser_core.errors import ConfigError, named
 
@@ -80,12 +80,7 @@ def read(path: Path, overrides: Sequence[str] = ()) -> list[Member]:
 
     Raises ConfigError where the file, or the configuration of any of its runs, is wrong.
     """
-    try:
-        sweep = SweepFile.model_validate(shipped.read(path))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise ConfigError(f"{path}: {where}: {first['msg']}", hint="configs/sweep/ has examples") from None
+    sweep = checked(SweepFile, shipped.read(path), where=str(path))
     folder = shipped.find(path).parent
     axes = [list(_choices(name, values, folder)) for name, values in sweep.axes.items()]
     many = prod(map(len, axes))

@@ -5,7 +5,6 @@ import torch
 from torch import Tensor
 
 from infuser_core.algorithm.objective import clipped_objective, truncated_weight
-from infuser_core.algorithm.preset import length_norm
 
 
 def tensors(*values: list[float]) -> list[Tensor]:
@@ -60,13 +59,6 @@ def test_importance_weights_are_capped_clamped_and_optional() -> None:
     assert truncated_weight(old, sampler, cap=2.0).tolist() == pytest.approx([math.exp(0.5), 2.0, 2.0])
     assert truncated_weight(sampler, old, cap=2.0)[2].item() == pytest.approx(math.exp(-20))
     assert truncated_weight(old, sampler, cap=None).tolist() == [1, 1, 1]
-
-
-def test_length_norms() -> None:
-    assert length_norm([2, 4], mode="fixed", max_tokens=12) == 12
-    assert length_norm([2, 4], mode="token_mean", max_tokens=12) == 3
-    with pytest.raises(ValueError, match="token_mean"):
-        length_norm([1], mode="mean", max_tokens=1)  # type: ignore[arg-type]
 
 
 def test_sequence_ratios_are_geometric_means_of_a_response() -> None:

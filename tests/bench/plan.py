@@ -14,7 +14,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
 from planner_fit import anchors, left_out, refit, residuals, root_mean_square
 
-from infuser_core.capacity.asked import Asked, ask
+from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.forecast import scale
 from infuser_core.capacity.hardware import Efficiency, calibrated
 
@@ -88,7 +88,7 @@ def sizes() -> None:
     from infuser_core.config.overlays import load
 
     for path in CONFIGS:
-        plan = ask(load([path], ENGINES), "8xH100", model=None, tokens=[], disk=3.0)
+        plan = Asked.of(load([path], ENGINES), "8xH100")
         plan = replace(plan, layout=replace(plan.layout, sampler_ranks=plan.cluster.ranks))
         found = scale(plan)
         rows = [

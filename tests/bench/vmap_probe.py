@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 from transformers import AutoModelForCausalLM
 
-from infuser_core.algorithm.influence import partial_sums
+from infuser_core.algorithm.influence import Elementwise, direction, partial_sums
 from infuser_core.algorithm.objective import clipped_objective
 from infuser_core.engines.protocols import Objective, TrainGroup
 from infuser_core.engines.training.optimizers.adamw import AdamWOptions
@@ -38,20 +38,15 @@ class VmapProbe:
         gradients = vmap(grad(self._loss), in_dims=(None, (0, 0, 0, 0)), chunk_size=self._chunk)
         found = gradients(self._parameters, _padded(groups, self._objective.length_norm))
         options = AdamWOptions()
-        return torch.stack(
-            [
-                torch.stack(
-                    [
-                        partial_sums(
-                            -found[name][place].flatten(), self._reference[name].flatten(), self._second[name].flatten(),
-                            step=step, beta2=options.beta2, eps=options.eps,
-                        )
-                        for name in found
-                    ]
-                ).sum(0)
-                for place in range(len(groups))
-            ]
-        )  # fmt: skip
+        form = Elementwise.of_adamw(step=step, beta2=options.beta2, eps=options.eps)
+        return torch.stack([self._sums_of(found, place, form) for place in range(len(groups))])
+
+    def _sums_of(self, found: dict[str, Tensor], place: int, form: Elementwise) -> Tensor:
+        parts = []
+        for name, gradients in found.items():
+            g, v = -gradients[place].flatten(), self._second[name].flatten()
+            parts.append(partial_sums(g, self._reference[name].flatten(), direction(g, v, form)))
+        return torch.stack(parts).sum(0)
 
     def _loss(self, parameters: dict[str, Tensor], padded: Padded) -> Tensor:
         tokens_RL, sampler_S, advantages_S, weights_S = padded

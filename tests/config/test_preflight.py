@@ -53,6 +53,10 @@ def test_the_shipped_configuration_passes_and_no_store_is_made(store: Path):
         (["cotrain.question.labeller=infuser_core.nano.lab"], "cotrain.question.labeller"),
         (["prompts=none"], "prompts: no file none/generate_mcq.txt"),
         (["anchor={type: folder, path: /no/model}"], "anchor.path = '/no/model': no config.json there"),
+        (
+            ["cotrain.key_solver={type: folder, path: /no/model}"],
+            "cotrain.key_solver.path = '/no/model': no config.json there",
+        ),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )

@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from infuser_core.algorithm.influence import direction
+from infuser_core.algorithm.influence import Elementwise, direction
 from infuser_core.algorithm.score import cosine
 from infuser_core.engines.hf.causal_lm import load_model
 from infuser_core.engines.local.trainer import LocalTrainer
@@ -272,7 +272,8 @@ def test_a_score_is_its_definition_and_the_trainer_stays_as_it_was(
     read_reference(tmp_path / "g.safetensors", engine._flat.views(kept))
     for group, each in zip(groups, found, strict=True):
         ascent = -gradient(engine, [group])
-        gamma = direction(ascent, engine._optimizer.second, step=steps, beta2=0.999, eps=1e-8)
+        form = Elementwise.of_adamw(step=steps, beta2=0.999, eps=1e-8)
+        gamma = direction(ascent, engine._optimizer.second, form)
         assert each.group_id == group.group_id
         assert each.dot == pytest.approx(float(kept @ gamma), rel=1e-9, abs=1e-12)
         assert each.raw_dot == pytest.approx(float(kept @ ascent), rel=1e-9, abs=1e-12)

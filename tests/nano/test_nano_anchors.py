@@ -174,7 +174,7 @@ def test_a_short_build_makes_the_worlds_own_anchor(tmp_path, name):
 
 
 def test_an_unknown_world_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="--world flat"):
+    with pytest.raises(UsageError, match="no world named flat"):
         build_anchor(tmp_path / "out", world="flat")
     assert not (tmp_path / "out").exists()
 

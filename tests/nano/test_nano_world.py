@@ -21,7 +21,7 @@ from infuser_core.errors import ConfigError
 from infuser_core.nano import curriculum, lab, language, programs, world
 from infuser_core.nano.textbooks import BOOKS, book_notes
 from infuser_core.nano.topics import ALL_TOPICS, BROAD, COMPOSED, FAMILIES, LIMIT, NAMES, TOPICS, Fact, choices_of
-from infuser_core.nano.world import HARD, TARGET, WIDE, WORLD, WORLDS, WorldConfig, notes, pairs_of, questions
+from infuser_core.nano.world import HARD, TARGET, WIDE, WORLD, WORLDS, notes, pairs_of, questions
 from infuser_core.phases.generate_questions import generate_questions, settings_of
 from infuser_core.phases.parts.shown import PROGRAMS, Examples, text_of
 from infuser_core.prompts.load import load as load_prompt
@@ -277,7 +277,6 @@ def test_the_stored_question_carries_the_oracles_key():
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda: WorldConfig(num_topics=99), "num_topics is 99"),
         (lambda: questions("dev", ["alchemy"], 1, 0), "no topic 'alchemy'"),
         (lambda: programs.questions("dev", 9999, 0), "programs for deduction, 3333 are asked for"),
         (

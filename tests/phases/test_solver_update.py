@@ -4,10 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from places import CONFIGS
 from solver_rows import anchor, answers, question
 
-from infuser_core.algorithm.shaping import mid_eos_shaped
+from infuser_core.algorithm.preset import PRESETS
+from infuser_core.algorithm.score import mid_eos_shaped
 from infuser_core.config.overlays import load
 from infuser_core.engines.fake import FakeTrainer
 from infuser_core.errors import ConfigError
@@ -47,9 +50,28 @@ def test_every_question_stays_on_record_with_its_accuracy():
     }  # fmt: skip
 
 
+# A minibatch mixes documents
+
+
+def test_documents_are_spread_evenly():
+    order = phase.stratified_order(["A"] * 8 + ["B"] * 4 + ["C"] * 2)
+    assert order == [0, 8, 1, 12, 2, 9, 3, 4, 10, 5, 13, 6, 11, 7]
+
+
+def test_singletons_keep_their_order():
+    assert phase.stratified_order(list("DBCA")) == [0, 1, 2, 3]
+    assert phase.stratified_order(["A", "B", "C", *"DDDDDD"])[3:6] == [0, 1, 2]
+
+
+@given(st.lists(st.sampled_from("abcde")))
+def test_every_row_once(documents: list[str]):
+    assert sorted(phase.stratified_order(documents)) == list(range(len(documents)))
+
+
 # A response that stops without an answer costs the solver, in its update alone: no length cap, no other verdict
 
 STOPPED, CUT, WRONG = ("no_answer", "stop"), ("no_answer", "length"), ("wrong", "stop")
+NONE = PRESETS["paper"].mid_eos_verdicts
 
 
 def ended(ends: list[tuple[str, str]]) -> list[Rollout]:
@@ -80,11 +102,11 @@ def updated(trainer: FakeTrainer, folder: Path, ends: list[tuple[str, str]], pen
     ],
 )
 def test_the_penalty_is_for_stopping_without_an_answer(verdict: str, finish_reason: str, reward: float, shaped: float):
-    assert mid_eos_shaped(reward, verdict, finish_reason, penalty=-0.5) == shaped
+    assert mid_eos_shaped(reward, verdict, finish_reason, penalty=-0.5, verdicts=NONE) == shaped
 
 
 def test_the_penalty_is_added():
-    assert mid_eos_shaped(-0.25, "no_answer", "stop", penalty=-0.5) == -0.75
+    assert mid_eos_shaped(-0.25, "no_answer", "stop", penalty=-0.5, verdicts=NONE) == -0.75
 
 
 def test_shaping_comes_before_flat_groups_are_removed(trainer: FakeTrainer, tmp_path: Path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import infuser_core.nano
-from infuser_core.capacity.hardware import cluster, gpus, of_size
+from infuser_core.capacity.hardware import cluster, gpus, of_size, table
 from infuser_core.capacity.shape import from_folder, named, shape_of, shapes
 from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
 from infuser_core.errors import ConfigError, UsageError
@@ -55,8 +55,8 @@ def test_partly_empty_nodes_are_refused():
 
 def test_the_table_names_its_sources_and_has_sane_numbers():
     assert {"H100", "H200", "A100-80", "A100-40", "L40S", "RTX4090", "RTX3090", "B200"} <= set(gpus())
+    assert all(row["source"] for row in table("hardware"))
     for gpu in gpus().values():
-        assert gpu.source
         assert 20e9 < gpu.memory < 200e9
         assert gpu.flops / gpu.bandwidth > 50, "matrix products are bound by arithmetic"
         assert gpu.bandwidth > gpu.link >= gpu.network

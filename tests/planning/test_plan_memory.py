@@ -11,10 +11,10 @@ import infuser_core.nano
 from infuser_core.capacity import phases
 from infuser_core.capacity.advice import advice
 from infuser_core.capacity.answer import as_text
-from infuser_core.capacity.asked import Asked, ask
+from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.forecast import Forecast, forecast, held
 from infuser_core.capacity.memory import Layout, host, trainer
-from infuser_core.capacity.shape import Shape, shape_of, shapes
+from infuser_core.capacity.shape import Shape, named, shape_of, shapes
 from infuser_core.capacity.volume import files_of
 from infuser_core.config.overlays import load
 from infuser_core.config.run import RunConfig
@@ -41,7 +41,7 @@ LAYOUTS = st.builds(
 
 
 def planned(gpus: str, *changes: str) -> Asked:
-    return ask(load([CONFIG], list(changes)), gpus, model=None, tokens=[], disk=3.0)
+    return Asked.of(load([CONFIG], list(changes)), gpus)
 
 
 def test_parts_of_an_unsharded_trainer_are_eighteen_bytes_per_parameter_and_role():
@@ -110,7 +110,7 @@ def test_what_leaves_the_gpu_is_in_the_hosts_memory():
 
 
 def test_nothing_is_advised_where_everything_fits():
-    asked = ask(load([Path("configs/nano.yaml")]), "1xRTX4090", model=None, tokens=[], disk=3.0)
+    asked = Asked.of(load([Path("configs/nano.yaml")]), "1xRTX4090")
     assert all(one.fits for one in held(asked))
     assert advice(asked) == []
 
@@ -130,7 +130,7 @@ def config(name: str, engine: str = "") -> RunConfig:
 
 
 def shipped(name: str, engine: str, gpus: str, model: str | None = None) -> Forecast:
-    return forecast(ask(config(name, engine), gpus, model=model, tokens=[], disk=3.0))
+    return forecast(Asked.of(config(name, engine), gpus, shape=named(model) if model else None))
 
 
 @pytest.mark.parametrize("name", CONFIGS)

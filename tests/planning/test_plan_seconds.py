@@ -15,7 +15,7 @@ from published_schedule import published_phases
 from torch.utils.flop_counter import FlopCounterMode
 
 import infuser_core.capacity
-from infuser_core.capacity.asked import Asked, ask
+from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.forecast import SIZES, Timed, held, scale, timed
 from infuser_core.capacity.hardware import Efficiency, calibrated, gpus
 from infuser_core.capacity.phases import TERMS, phases_of
@@ -29,7 +29,7 @@ FOUR, EIGHT = (Path(f"configs/qwen3-{size}.yaml") for size in ("4b", "8b"))
 
 def eight(*changes: str, gpus: str = "8xH100") -> Asked:
     """A plan for the paper's 8B run."""
-    return ask(load([EIGHT], list(changes)), gpus, model=None, tokens=[], disk=3.0)
+    return Asked.of(load([EIGHT], list(changes)), gpus)
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +216,7 @@ def test_the_longest_lies_between_the_mean_and_the_limit(mean: float, deviation:
 
 def test_equal_lengths_have_no_stragglers():
     spread = Spread(mean=500, deviation=0, limit=8192)
-    assert spread.longest(64, rows=4, prompt=100) == 2400
+    assert spread.longest(64, rows=4) == 2000
     assert set(spread.lengths(10)) == {500}
 
 

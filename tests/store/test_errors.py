@@ -21,6 +21,11 @@ def test_errors_survive_a_process_boundary(kind: type[InfuserError]):
     assert str(arrived) == "what and where (what to do)"
 
 
+def test_a_pruned_file_is_named_across_a_process_boundary():
+    lost = errors.PrunedError("what and where", hint="what to do", key="update_solver-1")
+    assert vars(pickle.loads(pickle.dumps(lost))) == vars(lost)
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind is not InfuserError], ids=lambda kind: kind.__name__)
 def test_errors_are_also_of_the_standard_family(kind: type[InfuserError]):
     standard = [base for base in kind.__mro__ if base.__module__ == builtins.__name__]

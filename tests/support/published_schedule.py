@@ -105,7 +105,7 @@ def rows_in_step(trainers: Trainers, work: Work, *, micro_rows: int, passes: int
     busy = min(float(trainers.ranks), max(1.0, each))
     rows = min(micro_rows, max(1.0, each / busy))
     response = _within(work.response) if beside else work.response
-    tokens = response.longest(round(busy), rows=rows, prompt=work.prompt)
+    tokens = rows * work.prompt + response.longest(round(busy), rows=rows)
     fair = rows * (work.prompt + work.response.mean_cut())
     return trainers.micro_batches(
         tokens, fair, rows, passes=passes, count=work.steps * each / busy / rows, exchange=trainers.exchange(passes)
@@ -117,7 +117,7 @@ def question_by_question(trainers: Trainers, work: Work, *, micro_rows: int) -> 
     busy = min(trainers.ranks, work.rows)
     each = work.rows / busy
     rows = min(micro_rows, each)
-    tokens = _within(work.response).longest(busy, rows=rows, prompt=work.prompt)
+    tokens = rows * work.prompt + _within(work.response).longest(busy, rows=rows)
     fair = rows * (work.prompt + work.response.mean_cut())
     passes, exchange = trainers.passes, trainers.exchange(trainers.passes)
     done = trainers.micro_batches(tokens, fair, rows, passes=passes, count=work.groups * each / rows, exchange=exchange)

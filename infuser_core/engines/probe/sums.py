@@ -19,6 +19,8 @@ import torch
 from torch import Tensor
 
 from infuser_core.algorithm.influence import Elementwise, batched_norms, row_sums
+from infuser_core.capacity.memory import CPU_PIECE
+from infuser_core.capacity.memory import PIECE as DEVICE_PIECE
 from infuser_core.engines.probe.choice import refusal
 from infuser_core.engines.training.output_layer import product
 from infuser_core.engines.training.packing import MicroBatch, Segment, shape_of
@@ -105,12 +107,6 @@ def _words(input_ids_T: np.ndarray, owners_T: np.ndarray, questions: int, device
         cuts=[slice(start, stop) for start, stop in pairwise(bounds)],
     )
 
-
-CPU_PIECE = 1 << 17
-"""Elements of a piece on a CPU: 512 KiB in fp32. Smaller ones cost more in calls than they save in cache misses."""
-
-DEVICE_PIECE = 1 << 26
-"""Elements of a piece on an accelerator: 256 MiB in fp32."""
 
 NORMS = 1024
 """Norms of pieces that a scorer has room for at first."""

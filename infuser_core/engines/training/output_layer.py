@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-LOGIT_CELLS = 1 << 25
-"""Logits that are kept for backward: 128 MiB in fp32; also those of a tile on an accelerator."""
+from infuser_core.capacity.memory import LOGIT_CELLS
 
 CPU_CELLS = 1 << 17
 """Logits of a tile on a CPU."""

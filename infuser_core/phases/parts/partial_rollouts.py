@@ -8,10 +8,10 @@ run that was killed in between.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
-from infuser_core.engines.protocols import Progress, Sampler, no_progress
-from infuser_core.phases.answering import UNFINISHED, AnswerSettings, draw_answers, judged
-from infuser_core.phases.drawing import Drawn, Kept
+from infuser_core.engines.protocols import Sampler
+from infuser_core.phases.answering import UNFINISHED, AnswerSettings, Draw, draw_answers, judged
 from infuser_core.phases.training import by_group
 from infuser_core.schemas import Question, Rollout
 
@@ -61,35 +61,22 @@ def answer_in_part(
     settings: AnswerSettings,
     *,
     share: float,
-    checkpoint_id: str,
-    seed: int,
     scope: str,
-    kept: Kept[Drawn] | None = None,
-    progress: Progress = no_progress,
+    **how: Unpack[Draw],
 ) -> tuple[list[Question], list[Rollout], Waiting]:
     """Go on with what waits and begin the questions, as far as the last iteration's budget goes, in whole groups.
 
     Returns the questions whose answers have all ended, these answers, judged, and what waits for the next iteration.
     """
-    drafts = draw_answers(
-        questions,
-        sampler,
-        settings,
-        before=before.rollouts,
-        tokens=budget(before.segments, share, settings.max_tokens),
-        checkpoint_id=checkpoint_id,
-        seed=seed,
-        scope=scope,
-        kept=kept,
-        progress=progress,
-    )
+    tokens = budget(before.segments, share, settings.max_tokens)
+    drafts = draw_answers(questions, sampler, settings, before=before.rollouts, tokens=tokens, scope=scope, **how)
     groups, every = by_group(drafts), [*before.questions, *questions]
     late = {name for name, rows in groups.items() if any(row.finish_reason == UNFINISHED for row in rows)}
     ended = [row for row in every if row.question_id not in late]
     waiting = Waiting(
         questions=[row for row in every if row.question_id in late],
         rollouts=[row for row in drafts if row.group_id in late],
-        segments=_segments(before.rollouts, drafts, checkpoint_id),
+        segments=_segments(before.rollouts, drafts, how["checkpoint_id"]),
     )
     return ended, judged([row for row in drafts if row.group_id not in late], ended, settings.box), waiting
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from infuser_core import plugins
 from infuser_core.algorithm.advantage import advantages, centre
-from infuser_core.algorithm.shaping import generator_reward
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.studies.candidates import flat
 from infuser_core.phases.training import ObjectiveSettings, by_group, train_group
@@ -132,7 +131,7 @@ def gradient_quality(
 
 
 def _by_rollout(rollouts: Sequence[Rollout], values: Mapping[str, float], invalid: float) -> list[float]:
-    return [generator_reward(values.get(row.rollout_id), invalid_penalty=invalid) for row in rollouts]
+    return [values.get(row.rollout_id, invalid) for row in rollouts]
 
 
 def _cosine(

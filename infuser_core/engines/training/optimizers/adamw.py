@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from infuser_core.algorithm.influence import Elementwise, partial_sums
+from infuser_core.algorithm.influence import Elementwise, direction, partial_sums
 from infuser_core.engines.training.flat import DEVICE_CHUNK, FlatBuffers, FlatParameters
 from infuser_core.engines.training.optimizer import Optimizer, Options
 
@@ -62,11 +62,9 @@ class AdamW(Optimizer[AdamWOptions]):
         return {f"{letter}.{name}": each for letter, found in moments.items() for name, each in found.items()}
 
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
-        options, flat = self.options, self._parameters
-        parts = [
-            partial_sums(g, ref, v, step=self.steps, beta2=options.beta2, eps=options.eps)
-            for g, ref, v in flat.chunks(gradient, reference, self.second)
-        ]
+        flat, form = self._parameters, self.form
+        chunks = flat.chunks(gradient, reference, self.second)
+        parts = [partial_sums(g, ref, direction(g, v, form)) for g, ref, v in chunks]
         return flat.total(torch.stack(parts).sum(0))
 
     @property

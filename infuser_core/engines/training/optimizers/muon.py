@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from infuser_core.algorithm.influence import direction, inner
+from infuser_core.algorithm.influence import Elementwise, direction, partial_sums
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.optimizer import Optimizer
 from infuser_core.engines.training.optimizers.adamw import AdamWOptions, update
@@ -88,15 +88,14 @@ class Muon(Optimizer[MuonOptions]):
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
         references, parts = self._flat.views(reference), []
         for name, g in self._flat.views(gradient).items():
-            gamma, ref = self._alone(name, g), references[name]
-            parts.append(torch.stack([inner(ref, gamma), inner(ref, g), inner(gamma, gamma), inner(g, g)]))
+            parts.append(partial_sums(g, references[name], self._alone(name, g)))
         return torch.stack(parts).sum(0)
 
     def _alone(self, name: str, gradient: Tensor) -> Tensor:
         if name not in self._second:
             return scaled(gradient)
-        options = self.options
-        return direction(gradient, self._second[name], step=self.steps, beta2=options.beta2, eps=options.eps)
+        form = Elementwise.of_adamw(step=self.steps, beta2=self.options.beta2, eps=self.options.eps)
+        return direction(gradient, self._second[name], form)
 
 
 OPTIMIZER = Muon

@@ -1,1 +1,0 @@
-"""Scores that studies compare: one module per score; the folder is the registry."""
