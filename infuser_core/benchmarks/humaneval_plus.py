@@ -17,12 +17,12 @@ def read(row: fields.Row, place: Place) -> Question:
     tests = program_tests.tests_from_hf(row, runs) if plain else program_tests.tests_from_evalplus(row, runs)
     path, sha256 = store_tests(tests, folder)
     return question(
+        place,
         name,
         _TASK.format(str(row["prompt"]).rstrip()),
         fields.text(row, "prompt") + "\n" + str(row["canonical_solution"]),
-        verifier="code",
         domain="Python",
-        grading=Grading(route="humaneval_plus", tests=str(path), tests_sha256=sha256),
+        grading=Grading(tests=str(path), tests_sha256=sha256),
     )
 
 

@@ -17,7 +17,7 @@ from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import grading_of
 
 DATA = places.DATA / "benchmarks"
-HERE = Place(source="test", number=1)
+HERE = Place(benchmark=livecodebench.BENCHMARK, source="test", number=1)
 
 
 @pytest.fixture(autouse=True)

@@ -29,8 +29,10 @@ LARGE = 200_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Place of a row in its file."""
+    """Place of a row: its benchmark, and where in the files it stands."""
 
+    benchmark: "Benchmark"
+    """Benchmark that is read."""
     source: str
     """Data set's short name, task's folder, or file's stem: whatever tells files of one benchmark apart."""
     number: int
@@ -53,8 +55,6 @@ class Benchmark:
     """math, general, medical, coding, nano or other."""
     repos: tuple[str, ...]
     """Hugging Face data sets whose rows make it up, in order; empty when it has none."""
-    config: str = ""
-    """Configuration of the data set, or empty."""
     split: str = "test"
     """Split of the data set."""
     revision: str = "main"
@@ -175,26 +175,26 @@ def source_of(benchmark: Benchmark, file: Path) -> str:
 
 
 def question(
+    place: Place,
     name: str,
     text: str,
     answer: str,
     *,
-    verifier: str,
-    grading: Grading,
     choices: Sequence[str] = (),
     domain: str = "",
     subdomain: str = "",
+    grading: Grading = Grading(),
 ) -> Question:
-    """One question with its reference answer: the letter where there are choices, the value otherwise."""
+    """A question of the benchmark, with its verifier and route; the answer is the letter where there are choices."""
     return Question(
         question_id=name,
         text=text,
         choices=list(choices),
         answer=answer,
-        verifier=verifier,
+        verifier=place.benchmark.verifier,
         domain=domain,
         subdomain=subdomain,
-        grading=as_text(grading),
+        grading=as_text(replace(grading, route=place.benchmark.name)),
     )
 
 
@@ -318,7 +318,7 @@ def _file(benchmark: Benchmark, path: Path) -> Iterator[tuple[int, Question | Do
         if number == 1:
             _check_columns(benchmark, path, list(row))
         try:
-            yield number, benchmark.read(row, Place(source=source, number=number))
+            yield number, benchmark.read(row, Place(benchmark=benchmark, source=source, number=number))
         except DocumentError as error:
             yield number, DocumentError(f"{benchmark.name}: {path}, row {number}: {error.message}", hint=error.hint)
     if number == 0:
