@@ -24,7 +24,7 @@ from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from infuser_core.errors import ConfigError, DocumentError
-from infuser_core.sandbox.program import SandboxError, SandboxUnavailable
+from infuser_core.sandbox.program import SandboxError
 from infuser_core.schemas import Question, Verdict
 from infuser_core.settings import data_root, sandbox_mode
 from infuser_core.verifiers.parts.batch import Job
@@ -231,8 +231,6 @@ def canary() -> str:
         if not judgement.passed:
             return f"a good program failed: {judgement.reason}"
         judgement = judge(CHEAT, cheat)
-    except SandboxUnavailable:
-        raise
     except SandboxError as error:
         return error.message
     if judgement.passed:
@@ -282,12 +280,10 @@ def verify_solution(
     if not solution.strip():
         return no_answer("no program")
     trouble = canary()
-    findings = (_judged(solution, group, trouble) for group in groups)
-    found = next(findings)
-    for other in findings:
+    for group in groups:
+        found = _judged(solution, group, trouble)
         if found.verdict != Verdict.CORRECT:
             break
-        found = other
     return found
 
 
@@ -328,9 +324,8 @@ def _judged(source: str, tests: CodeTests, trouble: str) -> Finding:
         return unverified(f"sandbox canary: {trouble}", source)
     try:
         judgement = judge(source, tests)
-    except SandboxUnavailable:
-        raise
     except SandboxError as error:
         return unverified(f"sandbox: {error.message}", source)
-    reason = judgement.reason + ("" if judgement.mode == "bwrap" else f" ({judgement.mode} sandbox)")
+    mode = sandbox_mode()
+    reason = judgement.reason + ("" if mode == "bwrap" else f" ({mode} sandbox)")
     return correct(reason, source) if judgement.passed else wrong(reason, source)

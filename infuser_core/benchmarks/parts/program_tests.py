@@ -90,7 +90,7 @@ def reference_outputs(
     if remembered is not None:
         return remembered
     program = Program(source=reference, kind="call", entry=entry)
-    outcomes = run(program, [Case(args=tuple(args)) for args in inputs], REFERENCE_LIMITS, stop=_failed).outcomes
+    outcomes = run(program, [Case(args=tuple(args)) for args in inputs], REFERENCE_LIMITS, stop=_failed)
     for number, outcome in enumerate(outcomes):
         if _failed(number, outcome):
             found = f"{outcome.status} on input {number}: {outcome.detail}"

@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,9 @@ _HINT = "make the tests again from the benchmark's rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CodeCase:
+class CodeCase(Case):
     """One input with the output it must lead to."""
 
-    stdin: str
-    """Standard input; empty where a function is called."""
-    args: tuple[Any, ...]
-    """Arguments; empty where a whole program is run."""
     expected: Any
     """Standard output, or the function's value."""
 
@@ -119,13 +116,13 @@ def _case(case: Mapping[str, Any], kind: Kind, number: int, *, tagged: bool) -> 
             stdin, stdout = case["stdin"], case["stdout"]
             if not isinstance(stdin, str) or not isinstance(stdout, str):
                 raise TypeError("stdin and stdout are texts")
-            return CodeCase(stdin=stdin, args=(), expected=stdout)
+            return CodeCase(stdin=stdin, expected=stdout)
         args, expected = case["args"], case["expected"]
         if tagged:
             args, expected = literals.decode(args), literals.decode(expected)
         if not isinstance(args, (list, tuple)):
             raise TypeError("args is a list")
-        return CodeCase(stdin="", args=tuple(args), expected=expected)
+        return CodeCase(args=tuple(args), expected=expected)
     except (KeyError, TypeError, ValueError) as error:
         raise DocumentError(f"tests: case {number}: {error!s:.200}", hint=_HINT) from error
 
@@ -197,7 +194,6 @@ _WRONG = {
     Status.OUTPUT_LIMIT: "output limit",
     Status.MISSING: "no result",
 }
-PASSED = "all tests"
 ROOM_BYTES, ROOM_RATIO = 1 << 20, 4
 """Room for a program's answer: this much, and this many times the longest right one."""
 MAX_SECONDS = 600.0
@@ -208,16 +204,17 @@ MAX_SECONDS = 600.0
 class Judgement:
     """The result of judging a program."""
 
-    passed: bool
-    """Whether every test passed."""
     reason: str
     """The first failing test's failure, or `all tests`."""
     failed: int | None
-    """Number of the first failing test, 0-based."""
+    """Number of the first failing test, 0-based; None where every test passed."""
     detail: str
     """The program's own last words, or the limit that was hit: for people."""
-    mode: str
-    """bwrap or unsafe."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every test passed."""
+        return self.failed is None
 
 
 def judge(source: str, tests: CodeTests) -> Judgement:
@@ -231,8 +228,7 @@ def judge(source: str, tests: CodeTests) -> Judgement:
         return outcome.status != Status.RETURNED or not accepts(tests.cases[number], outcome)
 
     program = Program(source=source, kind=tests.kind, entry=tests.entry, setup=tests.setup, scientific=tests.scientific)
-    cases = [Case(stdin=case.stdin, args=case.args) for case in tests.cases]
-    total = min(MAX_SECONDS, tests.seconds * len(cases))
+    total = min(MAX_SECONDS, tests.seconds * len(tests.cases))
     room = ROOM_BYTES + ROOM_RATIO * tests.longest
     limits = Limits(
         seconds=tests.seconds,
@@ -241,12 +237,11 @@ def judge(source: str, tests: CodeTests) -> Judgement:
         output_bytes=room,
         value_bytes=room,
     )
-    result = run(program, cases, limits, stop=fails)
-    for number, outcome in enumerate(result.outcomes):
+    outcomes = run(program, tests.cases, limits, stop=fails)
+    for number, outcome in enumerate(outcomes):
         if fails(number, outcome):
-            reason, detail = _WRONG[outcome.status], outcome.detail
-            return Judgement(passed=False, reason=reason, failed=number, detail=detail, mode=result.mode)
-    return Judgement(passed=True, reason=PASSED, failed=None, detail="", mode=result.mode)
+            return Judgement(reason=_WRONG[outcome.status], failed=number, detail=outcome.detail)
+    return Judgement(reason="all tests", failed=None, detail="")
 
 
 def _comparison(tests: CodeTests) -> Callable[[CodeCase, CaseOutcome], bool]:
@@ -254,34 +249,24 @@ def _comparison(tests: CodeTests) -> Callable[[CodeCase, CaseOutcome], bool]:
         return lambda case, outcome: same_output(outcome.stdout, case.expected, atol=tests.atol)
     if tests.compare == "polynomial_root":
         return lambda case, outcome: is_root(outcome.value, case, atol=tests.atol)
-    loose = tests.tuples_equal_lists
-    return lambda case, outcome: same_value(outcome.value, case.expected, atol=tests.atol, tuples_equal_lists=loose)
+    same = partial(same_value, atol=tests.atol, tuples_equal_lists=tests.tuples_equal_lists)
+    return lambda case, outcome: same(outcome.value, case.expected)
 
 
 def same_value(found: Any, expected: Any, *, atol: float = 0.0, tuples_equal_lists: bool = False) -> bool:
     """Deep equality of plain data; floats in the reference allow for rounding, everywhere but in sets and keys."""
     kind, other = type(expected), type(found)
-    if kind in (list, tuple):
-        both = other in (list, tuple) if tuples_equal_lists else other is kind
-        return (
-            both
-            and len(found) == len(expected)
-            and all(
-                same_value(one, two, atol=atol, tuples_equal_lists=tuples_equal_lists)
-                for one, two in zip(found, expected, strict=True)
-            )
-        )
     if kind in (int, float, complex):
         return other in (int, float, complex) and _same_number(found, expected, atol)
+    same = partial(same_value, atol=atol, tuples_equal_lists=tuples_equal_lists)
+    if kind in (list, tuple):
+        both = other in (list, tuple) if tuples_equal_lists else other is kind
+        return both and len(found) == len(expected) and all(map(same, found, expected))
     if kind is dict:
         if other is not dict or len(found) != len(expected):
             return False
         keys = {_typed(key): value for key, value in found.items()}
-        return all(
-            _typed(key) in keys
-            and same_value(keys[_typed(key)], value, atol=atol, tuples_equal_lists=tuples_equal_lists)
-            for key, value in expected.items()
-        )
+        return all(_typed(key) in keys and same(keys[_typed(key)], value) for key, value in expected.items())
     if kind in (set, frozenset):
         return other in (set, frozenset) and {_typed(item) for item in found} == {_typed(item) for item in expected}
     return other is kind and bool(found == expected)
@@ -312,9 +297,8 @@ def _same_number(found: Any, expected: Any, atol: float) -> bool:
 def same_output(found: str, expected: str, *, atol: float = 0.0) -> bool:
     """Line by line without surrounding blanks; lines that differ are equal where all their numbers are."""
     lines, wanted = found.strip().split("\n"), expected.strip().split("\n")
-    return len(lines) == len(wanted) and all(
-        _same_line(line.strip(), want.strip(), atol) for line, want in zip(lines, wanted, strict=True)
-    )
+    pairs = zip(lines, wanted, strict=False)
+    return len(lines) == len(wanted) and all(_same_line(line.strip(), want.strip(), atol) for line, want in pairs)
 
 
 def _same_line(line: str, wanted: str, atol: float) -> bool:
