@@ -41,6 +41,8 @@ class Place:
 
 RowReader = Callable[[Mapping[str, Any], Place], Question | None]
 """A row to a question; None for a row that is not part of the benchmark; raises DocumentError naming a field."""
+Stamp = tuple[str, int, int]
+"""State of a file: path, size in bytes, and time of the last change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,17 +205,16 @@ def cache_folder(name: str, *, of: str = "tests") -> Path:
     return store_root() / "cache" / of / name
 
 
-def remembered(name: str, files: Sequence[Mapping[str, Any]], make: Callable[[], Iterable[Question]]) -> list[Question]:
+def remembered(name: str, stamps: Sequence[Stamp], make: Callable[[], Iterable[Question]]) -> list[Question]:
     """Result of `make`, from disk when it was made from these files by this code before and its tests are still there.
 
-    `files` identify the state of the files read: JSON values, with `size` in bytes. What was warned of when the rows
-    were read is said every time.
+    What was warned of when the rows were read is said every time.
     """
-    digest = digest_of([_code(), list(files), str(cache_folder(name))])[:16]
+    digest = digest_of([_code(), list(stamps), str(cache_folder(name))])[:16]
     path = cache_folder(name, of="questions") / f"{digest}.json"
     known = _kept(path)
     if known is None:
-        size = sum(int(file["size"]) for file in files)
+        size = sum(size for _, size, _ in stamps)
         if size > LARGE:
             text = f"{name}: unpacking the tests in {size / 1e9:.1f} GB, once; this takes minutes"
             warnings.warn(text, DataWarning, stacklevel=2)
@@ -249,12 +250,11 @@ def _code() -> str:
 
 
 @lru_cache(maxsize=64)
-def _loaded(benchmark: Benchmark, stamps: tuple[tuple[str, int, int], ...]) -> tuple[Question, ...]:
-    """The questions of files, each known by path, size and time of the last change."""
+def _loaded(benchmark: Benchmark, stamps: tuple[Stamp, ...]) -> tuple[Question, ...]:
+    """The questions of files as they are."""
     files = [Path(path) for path, _, _ in stamps]
     if benchmark.keep:
-        state = [{"path": path, "size": size, "changed": changed} for path, size, changed in stamps]
-        questions = remembered(benchmark.name, state, lambda: read(benchmark, files))
+        questions = remembered(benchmark.name, stamps, lambda: read(benchmark, files))
     else:
         questions = list(read(benchmark, files))
     if benchmark.rows not in (None, len(questions)):
