@@ -315,7 +315,7 @@ def _check(job: Job, *, preset: str, trouble: str) -> Finding:
         return unverified(f"unreadable tests: {error.message}", found)
     except ValueError as error:
         return unverified(f"unreadable tests: cases {grading.cases[:80]!r}: {error}", found)
-    found = program(job.response, preset=preset, entry=tests.entry) or found
+    found = program(job.response, preset=preset, entry=tests.program.entry) or found
     return _judged(found, tests, trouble)
 
 

@@ -43,7 +43,7 @@ def test_expected_values_are_what_the_reference_returns(tmp_path: Path):
     tests = stored_tests(ROW, tmp_path)
     assert [case.args for case in tests.cases] == [([1, 5, 3],), ([7],), ([10**20, -1],)]
     assert [case.expected for case in tests.cases] == [(4, {2, 4, 6}), (0, {8}), (10**20 + 1, {10**20 + 1, 0})]
-    assert (tests.kind, tests.entry) == ("call", "spread")
+    assert (tests.program.kind, tests.program.entry) == ("call", "spread")
 
 
 def test_solutions_may_use_what_the_prompt_defines(tmp_path: Path):

@@ -23,7 +23,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from functools import partial
@@ -43,6 +43,10 @@ MAX_BYTES = 512 << 20
 """Largest unpacked file, bytes."""
 MEMORY_MB = 1024
 """Resident memory where the tests name none, MiB: what online judges allow."""
+ROOM_BYTES, ROOM_RATIO = 1 << 20, 4
+"""Room for a program's answer: this much, and this many times the longest right one."""
+MAX_SECONDS = 600.0
+"""Longest time that one program may take for all of its tests."""
 _HINT = "make the tests again from the benchmark's rows"
 
 
@@ -56,30 +60,20 @@ class CodeCase(Case):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeTests:
-    """All tests of one problem."""
+    """All tests of one problem, and how a program is run on them."""
 
-    kind: Kind
-    """stdin or call."""
-    entry: str
-    """Function called, or empty."""
-    setup: str
-    """Source that runs before the program."""
+    program: Program
+    """Function called, setup and packages; its source is empty, for it is what a response gives."""
+    limits: Limits
+    """Limits of a run on all cases."""
     cases: tuple[CodeCase, ...]
     """At least one."""
-    seconds: float
-    """Wall clock per case."""
-    memory_mb: int
-    """Resident memory, MiB."""
     atol: float
     """Absolute tolerance of numbers; 0: the rule of the comparison."""
     tuples_equal_lists: bool
     """Whether `(1, 2)` answers `[1, 2]`."""
     compare: str
     """equal or polynomial_root."""
-    scientific: bool
-    """Whether programs may import numpy."""
-    longest: int
-    """Longest expected output, or value as tagged JSON, characters."""
 
 
 def parse_tests(tests: Mapping[str, Any]) -> CodeTests:
@@ -95,18 +89,23 @@ def parse_tests(tests: Mapping[str, Any]) -> CodeTests:
     cases = tuple(_case(case, kind, number, tagged=tagged) for number, case in enumerate(tests.get("cases") or ()))
     if not cases:
         raise DocumentError("tests: no cases", hint="a problem without tests would be solved by anything")
+    seconds = float(tests.get("seconds", 6.0))
+    longest = max(len(case.expected if kind == "stdin" else literals.encode(case.expected)) for case in cases)
+    room = ROOM_BYTES + ROOM_RATIO * longest
+    setup, scientific = str(tests.get("setup", "")), bool(tests.get("scientific", False))
     return CodeTests(
-        kind=kind,
-        entry=str(entry),
-        setup=str(tests.get("setup", "")),
+        program=Program(source="", kind=kind, entry=str(entry), setup=setup, scientific=scientific),
+        limits=Limits(
+            seconds=seconds,
+            total_seconds=min(MAX_SECONDS, seconds * len(cases)),
+            memory_mb=int(tests.get("memory_mb", MEMORY_MB)),
+            output_bytes=room,
+            value_bytes=room,
+        ),
         cases=cases,
-        seconds=float(tests.get("seconds", 6.0)),
-        memory_mb=int(tests.get("memory_mb", MEMORY_MB)),
         atol=float(tests.get("atol", 0.0)),
         tuples_equal_lists=bool(tests.get("tuples_equal_lists", False)),
         compare=str(tests.get("compare", "equal")),
-        scientific=bool(tests.get("scientific", False)),
-        longest=max(len(case.expected if kind == "stdin" else literals.encode(case.expected)) for case in cases),
     )
 
 
@@ -194,10 +193,6 @@ _WRONG = {
     Status.OUTPUT_LIMIT: "output limit",
     Status.MISSING: "no result",
 }
-ROOM_BYTES, ROOM_RATIO = 1 << 20, 4
-"""Room for a program's answer: this much, and this many times the longest right one."""
-MAX_SECONDS = 600.0
-"""Longest time that one program may take for all of its tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,17 +222,7 @@ def judge(source: str, tests: CodeTests) -> Judgement:
     def fails(number: int, outcome: CaseOutcome) -> bool:
         return outcome.status != Status.RETURNED or not accepts(tests.cases[number], outcome)
 
-    program = Program(source=source, kind=tests.kind, entry=tests.entry, setup=tests.setup, scientific=tests.scientific)
-    total = min(MAX_SECONDS, tests.seconds * len(tests.cases))
-    room = ROOM_BYTES + ROOM_RATIO * tests.longest
-    limits = Limits(
-        seconds=tests.seconds,
-        total_seconds=total,
-        memory_mb=tests.memory_mb,
-        output_bytes=room,
-        value_bytes=room,
-    )
-    outcomes = run(program, tests.cases, limits, stop=fails)
+    outcomes = run(replace(tests.program, source=source), tests.cases, tests.limits, stop=fails)
     for number, outcome in enumerate(outcomes):
         if fails(number, outcome):
             return Judgement(reason=_WRONG[outcome.status], failed=number, detail=outcome.detail)
@@ -245,7 +230,7 @@ def judge(source: str, tests: CodeTests) -> Judgement:
 
 
 def _comparison(tests: CodeTests) -> Callable[[CodeCase, CaseOutcome], bool]:
-    if tests.kind == "stdin":
+    if tests.program.kind == "stdin":
         return lambda case, outcome: same_output(outcome.stdout, case.expected, atol=tests.atol)
     if tests.compare == "polynomial_root":
         return lambda case, outcome: is_root(outcome.value, case, atol=tests.atol)
