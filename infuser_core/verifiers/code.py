@@ -253,14 +253,10 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 
 def check_many(jobs: Sequence[Job], *, preset: str = "paper") -> list[Finding]:
     """One finding per job, in order, from several sandboxes at once. Raises SandboxUnavailable where there is none."""
-    with_program = [program(job.response, preset=preset) is not None for job in jobs]
-    trouble = canary() if any(with_program) else ""
-    one = partial(_check, preset=preset, trouble=trouble)
-    if trouble:
-        return [one(job) for job in jobs]
+    trouble = canary() if any(program(job.response, preset=preset) is not None for job in jobs) else ""
     pool = ThreadPoolExecutor(max_workers=WORKERS)
     try:
-        return list(pool.map(one, jobs))
+        return list(pool.map(partial(_check, preset=preset, trouble=trouble), jobs))
     finally:
         # An interrupted batch must not go on with the jobs that have not begun.
         pool.shutdown(cancel_futures=True)
