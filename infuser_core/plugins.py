@@ -8,7 +8,6 @@ import importlib.util
 import pkgutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -238,12 +237,7 @@ def benchmark(name: str) -> Load:
     Raises ConfigError listing what exists when there is none.
     """
     _, found = BENCHMARKS.find(name, "load", "BENCHMARK")
-    return _choosing(cast(Load, getattr(found, "load", found)))
-
-
-@cache
-def _choosing(load: Load) -> Load:
-    """The loader, of whose questions the settings choose some."""
+    load = cast(Load, getattr(found, "load", found))
     return lambda settings: asked(load(settings), settings)
 
 

@@ -3,46 +3,29 @@
 import re
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, RowReader, question
+from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
 from infuser_core.schemas import Question
 from infuser_core.verifiers import integer
-from infuser_core.verifiers.parts.grading import Grading
 
-AIME_PROBLEM = "problem|Problem|question"
-AIME_ANSWER = "answer|Answer"
+_PROBLEM = "problem|Problem|question"
+_ANSWER = "answer|Answer"
 _YEAR = re.compile(r"(?:^|[^\d])(20[012]\d)(?:[^\d]|$)")
 
 
-def aime_reader(name: str, year: int) -> RowReader:
-    """A reader of that year's rows; rows of another year, where a row tells, are not part of the benchmark."""
-
-    def read(row: fields.Row, place: Place) -> Question | None:
-        told = fields.label(row, "year") or fields.label(row, "url") or fields.label(row, "ID")
-        found = _YEAR.search(told)
-        if found and int(found.group(1)) != year:
-            return None
-        text = fields.text(row, AIME_PROBLEM)
-        own = fields.label(row, "id|ID|problem_idx") if "ID" in row or "year" in row else ""
-        return question(
-            own or f"{name}-{fields.tag(text)}",
-            text,
-            str(_whole(row)),
-            verifier="integer",
-            domain="AIME",
-            subdomain=str(year),
-            grading=Grading(route=name),
-        )
-
-    return read
-
-
-def _whole(row: fields.Row) -> int:
-    r"""The key as a number: it comes as `33`, "033", "33.0" or `33^\circ`."""
-    written = fields.text(row, AIME_ANSWER)
-    found = integer.value(written)
-    if found is None:
-        raise fields.refuse(AIME_ANSWER, "an integer from 0 to 999", written)
-    return found
+def read(row: fields.Row, place: Place) -> Question | None:
+    r"""A row of the benchmark's year, or None where it tells another; its key is `33`, "033", "33.0" or `33^\circ`."""
+    name = place.benchmark.name
+    year = name.removeprefix("aime")
+    told = fields.label(row, "year") or fields.label(row, "url") or fields.label(row, "ID")
+    found = _YEAR.search(told)
+    if found and found.group(1) != year:
+        return None
+    text, written = fields.text(row, _PROBLEM), fields.text(row, _ANSWER)
+    key = integer.value(written)
+    if key is None:
+        raise fields.refuse(_ANSWER, "an integer from 0 to 999", written)
+    own = fields.label(row, "id|ID|problem_idx") if "ID" in row or "year" in row else ""
+    return question(place, own or f"{name}-{fields.tag(text)}", text, str(key), domain="AIME", subdomain=year)
 
 
 BENCHMARK = Benchmark(
@@ -56,6 +39,6 @@ BENCHMARK = Benchmark(
     rows=30,
     samples=32,
     verifier="integer",
-    fields=(AIME_PROBLEM, AIME_ANSWER),
-    read=aime_reader("aime2024", 2024),
+    fields=(_PROBLEM, _ANSWER),
+    read=read,
 )

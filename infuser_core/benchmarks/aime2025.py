@@ -12,5 +12,4 @@ BENCHMARK = replace(
     split="test",
     revision="a6ad95f611d72cf628a80b58bd0432ef6638f958",
     files=("aime2025-I.jsonl aime2025-II.jsonl", "data/train-*.parquet", "*.jsonl"),
-    read=aime2024.aime_reader("aime2025", 2025),
 )

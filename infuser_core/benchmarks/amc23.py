@@ -5,7 +5,6 @@ import re
 from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts.grading import Grading
 
 _WHOLE = re.compile(r"-?\d+(\.0+)?")
 
@@ -15,15 +14,7 @@ def read(row: fields.Row, place: Place) -> Question:
     text, key = fields.text(row, "question|problem"), fields.text(row, "answer")
     if not _WHOLE.fullmatch(key):
         raise fields.refuse("answer", "a whole number", key)
-    return question(
-        f"amc23-{fields.tag(text)}",
-        text,
-        key.partition(".")[0],
-        verifier="math",
-        domain="AMC",
-        subdomain="2023",
-        grading=Grading(route="amc23"),
-    )
+    return question(place, f"amc23-{fields.tag(text)}", text, key.partition(".")[0], domain="AMC", subdomain="2023")
 
 
 BENCHMARK = Benchmark(

@@ -7,7 +7,6 @@ denominator, unless `evaluate.too_long` says otherwise. The rows keep the data's
 from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts.grading import Grading
 
 LETTERED, OPEN = "lettered", "open"
 """`subdomain` of questions whose target is a bracketed letter, and of all others."""
@@ -18,13 +17,12 @@ def read(row: fields.Row, place: Place) -> Question:
     text, target = fields.text(row, "input"), fields.text(row, "target")
     task = (fields.label(row, "task") or place.source).removeprefix("bbeh_").replace(" ", "_")
     return question(
+        place,
         f"{task}-{fields.tag(text, target)}",
         text,
         target,
-        verifier="bbeh",
         domain=task,
         subdomain=LETTERED if target.startswith("(") else OPEN,
-        grading=Grading(route="bbeh"),
     )
 
 

@@ -6,7 +6,6 @@ from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts.grading import Grading
 
 _ANSWERS = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 
@@ -23,14 +22,13 @@ def read(row: fields.Row, place: Place) -> Question:
     name = fields.text(row, "Record ID") if fields.value(row, "Record ID") else fields.tag(_clean(row, "Question"))
     places = order(name)
     return question(
+        place,
         name,
         _clean(row, "Question"),
         LETTERS[places.index(0)],
         choices=[_clean(row, _ANSWERS[number]) for number in places],
-        verifier="choice",
         domain=fields.label(row, "High-level domain"),
         subdomain=fields.label(row, "Subdomain"),
-        grading=Grading(route="gpqa_diamond"),
     )
 
 
@@ -43,7 +41,6 @@ BENCHMARK = Benchmark(
     title="GPQA-Diamond",
     category="general",
     repos=("Idavidrein/gpqa",),
-    config="gpqa_diamond",
     split="train",
     files=("gpqa_diamond.csv", "gpqa_diamond/*.parquet", "gpqa_diamond*.parquet", "gpqa_diamond*.jsonl"),
     gated=True,

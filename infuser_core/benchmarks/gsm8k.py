@@ -3,7 +3,6 @@
 from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts.grading import Grading
 
 MARK = "####"
 """Stands between the worked solution and the answer."""
@@ -15,14 +14,7 @@ def read(row: fields.Row, place: Place) -> Question:
     answer = solution.rpartition(MARK)[2].strip()
     if MARK not in solution or not answer:
         raise fields.refuse("answer", f"a solution that ends in {MARK} and the answer", solution)
-    return question(
-        f"gsm8k-{fields.tag(text)}",
-        text,
-        answer.replace(",", ""),
-        verifier="math",
-        domain="Word problems",
-        grading=Grading(route="gsm8k"),
-    )
+    return question(place, f"gsm8k-{fields.tag(text)}", text, answer.replace(",", ""), domain="Word problems")
 
 
 BENCHMARK = Benchmark(
@@ -30,7 +22,6 @@ BENCHMARK = Benchmark(
     title="GSM8K",
     category="math",
     repos=("openai/gsm8k",),
-    config="main",
     files=("main/test-*.parquet", "test.jsonl"),
     rows=1_319,
     verifier="math",

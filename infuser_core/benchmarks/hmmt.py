@@ -10,13 +10,13 @@ def read(row: fields.Row, place: Place) -> Question:
     """Problems are numbered anew in every contest: the identifier starts with the contest."""
     answer = fields.without_dollars(fields.text(row, "answer"))
     return question(
+        place,
         f"{place.source}-{fields.text(row, 'problem_idx')}",
         fields.text(row, "problem"),
         answer,
-        verifier="math",
         domain=fields.label(row, "problem_type"),
         subdomain=place.source,
-        grading=Grading(route="hmmt", multiple=len(fields.listed(answer)) > 1),
+        grading=Grading(multiple=len(fields.listed(answer)) > 1),
     )
 
 

@@ -11,18 +11,16 @@ _TASK = "Complete this Python function. Give the whole function, with the import
 
 def read(row: fields.Row, place: Place) -> Question:
     """EvalPlus rows hold inputs alone, and the reference solution says what they give; the hub's rows hold both."""
-    name, folder = fields.text(row, "task_id"), cache_folder("humaneval_plus")
-    runs = cache_folder("humaneval_plus", of="references")
     plain = fields.value(row, "base_input") is None
-    tests = program_tests.tests_from_hf(row, runs) if plain else program_tests.tests_from_evalplus(row, runs)
-    path, sha256 = store_tests(tests, folder)
+    tests = program_tests.tests_from_hf(row) if plain else program_tests.tests_from_evalplus(row)
+    path, sha256 = store_tests(tests, cache_folder("humaneval_plus"))
     return question(
-        name,
+        place,
+        fields.text(row, "task_id"),
         _TASK.format(str(row["prompt"]).rstrip()),
         fields.text(row, "prompt") + "\n" + str(row["canonical_solution"]),
-        verifier="code",
         domain="Python",
-        grading=Grading(route="humaneval_plus", tests=str(path), tests_sha256=sha256),
+        grading=Grading(tests=str(path), tests_sha256=sha256),
     )
 
 

@@ -24,13 +24,13 @@ def read(row: fields.Row, place: Place) -> Question | None:
     path, sha256 = store_tests(program_tests.tests_from_livecode(row), cache_folder("livecodebench"))
     text, started = fields.text(row, "question_content"), fields.label(row, "starter_code")
     return question(
+        place,
         fields.text(row, "question_id"),
         _STARTED.format(text, started) if started else _PROGRAM.format(text),
         "",
-        verifier="code",
         domain=fields.label(row, "platform"),
         subdomain=fields.label(row, "difficulty"),
-        grading=Grading(route="livecodebench", tests=str(path), tests_sha256=sha256),
+        grading=Grading(tests=str(path), tests_sha256=sha256),
     )
 
 

@@ -3,19 +3,17 @@
 from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts.grading import Grading
 
 
 def read(row: fields.Row, place: Place) -> Question:
     r"""The answer stays as it is written: text, matrices, bases, `10,\!080`, `\$18.90` are the verifier's."""
     return question(
+        place,
         fields.text(row, "unique_id"),
         fields.text(row, "problem"),
         fields.text(row, "answer"),
-        verifier="math",
         domain=fields.label(row, "subject"),
         subdomain=f"level {fields.label(row, 'level')}",
-        grading=Grading(route="math500"),
     )
 
 

@@ -3,7 +3,6 @@
 from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts.grading import Grading
 
 
 def read(row: fields.Row, place: Place) -> Question:
@@ -13,13 +12,12 @@ def read(row: fields.Row, place: Place) -> Question:
     letter = fields.letter(row, "answer_idx", choices)
     fields.agree(row, "answer", choices, letter)
     return question(
+        place,
         f"medqa-{fields.tag(text, *choices)}",
         text,
         letter,
         choices=choices,
-        verifier="choice",
         domain=fields.label(row, "meta_info"),
-        grading=Grading(route="medqa"),
     )
 
 

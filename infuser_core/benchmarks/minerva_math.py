@@ -4,7 +4,6 @@ from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.extract import last_box
-from infuser_core.verifiers.parts.grading import Grading
 
 
 def read(row: fields.Row, place: Place) -> Question:
@@ -14,12 +13,11 @@ def read(row: fields.Row, place: Place) -> Question:
     if answer is None:
         raise fields.refuse("solution", "a boxed answer", row["solution"])
     return question(
+        place,
         f"minerva-{fields.tag(text)}",
         text,
         fields.without_dollars(answer),
-        verifier="math",
         domain=fields.label(row, "type").partition(" (")[0] or "Science",
-        grading=Grading(route="minerva_math"),
     )
 
 

@@ -4,7 +4,6 @@ from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts.grading import Grading
 
 PADDING = "N/A"
 """Option that some revisions fill short lists with."""
@@ -21,13 +20,12 @@ def read(row: fields.Row, place: Place) -> Question:
     if len(real) < 2:
         raise fields.refuse("options", "at least 2 real choices", choices)
     return question(
+        place,
         fields.text(row, "question_id"),
         fields.text(row, "question"),
         LETTERS[real.index(index)],
         choices=[choices[number] for number in real],
-        verifier="choice",
         domain=fields.label(row, "category"),
-        grading=Grading(route="mmlu_pro"),
     )
 
 

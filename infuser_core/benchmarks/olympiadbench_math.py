@@ -4,7 +4,7 @@ import re
 import warnings
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, RowReader, question
+from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
 from infuser_core.errors import DataWarning
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading
@@ -13,29 +13,22 @@ FIELDS = ("id", "subfield", "question", "final_answer", "is_multiple_answer", "u
 _TOLERANCE = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
-def olympiad_reader(name: str) -> RowReader:
-    """A reader of one half's rows."""
-
-    def read(row: fields.Row, place: Place) -> Question:
-        context, text = fields.label(row, "context"), fields.text(row, "question")
-        answer = _answer(row)
-        several = _several(row)
-        return question(
-            fields.text(row, "id"),
-            f"{context}\n\n{text}" if context else text,
-            answer,
-            verifier="math",
-            domain=fields.label(row, "subfield"),
-            grading=Grading(
-                route=name,
-                answer_type=_listed(fields.label(row, "answer_type").lower()),
-                multiple=several,
-                tolerance=_tolerance(name, row),
-                unit=fields.without_dollars(fields.label(row, "unit")),
-            ),
-        )
-
-    return read
+def read(row: fields.Row, place: Place) -> Question:
+    """A row of either half; what stands before several questions is part of each of them."""
+    context, text = fields.label(row, "context"), fields.text(row, "question")
+    return question(
+        place,
+        fields.text(row, "id"),
+        f"{context}\n\n{text}" if context else text,
+        _answer(row),
+        domain=fields.label(row, "subfield"),
+        grading=Grading(
+            answer_type=_listed(fields.label(row, "answer_type").lower()),
+            multiple=_several(row),
+            tolerance=_tolerance(place.benchmark.name, row),
+            unit=fields.without_dollars(fields.label(row, "unit")),
+        ),
+    )
 
 
 def _answer(row: fields.Row) -> str:
@@ -79,11 +72,10 @@ BENCHMARK = Benchmark(
     title="OlympiadBench (Math)",
     category="math",
     repos=("Hothan/OlympiadBench",),
-    config="OE_TO_maths_en_COMP",
     split="train",
     files=("*OE_TO_maths_en_COMP*.parquet", "*OE_TO_maths_en_COMP*.json", "*OE_TO_maths_en_COMP*.jsonl"),
     rows=674,
     verifier="math",
     fields=FIELDS,
-    read=olympiad_reader("olympiadbench_math"),
+    read=read,
 )

@@ -8,8 +8,6 @@ BENCHMARK = replace(
     olympiadbench_math.BENCHMARK,
     name="olympiadbench_phys",
     title="OlympiadBench (Phys)",
-    config="OE_TO_physics_en_COMP",
     files=("*OE_TO_physics_en_COMP*.parquet", "*OE_TO_physics_en_COMP*.json", "*OE_TO_physics_en_COMP*.jsonl"),
     rows=236,
-    read=olympiadbench_math.olympiad_reader("olympiadbench_phys"),
 )

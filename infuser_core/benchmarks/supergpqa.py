@@ -3,7 +3,6 @@
 from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts.grading import Grading
 
 
 def read(row: fields.Row, place: Place) -> Question:
@@ -12,14 +11,13 @@ def read(row: fields.Row, place: Place) -> Question:
     letter = fields.letter(row, "answer_letter", choices)
     fields.agree(row, "answer", choices, letter)
     return question(
+        place,
         fields.text(row, "uuid"),
         fields.text(row, "question"),
         letter,
         choices=choices,
-        verifier="choice",
         domain=fields.label(row, "discipline"),
         subdomain=fields.label(row, "field"),
-        grading=Grading(route="supergpqa"),
     )
 
 

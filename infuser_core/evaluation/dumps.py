@@ -15,12 +15,11 @@ from typing import Any
 
 from infuser_core import plugins
 from infuser_core.benchmarks.parts.files import rows_of
-from infuser_core.benchmarks.parts.spec import MOST_WRONG, Benchmark, Place, question
+from infuser_core.benchmarks.parts.spec import MOST_WRONG, Benchmark, Place
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import BenchmarkResponse, Question
-from infuser_core.verifiers.parts.grading import Grading
 
 TEXTS = ("resps", "model_outputs", "generated_text", "output_list", "responses", "response", "generations")
 """Columns with what a model said, the first that is there."""
@@ -48,7 +47,7 @@ def read_dump(path: Path, name: str) -> tuple[list[Question], list[BenchmarkResp
         where = f"{path}, row {number}"
         try:
             texts = _texts(row, where)
-            found = _question(benchmark, row, Place(source=path.stem, number=number), where)
+            found = _question(benchmark, row, Place(benchmark=benchmark, source=path.stem, number=number), where)
         except DocumentError as error:
             wrong.append(error)
             continue
@@ -195,7 +194,7 @@ def _saved(benchmark: Benchmark, key: str, text: str, target: str, choices: list
         raise DocumentError(f"{where}: target {target!r} is no answer", hint="a letter where there are choices")
     free = benchmark.verifier if benchmark.verifier in FREE else "math"
     verifier = "choice" if choices else free
-    return question(key, text, target, verifier=verifier, grading=Grading(), choices=choices)
+    return Question(question_id=key, text=text, choices=choices, answer=target, verifier=verifier)
 
 
 def _response(benchmark: str, key: str, place: int, text: str) -> BenchmarkResponse:

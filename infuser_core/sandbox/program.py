@@ -11,7 +11,7 @@ class SandboxError(InfuserError, RuntimeError):
     """A sandbox did not start or broke down."""
 
 
-class SandboxUnavailable(SandboxError):
+class SandboxUnavailable(InfuserError, RuntimeError):
     """This host cannot contain untrusted code as asked."""
 
 
@@ -85,13 +85,3 @@ class CaseOutcome:
     """stdin: whole standard output."""
     detail: str = ""
     """For people: last line of an error, the limit that was hit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
-    """One outcome per case, in order."""
-
-    outcomes: tuple[CaseOutcome, ...]
-    """As many as there were cases; `missing` for those that were not reached."""
-    mode: str
-    """bwrap or unsafe."""

@@ -11,16 +11,7 @@ from importlib.resources import files
 from infuser_core.child import Watch
 from infuser_core.sandbox.cell import Cell
 from infuser_core.sandbox.containment import Containment, candidates, contained, limited
-from infuser_core.sandbox.program import (
-    Case,
-    CaseOutcome,
-    Limits,
-    Program,
-    RunResult,
-    SandboxError,
-    SandboxUnavailable,
-    Status,
-)
+from infuser_core.sandbox.program import Case, CaseOutcome, Limits, Program, SandboxError, SandboxUnavailable, Status
 from infuser_core.settings import sandbox_mode
 
 # Returns the machinery of the inside as compiled by the interpreter that is going to run it.
@@ -33,10 +24,7 @@ PROBE_LIMITS = Limits(seconds=30.0)
 
 
 def find() -> Containment:
-    """The sandbox that `INFUSER_SANDBOX` asks for, or SandboxUnavailable: it never falls back to a weaker one.
-
-    Raises SandboxUnavailable when this host has none: it never falls back to a weaker one.
-    """
+    """The sandbox that `INFUSER_SANDBOX` asks for. Raises SandboxUnavailable: it never falls back to a weaker one."""
     return _find(sandbox_mode(), os.geteuid())
 
 
@@ -49,7 +37,7 @@ def _find(mode: str, user: int) -> Containment:
     for interpreter in candidates():
         try:
             return proved(make(interpreter))
-        except SandboxError as error:
+        except (SandboxError, SandboxUnavailable) as error:
             problems.append(f"{interpreter.executable}: {error.message}")
     hint = "install bubblewrap and allow user namespaces; or INFUSER_SANDBOX=unsafe to run with limits alone"
     if mode != "bwrap":
@@ -85,23 +73,21 @@ def run(
     cases: Sequence[Case],
     limits: Limits = Limits(),
     *,
-    stop: Stop | None = None,
-    within: Containment | None = None,
-) -> RunResult:
-    """One outcome per case, in order; cases after `stop` are missing. `within` replaces the sandbox of the settings.
+    stop: Stop = lambda number, outcome: False,
+) -> tuple[CaseOutcome, ...]:
+    """One outcome per case, in order; cases after `stop` are missing.
 
     A program can kill its process, and so can a person or a system without memory: what is killed runs once more.
     Raises SandboxError when the sandbox itself failed, which says nothing about the program, and SandboxUnavailable
     when this host has none.
     """
-    containment = within or find()
+    containment = find()
     for _ in range(2):
-        batch = _Batch(containment, program, cases, limits, stop or (lambda number, outcome: False))
+        batch = _Batch(containment, program, cases, limits, stop)
         outcomes = batch.whole_programs() if program.kind == "stdin" else batch.calls()
         if not batch.killed:
             break
-    outcomes += [NOT_REACHED] * (len(cases) - len(outcomes))
-    return RunResult(outcomes=tuple(outcomes), mode=containment.mode)
+    return (*outcomes, *[NOT_REACHED] * (len(cases) - len(outcomes)))
 
 
 class _Batch:

@@ -26,36 +26,24 @@ _LETTERS = re.compile(r"(?:\b(?:[A-Ja-j]|and|or)\b|[\s,;/&()])+")
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
     """Correct or wrong when there is a box (whatever it holds); no answer when there is none.
 
-    A letter counts when the question has as many choices; all do where the choices are not known.
+    A letter counts when the question has as many choices; all do where the choices are not known, and under `official`.
     Raises ConfigError for an unknown preset.
     """
     if preset == "official":
-        return _official(response, question)
-    content = boxed(response, preset="strict-last" if preset == "phrase" else preset)
-    found = None if content is None else _strict(content) if preset == "paper" else _lenient(content)
-    if found is None and preset == "phrase" and (letter := announced_letter(response)):
-        found = _letter(letter, Reason.PHRASE)
-    return no_answer() if found is content is None else _judged(found, content or "", question)
-
-
-def _judged(found: Reading | None, content: str, question: Question) -> Finding:
-    if found is None:
-        return wrong(Reason.NO_LETTER, content)
+        route = grading_of(question).route
+        found = extract.letter(response, route=route)
+        if found is None:
+            return no_answer(Reason.NO_PHRASE if route in ("mmlu_pro", "medqa") else Reason.NO_BOX)
+    else:
+        content = boxed(response, preset="strict-last" if preset == "phrase" else preset)
+        found = None if content is None else _strict(content) if preset == "paper" else _lenient(content)
+        if found is None and preset == "phrase" and (announced := announced_letter(response)):
+            found = _letter(announced, Reason.PHRASE)
+        if found is None:
+            return no_answer() if content is None else wrong(Reason.NO_LETTER, content)
+        if question.choices and ord(found[0]) - ord("A") >= len(question.choices):
+            return wrong(Reason.BEYOND_CHOICES, found[0])
     letter, reason = found
-    if question.choices and ord(letter) - ord("A") >= len(question.choices):
-        return wrong(Reason.BEYOND_CHOICES, letter)
-    return _compared(letter, question, reason)
-
-
-def _official(response: str, question: Question) -> Finding:
-    route = grading_of(question).route
-    found = extract.letter(response, route=route)
-    if found is None:
-        return no_answer(Reason.NO_PHRASE if route in ("mmlu_pro", "medqa") else Reason.NO_BOX)
-    return _compared(found[0], question, found[1])
-
-
-def _compared(letter: str, question: Question, reason: Reason) -> Finding:
     return (correct if letter == question.answer.strip().upper() else wrong)(reason, letter)
 
 

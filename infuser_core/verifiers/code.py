@@ -24,7 +24,7 @@ from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from infuser_core.errors import ConfigError, DocumentError
-from infuser_core.sandbox.program import SandboxError, SandboxUnavailable
+from infuser_core.sandbox.program import SandboxError
 from infuser_core.schemas import Question, Verdict
 from infuser_core.settings import data_root, sandbox_mode
 from infuser_core.verifiers.parts.batch import Job
@@ -231,8 +231,6 @@ def canary() -> str:
         if not judgement.passed:
             return f"a good program failed: {judgement.reason}"
         judgement = judge(CHEAT, cheat)
-    except SandboxUnavailable:
-        raise
     except SandboxError as error:
         return error.message
     if judgement.passed:
@@ -255,14 +253,10 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 
 def check_many(jobs: Sequence[Job], *, preset: str = "paper") -> list[Finding]:
     """One finding per job, in order, from several sandboxes at once. Raises SandboxUnavailable where there is none."""
-    with_program = [program(job.response, preset=preset) is not None for job in jobs]
-    trouble = canary() if any(with_program) else ""
-    one = partial(_check, preset=preset, trouble=trouble)
-    if trouble:
-        return [one(job) for job in jobs]
+    trouble = canary() if any(program(job.response, preset=preset) is not None for job in jobs) else ""
     pool = ThreadPoolExecutor(max_workers=WORKERS)
     try:
-        return list(pool.map(one, jobs))
+        return list(pool.map(partial(_check, preset=preset, trouble=trouble), jobs))
     finally:
         # An interrupted batch must not go on with the jobs that have not begun.
         pool.shutdown(cancel_futures=True)
@@ -282,12 +276,10 @@ def verify_solution(
     if not solution.strip():
         return no_answer("no program")
     trouble = canary()
-    findings = (_judged(solution, group, trouble) for group in groups)
-    found = next(findings)
-    for other in findings:
+    for group in groups:
+        found = _judged(solution, group, trouble)
         if found.verdict != Verdict.CORRECT:
             break
-        found = other
     return found
 
 
@@ -319,7 +311,7 @@ def _check(job: Job, *, preset: str, trouble: str) -> Finding:
         return unverified(f"unreadable tests: {error.message}", found)
     except ValueError as error:
         return unverified(f"unreadable tests: cases {grading.cases[:80]!r}: {error}", found)
-    found = program(job.response, preset=preset, entry=tests.entry) or found
+    found = program(job.response, preset=preset, entry=tests.program.entry) or found
     return _judged(found, tests, trouble)
 
 
@@ -328,9 +320,8 @@ def _judged(source: str, tests: CodeTests, trouble: str) -> Finding:
         return unverified(f"sandbox canary: {trouble}", source)
     try:
         judgement = judge(source, tests)
-    except SandboxUnavailable:
-        raise
     except SandboxError as error:
         return unverified(f"sandbox: {error.message}", source)
-    reason = judgement.reason + ("" if judgement.mode == "bwrap" else f" ({judgement.mode} sandbox)")
+    mode = sandbox_mode()
+    reason = judgement.reason + ("" if mode == "bwrap" else f" ({mode} sandbox)")
     return correct(reason, source) if judgement.passed else wrong(reason, source)

@@ -49,17 +49,17 @@ class Row:
 
 def whole() -> None:
     """A whole program, from its start to the end of all of its processes."""
-    assert run(WHOLE, [Case(stdin="1")]).outcomes[0].stdout == "1\n"
+    assert run(WHOLE, [Case(stdin="1")])[0].stdout == "1\n"
 
 
 def with_numpy() -> None:
     """A whole program that imports numpy."""
-    assert run(NUMPY, [Case(stdin="1")]).outcomes[0].stdout == "1\n"
+    assert run(NUMPY, [Case(stdin="1")])[0].stdout == "1\n"
 
 
 def called() -> None:
     """A function, called once."""
-    assert run(CALLED, [Case(args=(1,))]).outcomes[0].status == Status.RETURNED
+    assert run(CALLED, [Case(args=(1,))])[0].status == Status.RETURNED
 
 
 def started() -> None:

@@ -14,7 +14,6 @@ from infuser_core.errors import DataWarning, DocumentError
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading, grading_of
 
-HERE = Place(source="hmmt_nov_2025", number=1)
 OLYMPIAD = {"id": 5, "subfield": "Algebra", "context": None, "question": "Find it.", "solution": ["..."]}
 OLYMPIAD |= {
     "final_answer": ["$2$"],
@@ -25,16 +24,18 @@ OLYMPIAD |= {
 }
 
 
+def read(module: Any, row: dict[str, Any], source: str = "test", number: int = 1) -> Any:
+    return module.BENCHMARK.read(row, Place(benchmark=module.BENCHMARK, source=source, number=number))
+
+
 def aime(row: dict[str, Any], benchmark: Any = aime2025) -> Question:
-    question = benchmark.BENCHMARK.read(row, HERE)
-    assert question is not None
-    return question
+    found: Question = read(benchmark, row)
+    return found
 
 
 def olympiad(**changed: Any) -> Question:
-    question = olympiadbench_math.BENCHMARK.read({**OLYMPIAD, **changed}, HERE)
-    assert question is not None
-    return question
+    found: Question = read(olympiadbench_math, {**OLYMPIAD, **changed})
+    return found
 
 
 @pytest.mark.parametrize(
@@ -64,22 +65,18 @@ def test_both_known_data_sets_of_one_year_are_read(row: dict[str, Any], name: st
 
 def test_a_row_without_an_identifier_gets_one_from_its_text_and_not_from_its_place():
     row = {"question": "Find it.", "answer": "7"}
-    reader = aime2025.BENCHMARK.read
-    assert reader is not None
-    assert reader(row, Place(source="x", number=3)) == reader(row, HERE)
+    assert read(aime2025, row, number=3) == read(aime2025, row)
     assert aime({**row, "question": "Find that."}).question_id != aime(row).question_id
 
 
 @pytest.mark.parametrize("told", [{"year": 2023}, {"url": "https://x.org/wiki/2022_AIME_I_Problems/Problem_3"}])
 def test_a_row_of_another_year_is_not_part_of_the_benchmark(told: dict[str, Any]):
-    reader = aime2024.BENCHMARK.read
-    assert reader is not None
-    assert reader({"id": 3, "problem": "P", "answer": "7", **told}, HERE) is None
+    assert read(aime2024, {"id": 3, "problem": "P", "answer": "7", **told}) is None
 
 
 def test_contests_number_their_problems_anew():
     row = {"problem_idx": 1, "problem": "Find it.", "answer": 6, "problem_type": ["Algebra", "Geometry"]}
-    question = hmmt.read(row, HERE)
+    question = read(hmmt, row, "hmmt_nov_2025")
     assert (question.question_id, question.answer, question.domain) == ("hmmt_nov_2025-1", "6", "Algebra")
 
 
@@ -96,7 +93,7 @@ def test_contests_number_their_problems_anew():
 )
 def test_answers_with_several_values_are_lists(answer: str, several: bool):
     row = {"problem_idx": 1, "problem": "Find all.", "answer": answer, "problem_type": []}
-    assert grading_of(hmmt.read(row, HERE)).multiple is several
+    assert grading_of(read(hmmt, row)).multiple is several
 
 
 @pytest.mark.parametrize(
@@ -153,18 +150,18 @@ def test_a_problem_without_an_answer_is_refused(answer: Any):
 @pytest.mark.parametrize("answer", ["2516_8", "10,\\!080", "\\$18.90", "75\\%", "\\text{Tuesday}"])
 def test_latex_stays_as_it_is_written(answer: str):
     row = {"problem": "Find it.", "answer": answer, "subject": "Algebra", "level": 2, "unique_id": "test/a/1.json"}
-    question = math500.read(row, HERE)
+    question = read(math500, row)
     assert (question.answer, question.domain, question.subdomain) == (answer, "Algebra", "level 2")
 
 
 @pytest.mark.parametrize(("target", "part"), [("(B)", "lettered"), ("B", "open"), ("2, 3", "open"), ("5", "open")])
 def test_bbeh_is_answered_freely_and_split_by_the_form_of_its_target(target: str, part: str):
-    question = bbeh.read({"input": "Which? (A) x (B) y", "target": target}, Place(source="bbeh_sportqa", number=2))
+    question = read(bbeh, {"input": "Which? (A) x (B) y", "target": target}, "bbeh_sportqa")
     assert (question.choices, question.answer, question.verifier) == ([], target, "bbeh")
     assert (question.domain, question.subdomain) == ("sportqa", part)
 
 
 def test_both_layouts_of_bbeh_name_a_task_alike():
     row = {"input": "Which?", "target": "5"}
-    mirror = bbeh.read({**row, "task": "boardgame qa", "mini": 0}, Place(source="train-00000-of-00001", number=1))
-    assert bbeh.read(row, Place(source="bbeh_boardgame_qa", number=1)) == mirror
+    mirror = read(bbeh, {**row, "task": "boardgame qa", "mini": 0}, "train-00000-of-00001")
+    assert read(bbeh, row, "bbeh_boardgame_qa") == mirror

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from infuser_core.benchmarks import gpqa_diamond, medqa, medxpertqa, mmlu_pro, supergpqa
 from infuser_core.benchmarks.parts.spec import Place
 from infuser_core.errors import DocumentError
+from infuser_core.schemas import Question
 
-HERE = Place(source="file", number=1)
 MMLU = {"question_id": 7, "question": "Which?", "options": ["a", "b", "c", "d"], "answer": "C", "answer_index": 2}
 MMLU |= {"category": "law"}
 SUPER = {"uuid": "u1", "question": "Which?", "options": ["a", "b", "c"], "answer": "b", "answer_letter": "B"}
@@ -23,6 +23,11 @@ GPQA = {"Record ID": "r1", "Question": "Which?", "Correct Answer": "right"}
 GPQA |= {f"Incorrect Answer {number}": f"wrong {number}" for number in (1, 2, 3)}
 
 
+def read(module: Any, row: dict[str, Any], *, number: int = 1) -> Question:
+    found: Question = module.read(row, Place(benchmark=module.BENCHMARK, source="file", number=number))
+    return found
+
+
 @given(st.lists(st.sampled_from(["N/A", "x", "y", "z", "w"]), min_size=2, max_size=10), st.data())
 def test_padding_goes_and_the_letter_stays_with_its_option(options: list[str], data: st.DataObject):
     index = data.draw(st.integers(0, len(options) - 1))
@@ -30,17 +35,17 @@ def test_padding_goes_and_the_letter_stays_with_its_option(options: list[str], d
     row = {**MMLU, "options": options, "answer": "ABCDEFGHIJ"[index], "answer_index": index}
     if len(real) < 2:
         with pytest.raises(DocumentError, match="at least 2 real choices"):
-            mmlu_pro.read(row, HERE)
+            read(mmlu_pro, row)
         return
-    question = mmlu_pro.read(row, HERE)
+    question = read(mmlu_pro, row)
     assert question.choices == real
     assert question.choices["ABCDEFGHIJ".index(question.answer)] == options[index]
 
 
 def test_a_letter_that_is_not_the_index_is_refused_and_two_options_are_a_question():
     with pytest.raises(DocumentError, match="field answer_index: expected 2, as the answer is C, found 1"):
-        mmlu_pro.read({**MMLU, "answer_index": 1}, HERE)
-    assert mmlu_pro.read({**MMLU, "options": ["x", "y"], "answer": "B", "answer_index": 1}, HERE).choices == ["x", "y"]
+        read(mmlu_pro, {**MMLU, "answer_index": 1})
+    assert read(mmlu_pro, {**MMLU, "options": ["x", "y"], "answer": "B", "answer_index": 1}).choices == ["x", "y"]
 
 
 @pytest.mark.parametrize(("name", "places"), [("q0", [1, 2, 3, 0]), ("q1", [0, 3, 1, 2]), ("q2", [3, 2, 1, 0])])
@@ -52,7 +57,7 @@ def test_the_order_of_gpqa_is_the_authors(name: str, places: list[int]):
 def test_gpqa_follows_the_right_answer_by_place_where_texts_repeat(texts: list[str], name: str):
     answers = dict(zip(gpqa_diamond._ANSWERS, texts, strict=True))
     before = random.getstate()
-    question = gpqa_diamond.read({**GPQA, **answers, "Record ID": name}, HERE)
+    question = read(gpqa_diamond, {**GPQA, **answers, "Record ID": name})
     places = gpqa_diamond.order(name)
     assert places["ABCD".index(question.answer)] == 0
     assert question.choices == [texts[place] for place in places]
@@ -61,26 +66,26 @@ def test_gpqa_follows_the_right_answer_by_place_where_texts_repeat(texts: list[s
 
 def test_gpqa_texts_lose_their_margins_and_marks():
     row = {**GPQA, "Question": "  What\nis it? ", "Correct Answer": " Step one [title] step two "}
-    question = gpqa_diamond.read(row, HERE)
+    question = read(gpqa_diamond, row)
     assert question.text == "What\nis it?"
     assert question.choices["ABCD".index(question.answer)] == "Step one.  step two"
 
 
 def test_gpqa_rows_without_a_record_are_told_apart_by_their_text():
     nameless = {key: value for key, value in GPQA.items() if key != "Record ID"}
-    one, other = (gpqa_diamond.read({**nameless, "Question": text}, HERE) for text in ("This?", "That?"))
+    one, other = (read(gpqa_diamond, {**nameless, "Question": text}) for text in ("This?", "That?"))
     assert one.question_id != other.question_id
-    assert gpqa_diamond.read({**nameless, "Question": "This?"}, Place(source="x", number=9)) == one
+    assert read(gpqa_diamond, {**nameless, "Question": "This?"}, number=9) == one
 
 
 def test_blanks_do_not_make_a_supergpqa_answer_another_one():
-    assert supergpqa.read({**SUPER, "options": ["a", "b  c", "d"], "answer": "b c "}, HERE).answer == "B"
+    assert read(supergpqa, {**SUPER, "options": ["a", "b  c", "d"], "answer": "b c "}).answer == "B"
 
 
 def test_options_come_as_mapping_list_or_lettered_objects():
     listed = [{"letter": "B", "content": "x"}, {"letter": "A", "content": "w"}]
     forms: list[Any] = [{"A": "w", "B": "x"}, {"B": "x", "A": "w", "C": None, "D": None}, ["w", "x"], listed]
-    assert [medxpertqa.read({**EXPERT, "options": form}, HERE).choices for form in forms] == [["w", "x"]] * 4
+    assert [read(medxpertqa, {**EXPERT, "options": form}).choices for form in forms] == [["w", "x"]] * 4
 
 
 @pytest.mark.parametrize(
@@ -93,7 +98,7 @@ def test_options_come_as_mapping_list_or_lettered_objects():
     ],
 )
 def test_options_stand_in_a_medxpertqa_question_once(written: str, text: str):
-    assert medxpertqa.read({**EXPERT, "question": written}, HERE).text == text
+    assert read(medxpertqa, {**EXPERT, "question": written}).text == text
 
 
 WRONG = [
@@ -119,6 +124,6 @@ WRONG = [
 @pytest.mark.parametrize(("module", "row", "message"), WRONG, ids=[message[:40] for _, _, message in WRONG])
 def test_a_wrong_row_names_the_field_and_what_was_expected(module: Any, row: dict[str, Any], message: str):
     with pytest.raises(DocumentError) as caught:
-        module.read(row, HERE)
+        read(module, row)
     assert message in caught.value.message
     assert caught.value.hint

@@ -17,7 +17,7 @@ from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import grading_of
 
 DATA = places.DATA / "benchmarks"
-HERE = Place(source="test", number=1)
+HERE = Place(benchmark=livecodebench.BENCHMARK, source="test", number=1)
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def test_problems_say_how_they_are_answered():
 
 
 def test_questions_are_kept_on_disk_until_files_or_tests_change(tmp_path: Path):
-    files = [{"path": "x", "size": 1}]
+    files = [("x", 1, 0)]
     made: list[int] = []
 
     def make() -> list[Question]:
@@ -82,7 +82,7 @@ def test_questions_are_kept_on_disk_until_files_or_tests_change(tmp_path: Path):
     assert remembered("livecodebench", files, make) == first and len(made) == 1
     Path(grading_of(first[0]).tests).unlink()
     assert remembered("livecodebench", files, make) == first and len(made) == 2
-    remembered("livecodebench", [{"path": "x", "size": 2}], make)
+    remembered("livecodebench", [("x", 2, 0)], make)
     assert len(made) == 3
 
 

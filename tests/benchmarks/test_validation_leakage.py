@@ -2,18 +2,24 @@
 
 import pytest
 
-from infuser_core.benchmarks.parts.spec import question
-from infuser_core.benchmarks.parts.validation import content, key, leaks, sentence, whole
+from infuser_core.benchmarks.parts.validation import content, key, leaks, sentence
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts.grading import Grading
+from infuser_core.verifiers.parts.grading import Grading, as_text
 
 LONG = "How many ways are there to seat five people around one table so that two of them are neighbours?"
 
 
-def made(name: str, text: str, *choices: str, domain: str = "", grading: Grading | None = None) -> Question:
-    kind = "choice" if choices else "math"
-    answer = "A" if choices else "1"
-    return question(name, text, answer, verifier=kind, choices=choices, domain=domain, grading=grading or Grading())
+def made(name: str, text: str, *choices: str, domain: str = "", grading: Grading = Grading()) -> Question:
+    kind, answer = ("choice", "A") if choices else ("math", "1")
+    return Question(
+        question_id=name,
+        text=text,
+        choices=list(choices),
+        answer=answer,
+        verifier=kind,
+        domain=domain,
+        grading=as_text(grading),
+    )
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,6 @@ def test_leaks_are_counted_per_benchmark_in_its_order():
         ("empty", 0, 0, 0.0),
         ("all", 2, 2, 1.0),
     ]
-    assert whole(found) == ["all"]
     assert "3 of 5 benchmark questions" in sentence(found) and sentence(found).endswith("it contains all whole")
     assert sentence(found[:1]).endswith("chooses the checkpoint")
     assert sentence(found[1:3]) == ""

@@ -5,16 +5,16 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.benchmarks.parts.spec import question
 from infuser_core.benchmarks.parts.validation import apportion, draw, spread, stratum
 from infuser_core.schemas import Question
-from infuser_core.verifiers.parts.grading import Grading
 
 WEIGHTS = st.dictionaries(st.text("abcd", min_size=1, max_size=3), st.integers(1, 50), min_size=1, max_size=6)
 
 
 def made(name: str, domain: str) -> Question:
-    return question(f"set:{name}", f"Text {name}", "1", verifier="math", domain=domain, grading=Grading())
+    return Question(
+        question_id=f"set:{name}", text=f"Text {name}", choices=[], answer="1", verifier="math", domain=domain
+    )
 
 
 POOLS = st.lists(

@@ -76,7 +76,6 @@ def test_the_weaker_mode_is_not_fooled_either(monkeypatch: pytest.MonkeyPatch):
     found = sandbox_corpus.judged([known[name] for name in INTEGRITY])
     assert {name: each for name, each in found.items() if not isinstance(each, sandbox_corpus.Judgement)} == {}
     assert [name for name, each in found.items() if each.passed] == []
-    assert {each.mode for each in found.values()} == {"unsafe"}
 
 
 def test_the_weaker_mode_runs_honest_programs(monkeypatch: pytest.MonkeyPatch):
@@ -130,7 +129,8 @@ from infuser_core.sandbox import containment
 found = probe.proved(containment.contained(containment.candidates()[{place}]))
 source = "import os, time\\nfor _ in range(3): os.fork()\\ntime.sleep(600)"
 threading.Timer(3, lambda: os.kill(os.getpid(), 9)).start()
-run(Program(source=source), [Case()], Limits(seconds=300), within=found)
+probe.find = lambda: found
+run(Program(source=source), [Case()], Limits(seconds=300))
 """
     process = subprocess.Popen([sys.executable, "-c", HEAD + text], cwd=ROOT, start_new_session=True)
     inside = _inside(process.pid, 8)
@@ -143,8 +143,8 @@ run(Program(source=source), [Case()], Limits(seconds=300), within=found)
 
 def test_a_program_that_somebody_kills_runs_once_more():
     text = """
-found = run(Program(source="import time; time.sleep(4); print(1)"), [Case()], Limits(seconds=60))
-print(found.outcomes[0].status, found.outcomes[0].stdout)
+(found,) = run(Program(source="import time; time.sleep(4); print(1)"), [Case()], Limits(seconds=60))
+print(found.status, found.stdout)
 """
     process = subprocess.Popen([sys.executable, "-c", HEAD + text], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     program = _asleep(process.pid)

@@ -31,11 +31,11 @@ for number in range(10**9):
 
 
 def whole(source: str, *texts: str, limits: Limits = SHORT) -> tuple[CaseOutcome, ...]:
-    return run(Program(source=source), [Case(stdin=text) for text in texts or ("",)], limits).outcomes
+    return run(Program(source=source), [Case(stdin=text) for text in texts or ("",)], limits)
 
 
 def called(source: str, *arguments: object, limits: Limits = SHORT) -> tuple[CaseOutcome, ...]:
-    return run(Program(source=source, kind="call", entry="f"), [Case(args=(a,)) for a in arguments], limits).outcomes
+    return run(Program(source=source, kind="call", entry="f"), [Case(args=(a,)) for a in arguments], limits)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_the_clock_of_all_cases_together():
 def test_stopping_leaves_the_other_cases_missing():
     program = Program(source="def f(n): return n", kind="call", entry="f")
     found = run(program, [Case(args=(n,)) for n in range(5)], SHORT, stop=lambda number, outcome: outcome.value == 2)
-    assert [each.status for each in found.outcomes] == [Status.RETURNED] * 3 + [Status.MISSING] * 2
+    assert [each.status for each in found] == [Status.RETURNED] * 3 + [Status.MISSING] * 2
 
 
 def test_the_environment_is_the_same_for_every_run():

@@ -12,7 +12,7 @@ pytestmark = needs_sandbox
 
 def outcome(source: str, *, scientific: bool = True, stdin: str = "") -> CaseOutcome:
     program = Program(source=source, scientific=scientific)
-    return run(program, [Case(stdin=stdin)], Limits(seconds=20.0)).outcomes[0]
+    return run(program, [Case(stdin=stdin)], Limits(seconds=20.0))[0]
 
 
 def test_numpy_works_where_it_is_asked_for_and_is_absent_elsewhere():

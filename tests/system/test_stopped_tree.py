@@ -24,7 +24,7 @@ from infuser_core.sandbox.run import find, run
 find()
 print("go", flush=True)
 program = Program(source="import time; time.sleep(1.2); print('text')")
-(outcome,) = run(program, [Case()], Limits(seconds=3.0, total_seconds=4.0)).outcomes
+(outcome,) = run(program, [Case()], Limits(seconds=3.0, total_seconds=4.0))
 print([str(outcome.status), outcome.stdout])
 """
 MATHEMATICS = """

@@ -1,4 +1,4 @@
-"""HumanEval+ rows: outputs of the reference solution, run once and alone, or literals that are read and never run."""
+"""HumanEval+ rows: outputs of the reference solution, run alone, or literals that are read and never run."""
 
 from pathlib import Path
 from typing import Any
@@ -35,36 +35,21 @@ ROW = {
 GOOD = "def spread(numbers: List[int]):\n    return max(numbers) - min(numbers), set(map(helper, numbers))\n"
 
 
-def stored_tests(row: dict[str, Any], cache: Path) -> CodeTests:
-    stored = store_tests(humaneval.tests_from_evalplus(row, cache), cache / "stored")
-    return read_tests(*stored)
+def stored_tests(row: dict[str, Any], folder: Path) -> CodeTests:
+    return read_tests(*store_tests(humaneval.tests_from_evalplus(row), folder))
 
 
 def test_expected_values_are_what_the_reference_returns(tmp_path: Path):
     tests = stored_tests(ROW, tmp_path)
     assert [case.args for case in tests.cases] == [([1, 5, 3],), ([7],), ([10**20, -1],)]
     assert [case.expected for case in tests.cases] == [(4, {2, 4, 6}), (0, {8}), (10**20 + 1, {10**20 + 1, 0})]
-    assert (tests.kind, tests.entry) == ("call", "spread")
+    assert (tests.program.kind, tests.program.entry) == ("call", "spread")
 
 
 def test_solutions_may_use_what_the_prompt_defines(tmp_path: Path):
     tests = stored_tests(ROW, tmp_path)
     assert judge(GOOD, tests).passed
     assert judge(GOOD.replace("return max", "return 1 + max"), tests).reason == "wrong output"
-
-
-def test_the_reference_runs_once_per_content(tmp_path: Path):
-    first = humaneval.tests_from_evalplus(ROW, tmp_path)
-    (kept,) = tmp_path.iterdir()
-    # A run would give other values than these.
-    kept.write_bytes(kept.read_bytes().replace(b'["t",4,', b'["t",5,').replace(b'["t", 4,', b'["t", 5,'))
-    second = humaneval.tests_from_evalplus(ROW, tmp_path)
-    assert second["cases"][1:] == first["cases"][1:]
-    assert second["cases"][0] != first["cases"][0]
-    third = humaneval.tests_from_evalplus({**ROW, "canonical_solution": ROW["canonical_solution"] + "\n"}, tmp_path)
-    assert third["cases"] == first["cases"]
-    kept.write_bytes(b"damaged")
-    assert humaneval.tests_from_evalplus(ROW, tmp_path)["cases"] == first["cases"]
 
 
 @pytest.mark.parametrize(
@@ -82,9 +67,9 @@ def test_the_reference_runs_once_per_content(tmp_path: Path):
         ({"atol": "much"}, "HumanEval/900"),
     ],
 )
-def test_rows_of_another_shape_are_named(changes: dict[str, Any], message: str, tmp_path: Path):
+def test_rows_of_another_shape_are_named(changes: dict[str, Any], message: str):
     with pytest.raises(DocumentError, match=message):
-        humaneval.tests_from_evalplus({**ROW, **changes}, tmp_path)
+        humaneval.tests_from_evalplus({**ROW, **changes})
 
 
 POLYNOMIAL = """def poly(c, x):
@@ -137,22 +122,22 @@ def hf(test: str = HF) -> dict[str, Any]:
     return {**{name: ROW[name] for name in kept}, "test": test}
 
 
-def test_the_other_layout_gives_the_same_tests(tmp_path: Path):
-    tests = parse_tests(humaneval.tests_from_hf(hf(), tmp_path))
+def test_the_other_layout_gives_the_same_tests():
+    tests = parse_tests(humaneval.tests_from_hf(hf()))
     assert [case.expected for case in tests.cases] == [(4, {2, 4, 6}), (0, {8})]
     assert judge(GOOD, tests).passed
 
 
-def test_numbers_that_are_written_as_names(tmp_path: Path):
+def test_numbers_that_are_written_as_names():
     test = HF.replace("[(4, {2, 4, 6}), (0, {8})]", "[inf, -inf]").replace("exp, 0)", "exp, 1e-06)")
-    tests = parse_tests(humaneval.tests_from_hf(hf(test), tmp_path))
+    tests = parse_tests(humaneval.tests_from_hf(hf(test)))
     assert [case.expected for case in tests.cases] == [float("inf"), -float("inf")]
     assert tests.atol == 1e-06
 
 
-def test_a_row_without_results_runs_its_reference(tmp_path: Path):
+def test_a_row_without_results_runs_its_reference():
     test = "\n".join(line for line in HF.splitlines() if "results =" not in line)
-    assert humaneval.tests_from_hf(hf(test), tmp_path) == humaneval.tests_from_hf(hf(), tmp_path)
+    assert humaneval.tests_from_hf(hf(test)) == humaneval.tests_from_hf(hf())
 
 
 @pytest.mark.parametrize(
@@ -170,6 +155,6 @@ def test_a_row_without_results_runs_its_reference(tmp_path: Path):
         "(" * 5000,
     ],
 )
-def test_what_is_no_literal_is_refused(test: str, tmp_path: Path):
+def test_what_is_no_literal_is_refused(test: str):
     with pytest.raises(DocumentError, match="HumanEval/900"):
-        humaneval.tests_from_hf(hf(test), tmp_path)
+        humaneval.tests_from_hf(hf(test))

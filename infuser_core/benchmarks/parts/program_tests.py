@@ -1,8 +1,7 @@
 """Tests of programming benchmarks: HumanEval+ by its reference solutions, LiveCodeBench by its packed cases.
 
-The EvalPlus file has inputs only: what is right is what the reference solution returns, so it is run once, alone in a
-sandbox, and remembered under a digest of everything it depends on. The Hugging Face layout has inputs and results as
-literals in a Python text: they are read, never run.
+The EvalPlus file has inputs only: what is right is what the reference solution returns, so it is run, alone in a
+sandbox. The Hugging Face layout has inputs and results as literals in a Python text: they are read, never run.
 
 A row of LiveCodeBench has `public_test_cases` and `private_test_cases`, JSON lists of `{input, output, testtype}`; the
 private list may instead be base64 of zlib of a pickled JSON string: somebody else's pickle, read without running
@@ -12,15 +11,12 @@ any of it. `metadata` is JSON with `func_name` for functional problems, whose in
 import ast
 import base64
 import binascii
-import hashlib
 import json
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from infuser_core import durable
 from infuser_core.errors import DocumentError
 from infuser_core.sandbox.program import Case, CaseOutcome, Limits, Program, Status
 from infuser_core.sandbox.run import run
@@ -30,8 +26,6 @@ CALL_SECONDS = 10.0
 """Wall clock per test; the reference solutions need less than a tenth."""
 REFERENCE_LIMITS = Limits(seconds=120.0, total_seconds=1800.0, memory_mb=4096, value_bytes=256 << 20)
 """For reference solutions, which are known to end."""
-REFERENCE_FORMAT = 1
-"""Version of what is remembered of a reference run."""
 ROOT_ENTRY = "find_zero"
 """The one problem whose answers are checked by what they do: coefficients in, a root of the polynomial out."""
 ROOT_ATOL = 1e-4
@@ -39,22 +33,22 @@ ROOT_ATOL = 1e-4
 _HINT = "the row is not in the benchmark's layout, or damaged"
 
 
-def tests_from_evalplus(row: Mapping[str, Any], cache: Path) -> dict[str, Any]:
-    """Base and plus inputs of a row of the EvalPlus file, with the reference solution's outputs from `cache`.
+def tests_from_evalplus(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Base and plus inputs of a row of the EvalPlus file, with the reference solution's outputs.
 
     Raises DocumentError for a row of another shape, or whose reference solution fails.
     """
     try:
-        inputs = [list(args) for args in (*_list(row["base_input"]), *_list(row["plus_input"]))]
+        inputs = [list(args) for name in ("base_input", "plus_input") for args in _list(row[name], "inputs")]
         entry, atol = str(row["entry_point"]), float(row.get("atol") or 0.0)
         reference = str(row["prompt"]) + str(row["canonical_solution"])
     except (KeyError, TypeError, ValueError) as error:
         raise DocumentError(f"{_name(row)}: {error!s:.200}", hint=_HINT) from error
-    expected = reference_outputs(reference, entry, inputs, cache, name=_name(row))
+    expected = _reference_outputs(reference, entry, inputs, _name(row))
     return _tests(row, inputs, expected, atol=atol)
 
 
-def tests_from_hf(row: Mapping[str, Any], cache: Path) -> dict[str, Any]:
+def tests_from_hf(row: Mapping[str, Any]) -> dict[str, Any]:
     """Tests of a row of the Hugging Face layout; results that it does not name are the reference solution's.
 
     Raises DocumentError for anything in the row's `test` that is no literal.
@@ -74,44 +68,25 @@ def tests_from_hf(row: Mapping[str, Any], cache: Path) -> dict[str, Any]:
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise DocumentError(f"{name}: test: {error!s:.200}", hint=_HINT) from error
     if results is None:
-        results = reference_outputs(reference, entry, inputs, cache, name=name)
+        results = _reference_outputs(reference, entry, inputs, name)
     if len(results) != len(inputs):
         raise DocumentError(f"{name}: {len(inputs)} inputs and {len(results)} results", hint=_HINT)
     return _tests(row, inputs, results, atol=_tolerance(check))
 
 
-def reference_outputs(
-    reference: str, entry: str, inputs: Sequence[list[Any]], cache: Path, *, name: str = "reference"
-) -> list[Any]:
-    """Outputs of the reference solution for each input, run alone in a sandbox or remembered from an earlier run."""
-    asked = json.dumps([REFERENCE_FORMAT, reference, entry, [tagged(args) for args in inputs]], sort_keys=True)
-    path = cache / f"{hashlib.sha256(asked.encode()).hexdigest()[:32]}.json"
-    remembered = _remembered(path, len(inputs))
-    if remembered is not None:
-        return remembered
+def _reference_outputs(reference: str, entry: str, inputs: Sequence[list[Any]], name: str) -> list[Any]:
+    """Outputs of the reference solution for each input, run alone in a sandbox."""
     program = Program(source=reference, kind="call", entry=entry)
-    outcomes = run(program, [Case(args=tuple(args)) for args in inputs], REFERENCE_LIMITS, stop=_failed).outcomes
+    outcomes = run(program, [Case(args=tuple(args)) for args in inputs], REFERENCE_LIMITS, stop=_failed)
     for number, outcome in enumerate(outcomes):
         if _failed(number, outcome):
             found = f"{outcome.status} on input {number}: {outcome.detail}"
             raise DocumentError(f"{name}: the reference solution {found}", hint="the row is damaged, or the host is")
-    values = [outcome.value for outcome in outcomes]
-    durable.write(path, json.dumps([tagged(value) for value in values]).encode())
-    return values
+    return [outcome.value for outcome in outcomes]
 
 
 def _failed(number: int, outcome: CaseOutcome) -> bool:
     return outcome.status != Status.RETURNED
-
-
-def _remembered(path: Path, count: int) -> list[Any] | None:
-    from infuser_core.sandbox.literals import decode
-
-    try:
-        values = [decode(value) for value in json.loads(path.read_bytes())]
-    except (OSError, ValueError):
-        return None
-    return values if len(values) == count else None
 
 
 def _tests(row: Mapping[str, Any], inputs: Sequence[list[Any]], expected: list[Any], *, atol: float) -> dict[str, Any]:
@@ -119,10 +94,8 @@ def _tests(row: Mapping[str, Any], inputs: Sequence[list[Any]], expected: list[A
     cases = [{"args": tagged(args), "expected": tagged(value)} for args, value in zip(inputs, expected, strict=True)]
     if not cases:
         raise DocumentError(f"{_name(row)}: no inputs", hint=_HINT)
-    compare = "polynomial_root" if entry == ROOT_ENTRY else "equal"
-    if compare == "polynomial_root":
-        atol = atol or ROOT_ATOL
-    common = {"seconds": CALL_SECONDS, "atol": atol, "compare": compare, "literals": "tagged"}
+    compare, least = ("polynomial_root", ROOT_ATOL) if entry == ROOT_ENTRY else ("equal", 0.0)
+    common = {"seconds": CALL_SECONDS, "atol": atol or least, "compare": compare, "literals": "tagged"}
     return {"kind": "call", "entry": entry, "setup": preamble(str(row["prompt"]), entry), "cases": cases, **common}
 
 
@@ -136,12 +109,16 @@ def _name(row: Mapping[str, Any]) -> str:
     return str(row.get("task_id", "?"))
 
 
-def _list(value: object) -> list[Any]:
-    """A list, or the JSON of one."""
-    found = json.loads(value) if isinstance(value, str) else value
+def _list(value: object, what: str) -> list[Any]:
+    """A list, or the JSON of one. Raises ValueError for anything else."""
+    found = _json_of(value)
     if not isinstance(found, (list, tuple)):
-        raise TypeError(f"inputs are {type(found).__name__}, not a list")
+        raise ValueError(f"{what} are {type(found).__name__}, not a list")
     return list(found)
+
+
+def _json_of(value: object) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
 
 
 def _assigned(check: ast.FunctionDef, name: str) -> list[Any] | None:
@@ -198,7 +175,7 @@ def tests_from_livecode(row: Mapping[str, Any]) -> dict[str, Any]:
     """Tests of one row: the public cases, then the private ones. Raises DocumentError naming the question."""
     name = str(row.get("question_id", "?"))
     try:
-        cases = [*_plain(row["public_test_cases"]), *unpack(row["private_test_cases"])]
+        cases = [*_list(row["public_test_cases"], "test cases"), *unpack(row["private_test_cases"])]
         entry = _entry(row, cases)
         if not cases:
             raise ValueError("no test cases")
@@ -230,12 +207,12 @@ def _entry(row: Mapping[str, Any], cases: list[Any]) -> str:
 def unpack(private: object) -> list[Any]:
     """The private cases: a plain JSON list, or base64(zlib(pickle(JSON text))). Raises ValueError for anything else."""
     if not isinstance(private, str) or private.lstrip()[:1] in ("[", ""):
-        return _plain(private)
+        return _list(private, "test cases")
     try:
         packed = base64.b64decode(private, validate=True)
     except binascii.Error as error:
         raise ValueError(f"private tests are neither JSON nor base64: {error}") from error
-    return _plain(_unpickled(_inflated(packed)))
+    return _list(_unpickled(_inflated(packed)), "test cases")
 
 
 def _inflated(packed: bytes) -> bytes:
@@ -263,17 +240,6 @@ def _unpickled(content: bytes) -> str:
         held = f"pickle instruction {other[0]}" if other else f"{len(texts)} texts"
         raise ValueError(f"private tests hold {held}, not a text")
     return str(texts[0])
-
-
-def _plain(cases: object) -> list[Any]:
-    found = _json_of(cases)
-    if not isinstance(found, list):
-        raise ValueError(f"test cases are {type(found).__name__}, not a list")
-    return found
-
-
-def _json_of(value: object) -> Any:
-    return json.loads(value) if isinstance(value, str) else value
 
 
 def _functional(case: Mapping[str, Any]) -> dict[str, Any]:

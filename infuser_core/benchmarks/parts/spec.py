@@ -29,8 +29,10 @@ LARGE = 200_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Place of a row in its file."""
+    """Place of a row: its benchmark, and where in the files it stands."""
 
+    benchmark: "Benchmark"
+    """Benchmark that is read."""
     source: str
     """Data set's short name, task's folder, or file's stem: whatever tells files of one benchmark apart."""
     number: int
@@ -39,6 +41,8 @@ class Place:
 
 RowReader = Callable[[Mapping[str, Any], Place], Question | None]
 """A row to a question; None for a row that is not part of the benchmark; raises DocumentError naming a field."""
+Stamp = tuple[str, int, int]
+"""State of a file: path, size in bytes, and time of the last change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +57,6 @@ class Benchmark:
     """math, general, medical, coding, nano or other."""
     repos: tuple[str, ...]
     """Hugging Face data sets whose rows make it up, in order; empty when it has none."""
-    config: str = ""
-    """Configuration of the data set, or empty."""
     split: str = "test"
     """Split of the data set."""
     revision: str = "main"
@@ -175,26 +177,26 @@ def source_of(benchmark: Benchmark, file: Path) -> str:
 
 
 def question(
+    place: Place,
     name: str,
     text: str,
     answer: str,
     *,
-    verifier: str,
-    grading: Grading,
     choices: Sequence[str] = (),
     domain: str = "",
     subdomain: str = "",
+    grading: Grading = Grading(),
 ) -> Question:
-    """One question with its reference answer: the letter where there are choices, the value otherwise."""
+    """A question of the benchmark, with its verifier and route; the answer is the letter where there are choices."""
     return Question(
         question_id=name,
         text=text,
         choices=list(choices),
         answer=answer,
-        verifier=verifier,
+        verifier=place.benchmark.verifier,
         domain=domain,
         subdomain=subdomain,
-        grading=as_text(grading),
+        grading=as_text(replace(grading, route=place.benchmark.name)),
     )
 
 
@@ -203,17 +205,16 @@ def cache_folder(name: str, *, of: str = "tests") -> Path:
     return store_root() / "cache" / of / name
 
 
-def remembered(name: str, files: Sequence[Mapping[str, Any]], make: Callable[[], Iterable[Question]]) -> list[Question]:
+def remembered(name: str, stamps: Sequence[Stamp], make: Callable[[], Iterable[Question]]) -> list[Question]:
     """Result of `make`, from disk when it was made from these files by this code before and its tests are still there.
 
-    `files` identify the state of the files read: JSON values, with `size` in bytes. What was warned of when the rows
-    were read is said every time.
+    What was warned of when the rows were read is said every time.
     """
-    digest = digest_of([_code(), list(files), str(cache_folder(name))])[:16]
+    digest = digest_of([_code(), list(stamps), str(cache_folder(name))])[:16]
     path = cache_folder(name, of="questions") / f"{digest}.json"
     known = _kept(path)
     if known is None:
-        size = sum(int(file["size"]) for file in files)
+        size = sum(size for _, size, _ in stamps)
         if size > LARGE:
             text = f"{name}: unpacking the tests in {size / 1e9:.1f} GB, once; this takes minutes"
             warnings.warn(text, DataWarning, stacklevel=2)
@@ -249,12 +250,11 @@ def _code() -> str:
 
 
 @lru_cache(maxsize=64)
-def _loaded(benchmark: Benchmark, stamps: tuple[tuple[str, int, int], ...]) -> tuple[Question, ...]:
-    """The questions of files, each known by path, size and time of the last change."""
+def _loaded(benchmark: Benchmark, stamps: tuple[Stamp, ...]) -> tuple[Question, ...]:
+    """The questions of files as they are."""
     files = [Path(path) for path, _, _ in stamps]
     if benchmark.keep:
-        state = [{"path": path, "size": size, "changed": changed} for path, size, changed in stamps]
-        questions = remembered(benchmark.name, state, lambda: read(benchmark, files))
+        questions = remembered(benchmark.name, stamps, lambda: read(benchmark, files))
     else:
         questions = list(read(benchmark, files))
     if benchmark.rows not in (None, len(questions)):
@@ -318,7 +318,7 @@ def _file(benchmark: Benchmark, path: Path) -> Iterator[tuple[int, Question | Do
         if number == 1:
             _check_columns(benchmark, path, list(row))
         try:
-            yield number, benchmark.read(row, Place(source=source, number=number))
+            yield number, benchmark.read(row, Place(benchmark=benchmark, source=source, number=number))
         except DocumentError as error:
             yield number, DocumentError(f"{benchmark.name}: {path}, row {number}: {error.message}", hint=error.hint)
     if number == 0:

@@ -62,17 +62,12 @@ def leaks(validation: Sequence[Question], benchmarks: Mapping[str, Sequence[Ques
     return found
 
 
-def whole(found: Sequence[Leak]) -> list[str]:
-    """Benchmarks that the validation set contains altogether."""
-    return [leak.benchmark for leak in found if leak.num_questions and leak.num_seen == leak.num_questions]
-
-
 def sentence(found: Sequence[Leak]) -> str:
     """The warning that stands beside the checkpoint's choice; empty when nothing leaks."""
-    entire, some = whole(found), [leak for leak in found if leak.num_seen]
-    if not some:
-        return ""
     seen, asked = sum(leak.num_seen for leak in found), sum(leak.num_questions for leak in found)
+    if not seen:
+        return ""
+    entire = [leak.benchmark for leak in found if 0 < leak.num_questions == leak.num_seen]
     text = f"{seen:,} of {asked:,} benchmark questions are in the validation set that chooses the checkpoint"
     return f"{text}; it contains {', '.join(entire)} whole" if entire else text
 

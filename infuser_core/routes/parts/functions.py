@@ -78,10 +78,10 @@ def values(source: str, cases: Sequence[tuple[Any, ...]]) -> list[Any] | Failure
     """The function's values for the arguments of each call. Raises SandboxError where the sandbox itself fails."""
     program = Program(source=source, kind="call", entry=ENTRY)
     calls = [Case(args=args) for args in cases for _ in range(CALLS)]
-    result = run(program, calls, LIMITS, stop=lambda _, case: case.status != Status.RETURNED)
-    if any(outcome.status != Status.RETURNED for outcome in result.outcomes):
+    outcomes = run(program, calls, LIMITS, stop=lambda _, case: case.status != Status.RETURNED)
+    if any(outcome.status != Status.RETURNED for outcome in outcomes):
         return Failure.PROGRAM_FAILED
-    returned = [outcome.value for outcome in result.outcomes]
+    returned = [outcome.value for outcome in outcomes]
     firsts = returned[::CALLS]
     if any(repr(one) != repr(firsts[place // CALLS]) for place, one in enumerate(returned)):
         return Failure.PROGRAM_NOT_DETERMINISTIC

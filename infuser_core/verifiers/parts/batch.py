@@ -12,8 +12,7 @@ from infuser_core import plugins
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.prompts.load import load
 from infuser_core.schemas import Question, Verdict
-from infuser_core.verifiers.parts.grading import Finding
-from infuser_core.verifiers.parts.values import Stage
+from infuser_core.verifiers.parts.grading import Finding, Stage
 
 REPORT_EVERY = 500
 """Jobs between two reports of progress: a few hundredths of a second of text comparison."""
@@ -60,17 +59,9 @@ MAX_ANSWER = 512
 """Longest answer that is shown to the judge, characters."""
 MAX_TOKENS = 16
 """Reply limit, tokens: one digit, with room for what a chat template adds."""
-_FALLIBLE = (
-    Stage.SYMBOLIC,
-    Stage.OPEN,
-    Stage.WORDS,
-    Stage.UNREADABLE,
-    Stage.REFERENCE,
-    Stage.LIMIT,
-    Stage.TIME,
-    Stage.CRASH,
+MAY_ERR: frozenset[str] = frozenset(
+    [Stage.SYMBOLIC, Stage.OPEN, Stage.WORDS, Stage.UNREADABLE, Stage.REFERENCE, Stage.LIMIT, Stage.TIME, Stage.CRASH]
 )
-MAY_ERR = frozenset(map(str, _FALLIBLE))
 """Stages whose "wrong" or "unverified" is no proof. Exact values, tolerances, units, structure and relations are
 decided: a judge could only undo them."""
 

@@ -23,9 +23,10 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,47 +43,37 @@ MAX_BYTES = 512 << 20
 """Largest unpacked file, bytes."""
 MEMORY_MB = 1024
 """Resident memory where the tests name none, MiB: what online judges allow."""
+ROOM_BYTES, ROOM_RATIO = 1 << 20, 4
+"""Room for a program's answer: this much, and this many times the longest right one."""
+MAX_SECONDS = 600.0
+"""Longest time that one program may take for all of its tests."""
 _HINT = "make the tests again from the benchmark's rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CodeCase:
+class CodeCase(Case):
     """One input with the output it must lead to."""
 
-    stdin: str
-    """Standard input; empty where a function is called."""
-    args: tuple[Any, ...]
-    """Arguments; empty where a whole program is run."""
     expected: Any
     """Standard output, or the function's value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeTests:
-    """All tests of one problem."""
+    """All tests of one problem, and how a program is run on them."""
 
-    kind: Kind
-    """stdin or call."""
-    entry: str
-    """Function called, or empty."""
-    setup: str
-    """Source that runs before the program."""
+    program: Program
+    """Function called, setup and packages; its source is empty, for it is what a response gives."""
+    limits: Limits
+    """Limits of a run on all cases."""
     cases: tuple[CodeCase, ...]
     """At least one."""
-    seconds: float
-    """Wall clock per case."""
-    memory_mb: int
-    """Resident memory, MiB."""
     atol: float
     """Absolute tolerance of numbers; 0: the rule of the comparison."""
     tuples_equal_lists: bool
     """Whether `(1, 2)` answers `[1, 2]`."""
     compare: str
     """equal or polynomial_root."""
-    scientific: bool
-    """Whether programs may import numpy."""
-    longest: int
-    """Longest expected output, or value as tagged JSON, characters."""
 
 
 def parse_tests(tests: Mapping[str, Any]) -> CodeTests:
@@ -98,18 +89,23 @@ def parse_tests(tests: Mapping[str, Any]) -> CodeTests:
     cases = tuple(_case(case, kind, number, tagged=tagged) for number, case in enumerate(tests.get("cases") or ()))
     if not cases:
         raise DocumentError("tests: no cases", hint="a problem without tests would be solved by anything")
+    seconds = float(tests.get("seconds", 6.0))
+    longest = max(len(case.expected if kind == "stdin" else literals.encode(case.expected)) for case in cases)
+    room = ROOM_BYTES + ROOM_RATIO * longest
+    setup, scientific = str(tests.get("setup", "")), bool(tests.get("scientific", False))
     return CodeTests(
-        kind=kind,
-        entry=str(entry),
-        setup=str(tests.get("setup", "")),
+        program=Program(source="", kind=kind, entry=str(entry), setup=setup, scientific=scientific),
+        limits=Limits(
+            seconds=seconds,
+            total_seconds=min(MAX_SECONDS, seconds * len(cases)),
+            memory_mb=int(tests.get("memory_mb", MEMORY_MB)),
+            output_bytes=room,
+            value_bytes=room,
+        ),
         cases=cases,
-        seconds=float(tests.get("seconds", 6.0)),
-        memory_mb=int(tests.get("memory_mb", MEMORY_MB)),
         atol=float(tests.get("atol", 0.0)),
         tuples_equal_lists=bool(tests.get("tuples_equal_lists", False)),
         compare=str(tests.get("compare", "equal")),
-        scientific=bool(tests.get("scientific", False)),
-        longest=max(len(case.expected if kind == "stdin" else literals.encode(case.expected)) for case in cases),
     )
 
 
@@ -119,13 +115,13 @@ def _case(case: Mapping[str, Any], kind: Kind, number: int, *, tagged: bool) -> 
             stdin, stdout = case["stdin"], case["stdout"]
             if not isinstance(stdin, str) or not isinstance(stdout, str):
                 raise TypeError("stdin and stdout are texts")
-            return CodeCase(stdin=stdin, args=(), expected=stdout)
+            return CodeCase(stdin=stdin, expected=stdout)
         args, expected = case["args"], case["expected"]
         if tagged:
             args, expected = literals.decode(args), literals.decode(expected)
         if not isinstance(args, (list, tuple)):
             raise TypeError("args is a list")
-        return CodeCase(stdin="", args=tuple(args), expected=expected)
+        return CodeCase(args=tuple(args), expected=expected)
     except (KeyError, TypeError, ValueError) as error:
         raise DocumentError(f"tests: case {number}: {error!s:.200}", hint=_HINT) from error
 
@@ -197,27 +193,23 @@ _WRONG = {
     Status.OUTPUT_LIMIT: "output limit",
     Status.MISSING: "no result",
 }
-PASSED = "all tests"
-ROOM_BYTES, ROOM_RATIO = 1 << 20, 4
-"""Room for a program's answer: this much, and this many times the longest right one."""
-MAX_SECONDS = 600.0
-"""Longest time that one program may take for all of its tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """The result of judging a program."""
 
-    passed: bool
-    """Whether every test passed."""
     reason: str
     """The first failing test's failure, or `all tests`."""
     failed: int | None
-    """Number of the first failing test, 0-based."""
+    """Number of the first failing test, 0-based; None where every test passed."""
     detail: str
     """The program's own last words, or the limit that was hit: for people."""
-    mode: str
-    """bwrap or unsafe."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether every test passed."""
+        return self.failed is None
 
 
 def judge(source: str, tests: CodeTests) -> Judgement:
@@ -230,58 +222,36 @@ def judge(source: str, tests: CodeTests) -> Judgement:
     def fails(number: int, outcome: CaseOutcome) -> bool:
         return outcome.status != Status.RETURNED or not accepts(tests.cases[number], outcome)
 
-    program = Program(source=source, kind=tests.kind, entry=tests.entry, setup=tests.setup, scientific=tests.scientific)
-    cases = [Case(stdin=case.stdin, args=case.args) for case in tests.cases]
-    total = min(MAX_SECONDS, tests.seconds * len(cases))
-    room = ROOM_BYTES + ROOM_RATIO * tests.longest
-    limits = Limits(
-        seconds=tests.seconds,
-        total_seconds=total,
-        memory_mb=tests.memory_mb,
-        output_bytes=room,
-        value_bytes=room,
-    )
-    result = run(program, cases, limits, stop=fails)
-    for number, outcome in enumerate(result.outcomes):
+    outcomes = run(replace(tests.program, source=source), tests.cases, tests.limits, stop=fails)
+    for number, outcome in enumerate(outcomes):
         if fails(number, outcome):
-            reason, detail = _WRONG[outcome.status], outcome.detail
-            return Judgement(passed=False, reason=reason, failed=number, detail=detail, mode=result.mode)
-    return Judgement(passed=True, reason=PASSED, failed=None, detail="", mode=result.mode)
+            return Judgement(reason=_WRONG[outcome.status], failed=number, detail=outcome.detail)
+    return Judgement(reason="all tests", failed=None, detail="")
 
 
 def _comparison(tests: CodeTests) -> Callable[[CodeCase, CaseOutcome], bool]:
-    if tests.kind == "stdin":
+    if tests.program.kind == "stdin":
         return lambda case, outcome: same_output(outcome.stdout, case.expected, atol=tests.atol)
     if tests.compare == "polynomial_root":
         return lambda case, outcome: is_root(outcome.value, case, atol=tests.atol)
-    loose = tests.tuples_equal_lists
-    return lambda case, outcome: same_value(outcome.value, case.expected, atol=tests.atol, tuples_equal_lists=loose)
+    same = partial(same_value, atol=tests.atol, tuples_equal_lists=tests.tuples_equal_lists)
+    return lambda case, outcome: same(outcome.value, case.expected)
 
 
 def same_value(found: Any, expected: Any, *, atol: float = 0.0, tuples_equal_lists: bool = False) -> bool:
     """Deep equality of plain data; floats in the reference allow for rounding, everywhere but in sets and keys."""
     kind, other = type(expected), type(found)
-    if kind in (list, tuple):
-        both = other in (list, tuple) if tuples_equal_lists else other is kind
-        return (
-            both
-            and len(found) == len(expected)
-            and all(
-                same_value(one, two, atol=atol, tuples_equal_lists=tuples_equal_lists)
-                for one, two in zip(found, expected, strict=True)
-            )
-        )
     if kind in (int, float, complex):
         return other in (int, float, complex) and _same_number(found, expected, atol)
+    same = partial(same_value, atol=atol, tuples_equal_lists=tuples_equal_lists)
+    if kind in (list, tuple):
+        both = other in (list, tuple) if tuples_equal_lists else other is kind
+        return both and len(found) == len(expected) and all(map(same, found, expected))
     if kind is dict:
         if other is not dict or len(found) != len(expected):
             return False
         keys = {_typed(key): value for key, value in found.items()}
-        return all(
-            _typed(key) in keys
-            and same_value(keys[_typed(key)], value, atol=atol, tuples_equal_lists=tuples_equal_lists)
-            for key, value in expected.items()
-        )
+        return all(_typed(key) in keys and same(keys[_typed(key)], value) for key, value in expected.items())
     if kind in (set, frozenset):
         return other in (set, frozenset) and {_typed(item) for item in found} == {_typed(item) for item in expected}
     return other is kind and bool(found == expected)
@@ -312,9 +282,8 @@ def _same_number(found: Any, expected: Any, atol: float) -> bool:
 def same_output(found: str, expected: str, *, atol: float = 0.0) -> bool:
     """Line by line without surrounding blanks; lines that differ are equal where all their numbers are."""
     lines, wanted = found.strip().split("\n"), expected.strip().split("\n")
-    return len(lines) == len(wanted) and all(
-        _same_line(line.strip(), want.strip(), atol) for line, want in zip(lines, wanted, strict=True)
-    )
+    pairs = zip(lines, wanted, strict=False)
+    return len(lines) == len(wanted) and all(_same_line(line.strip(), want.strip(), atol) for line, want in pairs)
 
 
 def _same_line(line: str, wanted: str, atol: float) -> bool:

@@ -101,10 +101,9 @@ def proportional(gold: Any, found: Any) -> str:
 def values_at(gold: Any, found: Any, point: Point) -> tuple[Any, Any] | None:
     """Both values at a point as numbers; None when either has none there."""
     try:
-        sides = [side.subs(point) for side in (gold, found)]
-        if not all(map(_is_defined, (_placed(side, point) for side in (gold, found)))):
+        if not _is_defined(gold, point) or not _is_defined(found, point):
             return None
-        values = [side.doit().evalf(DIGITS) for side in sides]
+        values = [side.subs(point).doit().evalf(DIGITS) for side in (gold, found)]
         if all(value.is_number and value.is_finite for value in values):
             return values[0], values[1]
     except FAILURES:
@@ -174,25 +173,15 @@ def _simplifies(difference: Any) -> bool:
         return False
 
 
-def _placed(side: Any, point: Point) -> Any:
-    """The expression with the point's numbers in the arguments of what counts things, and nothing worked out."""
-    parts = side.atoms(sympy.factorial, sympy.binomial, sympy.Sum, sympy.Product)
-    return [(type(part), [_argument(each, point) for each in part.args]) for part in parts]
-
-
-def _argument(each: Any, point: Point) -> Any:
-    return each.subs(point) if isinstance(each, sympy.Expr) else tuple(part.subs(point) for part in each[1:])
-
-
-def _is_defined(counted: list[tuple[type, list[Any]]]) -> bool:
-    """Whether factorials, binomials and sums are those of things that can be counted: (-1)! is none."""
-    for kind, arguments in counted:
-        numbers = [each for each in arguments if isinstance(each, sympy.Expr)]
-        if kind is sympy.factorial and (numbers[0].is_negative or numbers[0].is_integer is False):
+def _is_defined(side: Any, point: Point) -> bool:
+    """Whether factorials, binomials and sums are those of things that can be counted at the point: (-1)! is none."""
+    for part in side.atoms(sympy.factorial, sympy.binomial, sympy.Sum, sympy.Product):
+        numbers = [each.subs(point) for each in part.args if isinstance(each, sympy.Expr)]
+        limits = [[end.subs(point) for end in each[1:]] for each in part.args if not isinstance(each, sympy.Expr)]
+        if isinstance(part, sympy.factorial) and (numbers[0].is_negative or numbers[0].is_integer is False):
             return False
-        if kind is sympy.binomial and (numbers[0].is_negative or numbers[1].is_negative):
+        if isinstance(part, sympy.binomial) and (numbers[0].is_negative or numbers[1].is_negative):
             return False
-        limits = [each for each in arguments if isinstance(each, tuple)]
         if any(len(each) == 2 and (each[1] - each[0]).is_negative for each in limits):
             return False
     return True

@@ -40,7 +40,6 @@ Request = dict[str, Any]
 
 LIMIT_SECONDS = 2.0
 """Time for one request; the asker kills the worker some time later if this did not end it."""
-_BACKSTOP_SECONDS = 6.0
 _MEMORY_BYTES = 1 << 30
 # The library takes letters for coprime, and a double factorial for the factorial of a factorial.
 _MISREAD = re.compile(r"\\(?:gcd|lcm)\b[^)}]*[A-Za-z]|!\s*!")
@@ -80,9 +79,7 @@ def _late(number: int, frame: types.FrameType | None) -> None:
 
 
 def _within_limits(request: Request) -> str:
-    # Processor time, with the signal's default action: ends the process where no Python code runs any more.
-    signal.setitimer(signal.ITIMER_PROF, _BACKSTOP_SECONDS)
-    # Late can be raised anywhere in here, once; the clocks are stopped behind it in any case.
+    # Late can be raised anywhere in here, once; where no Python code runs any more, the asker ends the process.
     try:
         signal.setitimer(signal.ITIMER_REAL, LIMIT_SECONDS)
         try:
@@ -92,7 +89,6 @@ def _within_limits(request: Request) -> str:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
     except Late:
         said = "late"
-    signal.setitimer(signal.ITIMER_PROF, 0.0)
     return said
 
 

@@ -234,7 +234,7 @@ _PREFIXES = {
     "G": "1e9", "M": "1e6", "k": "1e3", "d": "1e-1", "c": "1e-2", "m": "1e-3", "u": "1e-6", r"\mu": "1e-6", "n": "1e-9",
     "p": "1e-12",
 }  # fmt: skip
-_NAMES = {
+_LONG = {
     "meter metre": ("1", "m"), "gram": ("1/1000", "g"), "second sec": ("1", "s"), "inch inche in": ("0.0254", "m"),
     "foot feet ft": ("0.3048", "m"), "yard yd": ("0.9144", "m"), "mile mi": ("1609.344", "m"),
     "min minute": ("60", "s"),
@@ -248,6 +248,7 @@ _NAMES = {
     "milligram": ("1e-6", "g"), "milliliter millilitre": ("1e-6", "mmm"), "unit": ("1", ""),
     "millisecond": ("1/1000", "s"),
 }  # fmt: skip
+_NAMES = {name: meaning for names, meaning in _LONG.items() for name in names.split()}
 _CHANGING = (
     "not no non nor or and minus plus times over half quarter third twice double squared cubed square root cube "
     "hundred thousand million billion trillion dozen score ten zero one two three four five six seven eight nine "
@@ -382,12 +383,8 @@ def _reduced(dimensions: str) -> str:
 def _named(name: str) -> Unit | None:
     if name in ("%", r"\%", "°", r"\$"):
         name = {"%": "percent", r"\%": "percent", "°": "degree", r"\$": "dollar"}[name]
-    found = _BASES.get(name)
-    if found is None:
-        lower = name.lower()
-        for names, meaning in _NAMES.items():
-            if lower in names.split() or lower.removesuffix("s") in names.split():
-                found = meaning
+    lower = name.lower()
+    found = _BASES.get(name) or _NAMES.get(lower) or _NAMES.get(lower.removesuffix("s"))
     if found is not None:
         return Unit(scale=Fraction(found[0]), dimensions=_reduced(found[1]))
     for prefix, factor in _PREFIXES.items():
