@@ -121,7 +121,7 @@ def link(record: Record, text: str = "") -> str:
 def _linked(store: Store, identity: str) -> str:
     key = identity.partition("@")[0]
     try:
-        return link(read_record(store.folder(key.rpartition("-")[0], key)))
+        return link(read_record(store.folder(key)))
     except StoreError:
         return f"`{key}`, which is not in the store any more"
 

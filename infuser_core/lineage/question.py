@@ -1,6 +1,5 @@
 """Lineage of a training question, from the textbook's page to the accuracy after its update."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -205,7 +204,7 @@ def _reward(view: RunView, record: Record, rollout: dict[str, Any]) -> Passage:
 
 def _why_not_solver(view: RunView, update: Record, question_id: str) -> str:
     """Reason for which a question's answers entered no step of the solver's update; empty where they entered one."""
-    config = json.loads(update.config)
+    config = update.config
     if question_id in config.get("left_out", ()):
         return "the configuration leaves it out"
     # Only an update with a band of accuracies has the table.

@@ -1,6 +1,5 @@
 """Plan of a run: every stage, cached or not, and how long it takes by the times of former runs."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -111,11 +110,11 @@ class Before:
     def like(self, recipe: Recipe) -> Record | None:
         """The artifact in the recipe's place, the most similar of several; None where there was none."""
         place = [r for r in self.records if (r.phase, r.iteration) == (recipe.phase, recipe.iteration)]
-        alike = [record for record in place if json.loads(record.config).get("label") == recipe.config.get("label")]
+        alike = [record for record in place if record.config.get("label") == recipe.config.get("label")]
 
         def distance(record: Record) -> tuple[int, str]:
             inputs = leaves_that_differ(dict(record.inputs), dict(recipe.inputs))
-            settings = leaves_that_differ(json.loads(record.config), dict(recipe.config))
+            settings = leaves_that_differ(record.config, dict(recipe.config))
             return len(inputs) + len(settings), record.key
 
         return min(alike, key=distance, default=None)
@@ -148,7 +147,7 @@ def _forced(recipe: Recipe, record: Record | None, salts: Salts) -> list[Reason]
     salt = recipe.config.get(SALT)
     if salt is None or not salts.forced(recipe.phase, recipe.iteration):
         return []
-    old = json.loads(record.config).get(SALT) if record is not None else None
+    old = record.config.get(SALT) if record is not None else None
     if old == salt:
         return []
     return [_changed("forced", SALT, old, salt, f"forced: computed again, attempt {salt}")]
@@ -156,7 +155,7 @@ def _forced(recipe: Recipe, record: Record | None, salts: Salts) -> list[Reason]
 
 def _settings(recipe: Recipe, record: Record, changed: Sequence[Leaf]) -> list[Reason]:
     """Settings of the phase that differ, each under the name that it has in the configuration, where it has one."""
-    leaves = leaves_that_differ(json.loads(record.config), dict(recipe.config))
+    leaves = leaves_that_differ(record.config, dict(recipe.config))
     named = [_as_configured(recipe, leaf, changed) for leaf in leaves if leaf.name != SALT]
     return [_changed("setting", leaf.name, leaf.old, leaf.new) for leaf in named]
 

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -224,11 +224,6 @@ class Journal:
     def entries(self) -> list[Entry]:
         """All lines in order. Raises DamagedArtifactError for a damaged journal."""
         return _entries(self._sound().lines)
-
-    def mentions(self, keys: Collection[str]) -> bool:
-        """Whether a line tells of one of these artifacts; faster than reading it. Raises DamagedArtifactError."""
-        text = b"\n".join(self._sound().lines)
-        return any(key.encode() in text for key in keys)
 
     def look(self) -> Look:
         """The state of the files now."""

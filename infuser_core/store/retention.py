@@ -109,7 +109,7 @@ def verdicts_of(catalogue: Catalogue, holder: Holder, state: RunState, rule: Rul
         told = verdicts(replace(state, iterations={number for number, _ in own}), rule)
         yield from ((key, told[number]) for number, key in own)
     for record in gradients(catalogue, holder):
-        averaged = bool(record.recipe["config"].get("mean"))
+        averaged = bool(record.config.get("mean"))
         yield record.key, spent(record.iteration, state, averaged=averaged)
 
 

@@ -14,7 +14,7 @@ from infuser_core import sealed
 from infuser_core.errors import DamagedArtifactError, StoreError
 from infuser_core.sealed import digest_of_file
 from infuser_core.store import pruned
-from infuser_core.store.recipe import LINKED, MANIFEST, REMEDY, Record, read_record
+from infuser_core.store.recipe import LINKED, MANIFEST, REMEDY, Record, artifact_folder, read_record
 
 Value = TypeVar("Value")
 Progress = Callable[[int, int], None]
@@ -211,7 +211,7 @@ def sound(root: Path, wanted: Iterable[tuple[Record, str]]) -> list[Path]:
 
 
 def _file(root: Path, record: Record, name: str) -> _File:
-    folder = root / "artifacts" / record.phase / record.key
+    folder = artifact_folder(root, record.key)
     path = folder / name
     if name not in record.files:
         raise StoreError(f"artifact {record.id} has no file {name}", hint=f"expected it at {path}")
