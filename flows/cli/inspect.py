@@ -146,8 +146,8 @@ def show_artifact(
 
     store = Store(settings.store_root())
     ref = _find_artifact(store, artifact)
-    users = [each.ref for each in Catalogue(store.root).records.values() if ref.id in each.inputs.values()]
-    typer.echo(printable(artifact_page(store, ref, users=users)))
+    users = [each for each in Catalogue(store.root).records.values() if ref.id in each.inputs.values()]
+    typer.echo(printable(artifact_page(store, store.manifest(ref), users=users)))
 
 
 def _find_artifact(store: "Store", name: str) -> "ArtifactRef":

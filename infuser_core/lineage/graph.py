@@ -49,7 +49,7 @@ class Graph:
 
     def holding(self, table: str) -> list[Record]:
         """Artifacts of the run that have a table."""
-        return [record for record in self.records.values() if table in record.tables]
+        return [record for record in self.records.values() if table in record.rows]
 
     def below(self, keys: Iterable[str], *, phases: Collection[str] = ()) -> list[Record]:
         """These artifacts and what the run made from them, by way of these phases, in the order of the pipeline."""

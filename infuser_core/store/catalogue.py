@@ -211,12 +211,6 @@ def _claims(root: Path, shelf: str, name: str, record: str, _: object) -> tuple[
     return frozenset(found.keys), found.broken
 
 
-def evaluation(root: Path, name: str) -> Holder | None:
-    """One evaluation of a model; None where there is none of this name."""
-    folders = (root / runs.EVALUATIONS).glob("*")
-    return next((_holder(root, each, runs.EVALUATION) for each in folders if each.name == name and each.is_dir()), None)
-
-
 def _holders(root: Path, shelf: str, record: str) -> list[Holder]:
     return [_holder(root, folder, record) for folder in sorted((root / shelf).glob("*")) if folder.is_dir()]
 

@@ -149,11 +149,6 @@ class Record:
         return dict(self.recipe["inputs"])
 
     @property
-    def tables(self) -> list[str]:
-        """Names of its tables."""
-        return list(self.rows)
-
-    @property
     def label(self) -> str:
         """Benchmark or part that tells it from others of its phase and iteration; empty for most."""
         return str(self.summary.get("benchmark") or self.summary.get("label") or self.summary.get("part") or "")

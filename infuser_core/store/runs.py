@@ -285,7 +285,8 @@ def is_held(root: Path, name: str) -> bool:
 
 def refuse_held(root: Path, name: str) -> None:
     """Raises BusyRunError with the holder when a living process executes the run."""
-    lease.refuse_held(runs_folder(root) / name, name)
+    if is_held(root, name):
+        raise lease.busy(runs_folder(root) / name, name)
 
 
 def wait_until_free(root: Path, name: str) -> None:

@@ -225,7 +225,7 @@ class Lens:
         parameters: Sequence[Any] = (),
     ) -> Rows:
         """Rows of one table in these artifacts alone, in their order, with `artifact_key`; missing columns are None."""
-        held = sorted({key for key in keys if table in self.catalogue.record(key).tables})
+        held = sorted({key for key in keys if table in self.catalogue.record(key).rows})
         if not held:
             return []
         source = _parquet(self.catalogue.paths(held, table), "file_row_number = true")
@@ -282,7 +282,7 @@ class Lens:
             self._connection.execute(f"insert into {name} select {holes}", [list(column) for column in columns])
 
     def _define(self, table: str) -> None:
-        paths = self.catalogue.paths([record.key for record in self._records if table in record.tables], table)
+        paths = self.catalogue.paths([record.key for record in self._records if table in record.rows], table)
         if not paths:
             # Not by way of arrow, which takes a tenth of a second to import.
             own = {"run": "varchar", "iteration": "bigint", "phase": "varchar", "artifact_key": "varchar"}
