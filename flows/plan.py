@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache, partial
 from pathlib import Path
 
 from flows.life_cycle import life_cycle
@@ -67,7 +68,7 @@ def plan(history: History, name: str, asked: Asked) -> Plan:
 
 
 def _plan(root: Path, history: History, name: str, asked: Asked, known: list[Repeat]) -> Plan:
-    catalogue = Catalogue(root)
+    catalogue = cache(partial(Catalogue, root))
     # Forks expect what their origin had.
     like = name if name in runs.list_runs(root) else history.forked_from
     asked = _settled(asked, walk(root, name, history, known, like=like).steps) if asked else asked
@@ -76,14 +77,14 @@ def _plan(root: Path, history: History, name: str, asked: Asked, known: list[Rep
     if asked.only is not None:
         _check_only(walked, asked.only, name)
     other = _nearest(root, name, history)
-    graph = _graph(catalogue, other) if other else None
+    graph = _graph(catalogue(), other) if other else None
     return plan_of(
         name,
         walked.steps,
-        before=_before(root, history, graph),
+        before=_before(root, history, graph, catalogue()),
         salts=Salts(repeats),
         missing=walked.absent,
-        known=list(catalogue.records.values()),
+        known=list(catalogue().records.values()),
         compared_with=other,
         asked=asked,
         notes=_notes(root, name, history, walked),
@@ -92,8 +93,9 @@ def _plan(root: Path, history: History, name: str, asked: Asked, known: list[Rep
 
 def _graph(catalogue: Catalogue, run: str) -> Graph:
     """Artifacts that a run holds and that are not deleted: the plan says what is to be computed again."""
-    keys = dict.fromkeys(entry.key for entry in Journal(catalogue.root, run).latest())
-    return Graph(catalogue, run, [key for key in keys if catalogue.find(key) or key in catalogue.damaged])
+    known = {*catalogue.records, *catalogue.damaged}
+    entries = Journal(catalogue.root, run).latest()
+    return Graph(catalogue, run, dict.fromkeys(entry.key for entry in entries if entry.key in known))
 
 
 def plan_fork(fork: Fork) -> Plan:
@@ -117,7 +119,7 @@ def plan_fork(fork: Fork) -> Plan:
     return found
 
 
-def _before(root: Path, history: History, graph: Graph | None) -> Before:
+def _before(root: Path, history: History, graph: Graph | None, catalogue: Catalogue) -> Before:
     seen = frozenset(
         entry.key for run in runs.list_runs(root) for entry in Journal(root, run).entries() if entry.digest
     )

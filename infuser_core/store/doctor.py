@@ -237,10 +237,9 @@ def _renew(root: Path, holder: Holder) -> Iterator[str]:
     """Move damaged records out of the way: what they told is found again by the commands that wrote them."""
     store, folder = Store(root), root / holder.folder
     for file, why in holder.damaged.items():
-        if file == runs.ATTEMPT and not (folder / file).exists():
-            continue
         if file == runs.ATTEMPT:
-            yield _aside(file, store.put_aside(folder / file), why)
+            if (folder / file).exists():
+                yield _aside(file, store.put_aside(folder / file), why)
         elif not file.endswith(ASIDE):
             yield _aside(file, Journal(root, holder.name, file=file, shelf=holder.shelf).set_aside(), why)
     for record in (runs.RECORD, runs.EVALUATION):

@@ -119,10 +119,12 @@ class Plan:
 
 def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
     """Items that may go now. Raises StoreError where a run's record cannot be read: nobody knows then what it holds."""
-    catalogue, found = Catalogue(root), holders(root)
+    catalogue = Catalogue(root)
+    # Before the journals: what is committed meanwhile may not be in them yet.
+    records, found = catalogue.records, holders(root)
     everybody = [*found, *evaluations(root)]
     held = {key for holder in everybody for key in held_keys(catalogue, holder)}
-    _refuse_broken(everybody, sorted(catalogue.records.keys() - held))
+    _refuse_broken(everybody, sorted(records.keys() - held))
     for key, what in catalogue.damaged.items():
         hint = "`infuser doctor --repair` moves it aside and computes it again where a run needs it"
         raise StoreError(f"gc cannot know what {key} was made from: {what}", hint=hint)
@@ -130,7 +132,7 @@ def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
     wanted = _wanted(catalogue, found, states, Rule(keep_full=keep_full, every=every))
     items = thinning(catalogue, wanted)
     notes: list[str] = []
-    free = {key: record for key, record in catalogue.records.items() if key not in held}
+    free = {key: record for key, record in records.items() if key not in held}
     live = [holder.name for holder in everybody if holder.live]
     if free and live:
         notes.append(f"{len(free)} artifacts that no run holds: run {live[0]} is at work and may come to use them")
@@ -257,7 +259,7 @@ def prune(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collecti
 
 
 def _rolling(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collection[int]) -> Plan:
-    """The plan of `prune`. Reads the run's own artifacts, and other records only where they changed."""
+    """The plan of `prune`. Reads the records of the run's own artifacts, and of other runs the journals alone."""
     catalogue, own = Catalogue(root), holder_of(root, run)
     made = checkpoints(catalogue, own)
     shared, unknown = held_elsewhere(root, own)

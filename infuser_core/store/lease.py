@@ -82,11 +82,6 @@ class Hold:
         self._beats = threading.Thread(target=self._beat, name="lease", daemon=True)
         self._beats.start()
 
-    @property
-    def holder(self) -> str:
-        """This process in words."""
-        return self._mine.holder
-
     def note(self, doing: str) -> None:
         """A stage begins: said for whoever finds the lease of a dead process."""
         with self._lock:
@@ -140,9 +135,6 @@ def hold(folder: Path, name: str) -> Iterator[Hold]:
             raise busy(folder, name)
         with write_errors(folder, hint="free some space, or set INFUSER_STORE to a folder you may write"):
             held = Hold(folder)
-            handle.truncate(0)
-            handle.write(held.holder)
-            handle.flush()
         try:
             yield held
         finally:

@@ -91,7 +91,7 @@ def find_run(root: Path, name: str | None) -> str:
 def known_as(root: Path, name: str) -> str:
     """The run that a text names, where other things may be meant: empty for none. Raises UsageError for several."""
     known = list_runs(root)
-    return find_run(root, name) if name in known or beginning(name, known) else ""
+    return find_run(root, name) if beginning(name, known) else ""
 
 
 def find_runs(root: Path, names: Sequence[str]) -> list[str]:
