@@ -5,7 +5,6 @@ from typing import Any
 
 from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.shaping import mid_eos_shaped
-from infuser_core.errors import UsageError
 from infuser_core.lineage import documents
 from infuser_core.lineage.answer import Answer, Passage, shown
 from infuser_core.lineage.run_view import RunView, checkpoint_name, pick, question_of, validation_around
@@ -42,14 +41,13 @@ def of_generator_rollout(view: RunView, written: Record, rollout_id: str) -> Ans
     return view.answer("generator rollout", rollout_id, _headline(told, written), told)
 
 
-def of_solver_rollout(view: RunView, written: Record, question: dict[str, Any], rollout_id: str) -> Answer:
-    """Explanation of an answer and its reward, with the whole story of its question."""
+def of_solver_rollout(view: RunView, written: Record, question: dict[str, Any], rollout_id: str) -> Answer | None:
+    """Explanation of an answer and its reward, with the whole story of its question; None where there is none."""
     told = _story(view, written, question)
     answers = next(passage for passage in told if passage.name == "answers")
     mine = next((row for row in answers.rows if row["rollout_id"] == rollout_id), None)
     if mine is None:
-        hint = f"`infuser why {question['question_id']}` lists its answers"
-        raise UsageError(f"run {view.graph.run} has no answer {rollout_id}", hint=hint)
+        return None
     own = Passage(
         name="answer",
         title="This answer",

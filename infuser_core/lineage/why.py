@@ -120,12 +120,11 @@ def _generated(lens: Lens, run: str | None, match: re.Match[str]) -> Answer | No
         f"run {other.run} has {'the same artifact' if its == key else 'another text under this id'}"
         for other, its in order[1:]
     )
-    return replace(
-        _of_generated(RunView(lens=lens, graph=graph), graph.records[key], name, asked, rollout), also=others
-    )
+    told = _of_generated(RunView(lens=lens, graph=graph), graph.records[key], name, asked, rollout)
+    return replace(told, also=others) if told else None
 
 
-def _of_generated(view: RunView, record: Record, name: str, asked: str, rollout: str) -> Answer:
+def _of_generated(view: RunView, record: Record, name: str, asked: str, rollout: str) -> Answer | None:
     if not asked:
         return question.of_generator_rollout(view, record, rollout)
     row = view.row("questions", question.QUESTION, "question_id = ?", asked, of=[record])
