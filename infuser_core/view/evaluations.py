@@ -8,10 +8,11 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
-from infuser_core.evaluation.record import read_record
+from infuser_core import sealed
+from infuser_core.errors import UsageError
 from infuser_core.store import runs
 from infuser_core.store.catalogue import evaluations
-from infuser_core.store.runs import EVALUATIONS
+from infuser_core.store.runs import EVALUATION, EVALUATIONS
 from infuser_core.store.views import Lens, Rows
 from infuser_core.view.site import Listing, Number, Site, listing
 
@@ -96,8 +97,12 @@ def add_evaluations(app: FastAPI, site: Site) -> None:
     def answered(
         name: str, benchmark: str = "", search: str = "", verdict: str = "all", number: Number = 1
     ) -> HTMLResponse:
-        record = read_record(site.root, name)
-        labels = [sheet.label for sheet in record.sheets]
+        holder = next((each for each in evaluations(site.root) if each.name == name), None)
+        if holder is None or holder.broken:
+            problem = holder.broken if holder else f"{name}: there is no such evaluation"
+            raise UsageError(problem, hint="`infuser eval` makes one")
+        record = sealed.read(site.root / EVALUATIONS / name / EVALUATION)
+        labels = [each["label"] for each in record["sheets"]]
         chosen = benchmark if benchmark in labels else labels[0]
         rescored = [name + RESCORED] if (site.root / EVALUATIONS / (name + RESCORED)).is_dir() else []
         with site.lens([name, *rescored], shelf=EVALUATIONS) as lens:
@@ -105,7 +110,7 @@ def add_evaluations(app: FastAPI, site: Site) -> None:
             responses = _responses(lens, chosen, [row["question_id"] for row in found.rows])
         wanted = {"benchmark": chosen, "search": search, "verdict": verdict}
         return site.page(
-            "answers.html", title=f"{record.model} on {chosen}", labels=labels, wanted=wanted, listing=found,
+            "answers.html", title=f"{record['model']} on {chosen}", labels=labels, wanted=wanted, listing=found,
             responses=responses, verdicts=list(VERDICTS),
         )  # fmt: skip
 
