@@ -8,6 +8,7 @@ from typing import Any
 
 from infuser_core.planning.place import SALT, Asked, Salts
 from infuser_core.store.recipe import ArtifactRef, Recipe, Record
+from infuser_core.store.runs import differing
 from infuser_core.terminal import duration
 
 MISSING = "(none)"
@@ -37,15 +38,9 @@ class Leaf:
         return f"{self.name} {_short(self.old)} -> {_short(self.new)}"
 
 
-def leaves_that_differ(old: Any, new: Any, where: str = "") -> list[Leaf]:
+def leaves_that_differ(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Leaf]:
     """Every leaf with different values; one that only one side has is `(none)` on the other."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        found = []
-        for key in dict.fromkeys([*old, *new]):
-            name = f"{where}.{key}".lstrip(".")
-            found += leaves_that_differ(old.get(key, MISSING), new.get(key, MISSING), name)
-        return found
-    return [] if old == new else [Leaf(name=where, old=old, new=new)]
+    return [Leaf(name=name, old=before, new=after) for name, before, after in differing(old, new, absent=MISSING)]
 
 
 def _short(value: Any, width: int = 40) -> str:
@@ -113,8 +108,8 @@ class Before:
         alike = [record for record in place if record.config.get("label") == recipe.config.get("label")]
 
         def distance(record: Record) -> tuple[int, str]:
-            inputs = leaves_that_differ(dict(record.inputs), dict(recipe.inputs))
-            settings = leaves_that_differ(record.config, dict(recipe.config))
+            inputs = leaves_that_differ(record.inputs, recipe.inputs)
+            settings = leaves_that_differ(record.config, recipe.config)
             return len(inputs) + len(settings), record.key
 
         return min(alike, key=distance, default=None)
@@ -155,7 +150,7 @@ def _forced(recipe: Recipe, record: Record | None, salts: Salts) -> list[Reason]
 
 def _settings(recipe: Recipe, record: Record, changed: Sequence[Leaf]) -> list[Reason]:
     """Settings of the phase that differ, each under the name that it has in the configuration, where it has one."""
-    leaves = leaves_that_differ(record.config, dict(recipe.config))
+    leaves = leaves_that_differ(record.config, recipe.config)
     named = [_as_configured(recipe, leaf, changed) for leaf in leaves if leaf.name != SALT]
     return [_changed("setting", leaf.name, leaf.old, leaf.new) for leaf in named]
 

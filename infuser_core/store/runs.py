@@ -235,11 +235,14 @@ def read_attempt(root: Path, name: str) -> dict[str, Any]:
         raise StoreError(f"the record {path} is damaged: {error}", hint=hint) from error
 
 
-def differing(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, Any]]:
-    """Leaves of two nested settings that differ: dotted name and both values, None for one that is not there."""
+def differing(old: Any, new: Any, where: str = "", *, absent: Any = None) -> list[tuple[str, Any, Any]]:
+    """Leaves of two nested settings that differ: dotted name and both values, `absent` for one that is not there."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        keys = sorted({*old, *new})
-        return [leaf for key in keys for leaf in differing(old.get(key), new.get(key), f"{where}.{key}".lstrip("."))]
+        found = []
+        for key in sorted({*old, *new}):
+            name = f"{where}.{key}".lstrip(".")
+            found += differing(old.get(key, absent), new.get(key, absent), name, absent=absent)
+        return found
     return [] if old == new else [(where, old, new)]
 
 
