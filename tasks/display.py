@@ -102,7 +102,7 @@ def show_page(run: Execution, ref: ArtifactRef) -> None:
     with _view_of(run):
         create_markdown_artifact(
             key=page_key(record.phase, record.iteration, record.key),
-            markdown=artifact_page(run.store, ref, run=run.name),
+            markdown=artifact_page(run.store, record, run=run.name),
             description=described(record, run.name),
         )
 

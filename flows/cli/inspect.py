@@ -141,12 +141,13 @@ def show_artifact(
 ) -> None:
     """Show an artifact: rows, recipe, upstream and downstream artifacts, and the SQL that opens it."""
     from infuser_core.lineage.markdown import artifact_page
+    from infuser_core.store.catalogue import Catalogue
     from infuser_core.store.store import Store
 
     store = Store(settings.store_root())
     ref = _find_artifact(store, artifact)
-    users = [other for other in store.refs() if ref.id in store.manifest(other).recipe.get("inputs", {}).values()]
-    typer.echo(printable(artifact_page(store, ref, users=users)))
+    users = [each for each in Catalogue(store.root).records.values() if ref.id in each.inputs.values()]
+    typer.echo(printable(artifact_page(store, store.manifest(ref), users=users)))
 
 
 def _find_artifact(store: "Store", name: str) -> "ArtifactRef":

@@ -207,7 +207,8 @@ async def _publish(db: PrefectDBInterface, page: Artifact) -> None:
 def _page(root: Path, run: str, entry: Entry) -> Artifact:
     ref, store = ArtifactRef(kind=entry.phase, key=entry.key, digest=entry.digest), Store(root)
     try:
-        text, said = artifact_page(store, ref, run=run), described(store.manifest(ref), run)
+        record = store.manifest(ref)
+        text, said = artifact_page(store, record, run=run), described(record, run)
     except InfuserError as error:  # removed by gc, or damaged: the page says so
         said = f"run {run}: cannot be shown"
         text = f"# {heading(entry.phase, entry.iteration)}\n\n`{ref.id}` cannot be shown: {error.message}"

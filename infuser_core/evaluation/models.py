@@ -97,7 +97,7 @@ def _made_by(store: Store, key: str) -> RunConfig | None:
 
 
 def _checkpoint(store: Store, ref: ArtifactRef, *, name: str, config: RunConfig | None) -> NamedModel:
-    if not (store.folder(ref.kind, ref.key) / "config.json").is_file():
+    if not (store.folder(ref.key) / "config.json").is_file():
         raise UsageError(f"{ref.key} is no checkpoint", hint="keys of checkpoints start with anchor- or update_")
     return NamedModel(name=name, digest=ref.id, folder=store.verified_folder(ref), config=config, ref=ref)
 

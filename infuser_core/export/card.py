@@ -118,9 +118,8 @@ def base_text(config: RunConfig) -> str:
 
 def _questions(graph: Graph, updates: Sequence[Record]) -> int:
     """Generated questions that the updates read."""
-    known = graph.catalogue.records
     read = {graph.inputs(record.key).get("questions", "") for record in updates}
-    return sum(known[key].rows.get("questions", 0) for key in read if key in known)
+    return sum(found.rows.get("questions", 0) for key in read if (found := graph.catalogue.find(key)))
 
 
 def _scores(graph: Graph, store: Store, record: Record) -> list[tuple[bool, BenchmarkScore]]:

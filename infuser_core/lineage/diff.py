@@ -1,6 +1,5 @@
 """`infuser diff`: two runs side by side, the first artifact in which they diverge and why, and their metrics."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -9,9 +8,9 @@ from typing import Any
 
 from infuser_core.lineage.answer import shown, table_lines
 from infuser_core.lineage.graph import Graph, graph_of
-from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import differing, find_run, origin_of, read_config
+from infuser_core.store.store import Store
 from infuser_core.store.views import Lens, Rows
 
 _METRICS = (
@@ -63,9 +62,8 @@ def compare(root: Path, first: str, second: str) -> dict[str, Any]:
     that differ. `first_difference`: the first artifact, in the order of the pipeline, that is not the same, and why.
     """
     names = [find_run(root, first), find_run(root, second)]
-    catalogue = Catalogue(root)
-    one, other = (graph_of(catalogue, name) for name in names)
-    with closing(Lens(catalogue, runs=list(dict.fromkeys(names)))) as lens:
+    with closing(Lens(Store(root), runs=list(dict.fromkeys(names)))) as lens:
+        one, other = (graph_of(lens.catalogue, name) for name in names)
         metrics = [row for sql in _METRICS for row in _metrics(*(lens.query(sql, [name]) for name in names))]
     settings = differing(read_config(root, names[0]), read_config(root, names[1]))
     return {
@@ -124,7 +122,7 @@ def _reason(a: Record | None, b: Record | None) -> list[str]:
         return [f"only run {'b' if a is None else 'a'} has it"]
     lines = [f"code version {a.version} and {b.version}"] if a.version != b.version else []
     lines += [f"seed {a.seed} and {b.seed}"] if a.seed != b.seed else []
-    settings = differing(json.loads(a.config), json.loads(b.config))
+    settings = differing(a.config, b.config)
     lines += [f"setting {key}: {shown(mine)} and {shown(theirs)}" for key, mine, theirs in settings]
     lines += [f"input {name}" for name, _, _ in differing(a.inputs, b.inputs)]
     return lines or ["the same recipe gave another result: the phase is not deterministic"]

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 
-from infuser_core.store.catalogue import UPDATES, Catalogue
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import find_run, list_runs
@@ -35,11 +35,8 @@ class Graph:
 
     def inputs(self, key: str) -> dict[str, str]:
         """Input name to key; inputs that are gone from the store are left out."""
-        found = {}
-        for name, identity in self.catalogue.records[key].inputs.items():
-            if identity in self.catalogue.by_id:
-                found[name] = self.catalogue.by_id[identity].key
-        return found
+        known = self.catalogue.record(key).inputs.items()
+        return {name: identity.split("@")[0] for name, identity in known if self.catalogue.of_id(identity)}
 
     def users(self, key: str, phase: str = "") -> list[Record]:
         """Artifacts of the run that were made from this one, of one phase or of all."""
@@ -52,7 +49,7 @@ class Graph:
 
     def holding(self, table: str) -> list[Record]:
         """Artifacts of the run that have a table."""
-        return [record for record in self.records.values() if table in record.tables]
+        return [record for record in self.records.values() if table in record.rows]
 
     def below(self, keys: Iterable[str], *, phases: Collection[str] = ()) -> list[Record]:
         """These artifacts and what the run made from them, by way of these phases, in the order of the pipeline."""
@@ -72,20 +69,15 @@ class Graph:
         while ahead:
             for source in self.inputs(ahead.pop(0)).values():
                 if source not in reached:
-                    reached[source] = self.catalogue.records[source]
+                    reached[source] = self.catalogue.record(source)
                     ahead.append(source)
         return list(reached.values())
 
     def trained(self, key: str) -> list[Record]:
         """The updates that led from the anchor to a checkpoint, the anchor first, the checkpoint itself last."""
-        record = self.catalogue.records[key]
-        chain = [record]
-        while record.phase in UPDATES:
-            before = self.inputs(record.key).get(record.phase.removeprefix("update_"))
-            if before is None:
-                break
-            record = self.catalogue.records[before]
-            chain.append(record)
+        chain = [self.catalogue.record(key)]
+        while before := self.inputs(chain[-1].key).get(chain[-1].phase.removeprefix("update_")):
+            chain.append(self.catalogue.record(before))
         return chain[::-1]
 
     def checkpoint(self, role: str, iteration: int) -> Record | None:
@@ -103,8 +95,5 @@ def graph_of(catalogue: Catalogue, run: str) -> Graph:
 def graphs(catalogue: Catalogue, run: str | None, *, holding: Collection[str] | None = None) -> Iterator[Graph]:
     """The named run's graph, or those of all runs, the latest first; of those alone that hold one of some keys."""
     for name in [find_run(catalogue.root, run)] if run is not None else list_runs(catalogue.root)[::-1]:
-        if holding is not None and not Journal(catalogue.root, name).mentions(holding):
-            continue
-        graph = graph_of(catalogue, name)
-        if holding is None or any(key in graph.records for key in holding):
-            yield graph
+        if holding is None or any(entry.key in holding for entry in Journal(catalogue.root, name).latest()):
+            yield graph_of(catalogue, name)

@@ -5,10 +5,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from infuser_core.errors import StoreError
+from infuser_core.lineage.answer import shown
 from infuser_core.lineage.graph import Graph
 from infuser_core.store import tables
-from infuser_core.store.recipe import ArtifactRef, Record, read_record, title
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.recipe import Record, title
 from infuser_core.store.store import Store
 
 VIEW = "/view"
@@ -64,32 +65,29 @@ def page_key(phase: str, iteration: int, key: str) -> str:
 
 def described(record: Record, run: str) -> str:
     """The line below an artifact's title in Prefect's lists."""
-    facts = "; ".join(f"{name} {_plain(value)}" for name, value in list(record.summary.items())[:_FACTS])
+    facts = "; ".join(f"{name} {shown(value)}" for name, value in list(record.summary.items())[:_FACTS])
     return f"run {run}{': ' if facts else ''}{facts[:_LINE]}; see `infuser why {record.key}`"
 
 
-def artifact_page(store: Store, ref: ArtifactRef, *, users: Sequence[ArtifactRef] = (), run: str = "") -> str:
+def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (), run: str = "") -> str:
     """Markdown page of an artifact and its `users`; with a `run`, for Prefect's UI, with links."""
-    manifest = store.manifest(ref)
-    recipe = manifest.recipe
-    lines = [f"# {heading(ref.kind, recipe['iteration'])}", "", f"`{ref.id}`, made in {manifest.seconds:.2f} s", ""]
+    lines = [f"# {heading(record.phase, record.iteration)}", "", f"`{record.id}`, made in {record.seconds:.2f} s", ""]
     if run:
-        lines += [f"[Its story in infuser view]({VIEW}/runs/{run}/why/{ref.key})", ""]
-    lines += [f"- **{name}**: {_plain(value)}" for name, value in manifest.summary.items()]
-    lines += [f"- **{name}**: {_plain(facts)}" for name, facts in manifest.machine.items()]
-    inputs = recipe["inputs"].items()
+        lines += [f"[Its story in infuser view]({VIEW}/runs/{run}/why/{record.key})", ""]
+    lines += [f"- **{name}**: {shown(value)}" for name, value in (*record.summary.items(), *record.machine.items())]
+    inputs = record.inputs.items()
     if run:
         sources = [f"- {name}: {_linked(store, identity)}" for name, identity in inputs]
         lines += ["", "## Upstream pages", "", *(sources or ["nothing but its configuration"])]
-    for name, count in manifest.rows.items():
-        rows = tables.head(store.path(ref, f"{name}.parquet"), _PREVIEW)
+    for name, count in record.rows.items():
+        rows = tables.head(store.path(record.ref, f"{name}.parquet"), _PREVIEW)
         lines += ["", f"## {name} ({count} rows)", "", markdown_table(rows) if rows else "no rows", ""]
-        lines += [f"`infuser sql \"select * from {name} where artifact_key = '{ref.key}'\"`"]
+        lines += [f"`infuser sql \"select * from {name} where artifact_key = '{record.key}'\"`"]
     lines += ["", "## Made from", ""]
     lines += [f"- {name}: `{identity}`" for name, identity in inputs] or ["- nothing but its configuration"]
     if users:
         lines += ["", "## Used by", "", *[f"- `{user.id}`" for user in users]]
-    lines += ["", "## Recipe", "", "```json", json.dumps(recipe, indent=1, sort_keys=True), "```"]
+    lines += ["", "## Recipe", "", "```json", json.dumps(record.recipe, indent=1, sort_keys=True), "```"]
     return "\n".join(lines)
 
 
@@ -100,15 +98,8 @@ def markdown_table(rows: Sequence[dict[str, Any]], *, width: int = 60) -> str:
     return "\n".join(["| " + " | ".join(names) + " |", "|" + "---|" * len(names), *body])
 
 
-def _plain(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 def _cell(value: Any, width: int) -> str:
-    text = _plain(value)
-    text = text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+    text = shown(value).replace("|", "\\|").replace("<", "&lt;")
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
@@ -120,10 +111,8 @@ def link(record: Record, text: str = "") -> str:
 
 def _linked(store: Store, identity: str) -> str:
     key = identity.partition("@")[0]
-    try:
-        return link(read_record(store.folder(key.rpartition("-")[0], key)))
-    except StoreError:
-        return f"`{key}`, which is not in the store any more"
+    found = Catalogue(store.root).find(key)
+    return link(found) if found else f"`{key}`, which is not in the store any more"
 
 
 def run_page(graph: Graph, figures: Sequence[tuple[str, str]] = ()) -> str:

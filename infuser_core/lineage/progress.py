@@ -9,8 +9,8 @@ from infuser_core.errors import StoreError
 from infuser_core.lineage.attempts import state_of
 from infuser_core.store import pruned, runs
 from infuser_core.store.catalogue import CHECKPOINTS, UPDATES, Catalogue
-from infuser_core.store.journal import Entry, Journal, last_of
-from infuser_core.store.recipe import Record
+from infuser_core.store.journal import Entry, Journal
+from infuser_core.store.recipe import Record, artifact_folder
 
 _BEFORE, _AFTER = "preparation", "evaluation"
 _ENDED = ("failed", "killed", "stopped")
@@ -53,7 +53,7 @@ def summaries(root: Path) -> tuple[list[Summary], list[StoreError]]:
 def _summary(catalogue: Catalogue, name: str) -> Summary:
     root = catalogue.root
     known = runs.known_run(root, name)
-    held = [(entry, catalogue.records[entry.key]) for entry in catalogue.held(name)]
+    held = [(entry, catalogue.record(entry.key)) for entry in catalogue.held(name)]
     cotrain = known.get("config", {}).get("cotrain", {})
     return Summary(
         run=name,
@@ -87,7 +87,7 @@ def _accuracy(record: Record) -> float | None:
 
 
 def _size(catalogue: Catalogue, record: Record) -> int:
-    gone = pruned.read(catalogue.folder(record.key)) if record.phase in CHECKPOINTS else {}
+    gone = pruned.read(artifact_folder(catalogue.root, record.key)) if record.phase in CHECKPOINTS else {}
     return record.num_bytes - sum(each.bytes for each in gone.values())
 
 
@@ -117,7 +117,7 @@ class Part:
 
 def parts_of(root: Path, name: str, *, state: str) -> list[Part]:
     """The parts of a run's latest attempt in their order. Raises StoreError where an accuracy cannot be read."""
-    entries = last_of(Journal(root, name).entries())
+    entries = Journal(root, name).last_attempt()
     catalogue = Catalogue(root)
     grouped: dict[str, list[Entry]] = {}
     for entry in entries:

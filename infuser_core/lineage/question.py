@@ -1,6 +1,5 @@
 """Lineage of a training question, from the textbook's page to the accuracy after its update."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,11 +41,13 @@ def of_generator_rollout(view: RunView, written: Record, rollout_id: str) -> Ans
     return view.answer("generator rollout", rollout_id, _headline(told, written), told)
 
 
-def of_solver_rollout(view: RunView, written: Record, question: dict[str, Any], rollout_id: str) -> Answer:
-    """Explanation of an answer and its reward, with the whole story of its question."""
+def of_solver_rollout(view: RunView, written: Record, question: dict[str, Any], rollout_id: str) -> Answer | None:
+    """Explanation of an answer and its reward, with the whole story of its question; None where there is none."""
     told = _story(view, written, question)
     answers = next(passage for passage in told if passage.name == "answers")
-    mine = next(row for row in answers.rows if row["rollout_id"] == rollout_id)
+    mine = next((row for row in answers.rows if row["rollout_id"] == rollout_id), None)
+    if mine is None:
+        return None
     own = Passage(
         name="answer",
         title="This answer",
@@ -205,7 +206,7 @@ def _reward(view: RunView, record: Record, rollout: dict[str, Any]) -> Passage:
 
 def _why_not_solver(view: RunView, update: Record, question_id: str) -> str:
     """Reason for which a question's answers entered no step of the solver's update; empty where they entered one."""
-    config = json.loads(update.config)
+    config = update.config
     if question_id in config.get("left_out", ()):
         return "the configuration leaves it out"
     # Only an update with a band of accuracies has the table.

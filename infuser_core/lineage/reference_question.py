@@ -142,12 +142,8 @@ def _answers(view: RunView, question_id: str, label: str) -> Rows:
     for row in view.rows("responses", SAVED, "question_id = ?", question_id, of=records.values()):
         found.append(_saved(view, row, records[row["artifact_key"]]))
     if label:
-        found = [row for row in found if label in (row.get("benchmark"), _label(records[row["artifact_key"]]))]
+        found = [row for row in found if label in (row.get("benchmark"), records[row["artifact_key"]].label)]
     return sorted(found, key=lambda row: (row["iteration"], row["phase"], row["rollout_id"]))
-
-
-def _label(record: Record) -> str:
-    return str(record.summary.get("benchmark", ""))
 
 
 def _saved(view: RunView, row: dict[str, Any], record: Record) -> dict[str, Any]:

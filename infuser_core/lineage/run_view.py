@@ -53,8 +53,7 @@ class RunView:
 
     def record(self, identity: str) -> Record | None:
         """The artifact of an id, or of a key."""
-        catalogue = self.graph.catalogue
-        return catalogue.by_id.get(identity) or catalogue.records.get(identity.split("@")[0])
+        return self.graph.catalogue.find(identity.split("@")[0])
 
     def source(self, key: str, name: str) -> Record:
         """The named input of an artifact."""

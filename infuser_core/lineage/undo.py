@@ -1,6 +1,5 @@
 """`infuser run --without`: what depends on a textbook, a chunk or a question, and a run without it."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -15,9 +14,10 @@ from infuser_core.lineage.documents import drawn
 from infuser_core.lineage.graph import graph_of
 from infuser_core.lineage.run_view import RunView
 from infuser_core.sealed import digest_of
-from infuser_core.store.catalogue import CHECKPOINTS, UPDATES, Catalogue
+from infuser_core.store.catalogue import CHECKPOINTS, UPDATES
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import find_run, read_config
+from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.terminal import duration
 
@@ -97,9 +97,8 @@ class Plan:
 
 def plan(root: Path, run: str | None, name: str) -> Plan:
     """Everything that depends on the question, chunk or textbook of this name. Raises UsageError for an unknown one."""
-    catalogue = Catalogue(root)
-    with closing(Lens(catalogue, runs=[])) as lens:
-        view = RunView(lens=lens, graph=graph_of(catalogue, find_run(root, run)))
+    with closing(Lens(Store(root), runs=[])) as lens:
+        view = RunView(lens=lens, graph=graph_of(lens.catalogue, find_run(root, run)))
         if re.match("[0-9]+/", name):
             return _of_question(view, name)
         is_chunk = view.row("documents", ("source_id",), "document_id = ?", name)
@@ -138,7 +137,7 @@ def _of_question(view: RunView, name: str) -> Plan:
 
 def _shares_its_backward(record: Record) -> bool:
     """A scoring pass that also is the solver's update depends on every question."""
-    return record.phase == "score_influence" and bool(json.loads(record.config).get("share_backward"))
+    return record.phase == "score_influence" and bool(record.config.get("share_backward"))
 
 
 def _plan(

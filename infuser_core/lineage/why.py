@@ -12,9 +12,11 @@ from infuser_core.lineage.answer import Answer, Passage
 from infuser_core.lineage.graph import Graph, graph_of, graphs
 from infuser_core.lineage.reference_question import of_benchmark, of_reference_question
 from infuser_core.lineage.run_view import RunView
+from infuser_core.sealed import canonical
 from infuser_core.store.catalogue import CHECKPOINTS, Catalogue
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import find_run, list_runs
+from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 
 _WRITTEN = re.compile(r"(?P<rollout>(?P<iteration>\d+)/.+?/\d+)((?P<question>-[0-9a-f]+)(/\d+)?)?")
@@ -24,9 +26,8 @@ _LEAST = 6
 
 def why(root: Path, name: str, *, run: str | None = None) -> Answer:
     """Explanation of anything by its name: its origin, and what it did. Raises UsageError where nothing has it."""
-    catalogue = Catalogue(root)
     run = find_run(root, run) if run else None
-    with closing(Lens(catalogue, runs=[])) as lens:
+    with closing(Lens(Store(root), runs=[])) as lens:
         answer = _in_a_run(lens, name, run) or _in_runs(lens, name, run)
     if answer is None:
         if len(beginning(_parted(name)[0], list_runs(root))) > 1:
@@ -90,22 +91,18 @@ def _in_runs(lens: Lens, name: str, run: str | None) -> Answer | None:
 
 
 def _artifact(catalogue: Catalogue, name: str) -> Record | None:
-    """The artifact of a key or an id, or of the only one that begins so."""
-    if name in catalogue.records or name in catalogue.damaged:
-        return catalogue.record(name)
-    if len(name) < _LEAST:
-        return None
-    found = [record for record in catalogue.records.values() if record.key.startswith(name) or record.id == name]
+    """The only artifact whose key or id begins so."""
+    found = Store(catalogue.root).refs(name) if len(name) >= _LEAST else []
     if len(found) > 1:
         raise UsageError(f"{len(found)} artifacts begin with {name}", hint=f"e.g. {found[0].key} and {found[1].key}")
-    return found[0] if found else None
+    return catalogue.record(found[0].key) if found else None
 
 
 def _generated(lens: Lens, run: str | None, match: re.Match[str]) -> Answer | None:
     """A generated question or a rollout of either role: its identifier says which iteration wrote it."""
     name, rollout, iteration = match[0], match["rollout"], int(match["iteration"])
     asked = rollout + match["question"] if match["question"] else ""
-    places = [r.key for r in lens.catalogue.of("generate_questions") if r.iteration == iteration]
+    places = [r.key for r in lens.catalogue.of_phase("generate_questions") if r.iteration == iteration]
     table, column, value = ("questions", "question_id", asked) if asked else ("rollouts", "rollout_id", rollout)
     rows = lens.rows(table, places, ("rollout_id",), where=f"{column} = ?", parameters=[value])
     holding = {row["artifact_key"] for row in rows}
@@ -123,12 +120,11 @@ def _generated(lens: Lens, run: str | None, match: re.Match[str]) -> Answer | No
         f"run {other.run} has {'the same artifact' if its == key else 'another text under this id'}"
         for other, its in order[1:]
     )
-    return replace(
-        _of_generated(RunView(lens=lens, graph=graph), graph.records[key], name, asked, rollout), also=others
-    )
+    told = _of_generated(RunView(lens=lens, graph=graph), graph.records[key], name, asked, rollout)
+    return replace(told, also=others) if told else None
 
 
-def _of_generated(view: RunView, record: Record, name: str, asked: str, rollout: str) -> Answer:
+def _of_generated(view: RunView, record: Record, name: str, asked: str, rollout: str) -> Answer | None:
     if not asked:
         return question.of_generator_rollout(view, record, rollout)
     row = view.row("questions", question.QUESTION, "question_id = ?", asked, of=[record])
@@ -161,7 +157,7 @@ def _of_artifact(view: RunView, record: Record) -> Answer:
         "iteration": record.iteration,
         "code_version": record.version,
         "seed": record.seed,
-        "settings": record.config,
+        "settings": canonical(record.config),
         "rows": dict(record.rows),
         "summary": dict(record.summary),
         "seconds": record.seconds,

@@ -78,7 +78,7 @@ def _measured(store: Store, run: str, gpus: str, entries: list[Entry]) -> Asked:
     asked = Asked.of(config, gpus)
     told: dict[str, list[float]] = {}
     for entry in entries:
-        manifest = read_record(store.folder(entry.phase, entry.key))
+        manifest = read_record(store.folder(entry.key))
         summary, rows = manifest.summary, manifest.rows.get("rollouts", 0)
         if entry.phase in RESPONSES and rows:
             told.setdefault(RESPONSES[entry.phase], []).append(max(1.0, summary["tokens"] / rows))

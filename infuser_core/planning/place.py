@@ -134,10 +134,7 @@ class Salts:
 
 def repeats_of(root: Path, name: str) -> list[Repeat]:
     """Repeats recorded in a run. Raises StoreError when the record is damaged."""
-    try:
-        return [Repeat(**row) for row in runs.read_run(root, name).get("repeats", [])]
-    except FileNotFoundError:
-        return []
+    return [Repeat(**row) for row in runs.known_run(root, name).get("repeats", [])]
 
 
 def with_repeat(root: Path, name: str, place: Place, *, asked_by: str = "") -> list[Repeat]:

@@ -1,6 +1,5 @@
 """Plan of a run: every stage, cached or not, and how long it takes by the times of former runs."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -9,6 +8,7 @@ from typing import Any
 
 from infuser_core.planning.place import SALT, Asked, Salts
 from infuser_core.store.recipe import ArtifactRef, Recipe, Record
+from infuser_core.store.runs import differing
 from infuser_core.terminal import duration
 
 MISSING = "(none)"
@@ -38,15 +38,9 @@ class Leaf:
         return f"{self.name} {_short(self.old)} -> {_short(self.new)}"
 
 
-def leaves_that_differ(old: Any, new: Any, where: str = "") -> list[Leaf]:
+def leaves_that_differ(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Leaf]:
     """Every leaf with different values; one that only one side has is `(none)` on the other."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        found = []
-        for key in dict.fromkeys([*old, *new]):
-            name = f"{where}.{key}".lstrip(".")
-            found += leaves_that_differ(old.get(key, MISSING), new.get(key, MISSING), name)
-        return found
-    return [] if old == new else [Leaf(name=where, old=old, new=new)]
+    return [Leaf(name=name, old=before, new=after) for name, before, after in differing(old, new, absent=MISSING)]
 
 
 def _short(value: Any, width: int = 40) -> str:
@@ -111,11 +105,11 @@ class Before:
     def like(self, recipe: Recipe) -> Record | None:
         """The artifact in the recipe's place, the most similar of several; None where there was none."""
         place = [r for r in self.records if (r.phase, r.iteration) == (recipe.phase, recipe.iteration)]
-        alike = [record for record in place if json.loads(record.config).get("label") == recipe.config.get("label")]
+        alike = [record for record in place if record.config.get("label") == recipe.config.get("label")]
 
         def distance(record: Record) -> tuple[int, str]:
-            inputs = leaves_that_differ(dict(record.inputs), dict(recipe.inputs))
-            settings = leaves_that_differ(json.loads(record.config), dict(recipe.config))
+            inputs = leaves_that_differ(record.inputs, recipe.inputs)
+            settings = leaves_that_differ(record.config, recipe.config)
             return len(inputs) + len(settings), record.key
 
         return min(alike, key=distance, default=None)
@@ -152,7 +146,7 @@ def _forced(recipe: Recipe, record: Record | None, salts: Salts) -> list[Reason]
     salt = recipe.config.get(SALT)
     if salt is None or not salts.forced(recipe.phase, recipe.iteration):
         return []
-    old = json.loads(record.config).get(SALT) if record is not None else None
+    old = record.config.get(SALT) if record is not None else None
     if old == salt:
         return []
     return [_changed("forced", SALT, old, salt, f"forced: computed again, attempt {salt}")]
@@ -160,7 +154,7 @@ def _forced(recipe: Recipe, record: Record | None, salts: Salts) -> list[Reason]
 
 def _settings(recipe: Recipe, record: Record, changed: Sequence[Leaf]) -> list[Reason]:
     """Settings of the phase that differ, each under the name that it has in the configuration, where it has one."""
-    leaves = leaves_that_differ(json.loads(record.config), dict(recipe.config))
+    leaves = leaves_that_differ(record.config, recipe.config)
     named = [_as_configured(recipe, leaf, changed) for leaf in leaves if leaf.name != SALT]
     return [_changed("setting", leaf.name, leaf.old, leaf.new) for leaf in named]
 

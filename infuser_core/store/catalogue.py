@@ -1,18 +1,16 @@
-"""The catalogue of the store: every commit record by key, and the runs that hold each artifact."""
+"""The catalogue of the store: commit records by key, and the runs that hold each artifact."""
 
 import os
-import stat
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from infuser_core import sealed
 from infuser_core.errors import DamagedArtifactError, MissingArtifactError, StoreError, UsageError
 from infuser_core.store import lease, pruned, runs, verify
 from infuser_core.store.journal import ASIDE, RUNS, Entry, Journal, Look, last_of, newest_of
-from infuser_core.store.recipe import MANIFEST, REMEDY, ArtifactRef, Record, read_record
+from infuser_core.store.recipe import MANIFEST, REMEDY, ArtifactRef, Record, artifact_folder, read_record
 
 UPDATES = ("update_solver", "update_generator")
 """Phases that make a checkpoint from another."""
@@ -20,84 +18,78 @@ CHECKPOINTS = ("anchor", *UPDATES)
 """Phases whose artifacts are checkpoints."""
 GRADIENTS = ("dev_gradient", "score_influence")
 """Phases that leave a gradient for a later phase of their iteration."""
-_TELLING = (".jsonl", ".head", runs.RECORD, runs.EVALUATION, runs.ATTEMPT)
 _LOST = "`infuser doctor` names the run that holds it and the command that computes it again"
 
 
 @lru_cache(maxsize=100_000)
-def _record(folder: str, identity: tuple[int, ...]) -> Record:
-    """A commit record, read once per process and identity of its file and folder: a server builds many catalogues."""
-    return read_record(Path(folder))
+def _record(folder: Path, _: object) -> Record:
+    """A commit record, read once per process and identity of its file and folders: a server builds many catalogues."""
+    return read_record(folder)
 
 
-def _folders(root: Path, keys: Iterable[str] | None) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Key, folder and identity of the folder of these artifacts, or of every one."""
-    if keys is None:
-        for phase in _inside(root / "artifacts"):
-            for folder in _inside(phase):
-                yield folder.name, folder.path, (folder.inode(), folder.is_symlink(), phase.is_symlink())
-        return
-    for key in keys:
-        place = root / "artifacts" / key.rpartition("-")[0]
-        with suppress(OSError):
-            found = os.lstat(place / key)
-            yield key, f"{place}/{key}", (found.st_ino, stat.S_ISLNK(found.st_mode), place.is_symlink())
-
-
-def _committed(root: Path, keys: Iterable[str] | None) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Key, folder and identity of those that have a commit record."""
-    for key, folder, place in _folders(root, keys):
-        try:
-            found = os.lstat(f"{folder}/{MANIFEST}")
-        except OSError:
-            continue
-        yield key, folder, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, *place)
-
-
-def _inside(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
-    try:
-        return list(os.scandir(folder))
-    except OSError:
-        return []
+def _seen(folder: Path) -> tuple[int, ...]:
+    """Identity of a commit record, and of the folders by which it is reached. Raises OSError where there is none."""
+    record, places = os.lstat(folder / MANIFEST), [os.lstat(place) for place in (folder, folder.parent)]
+    changed = (record.st_ino, record.st_size, record.st_mtime_ns, record.st_ctime_ns)
+    return (*changed, *(fact for place in places for fact in (place.st_ino, place.st_mode)))
 
 
 class Catalogue:
-    """Every committed artifact of a store by key; with `keys`, these alone."""
+    """Commit records of a store by key, each read when it is asked for: those of hundreds of runs take seconds."""
 
-    def __init__(self, root: Path, keys: Iterable[str] | None = None) -> None:
+    def __init__(self, root: Path) -> None:
         self.root = root
-        self.records: dict[str, Record] = {}
         self.damaged: dict[str, str] = {}
-        """Keys whose commit record cannot be read, and why."""
-        for key, folder, identity in sorted(_committed(root, keys)):
-            try:
-                self.records[key] = _record(folder, identity)
-            except DamagedArtifactError as error:
-                self.damaged[key] = error.message
-            except OSError as error:
-                hint = "look at the store's permissions"
-                raise StoreError(f"cannot read {folder}/{MANIFEST}: {error.strerror}", hint=hint) from error
-        self.by_id = {record.id: record for record in self.records.values()}
+        """Keys that were asked for and whose commit record cannot be read, and why."""
+        self._asked: dict[str, Record | None] = {}
 
-    def folder(self, key: str) -> Path:
-        """Folder of an artifact."""
-        return self.root / "artifacts" / self.records[key].phase / key
+    @cached_property
+    def records(self) -> Mapping[str, Record]:
+        """Every artifact of the store by key, but for the damaged ones."""
+        folders = sorted((self.root / "artifacts").glob("*/*"))
+        return {folder.name: record for folder in folders if (record := self.find(folder.name))}
+
+    def find(self, key: str) -> Record | None:
+        """The commit record of an artifact; None where there is none, or a damaged one."""
+        if key not in self._asked:
+            self._asked[key] = self._read(artifact_folder(self.root, key))
+        return self._asked[key]
+
+    def _read(self, folder: Path) -> Record | None:
+        try:
+            seen = _seen(folder)
+        except OSError:
+            return None
+        try:
+            return _record(folder, seen)
+        except DamagedArtifactError as error:
+            self.damaged[folder.name] = error.message
+            return None
+        except OSError as error:
+            hint = "look at the store's permissions"
+            raise StoreError(f"cannot read {folder / MANIFEST}: {error.strerror}", hint=hint) from error
 
     def record(self, key: str) -> Record:
         """The commit record of an artifact that must be there, and must be readable.
 
         Raises DamagedArtifactError for one that cannot be read, MissingArtifactError for none.
         """
+        found = self.find(key)
         if key in self.damaged:
             raise DamagedArtifactError(self.damaged[key], hint=REMEDY)
-        if key not in self.records:
+        if found is None:
             raise MissingArtifactError(f"artifact {key} is not in the store", hint=_LOST)
-        return self.records[key]
+        return found
 
-    def of(self, phase: str) -> list[Record]:
-        """Every artifact of a phase, the oldest first. Raises DamagedArtifactError where one's record is damaged."""
-        known = [self.record(key) for key in (*self.damaged, *self.records) if key.rpartition("-")[0] == phase]
-        return sorted(known, key=lambda record: (record.created, record.key))
+    def of_id(self, identity: str) -> Record | None:
+        """The artifact of an id; None where it is gone, or computed again with another digest."""
+        found = self.find(identity.split("@")[0])
+        return found if found and found.id == identity else None
+
+    def of_phase(self, phase: str) -> list[Record]:
+        """Every artifact of a phase, by key. Raises DamagedArtifactError where one's record is damaged."""
+        records = (self.root / "artifacts" / phase).glob(f"*/{MANIFEST}")
+        return [self.record(path.parent.name) for path in sorted(records)]
 
     def held(self, run: str, *, file: str = "journal.jsonl", shelf: str = RUNS) -> list[Entry]:
         """Journal entries of a run's or evaluation's artifacts; only what former attempts alone knew may be gone.
@@ -107,7 +99,7 @@ class Catalogue:
         journal = Journal(self.root, run, file=file, shelf=shelf)
         found = journal.latest()
         newest = max((entry.attempt for entry in found), default=0)
-        lost = [entry for entry in found if entry.key not in self.records]
+        lost = [entry for entry in found if not self.find(entry.key)]
         for entry in lost:
             if entry.key in self.damaged or entry.attempt == newest or journal.look().was_finished:
                 self.record(entry.key)
@@ -115,7 +107,7 @@ class Catalogue:
 
     def paths(self, keys: Iterable[str], table: str) -> list[Path]:
         """The parquet files of one table of some artifacts, their digests checked."""
-        return verify.sound(self.root, [(self.records[key], f"{table}.parquet") for key in keys])
+        return verify.sound(self.root, [(self.record(key), f"{table}.parquet") for key in keys])
 
     def input(self, key: str, name: str) -> ArtifactRef:
         """The named input of an artifact. Raises StoreError when it has none or it is gone."""
@@ -187,41 +179,15 @@ def holder_of(root: Path, run: str) -> Holder:
 def held_elsewhere(root: Path, own: Holder) -> tuple[set[str], str]:
     """Keys of a run's artifacts that another run or an evaluation holds; and why that is not known, empty where it is.
 
-    A run's journal names all that its artifacts were made from, an evaluation's does not. Costs little again and again:
-    the record of a run that is over does not change.
+    A run's journal names all that its artifacts were made from, an evaluation's does not.
     """
-    held: set[str] = set()
-    evaluated: set[str] = set()
-    for shelf, record, keys in ((RUNS, runs.RECORD, held), (runs.EVALUATIONS, runs.EVALUATION, evaluated)):
-        for folder in _inside(root / shelf):
-            if folder.is_dir() and (shelf, folder.name) != (own.shelf, own.name):
-                found, broken = _claims(root, shelf, folder.name, record, _identity(folder.path))
-                if broken:
-                    return set(), f"{shelf}/{folder.name}: {broken}"
-                keys |= found
-    if evaluated:
-        held |= with_inputs(Catalogue(root, own.keys | evaluated), evaluated)
-    return held & own.keys, ""
-
-
-def _identity(folder: str) -> tuple[tuple[str, int, int, int], ...]:
-    """Identity of what tells of a run: by name, its record's and its journals' files."""
-    told = [each for each in _inside(Path(folder)) if each.name.endswith(_TELLING) and each.name != runs.METRICS]
-    found = [(each.name, each.inode(), each.stat()) for each in told]
-    return tuple(sorted((name, inode, seen.st_size, seen.st_ctime_ns) for name, inode, seen in found))
-
-
-@lru_cache(maxsize=10_000)
-def _claims(root: Path, shelf: str, name: str, record: str, _: object) -> tuple[frozenset[str], str]:
-    """Keys that a run's or evaluation's journals name, and what is broken; read once per process and identity."""
-    found = _holder(root, root / shelf / name, record)
-    return frozenset(found.keys), found.broken
-
-
-def evaluation(root: Path, name: str) -> Holder | None:
-    """One evaluation of a model; None where there is none of this name."""
-    folders = (root / runs.EVALUATIONS).glob("*")
-    return next((_holder(root, each, runs.EVALUATION) for each in folders if each.name == name and each.is_dir()), None)
+    others = [each for each in (*holders(root), *evaluations(root)) if each.folder != own.folder]
+    for other in others:
+        if other.broken:
+            return set(), f"{other.folder}: {other.broken}"
+    held = {key for other in others for key in other.keys}
+    evaluated = [key for other in others if other.shelf == runs.EVALUATIONS for key in other.keys]
+    return own.keys & (held | with_inputs(Catalogue(root), evaluated)), ""
 
 
 def _holders(root: Path, shelf: str, record: str) -> list[Holder]:
@@ -280,7 +246,7 @@ def with_inputs(catalogue: Catalogue, keys: Iterable[str]) -> set[str]:
     ahead = list(keys)
     while ahead:
         key = ahead.pop()
-        record = catalogue.records.get(key)
+        record = catalogue.find(key)
         if key in reached or record is None:
             continue
         reached.add(key)
@@ -295,20 +261,20 @@ def held_keys(catalogue: Catalogue, holder: Holder) -> set[str]:
 
 def checkpoints(catalogue: Catalogue, holder: Holder) -> list[tuple[int, Record]]:
     """The run's checkpoints of both roles with the iterations behind each, the anchor (0) first."""
-    found = [catalogue.records[key] for key in holder.keys if key in catalogue.records]
+    found = filter(None, map(catalogue.find, holder.keys))
     chain = [(record.iteration + 1, record) for record in found if record.phase in CHECKPOINTS]
     return sorted(chain, key=lambda pair: (pair[0], pair[1].key))
 
 
 def gradients(catalogue: Catalogue, holder: Holder) -> list[Record]:
     """The run's artifacts with a gradient that was kept for a later phase."""
-    found = [catalogue.records[key] for key in sorted(holder.keys) if key in catalogue.records]
+    found = filter(None, map(catalogue.find, sorted(holder.keys)))
     return [record for record in found if record.phase in GRADIENTS]
 
 
 def thinned(catalogue: Catalogue, records: Iterable[Record]) -> list[str]:
     """Keys of those artifacts of which something was removed."""
-    return [record.key for record in records if pruned.read(catalogue.folder(record.key))]
+    return [record.key for record in records if pruned.read(artifact_folder(catalogue.root, record.key))]
 
 
 def checkpoints_at(catalogue: Catalogue, holder: Holder, iteration: int) -> list[Record]:

@@ -23,7 +23,7 @@ from infuser_core.store.catalogue import (
 )
 from infuser_core.store.gc import leftovers
 from infuser_core.store.journal import ASIDE, Journal
-from infuser_core.store.recipe import Record
+from infuser_core.store.recipe import Record, artifact_folder
 from infuser_core.store.store import Store
 from infuser_core.store.verify import Health, Problem, Progress, size
 
@@ -99,9 +99,9 @@ class _Scope:
     def inputs(self, damaged: Collection[str]) -> Iterator[Problem]:
         """Artifacts that were made from something that is gone."""
         keys = [folder.name for folder in self.folders if folder.name not in damaged]
-        for record in (self._catalogue.records[key] for key in keys if key in self._catalogue.records):
+        for record in filter(None, map(self._catalogue.find, keys)):
             for name, identity in record.inputs.items():
-                if identity not in self._catalogue.by_id and identity.split("@")[0] not in damaged:
+                if not self._catalogue.of_id(identity) and identity.split("@")[0] not in damaged:
                     held = record.key in self._runs_of
                     yield Problem(
                         kind="input_missing",
@@ -117,7 +117,7 @@ class _Scope:
         for holder in [each for each in self._holders if not each.broken]:
             command = f"infuser doctor {holder.name} --repair" if holder.finished else f"infuser resume {holder.name}"
             for entry in holder.entries:
-                record = self._catalogue.records.get(entry.key)
+                record = self._catalogue.find(entry.key)
                 what = f"run {holder.name} holds {entry.key}"
                 if record is not None and record.digest != entry.digest:
                     kind, what = "artifact_replaced", f"{what}@{entry.digest[:16]}; the store has {record.id}"
@@ -237,10 +237,9 @@ def _renew(root: Path, holder: Holder) -> Iterator[str]:
     """Move damaged records out of the way: what they told is found again by the commands that wrote them."""
     store, folder = Store(root), root / holder.folder
     for file, why in holder.damaged.items():
-        if file == runs.ATTEMPT and not (folder / file).exists():
-            continue
         if file == runs.ATTEMPT:
-            yield _aside(file, store.put_aside(folder / file), why)
+            if (folder / file).exists():
+                yield _aside(file, store.put_aside(folder / file), why)
         elif not file.endswith(ASIDE):
             yield _aside(file, Journal(root, holder.name, file=file, shelf=holder.shelf).set_aside(), why)
     for record in (runs.RECORD, runs.EVALUATION):
@@ -264,7 +263,7 @@ def _move(root: Path, damage: Iterable[Problem]) -> list[str]:
     store, moved = Store(root), dict[str, str]()
     # A run's own record has no key: the folder of none would be that of all artifacts.
     for problem in [each for each in damage if each.key and each.kind.startswith(("file_", "record_"))]:
-        folder = store.folder(problem.key.rpartition("-")[0], problem.key)
+        folder = artifact_folder(root, problem.key)
         if problem.key not in moved and (folder.is_dir() or folder.is_symlink()):
             moved[problem.key] = _aside(problem.key, store.put_aside(folder), problem.what)
     return list(moved.values())
@@ -279,7 +278,7 @@ def restoration(catalogue: Catalogue, keys: Iterable[str], places: Mapping[str, 
     ahead = [(key, record) for key in keys for record in _needed_by(catalogue, key, (places or {}).get(key, -1))]
     while ahead:
         user, record = ahead.pop()
-        removed = pruned.read(catalogue.folder(record.key))
+        removed = pruned.read(artifact_folder(catalogue.root, record.key))
         phase = user.rpartition("-")[0]
         parts = {entry.part for entry in removed.values()}
         # Sampling reads weights alone, and a gradient is read by the phases that it was kept for.
@@ -297,13 +296,13 @@ def restoration(catalogue: Catalogue, keys: Iterable[str], places: Mapping[str, 
 
 def _needed_by(catalogue: Catalogue, key: str, iteration: int) -> list[Record]:
     """The checkpoints and gradients that an artifact was made from."""
-    record = catalogue.records.get(key)
+    record = catalogue.find(key)
     if record is None:
         known = catalogue.records.values()
         behind = [each for each in known if each.phase in CHECKPOINTS and each.iteration + 1 == iteration]
         return behind + [each for each in known if each.phase in GRADIENTS and each.iteration == iteration]
-    sources = (catalogue.by_id.get(identity) for identity in record.inputs.values())
-    return [each for each in sources if each is not None and each.phase in (*CHECKPOINTS, *GRADIENTS)]
+    sources = filter(None, map(catalogue.of_id, record.inputs.values()))
+    return [each for each in sources if each.phase in (*CHECKPOINTS, *GRADIENTS)]
 
 
 def pruned_at(root: Path, run: str, iteration: int) -> list[str]:
@@ -337,7 +336,7 @@ def describe(root: Path, prepared: Prepared, ended: Sequence[str], restored: Seq
     catalogue = Catalogue(root)
     lines = []
     for key, digest in prepared.lost.items():
-        record = catalogue.records.get(key)
+        record = catalogue.find(key)
         if record is None:
             lines.append(f"not computed {key}: no run needs it")
             continue

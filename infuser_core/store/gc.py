@@ -33,9 +33,8 @@ from infuser_core.store.catalogue import (
     holder_of,
     holders,
 )
-from infuser_core.store.recipe import MANIFEST, read_record
+from infuser_core.store.recipe import MANIFEST, artifact_folder, read_record
 from infuser_core.store.retention import Extent, Rule, RunState, Verdict, pinned, verdicts_of
-from infuser_core.store.store import Store
 from infuser_core.store.verify import size
 from infuser_core.terminal import table
 
@@ -120,10 +119,12 @@ class Plan:
 
 def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
     """Items that may go now. Raises StoreError where a run's record cannot be read: nobody knows then what it holds."""
-    catalogue, found = Catalogue(root), holders(root)
+    catalogue = Catalogue(root)
+    # Before the journals: what is committed meanwhile may not be in them yet.
+    records, found = catalogue.records, holders(root)
     everybody = [*found, *evaluations(root)]
     held = {key for holder in everybody for key in held_keys(catalogue, holder)}
-    _refuse_broken(everybody, sorted(catalogue.records.keys() - held))
+    _refuse_broken(everybody, sorted(records.keys() - held))
     for key, what in catalogue.damaged.items():
         hint = "`infuser doctor --repair` moves it aside and computes it again where a run needs it"
         raise StoreError(f"gc cannot know what {key} was made from: {what}", hint=hint)
@@ -131,7 +132,7 @@ def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
     wanted = _wanted(catalogue, found, states, Rule(keep_full=keep_full, every=every))
     items = thinning(catalogue, wanted)
     notes: list[str] = []
-    free = {key: record for key, record in catalogue.records.items() if key not in held}
+    free = {key: record for key, record in records.items() if key not in held}
     live = [holder.name for holder in everybody if holder.live]
     if free and live:
         notes.append(f"{len(free)} artifacts that no run holds: run {live[0]} is at work and may come to use them")
@@ -141,7 +142,7 @@ def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
             key: sorted({identity.split("@")[0] for identity in record.inputs.values()} & set(free))
             for key, record in sorted(free.items())
         }
-        folders = [catalogue.folder(key) for key in [*TopologicalSorter(sources).static_order()][::-1]]
+        folders = [artifact_folder(root, key) for key in [*TopologicalSorter(sources).static_order()][::-1]]
         items += [Item(kind="unreferenced", path=f, bytes=size_of(f), why="no run holds it") for f in folders]
     for left in leftovers(root, held=frozenset(held)):
         if left.needed:
@@ -173,8 +174,8 @@ def _state(catalogue: Catalogue, holder: Holder) -> RunState:
     if not at_rest:
         # What the newest attempt has reached: no attempt goes back behind that. Others may have had other artifacts.
         passed = max((e.iteration + 1 for e in holder.current if e.phase == "update_solver" and e.digest), default=-1)
-    chosen = [catalogue.records[key] for key in holder.keys if key in catalogue.records and key.startswith("select-")]
-    selected = {int(record.summary["selected_iteration"]) for record in chosen}
+    chosen = map(catalogue.find, [key for key in holder.keys if key.startswith("select-")])
+    selected = {int(record.summary["selected_iteration"]) for record in chosen if record}
     return RunState(
         iterations=numbers,
         passed=passed,
@@ -200,7 +201,7 @@ def thinning(catalogue: Catalogue, wanted: Mapping[str, Verdict]) -> list[Item]:
     """Files of checkpoints and gradients that these verdicts do not keep; also what an interrupted gc has listed."""
     items = []
     for key, (extent, why) in wanted.items():
-        folder = catalogue.folder(key)
+        folder = artifact_folder(catalogue.root, key)
         # By extent, the less is kept the more goes: everything, moments alone, or nothing.
         parts = {Extent.FACTS: list(pruned.PARTS), Extent.WEIGHTS: [pruned.MOMENTS]}.get(extent, [])
         names = sorted(entry.name for entry in folder.iterdir()) if parts and folder.is_dir() else []
@@ -258,15 +259,15 @@ def prune(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collecti
 
 
 def _rolling(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collection[int]) -> Plan:
-    """The plan of `prune`. Reads the run's own artifacts, and other records only where they changed."""
-    own = holder_of(root, run)
-    catalogue = Catalogue(root, own.keys)
+    """The plan of `prune`. Reads the records of the run's own artifacts, and of other runs the journals alone."""
+    catalogue, own = Catalogue(root), holder_of(root, run)
+    made = checkpoints(catalogue, own)
     shared, unknown = held_elsewhere(root, own)
     for why in (f"{own.folder}: {own.broken}" if own.broken else unknown, *catalogue.damaged.values()):
         if why:
             return Plan(items=[], kept={}, notes=[f"nothing is removed while a record is damaged: {why}"])
     state = RunState(
-        iterations={number for number, _ in checkpoints(catalogue, own)},
+        iterations={number for number, _ in made},
         passed=passed,
         selected=None,
         pinned=pinned(root, run),
@@ -378,7 +379,7 @@ def _drafts(root: Path) -> Iterator[Leftover]:
 
 
 def _committed(root: Path, key: str) -> bool:
-    return (Store(root).folder(key.rpartition("-")[0], key) / MANIFEST).is_file()
+    return (artifact_folder(root, key) / MANIFEST).is_file()
 
 
 def _worker_on(root: Path, key: str) -> tuple[str, str]:

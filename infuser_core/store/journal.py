@@ -11,14 +11,14 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from infuser_core import durable, sealed
-from infuser_core.errors import DamagedArtifactError, StoreError
+from infuser_core.errors import DamagedArtifactError
 
 RUNS = "runs"
 """Folder of the store with the records of runs."""
@@ -164,22 +164,14 @@ class Journal:
             message=message,
             at=round(time.time(), 3),
         )
-        try:
-            with self._lock, self._appending() as (handle, head):
-                line, seal = sealed.line(asdict(entry), head.seal)
-                handle.write(line)
-                handle.flush()
-                os.fsync(handle.fileno())
-                end = head.end + len(line)
-                self._write_head(
-                    _Head(attempt=self.attempt, end=end, finished=phase == FINISHED, seal=seal),
-                    durably=phase == FINISHED,
-                )
-        except DamagedArtifactError:
-            raise
-        except OSError as error:
-            hint = "free some space, then `infuser resume`: what is committed is kept"
-            raise StoreError(f"cannot write {self.path}: {error.strerror or error}", hint=hint) from error
+        hint = "free some space, then `infuser resume`: what is committed is kept"
+        with durable.write_errors(self.path, hint=hint), self._lock, self._appending() as (handle, head):
+            line, seal = sealed.line(asdict(entry), head.seal)
+            handle.write(line)
+            handle.flush()
+            os.fsync(handle.fileno())
+            head = _Head(attempt=self.attempt, end=head.end + len(line), finished=phase == FINISHED, seal=seal)
+            self._write_head(head, durably=phase == FINISHED)
         keep_newest(self.path)
 
     @contextmanager
@@ -224,11 +216,6 @@ class Journal:
     def entries(self) -> list[Entry]:
         """All lines in order. Raises DamagedArtifactError for a damaged journal."""
         return _entries(self._sound().lines)
-
-    def mentions(self, keys: Collection[str]) -> bool:
-        """Whether a line tells of one of these artifacts; faster than reading it. Raises DamagedArtifactError."""
-        text = b"\n".join(self._sound().lines)
-        return any(key.encode() in text for key in keys)
 
     def look(self) -> Look:
         """The state of the files now."""

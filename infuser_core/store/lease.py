@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -40,8 +40,6 @@ class Lease:
 
     pid: int
     """Process id on its machine."""
-    started: int
-    """When the process began, clock ticks since boot: tells a process from a later one with the same id."""
     boot: str
     """Boot id of the machine's kernel."""
     host: str
@@ -73,7 +71,6 @@ class Hold:
         self._doing: list[str] = []
         self._mine = Lease(
             pid=os.getpid(),
-            started=_started(),
             boot=_boot_id(),
             host=platform.node(),
             since=time.strftime("%Y-%m-%d %H:%M:%S"),
@@ -84,11 +81,6 @@ class Hold:
         """Lease of a holder that died without giving the run back."""
         self._beats = threading.Thread(target=self._beat, name="lease", daemon=True)
         self._beats.start()
-
-    @property
-    def holder(self) -> str:
-        """This process in words."""
-        return self._mine.holder
 
     def note(self, doing: str) -> None:
         """A stage begins: said for whoever finds the lease of a dead process."""
@@ -140,12 +132,9 @@ def hold(folder: Path, name: str) -> Iterator[Hold]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("a+") as handle:
         if not locked(handle) or holder_elsewhere(folder) is not None:
-            raise _busy(folder, name)
+            raise busy(folder, name)
         with write_errors(folder, hint="free some space, or set INFUSER_STORE to a folder you may write"):
             held = Hold(folder)
-            handle.truncate(0)
-            handle.write(held.holder)
-            handle.flush()
         try:
             yield held
         finally:
@@ -163,12 +152,6 @@ def is_held(folder: Path) -> bool:
         except BlockingIOError:
             return True
     return holder_elsewhere(folder) is not None
-
-
-def refuse_held(folder: Path, name: str) -> None:
-    """Raises BusyRunError with the holder when a living process executes the run."""
-    if is_held(folder):
-        raise _busy(folder, name)
 
 
 def holder_elsewhere(folder: Path, *, patience: float = STALE) -> Lease | None:
@@ -212,7 +195,8 @@ def describe_left(left: Lease, name: str) -> str:
     return f"run {name}: {left.holder}, {how}{where}; going on from its last completed stage"
 
 
-def _busy(folder: Path, name: str) -> BusyRunError:
+def busy(folder: Path, name: str) -> BusyRunError:
+    """The refusal of a run that somebody executes, with the holder."""
     found = _read(folder / FILE)
     holder = found.holder if found else "another process, which is just starting"
     hint = "wait for it with --wait, or stop that process"
@@ -246,9 +230,9 @@ def _take(path: Path, mine: Lease) -> Lease | None:
         aside.unlink(missing_ok=True)
         if taken is not None and (dead is None or taken.token != dead.token):
             _place(path, taken)
-            raise _busy(path.parent, path.parent.name)
+            raise busy(path.parent, path.parent.name)
     if not _place(path, mine):
-        raise _busy(path.parent, path.parent.name)
+        raise busy(path.parent, path.parent.name)
     for pattern in ("lease.*.tmp", "lease.*.dead"):
         # Left by a process that was killed between writing and renaming, or of a rival that has just lost.
         for draft in path.parent.glob(pattern):
@@ -277,7 +261,8 @@ def _draft(path: Path, lease: Lease) -> Path:
 
 def _read(path: Path) -> Lease | None:
     try:
-        return Lease(**json.loads(path.read_text()))
+        told = json.loads(path.read_text())
+        return Lease(**{each.name: told[each.name] for each in fields(Lease) if each.name in told})
     except (OSError, ValueError, TypeError):
         return None
 
@@ -304,14 +289,6 @@ def _boot_id() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:  # not Linux: one boot per machine name
         return platform.node()
-
-
-def _started() -> int:
-    try:
-        # The command's name, in brackets, may hold blanks; the 22nd field is the start.
-        return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
-    except OSError:
-        return 0
 
 
 def _killed_for_memory() -> int:

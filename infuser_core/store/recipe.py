@@ -139,19 +139,14 @@ class Record:
         return int(self.recipe["iteration"])
 
     @property
-    def config(self) -> str:
-        """The phase's sub-configuration, JSON with sorted keys."""
-        return sealed.canonical(self.recipe["config"])
+    def config(self) -> dict[str, Any]:
+        """The phase's sub-configuration."""
+        return dict(self.recipe["config"])
 
     @property
     def inputs(self) -> Mapping[str, str]:
         """Input name to artifact id."""
         return dict(self.recipe["inputs"])
-
-    @property
-    def tables(self) -> list[str]:
-        """Names of its tables."""
-        return list(self.rows)
 
     @property
     def label(self) -> str:
@@ -162,6 +157,11 @@ class Record:
     def num_bytes(self) -> int:
         """Size of all files, bytes."""
         return sum(int(facts["bytes"]) for facts in self.files.values())
+
+
+def artifact_folder(root: Path, key: str) -> Path:
+    """Folder of an artifact in a store, present or not."""
+    return root / "artifacts" / key.rpartition("-")[0] / key
 
 
 def read_record(folder: Path) -> Record:

@@ -109,7 +109,7 @@ def verdicts_of(catalogue: Catalogue, holder: Holder, state: RunState, rule: Rul
         told = verdicts(replace(state, iterations={number for number, _ in own}), rule)
         yield from ((key, told[number]) for number, key in own)
     for record in gradients(catalogue, holder):
-        averaged = bool(record.recipe["config"].get("mean"))
+        averaged = bool(record.config.get("mean"))
         yield record.key, spent(record.iteration, state, averaged=averaged)
 
 
@@ -120,10 +120,7 @@ def _ordinal(number: int) -> str:
 
 def pinned(root: Path, run: str) -> set[int]:
     """Iterations after which this run's checkpoints are pinned. Raises StoreError for an unreadable record."""
-    try:
-        return {int(number) for number in runs.read_run(root, run).get("pins", [])}
-    except FileNotFoundError:
-        return set()
+    return {int(number) for number in runs.known_run(root, run).get("pins", [])}
 
 
 def pin(root: Path, place: str) -> str:
@@ -131,7 +128,7 @@ def pin(root: Path, place: str) -> str:
     holder, iteration = _parse(root, place)
     catalogue, name = Catalogue(root), holder.name
     records = checkpoints_at(catalogue, holder, iteration)
-    _save(root, name, pinned(root, name) | {iteration})
+    runs.change_run(root, name, pins=sorted(pinned(root, name) | {iteration}))
     said = f"pinned {name}@{iteration}: {', '.join(record.key for record in records)}"
     if thinned(catalogue, records):
         said += f"; gc thinned it out: `infuser doctor {name} --repair --iteration {iteration}` makes it whole"
@@ -144,7 +141,7 @@ def unpin(root: Path, place: str) -> str:
     now = pinned(root, holder.name)
     if iteration not in now:
         raise UsageError(f"{place} is not pinned", hint=f"pinned: {', '.join(lines(listed(root)))}")
-    _save(root, holder.name, now - {iteration})
+    runs.change_run(root, holder.name, pins=sorted(now - {iteration}))
     return f"unpinned {holder.name}@{iteration}"
 
 
@@ -164,10 +161,6 @@ def listed(root: Path) -> list[dict[str, Any]]:
 def lines(found: list[dict[str, Any]]) -> list[str]:
     """The pins for people."""
     return [f"{each['run']}@{each['iteration']}  {' '.join(each['checkpoints'])}" for each in found] or ["no pins"]
-
-
-def _save(root: Path, run: str, iterations: set[int]) -> None:
-    runs.change_run(root, run, pins=sorted(iterations))
 
 
 def _parse(root: Path, place: str) -> tuple[Holder, int]:

@@ -91,7 +91,7 @@ def find_run(root: Path, name: str | None) -> str:
 def known_as(root: Path, name: str) -> str:
     """The run that a text names, where other things may be meant: empty for none. Raises UsageError for several."""
     known = list_runs(root)
-    return find_run(root, name) if name in known or beginning(name, known) else ""
+    return find_run(root, name) if beginning(name, known) else ""
 
 
 def find_runs(root: Path, names: Sequence[str]) -> list[str]:
@@ -235,11 +235,14 @@ def read_attempt(root: Path, name: str) -> dict[str, Any]:
         raise StoreError(f"the record {path} is damaged: {error}", hint=hint) from error
 
 
-def differing(old: Any, new: Any, where: str = "") -> list[tuple[str, Any, Any]]:
-    """Leaves of two nested settings that differ: dotted name and both values, None for one that is not there."""
+def differing(old: Any, new: Any, where: str = "", *, absent: Any = None) -> list[tuple[str, Any, Any]]:
+    """Leaves of two nested settings that differ: dotted name and both values, `absent` for one that is not there."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        keys = sorted({*old, *new})
-        return [leaf for key in keys for leaf in differing(old.get(key), new.get(key), f"{where}.{key}".lstrip("."))]
+        found = []
+        for key in sorted({*old, *new}):
+            name = f"{where}.{key}".lstrip(".")
+            found += differing(old.get(key, absent), new.get(key, absent), name, absent=absent)
+        return found
     return [] if old == new else [(where, old, new)]
 
 
@@ -285,7 +288,8 @@ def is_held(root: Path, name: str) -> bool:
 
 def refuse_held(root: Path, name: str) -> None:
     """Raises BusyRunError with the holder when a living process executes the run."""
-    lease.refuse_held(runs_folder(root) / name, name)
+    if is_held(root, name):
+        raise lease.busy(runs_folder(root) / name, name)
 
 
 def wait_until_free(root: Path, name: str) -> None:

@@ -24,7 +24,7 @@ from infuser_core.errors import StoreError
 from infuser_core.schemas import SCHEMA_VERSION
 from infuser_core.sealed import digest_of
 from infuser_core.store import pruned, verify
-from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe, Record, read_record
+from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe, Record, artifact_folder, read_record
 
 Row = TypeVar("Row")
 _restoring: dict[str, bool] = {}
@@ -61,20 +61,20 @@ class Store:
     def __init__(self, root: Path) -> None:
         self.root = root
 
-    def folder(self, kind: str, key: str) -> Path:
+    def folder(self, key: str) -> Path:
         """Folder of an artifact, present or not."""
-        return self.root / "artifacts" / kind / key
+        return artifact_folder(self.root, key)
 
     def find(self, recipe: Recipe) -> ArtifactRef | None:
         """The committed artifact of this recipe, or None; also None for one that is being restored."""
-        folder = self.folder(recipe.phase, recipe.key)
+        folder = self.folder(recipe.key)
         if recipe.key in _restoring and pruned.read(folder):
             return None
         return read_record(folder).ref if (folder / MANIFEST).is_file() else None
 
     def manifest(self, ref: ArtifactRef) -> Record:
         """The commit record. Raises StoreError when the artifact is not there."""
-        return read_record(self.folder(ref.kind, ref.key))
+        return read_record(self.folder(ref.key))
 
     @contextmanager
     def exclusive(self, recipe: Recipe) -> Iterator[None]:
@@ -138,7 +138,7 @@ class Store:
 
     def _rename(self, source: Path, ref: ArtifactRef) -> bool:
         """Move a folder into place; False when the artifact was there already, by another process or pruned."""
-        target = self.folder(ref.kind, ref.key)
+        target = self.folder(ref.key)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_symlink() or (target.exists() and not (target / MANIFEST).exists()):
             # No commit leaves this: somebody deleted the record, or put a link. It is kept, out of the way.
@@ -173,7 +173,7 @@ class Store:
     def sweep(self) -> None:
         """Remove the pieces of complete artifacts: a process was killed between its rename and this."""
         for folder in (self.root / ".partial").glob("*"):
-            if (self.folder(folder.name.rpartition("-")[0], folder.name) / MANIFEST).is_file():
+            if (self.folder(folder.name) / MANIFEST).is_file():
                 shutil.rmtree(folder, ignore_errors=True)
 
     def path(self, ref: ArtifactRef, name: str) -> Path:
@@ -187,7 +187,7 @@ class Store:
         Moments that gc removed may be missing: samplers need none, and a trainer refuses the folder by itself. The
         base model of an adapter is checked too.
         """
-        folder, record = self.folder(ref.kind, ref.key), self.manifest(ref)
+        folder, record = self.folder(ref.key), self.manifest(ref)
         thinned = {name for name, each in pruned.read(folder).items() if each.part == pruned.MOMENTS}
         kept = [name for name in record.files if name not in thinned or (folder / name).exists()]
         verify.sound(self.root, [(record, name) for name in kept])

@@ -14,8 +14,9 @@ from infuser_core import sealed
 from infuser_core.errors import DamagedArtifactError, StoreError
 from infuser_core.sealed import digest_of_file
 from infuser_core.store import pruned
-from infuser_core.store.recipe import LINKED, MANIFEST, REMEDY, Record, read_record
+from infuser_core.store.recipe import LINKED, MANIFEST, REMEDY, Record, artifact_folder, read_record
 
+Item = TypeVar("Item")
 Value = TypeVar("Value")
 Progress = Callable[[int, int], None]
 """Bytes looked at, bytes to look at."""
@@ -177,7 +178,7 @@ def describe(path: Path) -> dict[str, Any]:
 
 def describe_all(paths: Sequence[Path]) -> list[dict[str, Any]]:
     """Digests and sizes of several files, large ones at the same time."""
-    return _mapped(describe, paths)
+    return _mapped(describe, paths, sum(path.stat().st_size for path in paths))
 
 
 def known_ahead(path: Path, sha256: str) -> None:
@@ -187,15 +188,15 @@ def known_ahead(path: Path, sha256: str) -> None:
 
 def digests(paths: Sequence[Path]) -> list[str]:
     """sha256 of the content of several files, hex; of large ones at the same time."""
-    return _mapped(digest_of_file, paths)
+    return _mapped(digest_of_file, paths, sum(path.stat().st_size for path in paths))
 
 
-def _mapped(look: Callable[[Path], Value], paths: Sequence[Path]) -> list[Value]:
+def _mapped(look: Callable[[Item], Value], files: Sequence[Item], num_bytes: int) -> list[Value]:
     """Results in order. Python's lock is not held while digests are computed."""
-    if sum(path.stat().st_size for path in paths) < _LARGE:
-        return [look(path) for path in paths]
+    if num_bytes < _LARGE:
+        return [look(file) for file in files]
     with ThreadPoolExecutor(_WORKERS) as pool:
-        return list(pool.map(look, paths))
+        return list(pool.map(look, files))
 
 
 def sound(root: Path, wanted: Iterable[tuple[Record, str]]) -> list[Path]:
@@ -211,7 +212,7 @@ def sound(root: Path, wanted: Iterable[tuple[Record, str]]) -> list[Path]:
 
 
 def _file(root: Path, record: Record, name: str) -> _File:
-    folder = root / "artifacts" / record.phase / record.key
+    folder = artifact_folder(root, record.key)
     path = folder / name
     if name not in record.files:
         raise StoreError(f"artifact {record.id} has no file {name}", hint=f"expected it at {path}")
@@ -234,12 +235,7 @@ def _compare(root: Path, files: Sequence[_File]) -> None:
     known = {file.path for file in large if remembered.get(_place(root, file)) == [*_identity(file.path), file.sha256]}
     before = {file.path: _identity(file.path) for file in files}
     unread = [file for file in files if file.path not in known]
-    if sum(file.bytes for file in unread) < _LARGE:
-        found = [file.changed() for file in unread]
-    else:
-        with ThreadPoolExecutor(_WORKERS) as pool:
-            found = list(pool.map(_File.changed, unread))
-    for problem in filter(None, found):
+    for problem in filter(None, _mapped(_File.changed, unread, sum(file.bytes for file in unread))):
         raise DamagedArtifactError(problem.what, hint=REMEDY)
     _known.update((before[file.path], file.sha256) for file in files)
     _remember(root, [file for file in unread if file.bytes >= _LARGE], before, remembered)

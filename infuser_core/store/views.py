@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import duckdb
 
-from infuser_core import schemas
+from infuser_core import schemas, sealed
 from infuser_core.errors import UsageError
 from infuser_core.store.catalogue import Catalogue
-from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import RUNS, list_runs
 
@@ -133,21 +132,18 @@ class Lens:
 
     def __init__(
         self,
-        store: "Store | Catalogue",
+        store: "Store",
         *,
         runs: Sequence[str] | None = None,
         iterations: Collection[int] | None = None,
         shelf: str = RUNS,
     ) -> None:
-        if not isinstance(store, Catalogue):
-            # Of a store with hundreds of runs the records of the others take seconds to read.
-            store = Catalogue(store.root, None if runs is None else _named(store.root, runs, shelf))
-        self.catalogue = store
+        self.catalogue = Catalogue(store.root)
         self._connection = duckdb.connect(":memory:")
         self._connection.execute("set enable_progress_bar = false")
         self._defined: set[str] = set()
         self._files: set[str] = set()
-        names = list_runs(self.catalogue.root) if runs is None else list(runs)
+        names = list_runs(store.root) if runs is None else runs
         links = (link for name in names for link in _links(self.catalogue, name, shelf))
         self._links = [link for link in links if iterations is None or link[1] in iterations]
         self._records = [self.catalogue.record(key) for key in sorted({link[3] for link in self._links})]
@@ -229,7 +225,7 @@ class Lens:
         parameters: Sequence[Any] = (),
     ) -> Rows:
         """Rows of one table in these artifacts alone, in their order, with `artifact_key`; missing columns are None."""
-        held = sorted({key for key in keys if table in self.catalogue.records[key].tables})
+        held = sorted({key for key in keys if table in self.catalogue.record(key).rows})
         if not held:
             return []
         source = _parquet(self.catalogue.paths(held, table), "file_row_number = true")
@@ -286,7 +282,7 @@ class Lens:
             self._connection.execute(f"insert into {name} select {holes}", [list(column) for column in columns])
 
     def _define(self, table: str) -> None:
-        paths = self.catalogue.paths([record.key for record in self._records if table in record.tables], table)
+        paths = self.catalogue.paths([record.key for record in self._records if table in record.rows], table)
         if not paths:
             # Not by way of arrow, which takes a tenth of a second to import.
             own = {"run": "varchar", "iteration": "bigint", "phase": "varchar", "artifact_key": "varchar"}
@@ -336,19 +332,13 @@ def _facts(record: Record) -> tuple[Any, ...]:
         record.digest,
         record.version,
         record.seed,
-        record.config,
+        sealed.canonical(record.config),
         json.dumps(record.summary),
         sum(record.rows.values()),
         record.num_bytes,
         record.seconds,
         record.created,
     )
-
-
-def _named(root: Path, names: Sequence[str], shelf: str) -> set[str]:
-    """Keys of the artifacts that the journals of these runs or evaluations name."""
-    journals = [Journal(root, name, file=file, shelf=shelf) for name in names for file in _JOURNALS]
-    return {entry.key for journal in journals for entry in journal.latest()}
 
 
 def _links(catalogue: Catalogue, run: str, shelf: str) -> list[tuple[Any, ...]]:

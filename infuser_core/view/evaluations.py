@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 from infuser_core import sealed
 from infuser_core.errors import UsageError
 from infuser_core.store import runs
-from infuser_core.store.catalogue import evaluation, evaluations
+from infuser_core.store.catalogue import evaluations
 from infuser_core.store.runs import EVALUATION, EVALUATIONS
 from infuser_core.store.views import Lens, Rows
 from infuser_core.view.site import Listing, Number, Site, listing
@@ -97,7 +97,7 @@ def add_evaluations(app: FastAPI, site: Site) -> None:
     def answered(
         name: str, benchmark: str = "", search: str = "", verdict: str = "all", number: Number = 1
     ) -> HTMLResponse:
-        holder = evaluation(site.root, name)
+        holder = next((each for each in evaluations(site.root) if each.name == name), None)
         if holder is None or holder.broken:
             problem = holder.broken if holder else f"{name}: there is no such evaluation"
             raise UsageError(problem, hint="`infuser eval` makes one")

@@ -11,6 +11,7 @@ from infuser_core.lineage.graph import graph_of
 from infuser_core.lineage.pages import folds
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.journal import Journal
 from infuser_core.view.run import curves, run_page
 from infuser_core.view.site import Site
 
@@ -82,7 +83,7 @@ def _add_iterations(app: FastAPI, site: Site) -> None:
     @app.get("/runs/{name}/iterations/{number}")
     def iteration(name: str, number: int) -> HTMLResponse:
         name = runs.find_run(site.root, name)
-        known = sorted({entry.iteration for entry in Catalogue(site.root).held(name) if entry.iteration >= 0})
+        known = sorted({entry.iteration for entry in Journal(site.root, name).latest() if entry.iteration >= 0})
         if number not in known:
             hint = f"it has {known[0]} to {known[-1]}" if known else "it has not begun one"
             raise UsageError(f"run {name} has no iteration {number}", hint=hint)

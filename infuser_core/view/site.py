@@ -13,8 +13,8 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
 from infuser_core.lineage.pages import environment
-from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.runs import RUNS
+from infuser_core.store.store import Store
 from infuser_core.store.verify import size
 from infuser_core.store.views import Lens, Rows
 
@@ -44,7 +44,7 @@ class Site:
         self, names: Sequence[str] | None, *, iterations: Collection[int] | None = None, shelf: str = RUNS
     ) -> closing[Lens]:
         """SQL over these runs, over some iterations of them alone, or over evaluations of any model."""
-        return closing(Lens(Catalogue(self.root), runs=names, iterations=iterations, shelf=shelf))
+        return closing(Lens(Store(self.root), runs=names, iterations=iterations, shelf=shelf))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

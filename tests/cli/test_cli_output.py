@@ -110,7 +110,7 @@ def test_runs_lists_both_with_state_score_and_size(said, small_run: SmallRun):
         for e in Journal(small_run.root, "small").latest()
         if e.key == ref.key and e.phase == "select"
     ]
-    folders = [small_run.store.folder(e.phase, e.key) for e in Journal(small_run.root, "small").latest()]
+    folders = [small_run.store.folder(e.key) for e in Journal(small_run.root, "small").latest()]
     files = {
         path for folder in folders for path in folder.rglob("*") if path.is_file() and path.name != "artifact.json"
     }

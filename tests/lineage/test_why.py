@@ -102,6 +102,8 @@ def test_an_answer_is_told_with_its_question(ask, sql):
     answer = ask(row["rollout_id"])
     assert (answer.kind, facts(answer, "answer")["verdict"]) == ("solver rollout", row["verdict"])
     assert facts(answer, "question")["question_id"] == row["question_id"]
+    with pytest.raises(UsageError, match="no question, rollout"):
+        ask(f"{row['question_id']}/999")
 
 
 def test_text_json_and_page_tell_the_same(ask, sql):

@@ -8,6 +8,7 @@ from care_tools import HARMS, artifact_of, copy_run
 from launcher import Launcher, SmallRun
 
 from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.recipe import artifact_folder
 
 QUESTIONS = ("generate_questions", 1, "questions.parquet")
 VALIDATED = ("validate", 2, "benchmark_scores.parquet")
@@ -46,8 +47,8 @@ def _folder(store: Path, phase: str, iteration: int) -> Path:
     """The artifact of a stage; of several, the one whose answers were evaluated."""
     if phase != "respond":
         return artifact_of(store, "small", phase, iteration)
-    catalogue = Catalogue(store)
-    return catalogue.folder(catalogue.input(artifact_of(store, "small", "evaluate", iteration).name, "responses").key)
+    key = artifact_of(store, "small", "evaluate", iteration).name
+    return artifact_folder(store, Catalogue(store).input(key, "responses").key)
 
 
 @pytest.mark.parametrize("harm", sorted(HARMS))

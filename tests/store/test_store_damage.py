@@ -35,7 +35,7 @@ def test_one_flipped_bit_is_noticed(tmp_path_factory: pytest.TempPathFactory, po
     root = tmp_path_factory.mktemp("store")
     ref = commit(root)
     store = Store(root)
-    path = store.folder(ref.kind, ref.key) / name
+    path = store.folder(ref.key) / name
     flip(path, position)
     with pytest.raises(DamagedArtifactError) as caught:
         store.path(ref, name)
@@ -48,7 +48,7 @@ def test_one_flipped_bit_is_noticed(tmp_path_factory: pytest.TempPathFactory, po
 def test_a_missing_file_is_named(tmp_path: Path):
     ref = commit(tmp_path)
     store = Store(tmp_path)
-    (store.folder(ref.kind, ref.key) / "weights.bin").unlink()
+    (store.folder(ref.key) / "weights.bin").unlink()
     with pytest.raises(StoreError, match=r"weights\.bin"):
         store.verified_folder(ref)
 
@@ -57,7 +57,7 @@ def test_a_missing_file_is_named(tmp_path: Path):
 def test_a_damaged_commit_record_is_named(tmp_path: Path, record: str):
     ref = commit(tmp_path)
     store = Store(tmp_path)
-    path = store.folder(ref.kind, ref.key) / MANIFEST
+    path = store.folder(ref.key) / MANIFEST
     path.write_text(record)
     with pytest.raises(DamagedArtifactError) as caught:
         store.find(RECIPE)
@@ -67,6 +67,6 @@ def test_a_damaged_commit_record_is_named(tmp_path: Path, record: str):
 def test_a_moved_away_artifact_is_computed_again_to_the_same_bytes(tmp_path: Path):
     ref = commit(tmp_path)
     store = Store(tmp_path)
-    store.folder(ref.kind, ref.key).rename(tmp_path / "away")
+    store.folder(ref.key).rename(tmp_path / "away")
     assert store.find(RECIPE) is None
     assert commit(tmp_path) == ref

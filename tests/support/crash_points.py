@@ -105,7 +105,7 @@ def content(root: Path, run: str) -> dict[str, str]:
     store = Store(root)
     found = {}
     for entry in Journal(root, run).latest():
-        folder = store.folder(entry.phase, entry.key)
+        folder = store.folder(entry.key)
         record = json.loads((folder / MANIFEST).read_text())
         digest = hashlib.sha256(entry.digest.encode())
         # A note of what was pruned says when.
@@ -134,7 +134,7 @@ def orphans(root: Path) -> Iterator[str]:
     refs = store.refs()
     known = {ref.id for ref in refs}
     for ref in refs:
-        record, gone = store.manifest(ref), pruned.read(store.folder(ref.kind, ref.key))
+        record, gone = store.manifest(ref), pruned.read(store.folder(ref.key))
         inputs = record.recipe["inputs"].values()
         yield from (f"{ref.key} was made from {each}, which is gone" for each in inputs if each not in known)
         verify.sound(root, [(record, name) for name in record.files if name not in gone])

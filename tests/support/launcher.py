@@ -144,7 +144,7 @@ class SmallRun:
         """What an update phase left."""
         (entry,) = [e for e in Journal(self.root, self.name).latest() if (e.phase, e.iteration) == (phase, iteration)]
         role = phase.removeprefix("update_")
-        return Checkpoint(checkpoint_id=entry.key, role=role, path=str(self.store.folder(phase, entry.key)), step=0)
+        return Checkpoint(checkpoint_id=entry.key, role=role, path=str(self.store.folder(entry.key)), step=0)
 
 
 def copy_store(source: Path, target: Path, *, without: tuple[str, ...] = ()) -> Path:

@@ -9,7 +9,6 @@ from pathlib import Path
 from places import ROOT
 
 from infuser_core.store import runs
-from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Store
@@ -53,5 +52,5 @@ def infuser(
 
 def query(root: Path, statement: str, *, run: str | None = None) -> Rows:
     """Rows of a statement over the runs of a store, or over one."""
-    with closing(Lens(Catalogue(root), runs=[run] if run else None)) as lens:
+    with closing(Lens(Store(root), runs=[run] if run else None)) as lens:
         return lens.query(statement)

@@ -51,7 +51,6 @@ def test_the_lease_says_who_where_and_since_when(tmp_path: Path):
         record = json.loads((tmp_path / "runs" / "run" / lease.FILE).read_text())
         assert (record["pid"], record["host"], record["doing"]) == (os.getpid(), platform.node(), "judge")
         assert record["boot"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        assert record["started"] == int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
         assert hold.left is None
     assert not (tmp_path / "runs" / "run" / lease.FILE).exists()
 
@@ -66,7 +65,6 @@ def test_a_killed_holders_lease_is_taken_over_at_once_and_says_what_it_did(tmp_p
     assert not is_held(tmp_path, "run")
     with holding(tmp_path, "run") as hold, holding(tmp_path, "other"):
         assert is_held(tmp_path, "run") and is_held(tmp_path, "other")
-        assert f"process {os.getpid()}" in (tmp_path / "runs" / "run" / "lock").read_text()
         assert hold.left is not None and hold.left.pid == process.pid
         said = lease.describe_left(hold.left, "run")
         assert f"process {process.pid}" in said and "was killed in update_solver, iteration 3" in said

@@ -17,7 +17,7 @@ ROLLING = ("--set", "store.keep={full: 1, weights_every: 0}")
 def gradients(store: Path) -> list[Path]:
     """Folders of the run's dev gradients by iteration."""
     found = {entry.iteration: entry for entry in Journal(store, "mean").latest() if entry.phase == "dev_gradient"}
-    return [Store(store).folder("dev_gradient", found[number].key) for number in sorted(found)]
+    return [Store(store).folder(found[number].key) for number in sorted(found)]
 
 
 @pytest.mark.slow

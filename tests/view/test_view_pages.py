@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from report_runs import HOSTILE, three_runs
 
 from infuser_core.errors import UsageError
-from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.view.app import application, serve
 from infuser_core.view.evaluations import sheet
@@ -42,7 +42,7 @@ def guest(stranger: TestClient) -> TestClient:
 @pytest.fixture
 def asked(store: tuple[Path, list[str]]) -> Callable[..., Listing]:
     def ask(**wanted) -> Listing:
-        with closing(Lens(Catalogue(store[0]), runs=[store[1][0]])) as lens:
+        with closing(Lens(Store(store[0]), runs=[store[1][0]])) as lens:
             return find(lens, **wanted)["listing"]
 
     return ask
@@ -101,7 +101,7 @@ def test_an_iteration_tells_the_way_from_documents_to_questions_and_leads_to_its
 def test_an_evaluation_shows_how_each_checkpoint_answered_and_filters_what_was_won(
     store: tuple[Path, list[str]],
 ):
-    with closing(Lens(Catalogue(store[0]), runs=[store[1][0]])) as lens:
+    with closing(Lens(Store(store[0]), runs=[store[1][0]])) as lens:
         everything = sheet(lens, benchmark="math500", search="", change="all", page=1)
         won = sheet(lens, benchmark="math500", search="", change="won: more right at the end", page=1)
         beyond = sheet(lens, benchmark="math500", search="", change="all", page=9)
@@ -135,7 +135,7 @@ def test_a_statement_reads_the_store_alone(guest: TestClient, statement: str, sa
 
 
 def test_a_statement_that_takes_too_long_is_stopped(store: tuple[Path, list[str]]):
-    with closing(Lens(Catalogue(store[0]))) as lens, pytest.raises(UsageError, match=r"more than 0\.2 s"):
+    with closing(Lens(Store(store[0]))) as lens, pytest.raises(UsageError, match=r"more than 0\.2 s"):
         lens.ask("select count(*) from range(1000000) a, range(1000000) b", seconds=0.2)
 
 
