@@ -77,9 +77,9 @@ def run_crew(config: RunConfig, workers: int | None = None) -> Crew:
     if config.cluster is None:
         return local_crew(workers)
     # Imported here: this machine alone needs no Ray.
-    from infuser_core.engines.cluster.crew import cluster_crew
+    from infuser_core.engines.cluster.crew import RayCrew
 
-    return cluster_crew(_shared(config.engine, config.cluster))
+    return RayCrew(_shared(config.engine, config.cluster))
 
 
 def longest_sequence(config: RunConfig) -> int:

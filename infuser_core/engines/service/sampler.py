@@ -27,7 +27,7 @@ from infuser_core.engines.protocols import (
 )
 from infuser_core.engines.service.draw import Draw
 from infuser_core.engines.service.handover import Board
-from infuser_core.engines.service.launch import HF, VLLM, ServiceOptions, interpreter
+from infuser_core.engines.service.launch import HF, START_SECONDS, VLLM, ServiceOptions, interpreter
 from infuser_core.engines.service.process import Engine
 from infuser_core.engines.service.station import Station
 from infuser_core.engines.service.sync_check import Agreement, Claim, HandedOver, Reference, fixed_groups
@@ -75,7 +75,7 @@ class ServiceSampler:
         self._options = ServiceOptions(device=self._device.type, dtype=dtype, threads=threads, **options)
         if dtype == "float64" and self._options.worker == VLLM:
             raise EngineError("vLLM computes in float32 or bfloat16, not in float64", hint="set engine.dtype")
-        interpreter(self._options)
+        interpreter(self._options.worker)
         if self._options.quantisation and self._device.type == "cpu":
             raise EngineError(
                 f"vLLM has no kernels for {self._options.quantisation} on a CPU",
@@ -225,7 +225,7 @@ class ServiceSampler:
         self.starts += 1
         self._stations = self._machines()
         self._everywhere(lambda station: station.start(folder, longest=self._longest))
-        ready = [engine.expect("ready", seconds=self._options.start_seconds)[1] for engine in self._engines]
+        ready = [engine.expect("ready", seconds=START_SECONDS)[1] for engine in self._engines]
         self._capacity = min(facts["max_num_seqs"] for facts in ready)
 
     def _machines(self) -> list[Stationed]:
@@ -305,8 +305,7 @@ class ServiceSampler:
         with self._whole():
             for engine in self._engines:
                 engine.send(command, *values)
-            patience = self._options.start_seconds
-            return [engine.expect("obeyed", command, seconds=patience)[2] for engine in self._engines]
+            return [engine.expect("obeyed", command, seconds=START_SECONDS)[2] for engine in self._engines]
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
