@@ -26,11 +26,11 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.engines.service.draw import Draw
-from infuser_core.engines.service.handover import Board
+from infuser_core.engines.service.handover import Board, fixed_prompts
 from infuser_core.engines.service.launch import HF, START_SECONDS, VLLM, ServiceOptions, interpreter
 from infuser_core.engines.service.process import Engine
 from infuser_core.engines.service.station import Station
-from infuser_core.engines.service.sync_check import Agreement, Claim, HandedOver, Reference, fixed_groups
+from infuser_core.engines.service.sync_check import Agreement, Claim, HandedOver, Reference
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint, Role
 
@@ -241,7 +241,7 @@ class ServiceSampler:
 
         Raises EngineError for engines that do not hold them.
         """
-        names, groups = [engine.name for engine in self._engines], fixed_groups(self._vocabulary)
+        names, groups = [engine.name for engine in self._engines], fixed_prompts(self._vocabulary)
         held = self._ask("checksums", claim.shapes(), self._dtype)
         if not fresh:
             for name, each in zip(names, held, strict=True):
