@@ -33,7 +33,7 @@ from infuser_core.engines.training.checkpoint import read_state, written
 from infuser_core.engines.training.loss import in_order, merged
 from infuser_core.engines.training.optimizer import Given, options_of
 from infuser_core.engines.training.optimizers.adamw import AdamWOptions
-from infuser_core.engines.training.packing import plan_whole
+from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.tensor_files import Shapes
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
@@ -279,8 +279,8 @@ class DeepSpeedTrainer:
 
     def _deal(self, groups: Sequence[TrainGroup]) -> tuple[list[list[Part]], list[list[list[Part]]]]:
         """Questions of one rank each, by rank; and questions of all ranks, by question and rank."""
-        options = self._options
-        _, large = plan_whole(groups, token_budget=options.token_budget)
+        packer = Packer(token_budget=self._options.token_budget, device=torch.device("cpu"), dtype=torch.float32)
+        _, large = packer.plan_whole(groups)
         places = set(large) if self._choice.fast else set(range(len(groups)))
         small = [replace(group, rows=[]) if place in places else group for place, group in enumerate(groups)]
         together = [self._share(place, groups[place]) for place in sorted(places)]
