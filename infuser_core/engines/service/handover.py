@@ -75,7 +75,7 @@ class Memory:
         import torch
 
         from infuser_core.engines.local.memory import free_host_memory
-        from infuser_core.engines.training.laid_file import create
+        from infuser_core.engines.training.tensor_files import create
 
         kind = getattr(torch, dtype)
         needed, free = kind.itemsize * sum(map(prod, shapes.values())), free_host_memory()
