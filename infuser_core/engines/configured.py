@@ -6,6 +6,7 @@ from typing import Any
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.roles import OptimizerSettings
 from infuser_core.config.run import RunConfig
+from infuser_core.engines.cluster.crew import RayCrew
 from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.engines.cluster.memory import Keepers
 from infuser_core.engines.crew import Crew, local_crew
@@ -61,12 +62,7 @@ def _sampling(engine: EngineSettings, cluster: Cluster | None) -> tuple[str, Opt
 
 def run_crew(config: RunConfig, workers: int | None = None) -> Crew:
     """Workers of a run's long stages beside its engines: this machine's, so many or one per core, or a cluster's."""
-    if config.cluster is None:
-        return local_crew(workers)
-    # Imported here: this machine alone needs no Ray.
-    from infuser_core.engines.cluster.crew import RayCrew
-
-    return RayCrew(_shared(config.engine, config.cluster))
+    return RayCrew(_shared(config.engine, config.cluster)) if config.cluster else local_crew(workers)
 
 
 def longest_sequence(config: RunConfig) -> int:

@@ -93,7 +93,7 @@ class RemoteEngine(Engine):
 
 
 class RemoteStation:
-    """service.sampler.Stationed on one machine of a cluster."""
+    """The engines of another machine of a cluster, as a Station is of this one."""
 
     def __init__(self, ray: Any, actor: Any, machine: Machine, bell: threading.Event) -> None:
         self._ray, self.actor, self._host = ray, actor, machine.host

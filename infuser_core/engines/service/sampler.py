@@ -11,8 +11,9 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from infuser_core.engines.cluster.host import RemoteStation, stations
 from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.engines.hf.causal_lm import choose_device, choose_dtype, device_name, folder_ends, read_config
 from infuser_core.engines.hf.renderer import Renderer, require_room
@@ -35,21 +36,8 @@ from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint, Role
 
 
-class Stationed(Protocol):
-    """A machine with engines: this one (Station) or another (RemoteStation)."""
-
-    @property
-    def machine(self) -> str:
-        """Its name (see handover.HERE)."""
-
-    @property
-    def engines(self) -> Sequence[Engine]: ...
-
-    def start(self, folder: Path, *, longest: int | None) -> None: ...
-
-    def show(self, folder: Path, weights: Path | None = None) -> None: ...
-
-    def close(self, *, keep_output: bool = False) -> None: ...
+Stations = Sequence[Station] | Sequence[RemoteStation]
+"""Machines with engines: this one, or those of a cluster."""
 
 
 class ServiceSampler:
@@ -82,7 +70,7 @@ class ServiceSampler:
                 hint="set engine.rollout_quantisation to null, or sample on an accelerator",
             )
         self._cluster, self._board = cluster, board
-        self._stations: list[Stationed] = []
+        self._stations: Stations = []
         self._bell = threading.Event()
         self._folder: Path | None = None
         self._renderer: Renderer | None = None
@@ -228,13 +216,10 @@ class ServiceSampler:
         ready = [engine.expect("ready", seconds=START_SECONDS)[1] for engine in self._engines]
         self._capacity = min(facts["max_num_seqs"] for facts in ready)
 
-    def _machines(self) -> list[Stationed]:
+    def _machines(self) -> Stations:
         if self._cluster is None:
             return [Station(self._options, self._bell)]
-        # Ray loads where it is used.
-        from infuser_core.engines.cluster.host import stations
-
-        return [*stations(self._cluster, self._options, self._bell)]
+        return stations(self._cluster, self._options, self._bell)
 
     def _prove(self, claim: Claim, *, fresh: bool) -> None:
         """Proof that every engine holds the checkpoint's weights; fresh ones may have own forms, with a warning.
@@ -272,7 +257,7 @@ class ServiceSampler:
         ]
         self.agreements = [replace(one, tensors=count) for one, count in zip(found, counted, strict=True)]
 
-    def _everywhere(self, work: Callable[[Stationed], None]) -> None:
+    def _everywhere(self, work: Callable[[Station | RemoteStation], None]) -> None:
         """Let every machine do something, all at the same time."""
         with ThreadPoolExecutor(max_workers=len(self._stations)) as threads:
             list(threads.map(work, self._stations))
