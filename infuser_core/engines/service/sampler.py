@@ -36,7 +36,7 @@ from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint, Role
 
 
-Stations = Sequence[Station] | Sequence[RemoteStation]
+Stations = Sequence[Station | RemoteStation]
 """Machines with engines: this one, or those of a cluster."""
 
 
