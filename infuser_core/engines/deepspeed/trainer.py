@@ -16,7 +16,6 @@ from infuser_core.engines.cluster.ranks import RankGroup
 from infuser_core.engines.deepspeed.rank import RankOptions, RankProbed
 from infuser_core.engines.deepspeed.split import Part, cut, split
 from infuser_core.engines.hf.causal_lm import choose_device
-from infuser_core.engines.local.trainer import TOKEN_BUDGETS
 from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.reference import similarities
 from infuser_core.engines.protocols import (
@@ -54,7 +53,6 @@ class DeepSpeedTrainer:
         *,
         ranks: int = 1,
         device: str = "auto",
-        token_budget: int | None = None,
         optimizer: Given = None,
         cluster: Cluster | None = None,
         board: Board | None = None,
@@ -72,8 +70,7 @@ class DeepSpeedTrainer:
                 hint="set engine.trainer local, or cotrain.optimizer.name adamw",
             )
         kind = choose_device(device).type
-        budget = token_budget or TOKEN_BUDGETS.get(kind, TOKEN_BUDGETS["cuda"])
-        self._options = RankOptions(device=kind, token_budget=budget, optimizer=constants, **options)
+        self._options = RankOptions(device=kind, optimizer=constants, **options)
         self._ranks, self._board, self._write_beside = ranks, board, write_beside
         self._choice = ProbeChoice(self._options.probe)
         self._loaded = self._asleep = False
