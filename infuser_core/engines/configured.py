@@ -6,6 +6,7 @@ from typing import Any
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.roles import OptimizerSettings
 from infuser_core.config.run import RunConfig
+from infuser_core.engines.cluster.crew import RayCrew
 from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.engines.cluster.memory import Keepers
 from infuser_core.engines.crew import Crew, local_crew
@@ -17,37 +18,24 @@ from infuser_core.plugins import describe
 Options = dict[str, Any]
 
 
-def configured_pool(
-    engine: EngineSettings,
-    optimizer: OptimizerSettings,
-    *,
-    cluster: ClusterSettings | None = None,
-    longest: int | None = None,
-) -> EnginePool:
-    """The pool of a run, whose longest sequence has `longest` tokens. Nothing starts before an engine is asked for."""
-    limit = {"max_model_len": longest} if engine.sampler == "vllm" else {}
-    shared = None if cluster is None else _shared(engine, cluster)
+def run_pool(config: RunConfig) -> EnginePool:
+    """The pool of a run. Nothing starts before an engine is asked for."""
+    engine = config.engine
+    shared = None if config.cluster is None else _shared(engine, config.cluster)
     sampler, options = _sampling(engine, shared)
-    machines = {} if shared is None else {"cluster": shared}
+    limit = {"max_model_len": longest_sequence(config)} if engine.sampler == "vllm" else {}
+    machines = {"cluster": shared} if shared and engine.trainer == "deepspeed" else {}
     kept = None if shared is None else Keepers(shared)
     board = {"board": Board(engine.dtype, kept)} if engine.hands_over(spread=shared is not None) else {}
+    optimizer = {"optimizer": constants(config.cotrain.optimizer)}
     return EnginePool(
         sampler=sampler,
         trainer=engine.trainer,
         sampler_options=options | limit | board,
-        trainer_options=board
-        | options_of(engine.trainer, engine)
-        | {"optimizer": constants(optimizer)}
-        | (machines if engine.trainer == "deepspeed" else {}),
+        trainer_options=board | options_of(engine.trainer, engine) | optimizer | machines,
         max_trainers=warm_trainers(engine),
         placement=engine.placement,
     )
-
-
-def run_pool(config: RunConfig) -> EnginePool:
-    """The pool of a run's own configuration."""
-    longest = longest_sequence(config) if config.engine.sampler == "vllm" else None
-    return configured_pool(config.engine, config.cotrain.optimizer, cluster=config.cluster, longest=longest)
 
 
 def sampling_pool(engine: EngineSettings, cluster: ClusterSettings | None, *, cache_tokens: int) -> EnginePool:
@@ -74,12 +62,7 @@ def _sampling(engine: EngineSettings, cluster: Cluster | None) -> tuple[str, Opt
 
 def run_crew(config: RunConfig, workers: int | None = None) -> Crew:
     """Workers of a run's long stages beside its engines: this machine's, so many or one per core, or a cluster's."""
-    if config.cluster is None:
-        return local_crew(workers)
-    # Imported here: this machine alone needs no Ray.
-    from infuser_core.engines.cluster.crew import cluster_crew
-
-    return cluster_crew(_shared(config.engine, config.cluster))
+    return RayCrew(_shared(config.engine, config.cluster)) if config.cluster else local_crew(workers)
 
 
 def longest_sequence(config: RunConfig) -> int:

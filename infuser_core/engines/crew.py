@@ -6,6 +6,7 @@ whose worker dies is done again by another one. Results are the same for any num
 
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -63,42 +64,39 @@ class Worker(Protocol):
         """Close what its task opened; `now` gives up an item that is under way."""
 
 
-class Staff(Protocol):
-    """All workers that there are."""
-
-    def number(self, *, accelerator: bool) -> int:
-        """Workers that can work on such tasks at the same time."""
-
-    def take(self, task: Task, seconds: float) -> Worker | None:
-        """One that is free, None after so long without. Raises EngineError where none is left."""
-
-    def put(self, worker: Worker, *, lost: bool) -> None:
-        """Take a worker back that was ended or lost."""
-
-    def close(self) -> None:
-        """End all of them."""
-
-
-class Crew:
+class Crew(ABC):
     """Workers, and the order in which items go to them."""
-
-    def __init__(self, staff: Staff) -> None:
-        self._staff = staff
 
     @property
     def number(self) -> int:
         """Workers for tasks that want no accelerator."""
-        return self._staff.number(accelerator=False)
+        return self.room(accelerator=False)
+
+    @abstractmethod
+    def room(self, *, accelerator: bool) -> int:
+        """Workers that can work on such tasks at the same time."""
+
+    @abstractmethod
+    def take(self, task: Task, seconds: float) -> Worker | None:
+        """One that is free, None after so long without. Raises EngineError where none is left."""
+
+    @abstractmethod
+    def put(self, worker: Worker, *, lost: bool) -> None:
+        """Take a worker back that was ended or lost."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the workers."""
 
     def each(self, task: Task, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         """Place and result of every item as they end.
 
         Raises what the work raises, and KilledProcessError for an item that lost ATTEMPTS workers.
         """
-        number = min(self._staff.number(accelerator=task.accelerator), len(items))
+        number = min(self.room(accelerator=task.accelerator), len(items))
         if not number:
             return
-        shift = _Shift(self._staff, task)
+        shift = _Shift(self, task)
         threads = ThreadPoolExecutor(number, thread_name_prefix=task.name)
         running: dict[Future[Any], int] = {}
         ahead = iter(enumerate(items))
@@ -118,16 +116,12 @@ class Crew:
             shift.end(now=bool(running))
             threads.shutdown()
 
-    def close(self) -> None:
-        """End the workers."""
-        self._staff.close()
-
 
 class _Shift:
     """The workers of one task: those that are idle keep what they opened until the task ends."""
 
-    def __init__(self, staff: Staff, task: Task) -> None:
-        self._staff, self._task = staff, task
+    def __init__(self, crew: Crew, task: Task) -> None:
+        self._crew, self._task = crew, task
         self._lock = threading.Lock()
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
@@ -160,19 +154,15 @@ class _Shift:
             worker.end(now=now)
         for worker in idle:
             worker.end(now=False)
-            self._staff.put(worker, lost=False)
+            self._crew.put(worker, lost=False)
 
     def _worker(self) -> Worker:
-        while True:
+        found: Worker | None = None
+        while found is None:
             with self._lock:
-                if self._idle:
-                    found: Worker | None = self._idle.pop()
-                    break
+                found = self._idle.pop() if self._idle else None
             # Another task may have them all, and one of our own may be idle again.
-            found = self._staff.take(self._task, LOOK_SECONDS)
-            if found is not None:
-                break
-        assert found
+            found = found or self._crew.take(self._task, LOOK_SECONDS)
         with self._lock:
             self._busy.add(found)
         return found
@@ -185,7 +175,7 @@ class _Shift:
                 return
         if not lost:
             worker.end(now=False)
-        self._staff.put(worker, lost=lost)
+        self._crew.put(worker, lost=lost)
 
 
 class Opened:
@@ -266,8 +256,8 @@ class _Process:
             raise LostWorkerError("a process was killed from outside") from error
 
 
-class LocalStaff:
-    """Staff of this machine; processes that have ended a task are kept for the next one."""
+class LocalCrew(Crew):
+    """The crew of this machine; processes that have ended a task are kept for the next one."""
 
     def __init__(self, workers: int, cards: Sequence[str]) -> None:
         self._workers, self._cards = workers, len(cards)
@@ -277,8 +267,8 @@ class LocalStaff:
         self._resting: list[_Process] = []
         """Appending and popping need no lock."""
 
-    def number(self, *, accelerator: bool) -> int:
-        """See Staff. What one loads on an accelerator fills it."""
+    def room(self, *, accelerator: bool) -> int:
+        """See Crew. What one loads on an accelerator fills it."""
         return max(1, self._cards) if accelerator else self._workers
 
     def take(self, task: Task, seconds: float) -> Worker | None:
@@ -305,9 +295,9 @@ class LocalStaff:
             self._resting.pop().end(now=True)
 
 
-def local_crew(workers: int | None = None) -> Crew:
+def local_crew(workers: int | None = None) -> LocalCrew:
     """This machine's crew: so many workers, or one for every core, and one for every accelerator."""
-    return Crew(LocalStaff(workers or os.cpu_count() or 1, _cards()))
+    return LocalCrew(workers or os.cpu_count() or 1, _cards())
 
 
 def _cards() -> list[str]:

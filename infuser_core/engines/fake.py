@@ -26,7 +26,6 @@ from infuser_core.engines.training.checkpoint import (
     TrainerState,
     fill,
     read_state,
-    shards_of,
     write_checkpoint,
 )
 from infuser_core.engines.training.flat import FlatParameters
@@ -165,7 +164,7 @@ class FakeTrainer(FlatTrainer):
         folder = Path(checkpoint.path)
         state, policy = read_state(folder, self._options), BucketPolicy()
         flat = FlatParameters({"weights": policy.weights})
-        fill(flat.views(flat.data), shards_of(folder / WEIGHTS), folder / WEIGHTS)
+        fill(flat.views(flat.data), folder / WEIGHTS)
         self._hold(policy, flat, state, folder)
 
 

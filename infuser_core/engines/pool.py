@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from threading import RLock
 from typing import Any, Literal, cast
 
@@ -55,7 +55,7 @@ class Warm:
 
     engine: Any
     """The engine itself."""
-    checkpoint_id: str
+    checkpoint_id: str = ""
     """Its checkpoint; empty once its state moved on, until `adopt` names the new one."""
     saved_step: int | None = None
     """Step at which the present state was saved; None where it moved on since."""
@@ -263,13 +263,11 @@ class EnginePool:
             if self._placement == "colocated":
                 self._rest(but=key)
             if key not in self._warm:
-                self._warm[key] = self._make_room(kind) or self._new(kind)
+                handed = self._make_room(kind)
+                self._warm[key] = handed or Warm(engine=find_engine(self._names[kind], kind)(**self._options[kind]))
             # Moved to the end: the first entry of a kind is the least recently used one.
             warm = self._warm[key] = self._warm.pop(key)
         return warm
-
-    def _new(self, kind: str) -> Warm:
-        return Warm(engine=find_engine(self._names[kind], kind)(**self._options[kind]), checkpoint_id="")
 
     def _make_room(self, kind: str) -> Warm | None:
         """Drop the trainers that are one too many; one with processes of its own is handed on to the next role."""
@@ -283,7 +281,7 @@ class EnginePool:
             if handed is None and hasattr(warm.engine, "close") and _works(warm.engine):
                 del self._warm[key]
                 self._park(key[1], warm)
-                handed = Warm(engine=warm.engine, checkpoint_id="", asleep=warm.asleep)
+                handed = Warm(engine=warm.engine, asleep=warm.asleep)
             else:
                 self._drop(key)
         return handed
@@ -321,8 +319,7 @@ def find_engine(name: str, kind: str) -> Callable[..., Any]:
     if ":" not in path:
         known = ", ".join(ENGINES[kind])
         raise EngineError(f"unknown {kind} {name!r}", hint=f"choose one of {known}, or name my_package.module:Name")
-    module, _, attribute = path.partition(":")
-    engine: Callable[..., Any] = getattr(import_module(module), attribute)
+    engine: Callable[..., Any] = resolve_name(path)
     return engine
 
 

@@ -21,7 +21,7 @@ from test_distributed_run import until
 
 from corpus.chunk.judge import judge_by_rules, rule_on
 from corpus.pool import read_sources
-from infuser_core.engines.cluster.crew import cluster_crew
+from infuser_core.engines.cluster.crew import RayCrew
 from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.engines.crew import Crew
 from infuser_core.errors import KilledProcessError
@@ -41,7 +41,7 @@ SHARD_BYTES = 17 << 20
 @pytest.fixture
 def crew(nodes: Nodes) -> Iterator[Crew]:
     """Of this process, whose Ray is the nodes' for so long."""
-    found = cluster_crew(Cluster(address=nodes.address))
+    found = RayCrew(Cluster(address=nodes.address))
     yield found
     found.close()
     ray.shutdown()

@@ -3,13 +3,14 @@
 from pathlib import Path
 
 import pytest
+import torch
 from distributed_tiny import BUDGET, LIMIT, error, local, ranks
 from engine_tiny import OBJECTIVE, SHAPES, make_groups
 
 from infuser_core.algorithm.score import cosine
 from infuser_core.engines.deepspeed.split import split
 from infuser_core.engines.protocols import TrainGroup
-from infuser_core.engines.training.packing import plan
+from infuser_core.engines.training.packing import Packer
 from infuser_core.schemas import Checkpoint
 
 pytestmark = pytest.mark.distributed
@@ -20,9 +21,8 @@ KEPT = 16
 
 def again(groups: list[TrainGroup]) -> list[list[bool]]:
     """Whether each micro-batch of each rank is computed again."""
-    batches = [
-        plan([part.group for part in parts], token_budget=BUDGET, kept_tokens=KEPT) for parts in split(groups, 2)
-    ]
+    packer = Packer(token_budget=BUDGET, kept_tokens=KEPT, device=torch.device("cpu"), dtype=torch.float32)
+    batches = [packer.plan([part.group for part in parts]) for parts in split(groups, 2)]
     return [[sum(each.num_tokens for each in batch) > KEPT for batch in rank] for rank in batches]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from infuser_core.engines.training.packing import Segment, plan, plan_whole
+from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.schemas import Checkpoint
 
 GROUPS = make_groups([*SHAPES, (6, [30, 2])], old=True)
@@ -61,10 +61,14 @@ def tokens(batch: list[Segment]) -> int:
     return sum(segment.num_tokens for segment in batch)
 
 
+def packer(kept: int) -> Packer:
+    return Packer(token_budget=48, kept_tokens=kept, device=torch.device("cpu"), dtype=torch.float32)
+
+
 @given(shapes=st.lists(ROWS, min_size=1, max_size=6), kept=st.integers(0, 64))
 def test_rows_that_fit_below_the_limit_share_micro_batches_below_it(shapes: list, kept: int) -> None:
     groups = make_groups(shapes)
-    batches = plan(groups, token_budget=48, kept_tokens=kept, only_trained=False)
+    batches = packer(kept).plan(groups, only_trained=False)
     seen = [(each.group, place) for batch in batches for each in batch for place in each.places]
     assert sorted(seen) == [(group, place) for group, each in enumerate(groups) for place in range(len(each.rows))]
     for batch in batches:
@@ -74,8 +78,8 @@ def test_rows_that_fit_below_the_limit_share_micro_batches_below_it(shapes: list
 
 @given(shapes=st.lists(ROWS, min_size=1, max_size=6), kept=st.integers(0, 64))
 def test_whole_groups_below_the_limit_share_micro_batches_below_it(shapes: list, kept: int) -> None:
-    batches, large = plan_whole(make_groups(shapes), token_budget=48, kept_tokens=kept)
-    _, without = plan_whole(make_groups(shapes), token_budget=48)
+    batches, large = packer(kept).plan_whole(make_groups(shapes))
+    _, without = packer(0).plan_whole(make_groups(shapes))
     assert large == without
     for batch in batches:
         groups = {each.group: [part for part in batch if part.group == each.group] for each in batch}

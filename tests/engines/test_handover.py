@@ -15,7 +15,7 @@ from infuser_core.engines.service import handover
 from infuser_core.engines.service.checksum import of_tensors
 from infuser_core.engines.service.handover import HERE, Board
 from infuser_core.engines.service.sampler import ServiceSampler
-from infuser_core.engines.training.laid_file import create, entries, put
+from infuser_core.engines.training.tensor_files import create, entries, put
 from infuser_core.errors import EngineWarning
 from infuser_core.schemas import Checkpoint
 

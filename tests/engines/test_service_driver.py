@@ -24,7 +24,7 @@ from infuser_core.engines.hf.causal_lm import copy_model
 from infuser_core.engines.local.hub import prepare_adapter
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
 from infuser_core.engines.service.draw import GroupQueue
-from infuser_core.engines.service.launch import Launch, ServiceOptions, launches, visible_cards, vllm_settings
+from infuser_core.engines.service.launch import Launch, ServiceOptions, engine_settings, launches, visible_cards
 from infuser_core.engines.service.process import EngineProcess, last_words
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.errors import EngineError, EngineWarning
@@ -250,13 +250,14 @@ def test_wrong_log_probabilities_stop_the_run(
 def test_an_engine_that_cannot_start_says_why(
     make: Make, flat: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("INFUSER_VLLM_PYTHON", str(tmp_path / "python"))
     with pytest.raises(EngineError, match="cannot be started with"):
-        make(flat, python=str(tmp_path / "python"))
+        make(flat)
+    monkeypatch.delenv("INFUSER_VLLM_PYTHON")
     with pytest.raises(EngineError, match=r"ended with status 1: AssertionError"):
         make(flat, max_num_seqs=0)
     with pytest.raises(EngineError, match="not in float64"):
         ServiceSampler(dtype="float64")
-    monkeypatch.delenv("INFUSER_VLLM_PYTHON", raising=False)
     if find_spec("vllm") is None:
         with pytest.raises(EngineError, match="INFUSER_VLLM_PYTHON"):
             ServiceSampler(device="cpu")
@@ -298,10 +299,10 @@ def test_a_sleeping_engine_wakes_and_unusable_prompts_harm_nobody(make: Make, fl
 
 
 def test_memory_and_sleep_are_those_of_the_configuration() -> None:
-    settings = vllm_settings(ServiceOptions(device="cuda", memory=0.4, sleep=True), model=MODEL)
+    settings = engine_settings(ServiceOptions(device="cuda", memory=0.4, sleep=True), model=MODEL)
     assert settings["gpu_memory_utilization"] == 0.4
     assert settings["enable_sleep_mode"] is True and settings["enforce_eager"] is False
-    on_cpu = vllm_settings(ServiceOptions(dtype="float32"), model=MODEL)
+    on_cpu = engine_settings(ServiceOptions(dtype="float32"), model=MODEL)
     assert on_cpu["enable_sleep_mode"] is False and on_cpu["enforce_eager"] is True
 
 

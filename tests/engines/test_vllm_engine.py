@@ -67,7 +67,7 @@ def anchor(model: str, folder: Path) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def sampler(anchor: Checkpoint) -> Iterator[ServiceSampler]:
-    engine = ServiceSampler(dtype="float32", device="cpu", python=WHERE, max_num_seqs=16)
+    engine = ServiceSampler(dtype="float32", device="cpu", max_num_seqs=16)
     engine.load(anchor)
     yield engine
     engine.close()
@@ -192,7 +192,7 @@ def test_weights_that_a_running_engine_takes_badly_are_noticed(
     folder: Path, spoil: Callable[..., None], tensor: str
 ) -> None:
     width = 2 if spoil is nudged else 1
-    sampler = SpoiledSampler(spoil, dtype="float32", device="cpu", python=WHERE, max_num_seqs=16, tensor_parallel=width)
+    sampler = SpoiledSampler(spoil, dtype="float32", device="cpu", max_num_seqs=16, tensor_parallel=width)
     sampler.load(checkpoint("windows", folder, seed=11))
     with pytest.warns(EngineWarning, match=rf"checksums of 1 of \d+ tensors differ, e.g. model.layers.0.{tensor}_proj"):
         sampler.load(checkpoint("windows", folder, seed=12))
@@ -207,7 +207,7 @@ def test_weights_from_a_trainers_memory_change_running_engines_without_a_restart
     board = Board(dtype)
     first = checkpoint(name, folder, seed=21)
     trained = trainer(first, board=board)
-    sampler = SpoiledSampler(None, dtype=dtype, device="cpu", python=WHERE, max_num_seqs=16, board=board)
+    sampler = SpoiledSampler(None, dtype=dtype, device="cpu", max_num_seqs=16, board=board)
     sampler.load(first)
     for number in range(3):
         step(trained, make_groups([(4, [5, 6])]))
@@ -239,7 +239,7 @@ def test_a_tied_output_layer_that_stays_old_is_noticed(folder: Path, monkeypatch
     alone.mkdir()
     (alone / "spoiled_engines.py").symlink_to(SUPPORT / "spoiled_engines.py")
     monkeypatch.setenv("PYTHONPATH", str(alone))
-    sampler = ServiceSampler(dtype="float32", device="cpu", python=WHERE, max_num_seqs=16, worker="spoiled_engines")
+    sampler = ServiceSampler(dtype="float32", device="cpu", max_num_seqs=16, worker="spoiled_engines")
     sampler.load(checkpoint("tied", folder, seed=11))
     with pytest.warns(EngineWarning, match=r"checksums of 1 of \d+ tensors differ, e.g. lm_head.weight"):
         sampler.load(checkpoint("tied", folder, seed=12))
@@ -248,7 +248,7 @@ def test_a_tied_output_layer_that_stays_old_is_noticed(folder: Path, monkeypatch
 
 
 def test_prompts_that_together_are_longer_than_a_step_give_what_each_gives_alone(folder: Path) -> None:
-    engine = ServiceSampler(dtype="float32", device="cpu", python=WHERE, max_num_batched_tokens=256)
+    engine = ServiceSampler(dtype="float32", device="cpu", max_num_batched_tokens=256)
     prompts = [[2 + (place * token) % 60 for token in range(100)] for place in range(8)]
     asked = [PromptGroup(group_id=str(place), token_ids=ids, seeds=[place]) for place, ids in enumerate(prompts)]
     try:

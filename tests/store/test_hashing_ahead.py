@@ -8,6 +8,7 @@ import torch
 
 from infuser_core import anchors
 from infuser_core.engines.training import checkpoint as files
+from infuser_core.engines.training.optimizer import named_moments
 from infuser_core.store import verify
 from infuser_core.store.recipe import Recipe
 from infuser_core.store.store import Outcome, Store
@@ -52,7 +53,7 @@ def test_a_checkpoint_is_committed_without_reading_it_again(tmp_path: Path):
     store, recipe = Store(tmp_path), Recipe(phase="anchor", version=1, config={}, seed=0, inputs={})
     with store.workspace(recipe) as workspace:
         state = files.TrainerState(step=0, optimizer={})
-        files.write_checkpoint(workspace, weights=weights, moments=files.named_moments(first, second), state=state)
+        files.write_checkpoint(workspace, weights=weights, moments=named_moments(first, second), state=state)
         before = len(verify._ahead)
         ref = store.commit(recipe, workspace, Outcome(tables={}), seconds=0.0)
     assert len(verify._ahead) == before - 2, "weights and moments"

@@ -16,6 +16,7 @@ from infuser_core.engines.hf.causal_lm import load_model
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.training import checkpoint as files
+from infuser_core.engines.training.optimizer import named_moments
 from infuser_core.errors import CheckpointError, StoreError
 from infuser_core.nano.lab import anchor_path
 from infuser_core.schemas import Checkpoint
@@ -109,13 +110,13 @@ def test_a_lost_shard_is_named_and_a_pruned_one_is_said_to_be_so(tmp_path: Path)
     lost = tmp_path / "optimizer-00002-of-00003.safetensors"
     lost.unlink()
     with pytest.raises(CheckpointError, match=r"optimizer-00002-of-00003\.safetensors is missing"):
-        files.read_moments(files.named_moments(given_tensors, given_tensors), tmp_path)
+        files.fill(named_moments(given_tensors, given_tensors), tmp_path / files.MOMENTS)
     pruned.write(
         tmp_path,
         [pruned.Removed(file=lost.name, part="moments", sha256="0", bytes=1, rule="old", at="2026-01-01T00:00:00")],
     )
     with pytest.raises(StoreError, match="was pruned by gc on 2026-01-01") as caught:
-        files.read_moments(files.named_moments(given_tensors, given_tensors), tmp_path)
+        files.fill(named_moments(given_tensors, given_tensors), tmp_path / files.MOMENTS)
     assert "infuser doctor RUN --repair --iteration T" in caught.value.hint
 
 
@@ -125,7 +126,7 @@ def killed_while_saving(folder: Path, turn: int) -> int:
     if process == 0:
         os.environ["INFUSER_CRASH_AT"] = f"checkpoint:file:{turn}"
         files.write_tensors(tensors([30, 30]), folder / files.WEIGHTS, cap=120)
-        files.write_tensors(files.named_moments(tensors([3]), tensors([4])), folder / files.MOMENTS)
+        files.write_tensors(named_moments(tensors([3]), tensors([4])), folder / files.MOMENTS)
         files.write_state(files.TrainerState(step=1, optimizer={}), folder)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])

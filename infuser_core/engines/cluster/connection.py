@@ -85,6 +85,13 @@ def on(ray: Any, machine: Machine) -> Any:
     return NodeAffinitySchedulingStrategy(node_id=machine.node, soft=False)
 
 
+def actor_on(ray: Any, machine: Machine, kind: type, *given: Any, beside: str = "") -> Any:
+    """An actor of a class on a machine. Calls of its group `beside` are answered beside the others, which queue."""
+    groups = {"concurrency_groups": {beside: 1}} if beside else {}
+    made = ray.remote(max_restarts=0, **groups)(kind)
+    return made.options(num_cpus=0, scheduling_strategy=on(ray, machine)).remote(*given)
+
+
 def _start(ray: Any, cluster: Cluster | None, cores: int) -> None:
     if cluster is None:
         ray.init(

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from infuser_core.engines.cluster.connection import connected, machines, on
+from infuser_core.engines.cluster.connection import actor_on, connected, machines
 from infuser_core.engines.cluster.layout import Cluster, Machine
 from infuser_core.engines.crew import Crew, LostWorkerError, Opened, Task, Worker
 from infuser_core.errors import EngineError, InfuserError
@@ -80,8 +80,8 @@ class _RayWorker:
         self.slot.actor.close.remote()
 
 
-class RayStaff:
-    """crew.Staff of a cluster. Machines that join are found by the next task."""
+class RayCrew(Crew):
+    """The crew of a cluster. Nothing starts before there is work; machines that join are found by the next task."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -90,13 +90,13 @@ class RayStaff:
         self._free: list[_Slot] = []
         self._all: set[_Slot] = set()
 
-    def number(self, *, accelerator: bool) -> int:
+    def room(self, *, accelerator: bool) -> int:
         with self._changed:
             self._look()
             return min(MOST, sum(slot.accelerator == accelerator for slot in self._all))
 
     def take(self, task: Task, seconds: float) -> Worker | None:
-        """See Staff. Machines get items in turn; an actor that does not start leaves its machine out."""
+        """See Crew. Machines get items in turn; an actor that does not start leaves its machine out."""
         while True:
             with self._changed:
                 if not self._changed.wait_for(lambda: self._fitting(task) or not self._all, timeout=seconds):
@@ -113,7 +113,7 @@ class RayStaff:
             self._drop(found)
 
     def put(self, worker: Worker, *, lost: bool) -> None:
-        """See Staff. In place of a lost one a new one starts with the next item, where its machine still can."""
+        """See Crew. In place of a lost one a new one starts with the next item, where its machine still can."""
         assert isinstance(worker, _RayWorker)
         if lost:
             self._ray.kill(worker.slot.actor, no_restart=True)
@@ -155,10 +155,7 @@ class RayStaff:
         if slot.accelerator and slot.machine.cards:
             environment["CUDA_VISIBLE_DEVICES"] = str(slot.number)
         # One call at a time: `lives` alone is answered beside the work.
-        kind = self._ray.remote(max_restarts=0, concurrency_groups={"lives": 1})(_Hand)
-        slot.actor = kind.options(num_cpus=0, scheduling_strategy=on(self._ray, slot.machine)).remote(
-            sys.path, environment
-        )
+        slot.actor = actor_on(self._ray, slot.machine, _Hand, sys.path, environment, beside="lives")
         try:
             self._ray.get(slot.actor.lives.options(concurrency_group="lives").remote(), timeout=START_SECONDS)
         except self._ray.exceptions.RayError:
@@ -179,8 +176,3 @@ def _slots(machine: Machine) -> list[_Slot]:
     """Room on a machine: one actor for each core, and one for each accelerator, or for all work that wants one."""
     cores = [_Slot(machine, number, accelerator=False) for number in range(max(machine.cores, 1))]
     return cores + [_Slot(machine, number, accelerator=True) for number in range(max(machine.cards, 1))]
-
-
-def cluster_crew(cluster: Cluster) -> Crew:
-    """The crew of a cluster. Nothing starts before there is work."""
-    return Crew(RayStaff(cluster))

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from infuser_core.engines.cluster.connection import answer, connected, machines, name_of, on
+from infuser_core.engines.cluster.connection import actor_on, answer, connected, machines, name_of
 from infuser_core.engines.cluster.layout import Cluster, Machine, shares
-from infuser_core.engines.service.launch import ServiceOptions
-from infuser_core.engines.service.link import Channel
+from infuser_core.engines.service.launch import START_SECONDS, ServiceOptions
+from infuser_core.engines.service.link import Inbox
 from infuser_core.engines.service.process import Engine
 from infuser_core.engines.service.station import Station
 from infuser_core.errors import EngineError
@@ -68,36 +68,22 @@ class _Host:
             yield error
 
 
-class RemoteLink(Channel):
-    """Channel to an engine behind an actor."""
+class RemoteEngine(Engine):
+    """An engine of another machine, behind the actor."""
 
-    def __init__(self, actor: Any, place: int) -> None:
-        super().__init__()
-        self._actor, self._place = actor, place
+    def __init__(self, name: str, pid: int, place: int, station: "RemoteStation") -> None:
+        self.inbox = Inbox()
+        super().__init__(name, pid, self.inbox, output="its output is on that machine")
+        self._place, self._station = place, station
+        self.last_word: EngineError | None = None
         self.waiting = 0.0
+        """Seconds for which it left a command lying, as the actor last told."""
 
-    def send(self, message: tuple[Any, ...]) -> None:
-        self._actor.tell.remote(self._place, message)
+    def send(self, *message: Any) -> None:
+        self._station.actor.tell.remote(self._place, message)
 
     def waiting_seconds(self) -> float:
-        """See Channel; as the actor last told."""
         return self.waiting
-
-
-class RemoteEngine(Engine):
-    """An engine of another machine."""
-
-    def __init__(self, name: str, pid: int, link: RemoteLink, station: "RemoteStation") -> None:
-        super().__init__(name, link)
-        self._pid, self._station = pid, station
-        self.last_word: EngineError | None = None
-
-    @property
-    def pid(self) -> int:
-        return self._pid
-
-    def hung(self, what: str) -> EngineError:
-        return EngineError(f"{self.name} (pid {self.pid}) {what}", hint="its output is on that machine")
 
     def _death(self) -> EngineError:
         return self.last_word or EngineError(
@@ -107,21 +93,18 @@ class RemoteEngine(Engine):
 
 
 class RemoteStation:
-    """service.sampler.Stationed on one machine of a cluster."""
+    """The engines of another machine of a cluster, as a Station is of this one."""
 
-    def __init__(self, ray: Any, actor: Any, machine: Machine, start_seconds: float, bell: threading.Event) -> None:
-        self._ray, self._actor, self._host = ray, actor, machine.host
+    def __init__(self, ray: Any, actor: Any, machine: Machine, bell: threading.Event) -> None:
+        self._ray, self.actor, self._host = ray, actor, machine.host
         self.machine = name_of(ray, machine.node)
-        self._start_seconds, self._bell = start_seconds, bell
-        self._links: list[RemoteLink] = []
+        self._bell = bell
         self.engines: list[RemoteEngine] = []
         self.lost = ""
 
     def start(self, folder: Path, *, longest: int | None) -> None:
         started = self._ask("start", str(folder), longest)
-        self._links = [RemoteLink(self._actor, place) for place in range(len(started))]
-        told = zip(started, self._links, strict=True)
-        self.engines = [RemoteEngine(name, pid, link, self) for (name, pid), link in told]
+        self.engines = [RemoteEngine(name, pid, place, self) for place, (name, pid) in enumerate(started)]
         threading.Thread(target=self._listen, name=f"engines of {self._host}", daemon=True).start()
 
     def show(self, folder: Path, weights: Path | None = None) -> None:
@@ -129,21 +112,20 @@ class RemoteStation:
 
     def close(self, *, keep_output: bool = False) -> None:
         """End the machine's engines and the actor; one that does not answer is killed."""
-        closing = self._actor.close.remote(keep_output)
+        closing = self.actor.close.remote(keep_output)
         self._ray.wait([closing], timeout=0.0 if self.lost else ENDING_SECONDS)
-        self._ray.kill(self._actor, no_restart=True)
-        self.engines = []
+        self._ray.kill(self.actor, no_restart=True)
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        reference = getattr(self._actor, method).remote(*arguments)
-        return answer(self._ray, reference, host=self._host, doing=method, seconds=self._start_seconds)
+        reference = getattr(self.actor, method).remote(*arguments)
+        return answer(self._ray, reference, host=self._host, doing=method, seconds=START_SECONDS)
 
     def _listen(self) -> None:
         """Take in what the machine's engines say, until the actor is gone."""
         try:
             while True:
                 said, waiting = self._ray.get(
-                    self._actor.listen.options(concurrency_group="listen").remote(),
+                    self.actor.listen.options(concurrency_group="listen").remote(),
                     timeout=LISTEN_SECONDS + SILENCE_SECONDS,
                 )
                 self._take_in(said, waiting)
@@ -151,19 +133,19 @@ class RemoteStation:
             late = isinstance(error, self._ray.exceptions.GetTimeoutError)
             self.lost = f"it has not answered for {SILENCE_SECONDS:.0f} s" if late else type(error).__name__
         finally:
-            for link in self._links:
-                link.end()
+            for engine in self.engines:
+                engine.inbox.end()
             self._bell.set()
 
     def _take_in(self, said: list[tuple[int, Any]], waiting: list[float]) -> None:
         for place, word in said:
             if isinstance(word, EngineError):
                 self.engines[place].last_word = EngineError(word.message, hint=f"{word.hint}, on {self._host}")
-                self._links[place].end()
+                self.engines[place].inbox.end()
             else:
-                self._links[place].put(word)
-        for link, seconds in zip(self._links, waiting, strict=False):
-            link.waiting = seconds
+                self.engines[place].inbox.put(word)
+        for engine, seconds in zip(self.engines, waiting, strict=False):
+            engine.waiting = seconds
         if said:
             self._bell.set()
 
@@ -178,9 +160,6 @@ def stations(cluster: Cluster, options: ServiceOptions, bell: threading.Event) -
         machine = share.machine
         first = 0 if cluster.turns else share.ranks
         cards = [str(card) for card in range(first, machine.cards)]
-        actor = ray.remote(max_restarts=0, concurrency_groups={"listen": 1})(_Host)
-        made = actor.options(num_cpus=0, scheduling_strategy=on(ray, machine)).remote(
-            options, f" on {machine.host}", cards, sys.path
-        )
-        found.append(RemoteStation(ray, made, machine, options.start_seconds, bell))
+        made = actor_on(ray, machine, _Host, options, f" on {machine.host}", cards, sys.path, beside="listen")
+        found.append(RemoteStation(ray, made, machine, bell))
     return found

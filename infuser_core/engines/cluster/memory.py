@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from infuser_core.engines.cluster.connection import answer, connected, machines, name_of, on
+from infuser_core.engines.cluster.connection import actor_on, answer, connected, machines, name_of
 from infuser_core.engines.cluster.layout import Cluster, Machine
 from infuser_core.engines.service.handover import Giver, Laid, Memory
 from infuser_core.errors import EngineError
@@ -65,8 +65,7 @@ class _Machine:
 
     def __init__(self, ray: Any, machine: Machine) -> None:
         self._ray, self._host = ray, machine.host
-        actor = ray.remote(max_restarts=0)(_Keeper)
-        self.actor = actor.options(num_cpus=0, scheduling_strategy=on(ray, machine)).remote(sys.path)
+        self.actor = actor_on(ray, machine, _Keeper, sys.path)
         self._made, self._files = 0, WeakSet[_Kept]()
 
     def make(self, shapes: "Shapes", dtype: str) -> _Kept:

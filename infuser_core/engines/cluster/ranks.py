@@ -15,8 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from infuser_core.engines.cluster.connection import connected, machines, name_of, on
@@ -70,8 +70,7 @@ class _Worker:
         """Make the object, importing from the same `places` as the driver; it may meet the others here."""
         os.environ.update(environment)
         sys.path[:] = places
-        module, _, name = path.partition(":")
-        self._work = getattr(import_module(module), name)(seat, options)
+        self._work = resolve_name(path)(seat, options)
 
     def call(self, method: str, arguments: tuple[Any, ...]) -> Any:
         """Call a method of the object."""

@@ -17,9 +17,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from infuser_core.engines.deepspeed.shard import Fragment, Shard
-from infuser_core.engines.training import checkpoint, laid_file
-from infuser_core.engines.training.laid_file import create, put
-from infuser_core.engines.training.tensor_files import Shapes, write_as_they_come
+from infuser_core.engines.training import checkpoint
+from infuser_core.engines.training.tensor_files import Shapes, create, entries, put, write_as_they_come
 from infuser_core.errors import CheckpointError
 
 ITEM = 4
@@ -37,7 +36,7 @@ def fill(path: Path | None, values: Iterable[tuple[Fragment, Tensor]]) -> str:
     told, rest = "", iter(values)
     try:
         if path is not None:
-            found = laid_file.entries(path)
+            found = entries(path)
             with path.open("r+b") as handle:
                 for fragment, tensor in rest:
                     put(handle, found[fragment.name], fragment.start, tensor)
@@ -91,7 +90,7 @@ def _filled(work: Mapping[Path, Held], shard: Shard) -> dict[str, str]:
             create(path, _shapes(held, shard))
     dist.barrier()
     for path, held in work.items():
-        found = laid_file.entries(path)
+        found = entries(path)
         with path.open("r+b") as handle:
             for name, each in held.items():
                 if mine := shard.mine(*each):
@@ -139,7 +138,7 @@ def _next(arrivals: "Queue[Tensor | None]") -> Tensor:
 def read(path: Path, held: Held, shard: Shard) -> None:
     """Fill this rank's fragments. Raises CheckpointError where files are missing, and unless names and shapes are those
     of the model, all of them in fp32."""
-    found = {name: entry for each in checkpoint.shards_of(path) for name, entry in laid_file.entries(each).items()}
+    found = {name: entry for each in checkpoint.shards_of(path) for name, entry in entries(each).items()}
     shapes = _shapes(held, shard)
     differing = sorted(set(shapes) ^ set(found))
     if differing:

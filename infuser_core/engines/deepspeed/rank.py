@@ -36,12 +36,12 @@ from infuser_core.engines.training.checkpoint import (
     MOMENTS,
     WEIGHTS,
     TrainerState,
-    named_moments,
     read_state,
     write_state,
 )
 from infuser_core.engines.training.fused_attention import choose
 from infuser_core.engines.training.loss import Sums, Tally, Values, forward_terms, merged
+from infuser_core.engines.training.optimizer import named_moments
 from infuser_core.engines.training.optimizers.adamw import AdamW, AdamWOptions
 from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.engines.training.policy import ModelPolicy, tied_names

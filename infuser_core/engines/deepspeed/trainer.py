@@ -16,7 +16,6 @@ from infuser_core.engines.cluster.ranks import RankGroup
 from infuser_core.engines.deepspeed.rank import RankOptions, RankProbed
 from infuser_core.engines.deepspeed.split import Part, cut, split
 from infuser_core.engines.hf.causal_lm import choose_device
-from infuser_core.engines.local.trainer import TOKEN_BUDGETS
 from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.reference import similarities
 from infuser_core.engines.protocols import (
@@ -33,7 +32,7 @@ from infuser_core.engines.training.checkpoint import read_state, written
 from infuser_core.engines.training.loss import in_order, merged
 from infuser_core.engines.training.optimizer import Given, options_of
 from infuser_core.engines.training.optimizers.adamw import AdamWOptions
-from infuser_core.engines.training.packing import plan_whole
+from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.tensor_files import Shapes
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
@@ -54,7 +53,6 @@ class DeepSpeedTrainer:
         *,
         ranks: int = 1,
         device: str = "auto",
-        token_budget: int | None = None,
         optimizer: Given = None,
         cluster: Cluster | None = None,
         board: Board | None = None,
@@ -72,11 +70,11 @@ class DeepSpeedTrainer:
                 hint="set engine.trainer local, or cotrain.optimizer.name adamw",
             )
         kind = choose_device(device).type
-        budget = token_budget or TOKEN_BUDGETS.get(kind, TOKEN_BUDGETS["cuda"])
-        self._options = RankOptions(device=kind, token_budget=budget, optimizer=constants, **options)
+        self._options = RankOptions(device=kind, optimizer=constants, **options)
         self._ranks, self._board, self._write_beside = ranks, board, write_beside
         self._choice = ProbeChoice(self._options.probe)
         self._loaded = self._asleep = False
+        self._refused: UnknownLayerError | None = None
         self._rank_facts: dict[str, Any] = {}
         environment = {
             "DS_ACCELERATOR": kind,
@@ -132,15 +130,14 @@ class DeepSpeedTrainer:
         # Refused before any rank has touched what it holds.
         read_state(folder, self._options.optimizer)
         self._asleep = False
-        self._everyone("load", str(folder))
+        self._group.call("load", [(str(folder),)] * self._ranks)
+        self._loaded, self._role = True, str(checkpoint.role)
         self._rank_facts = dict(self._everyone("facts")[0])
         self._choice.renew()
-        self._refused: UnknownLayerError | None = self._everyone("refused")[0]
-        self._loaded, self._role = True, str(checkpoint.role)
+        self._refused = self._everyone("refused")[0]
 
     def park(self, name: str) -> bool:
         """Keep a copy of the state in host memory under a name, each rank its part; False where that has no room."""
-        self._require()
         rooms: list[tuple[str, int, int]] = self._everyone("room")
         for host in {host for host, *_ in rooms}:
             sizes, free = zip(*[(size, free) for where, size, free in rooms if where == host], strict=True)
@@ -151,48 +148,42 @@ class DeepSpeedTrainer:
 
     def take(self, name: str) -> None:
         """Hold the state of that name, a role, again, of the same model, as `load` would: without gradients."""
-        self._require()
         self._everyone("take", name)
         self._role = name
         self.zero_grad()
 
     def drop(self, name: str) -> None:
-        """Forget the state of that name."""
-        self._everyone("drop", name)
+        """Forget the state of that name; ranks that sleep sleep on."""
+        self._group.call("drop", [(name,)] * self._ranks)
 
     def zero_grad(self) -> None:
-        self._require()
         self._everyone("zero_grad")
 
     def forward_backward(
         self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
     ) -> StepReport:
-        self._require()
         dealt = split(groups, self._ranks, only_trained=objective.only_credited)
         arguments = [(parts, objective, denominator) for parts in dealt]
         total = sum(len(group.rows) for group in groups)
-        shares = self._group.call("forward_backward", arguments, progress=progress, total=total)
+        shares = self._call("forward_backward", arguments, progress=progress, total=total)
         sums = reduce(add, shares)
         progress(total, total, sums.tokens)
         return sums.report(groups)
 
     def optim_step(self, learning_rate: float) -> float:
-        self._require()
         norms: list[float] = self._everyone("optim_step", learning_rate)
         return norms[0]
 
     def below_epsilon(self) -> float:
-        self._require()
         shares: list[float] = self._everyone("below_epsilon")
         return shares[0]
 
     def logprobs(
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
     ) -> list[list[Sequence[float]]]:
-        self._require()
         arguments = [(parts, temperature) for parts in split(groups, self._ranks, only_trained=False)]
         total = sum(len(group.rows) for group in groups)
-        found = self._group.call("logprobs", arguments, progress=progress, total=total)
+        found = self._call("logprobs", arguments, progress=progress, total=total)
         return in_order(groups, merged(found))
 
     def probe(
@@ -204,7 +195,6 @@ class DeepSpeedTrainer:
         denominator: int | None = None,
         progress: Progress = no_progress,
     ) -> Probed:
-        self._require()
         if self._choice.fast and self._refused is not None:
             self._choice.pass_over(self._refused)
         alone, together = self._deal(groups)
@@ -213,7 +203,7 @@ class DeepSpeedTrainer:
             for rank in range(self._ranks)
         ]
         total = sum(len(group.rows) for group in groups)
-        found: list[RankProbed] = self._group.call(
+        found: list[RankProbed] = self._call(
             "probe", arguments, progress=_by_group(progress, len(groups), total), total=total
         )
         scores = torch.zeros(len(groups), 4, dtype=torch.float64)
@@ -229,15 +219,12 @@ class DeepSpeedTrainer:
         )
 
     def keep_gradient(self, path: Path) -> float:
-        self._require()
         return float(self._written("keep_gradient", path))
 
     def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
-        self._require()
         self._everyone("add_gradient", str(path), weight, own)
 
     def save(self, path: Path) -> int:
-        self._require()
         step = int(self._written("save", path))
         if self._board is not None:
             self._board.put(path, self._role, self)
@@ -269,7 +256,7 @@ class DeepSpeedTrainer:
         for rank, machine in enumerate(found):
             part = found[:rank].count(machine), found.count(machine)
             arguments.append((str(paths.get(machine, "")), dtype, part if len(set(found)) > 1 else None))
-        if told := next(filter(None, self._group.call("lay", arguments)), ""):
+        if told := next(filter(None, self._call("lay", arguments)), ""):
             raise OSError(told)
 
     def checksums(self, dtype: str) -> Mapping[str, int]:
@@ -279,8 +266,8 @@ class DeepSpeedTrainer:
 
     def _deal(self, groups: Sequence[TrainGroup]) -> tuple[list[list[Part]], list[list[list[Part]]]]:
         """Questions of one rank each, by rank; and questions of all ranks, by question and rank."""
-        options = self._options
-        _, large = plan_whole(groups, token_budget=options.token_budget)
+        packer = Packer(token_budget=self._options.token_budget, device=torch.device("cpu"), dtype=torch.float32)
+        _, large = packer.plan_whole(groups)
         places = set(large) if self._choice.fast else set(range(len(groups)))
         small = [replace(group, rows=[]) if place in places else group for place, group in enumerate(groups)]
         together = [self._share(place, groups[place]) for place in sorted(places)]
@@ -295,14 +282,18 @@ class DeepSpeedTrainer:
         ]
 
     def _everyone(self, method: str, *arguments: Any) -> list[Any]:
-        return self._group.call(method, [arguments] * self._ranks)
+        return self._call(method, [arguments] * self._ranks)
 
-    def _require(self) -> None:
+    def _call(
+        self, method: str, arguments: Sequence[tuple[Any, ...]], *, progress: Progress = no_progress, total: int = 0
+    ) -> list[Any]:
+        """Results by rank. Whatever is asked of ranks that sleep wakes them."""
         if not self._loaded:
             raise EngineError("the trainer holds no checkpoint", hint="call load(checkpoint) first")
         if self._asleep:
             self._asleep = False
             self._everyone("wake")
+        return self._group.call(method, arguments, progress=progress, total=total)
 
 
 def _by_group(progress: Progress, groups: int, rows: int) -> Progress:

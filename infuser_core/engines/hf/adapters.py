@@ -76,8 +76,7 @@ def attach(model: PreTrainedModel, folder: Path) -> dict[str, nn.Parameter]:
     found = _trained(model)
     for parameter in found.values():
         parameter.data = parameter.data.to(torch.promote_types(parameter.dtype, torch.float32))
-    path = folder / WEIGHTS
-    fill(peft_names({name: parameter.data for name, parameter in found.items()}), [path], path)
+    fill(peft_names({name: parameter.data for name, parameter in found.items()}), folder / WEIGHTS)
     return found
 
 

@@ -33,10 +33,9 @@ def companions(folder: Path) -> dict[str, bytes]:
     return {found.name: found.read_bytes() for found in files_of(folder, COMPANIONS)}
 
 
-def link_model_files(source: Path, target: Path, weights: Path | None = None) -> Path:
+def link_model_files(source: Path, target: Path, weights: Path | None = None) -> None:
     """Fill a folder with links to a model's files, without optimizer state; `weights` take the place of its own."""
     for found in files_of(source, COMPANIONS if weights else (*COMPANIONS, *WEIGHTS)):
         (target / found.name).symlink_to(found.absolute())
     if weights:
         (target / "model.safetensors").symlink_to(weights)
-    return target

@@ -6,7 +6,6 @@ _V vocabulary.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,16 +51,6 @@ SHRINK_AT = 0.75
 """The batch is rebuilt without finished rows once it fits into this share of its rows: rebuilding copies the cache."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picked:
-    """One token per row."""
-
-    tokens_R: Tensor
-    """Token ids, int64."""
-    logprobs_R: Tensor
-    """Their log-probabilities at the sampling temperature, before top-k and top-p, nats, fp32."""
-
-
 def _mix(z: np.ndarray) -> np.ndarray:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -76,19 +65,18 @@ def uniforms(seeds_R: np.ndarray, position: int) -> np.ndarray:
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def pick(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> Picked:
-    """Draw one token per row; `uniforms_R` is fp64. Temperature 0 takes the most likely token."""
+def pick(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
+    """One token per row, and its log-probability at the sampling temperature, before top-k and top-p, nats, fp32.
+
+    `uniforms_R` is fp64. Temperature 0 takes the most likely token.
+    """
     rows = max(1, CHUNK_CELLS // logits_RV.shape[1])
     parts = [_pick(*chunk, params) for chunk in zip(logits_RV.split(rows), uniforms_R.split(rows), strict=True)]
-    if len(parts) == 1:
-        return parts[0]
-    return Picked(
-        tokens_R=torch.cat([part.tokens_R for part in parts]),
-        logprobs_R=torch.cat([part.logprobs_R for part in parts]),
-    )
+    tokens_R, logprobs_R = (torch.cat(each) for each in zip(*parts, strict=True))
+    return tokens_R, logprobs_R
 
 
-def _pick(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> Picked:
+def _pick(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
     greedy = params.temperature == 0.0
     logprobs_RV = torch.log_softmax(logits_RV.float() / (1.0 if greedy else params.temperature), dim=-1)
     if greedy:
@@ -97,7 +85,7 @@ def _pick(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> Pick
         tokens_R = _inverse_cdf(logprobs_RV.exp(), uniforms_R)
     else:
         tokens_R = _restricted(logprobs_RV, uniforms_R, params)
-    return Picked(tokens_R=tokens_R, logprobs_R=logprobs_RV.gather(1, tokens_R[:, None]).squeeze(1))
+    return tokens_R, logprobs_RV.gather(1, tokens_R[:, None]).squeeze(1)
 
 
 def _inverse_cdf(weights_RV: Tensor, uniforms_R: Tensor) -> Tensor:
@@ -319,14 +307,14 @@ class _Batch:
     def _choose(self, logits_RV: Tensor, position: int) -> Tensor:
         """Draw and record the token at `position` of every row; mark rows that ended."""
         uniforms_R = torch.from_numpy(uniforms(self._seeds_R, position)).to(self._device)
-        picked = pick(logits_RV, uniforms_R, self._params)
-        self._tokens_RT[self._rows_R, position] = picked.tokens_R.cpu()
-        self._logprobs_RT[self._rows_R, position] = picked.logprobs_R.cpu()
-        ended_R = torch.isin(picked.tokens_R, self._ends).cpu().numpy() & self._alive_R
+        tokens_R, logprobs_R = pick(logits_RV, uniforms_R, self._params)
+        self._tokens_RT[self._rows_R, position] = tokens_R.cpu()
+        self._logprobs_RT[self._rows_R, position] = logprobs_R.cpu()
+        ended_R = torch.isin(tokens_R, self._ends).cpu().numpy() & self._alive_R
         self._lengths_R[self._rows_R[ended_R]] = position + 1
         self._stopped_R[self._rows_R[ended_R]] = True
         self._alive_R = self._alive_R & ~ended_R & (self._limits_R[self._rows_R] > position + 1)
-        return picked.tokens_R
+        return tokens_R
 
     def _step(self, tokens_R: Tensor, position: int) -> Tensor:
         """Logits [R, V] after the token drawn at `position`."""

@@ -17,8 +17,9 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.engines.training.checkpoint import (
+    MOMENTS,
     TrainerState,
-    read_moments,
+    fill,
     read_reference,
     write_checkpoint,
     write_tensors,
@@ -49,7 +50,7 @@ class FlatTrainer:
         self._policy, self._flat, self._adapter = policy, flat, adapter
         self._optimizer = optimizer_of(flat, self._options)
         self._optimizer.steps = state.step
-        read_moments(self._optimizer.state(), folder)
+        fill(self._optimizer.state(), folder / MOMENTS)
         self._folder = folder
 
     def zero_grad(self) -> None:

@@ -34,15 +34,12 @@ from infuser_core.engines.service.handover import HERE, Board
 from infuser_core.engines.training.checkpoint import read_state, weights_of
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.fused_attention import choose
-from infuser_core.engines.training.laid_file import Shapes, entries, put
+from infuser_core.engines.training.tensor_files import Shapes, entries, put
 from infuser_core.engines.training.optimizer import Given
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import recomputed
 from infuser_core.schemas import Checkpoint
-
-TOKEN_BUDGETS = {"cpu": 2048, "cuda": 32_768}
-"""Tokens of a micro-batch by device: what a CPU's cache holds best, and what keeps an accelerator busy."""
 
 AUTOMATIC = {"cpu": 2048, "cuda": 131_072}
 """Most tokens of a micro-batch whose budget is found automatically."""
@@ -52,10 +49,9 @@ class LocalTrainer(FlatTrainer):
     """protocols.Trainer on one device, and handover.Giver.
 
     `dtype` is the compute dtype; master weights, gradients and moments are fp32 (fp64 for float64). `token_budget`
-    bounds the tokens of a micro-batch (None: see TOKEN_BUDGETS; `auto`: see memory, with `roles` trainers on the
-    device in the end); gradients do not depend on it. Where an accelerator runs out of memory, the pass starts again
-    with half the budget. `attention`: see fused_attention. `deterministic`: see `repeat_exactly`.
-    What is saved is put on the `board` as well.
+    bounds the tokens of a micro-batch (`auto`: see memory, with `roles` trainers on the device in the end); gradients do
+    not depend on it. Where an accelerator runs out of memory, the pass starts again with half the budget. `attention`:
+    see fused_attention. `deterministic`: see `repeat_exactly`. What is saved is put on the `board` as well.
     `probe`: `fast`, `reference` (one question per backward: slower, and for any parameter kind), or `auto`, which is
     fast where it can be. `threads` applies to the whole process.
     """
@@ -66,7 +62,7 @@ class LocalTrainer(FlatTrainer):
         dtype: str = "float32",
         device: str = "auto",
         threads: int = 1,
-        token_budget: Asked | None = None,
+        token_budget: Asked = 2048,
         gradient_checkpointing: Checkpointing = False,
         probe: str = "auto",
         attention: str = "auto",
@@ -85,9 +81,8 @@ class LocalTrainer(FlatTrainer):
         self._master_dtype = torch.float64 if self._compute_dtype == torch.float64 else torch.float32
         self._device = choose_device(device)
         self._free, self._roles = free, roles
-        asked = token_budget or TOKEN_BUDGETS.get(self._device.type, TOKEN_BUDGETS["cuda"])
-        most = AUTOMATIC.get(self._device.type, AUTOMATIC["cuda"])
-        self._budget = TokenBudget(asked, most=most, checkpointing=gradient_checkpointing)
+        most = AUTOMATIC[self._device.type]
+        self._budget = TokenBudget(token_budget, most=most, checkpointing=gradient_checkpointing)
         self._attention, self._attention_facts = attention, dict[str, Any]()
         self._packer = Packer(
             token_budget=self._budget.tokens,

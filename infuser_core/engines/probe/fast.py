@@ -99,7 +99,7 @@ class LayerProbe:
     ) -> Scored:
         """One micro-batch; `backward(loss)` runs the pass that the recorded layers listen to."""
         batch = self._packer.pack(segments, trim=True)
-        spans = spans_of(segments, batch, trim=True)
+        spans = spans_of(segments, batch)
         sums = QuestionSums(spans, against, workspace, accumulator=accumulator)
         with self._recorder.recording(sums):
             logprobs_S = forward(batch, objective.temperature, self._receiver(sums))

@@ -67,14 +67,14 @@ class Spans:
         return len(self.places)
 
 
-def spans_of(segments: Sequence[Segment], batch: MicroBatch, *, trim: bool) -> Spans:
-    """The spans of a packed micro-batch. Segments of one group stand together."""
+def spans_of(segments: Sequence[Segment], batch: MicroBatch) -> Spans:
+    """The spans of a micro-batch that was packed with `trim`. Segments of one group stand together."""
     places: list[int] = []
     lengths: list[int] = []
     bounds = [0]
     for place, own in groupby(segments, key=lambda segment: segment.group):
         parts = list(own)
-        shapes = [shape_of(segment, trim=trim) for segment in parts]
+        shapes = [shape_of(segment, trim=True) for segment in parts]
         places.append(place)
         lengths.append(sum(shape.prompt + sum(shape.rows) for shape in shapes))
         bounds.append(bounds[-1] + sum(len(row.token_ids) for segment in parts for row in segment.rows))
@@ -115,8 +115,8 @@ NORMS = 1024
 class Workspace:
     """A piece, its scratch and its moment, each of `elements` elements or of one weight row where that is longer."""
 
-    def __init__(self, *, dtype: torch.dtype, device: torch.device, elements: int | None = None) -> None:
-        self.elements = elements or (CPU_PIECE if device.type == "cpu" else DEVICE_PIECE)
+    def __init__(self, *, dtype: torch.dtype, device: torch.device) -> None:
+        self.elements = CPU_PIECE if device.type == "cpu" else DEVICE_PIECE
         self.dtype = dtype
         self.device = device
         self._buffers = [torch.empty(0, dtype=dtype, device=device) for _ in range(3)]

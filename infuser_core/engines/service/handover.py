@@ -15,7 +15,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from infuser_core.engines.protocols import TrainGroup, TrainRow
+from infuser_core.engines.protocols import PromptGroup, TrainGroup, TrainRow
 from infuser_core.errors import CheckpointError, EngineError, EngineWarning
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Memory:
         import torch
 
         from infuser_core.engines.local.memory import free_host_memory
-        from infuser_core.engines.training.laid_file import create
+        from infuser_core.engines.training.tensor_files import create
 
         kind = getattr(torch, dtype)
         needed, free = kind.itemsize * sum(map(prod, shapes.values())), free_host_memory()
@@ -164,7 +164,13 @@ class Board:
         shapes, files = giver.shapes(), self._filled(giver)
         names = {name: name for name in shapes} | dict(giver.tied())
         sums = giver.checksums(self._dtype)
-        groups = fixed_groups(int(read_config(folder).get_text_config().vocab_size), self._responses)
+        rows = [TrainRow(token_ids=each, advantage=1.0, sampler_logprobs=[0.0] * len(each)) for each in self._responses]
+        groups = [
+            TrainGroup(
+                group_id=each.group_id, prompt_token_ids=each.token_ids, rows=[rows[seed] for seed in each.seeds]
+            )
+            for each in fixed_prompts(int(read_config(folder).get_text_config().vocab_size))
+        ]
         scores = giver.logprobs(groups, temperature=TEMPERATURE)
         return Handover(
             files=files,
@@ -182,24 +188,13 @@ class Board:
         return {HERE: memory}
 
 
-def prompt(place: int, vocabulary: int) -> list[int]:
-    """Tokens spread over the vocabulary."""
-    return [(7 + 1009 * place + 7919 * token) % vocabulary for token in range(TOKENS)]
-
-
-def seeds(place: int) -> list[int]:
-    """Of the two responses to a fixed prompt."""
-    return [2 * place, 2 * place + 1]
-
-
-def fixed_groups(vocabulary: int, responses: Sequence[Sequence[int]]) -> list[TrainGroup]:
-    """The fixed prompts with responses, as a trainer scores them."""
-    rows = [TrainRow(token_ids=each, advantage=1.0, sampler_logprobs=[0.0] * len(each)) for each in responses]
+def fixed_prompts(vocabulary: int) -> list[PromptGroup]:
+    """The fixed prompts: tokens spread over the vocabulary, two responses to each."""
     return [
-        TrainGroup(
+        PromptGroup(
             group_id=f"fixed/{place}",
-            prompt_token_ids=prompt(place, vocabulary),
-            rows=[rows[seed] for seed in seeds(place)],
+            token_ids=[(7 + 1009 * place + 7919 * token) % vocabulary for token in range(TOKENS)],
+            seeds=[2 * place, 2 * place + 1],
         )
         for place in range(PROMPTS)
     ]

@@ -20,6 +20,9 @@ HF = "infuser_core.engines.hf.worker"
 PYTHON = "INFUSER_VLLM_PYTHON"
 """Environment variable: interpreter whose environment holds vllm, where that is not this one."""
 
+START_SECONDS = 900.0
+"""Longest start of an engine, and longest time that one takes to obey a command."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
@@ -48,12 +51,8 @@ class ServiceOptions:
     """Visible accelerators, the first ones, that belong to somebody else."""
     sleep: bool = True
     """Whether an accelerator's memory can be given back between roles."""
-    start_seconds: float = 900.0
-    """Longest start of an engine."""
     silent_seconds: float = 300.0
     """Longest silence of an engine with work to do, before it counts as hung."""
-    python: str = ""
-    """Interpreter whose environment holds vllm; empty for INFUSER_VLLM_PYTHON or else this one."""
     worker: str = VLLM
     """Module that an engine's process runs."""
     quantisation: str | None = None
@@ -87,12 +86,10 @@ class Launch:
         return self.folder / f"{self.name.replace(' ', '-')}.log"
 
 
-def interpreter(options: ServiceOptions) -> str:
-    """Python of the engines' environment. Raises EngineError for vllm's where that is this one and holds none."""
-    if options.worker == HF:
-        return options.python or sys.executable
-    python = options.python or os.environ.get(PYTHON, "") or sys.executable
-    if python == sys.executable and options.worker == VLLM and find_spec("vllm") is None:
+def interpreter(worker: str) -> str:
+    """Python of a worker's environment. Raises EngineError for vllm's where that is this one and holds none."""
+    python = sys.executable if worker == HF else os.environ.get(PYTHON, "") or sys.executable
+    if python == sys.executable and worker == VLLM and find_spec("vllm") is None:
         raise EngineError(
             "the sampler needs vllm, and this environment holds none",
             hint=f"pip install 'infuser[rollout-vllm]', or name the Python of another environment in {PYTHON}",
@@ -120,9 +117,9 @@ def launches(options: ServiceOptions, *, model: str, scratch: Path, cards: Seque
     return [
         Launch(
             name=f"engine {place}",
-            python=interpreter(options),
+            python=interpreter(options.worker),
             module=options.worker,
-            settings=_settings(options, model=model),
+            settings=engine_settings(options, model=model),
             environment=own | ({"CUDA_VISIBLE_DEVICES": share} if share else {}),
             folder=scratch,
         )
@@ -130,18 +127,12 @@ def launches(options: ServiceOptions, *, model: str, scratch: Path, cards: Seque
     ]
 
 
-def _settings(options: ServiceOptions, *, model: str) -> dict[str, Any]:
+def engine_settings(options: ServiceOptions, *, model: str) -> dict[str, Any]:
+    """Arguments of an engine: of vLLM's by its own names."""
+    common = {"model": model, "dtype": options.dtype}
     if options.worker == HF:
-        kept = {"dtype": options.dtype, "device": options.device, "deterministic": options.deterministic}
-        return {"model": model, **kept}
-    return vllm_settings(options, model=model)
-
-
-def vllm_settings(options: ServiceOptions, *, model: str) -> dict[str, Any]:
-    """Arguments of a vLLM engine, by its own names."""
-    return {
-        "model": model,
-        "dtype": options.dtype,
+        return common | {"device": options.device, "deterministic": options.deterministic}
+    return common | {
         "quantization": options.quantisation,
         "tensor_parallel_size": options.tensor_parallel,
         "max_num_seqs": options.max_num_seqs,

@@ -6,7 +6,6 @@ from being emptied. Waits for messages have limits, and a link tells how long it
 
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections import deque
 from multiprocessing.connection import Connection
 from queue import Empty, SimpleQueue
@@ -16,19 +15,11 @@ _CLOSED = object()
 """Last entry of either queue."""
 
 
-class Channel(ABC):
-    """One end of a conversation with an engine, wherever that is: messages that have come wait until asked for."""
+class Inbox:
+    """Messages of an engine, wherever that is, which wait until they are asked for."""
 
     def __init__(self) -> None:
         self._messages: SimpleQueue[Any] = SimpleQueue()
-
-    @abstractmethod
-    def send(self, message: tuple[Any, ...]) -> None:
-        """Queue a message. A dead receiver shows when the next message is asked for."""
-
-    @abstractmethod
-    def waiting_seconds(self) -> float:
-        """Age of the oldest message that the other end has not taken; 0 where it took everything."""
 
     def put(self, message: tuple[Any, ...]) -> None:
         """Take one in."""
@@ -51,8 +42,8 @@ class Channel(ABC):
         return received
 
 
-class Link(Channel):
-    """Channel over a duplex pipe. `bell` rings when something has come; several links may share one."""
+class Link(Inbox):
+    """One end of a duplex pipe. `bell` rings when something has come; several links may share one."""
 
     def __init__(self, pipe: Connection, bell: threading.Event, name: str) -> None:
         super().__init__()
@@ -68,10 +59,12 @@ class Link(Channel):
             thread.start()
 
     def send(self, message: tuple[Any, ...]) -> None:
+        """Queue a message. A dead receiver shows when the next message is asked for."""
         self._unwritten.append(time.monotonic())
         self._out.put(message)
 
     def waiting_seconds(self) -> float:
+        """Age of the oldest message that the other end has not taken; 0 where it took everything."""
         try:
             return time.monotonic() - self._unwritten[0]
         except IndexError:

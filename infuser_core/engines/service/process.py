@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing import Pipe
@@ -16,7 +17,7 @@ from typing import Any
 
 import infuser_core
 from infuser_core.engines.service.launch import Launch
-from infuser_core.engines.service.link import Channel, Link
+from infuser_core.engines.service.link import Inbox, Link
 from infuser_core.errors import EngineError, EngineWarning
 
 ENDING_SECONDS = 10.0
@@ -37,27 +38,31 @@ DEFAULTS = {
 """Environment of an engine where the caller's own does not say otherwise."""
 
 
-class Engine:
-    """A running engine; every method that waits raises EngineError once it is dead."""
+class Engine(ABC):
+    """A running engine; every method that waits raises EngineError once it is dead. `output` says where its lies."""
 
-    def __init__(self, name: str, link: Channel) -> None:
-        self.name = name
-        self.heard = time.monotonic()
-        self._link = link
-
-    @property
-    def pid(self) -> int:
+    def __init__(self, name: str, pid: int, inbox: Inbox, *, output: str) -> None:
+        self.name, self.pid = name, pid
         """Process id, which is the id of its group."""
-        raise NotImplementedError
+        self.heard = time.monotonic()
+        self._inbox, self._output = inbox, output
 
+    @abstractmethod
     def send(self, *message: Any) -> None:
         """Give a command, without waiting until it is taken."""
-        self._link.send(message)
+
+    @abstractmethod
+    def waiting_seconds(self) -> float:
+        """Age of the oldest command that it has not taken."""
+
+    @abstractmethod
+    def _death(self) -> EngineError:
+        """The error for an engine from which nothing comes any more."""
 
     def receive(self, seconds: float = 0.0) -> tuple[Any, ...] | None:
         """The next reply, or None where none comes within `seconds`."""
         try:
-            reply = self._link.receive(seconds)
+            reply = self._inbox.receive(seconds)
         except EOFError as error:
             raise self._death() from error
         if reply is not None:
@@ -72,10 +77,6 @@ class Engine:
                 return reply
         raise self.hung(f"did not answer {wanted[-1]!r} within {seconds:.0f} s")
 
-    def waiting_seconds(self) -> float:
-        """Age of the oldest command that it has not taken."""
-        return self._link.waiting_seconds()
-
     def require_pace(self, seconds: float) -> None:
         """Raises EngineError where it was silent for `seconds`, or left a command lying for as long."""
         if time.monotonic() - self.heard > seconds:
@@ -85,11 +86,7 @@ class Engine:
 
     def hung(self, what: str) -> EngineError:
         """The error for an engine that lives and does not do its work."""
-        raise NotImplementedError
-
-    def _death(self) -> EngineError:
-        """The error for an engine whose link is closed."""
-        raise NotImplementedError
+        return EngineError(f"{self.name} (pid {self.pid}) {what}", hint=self._output)
 
 
 class EngineProcess(Engine):
@@ -120,14 +117,13 @@ class EngineProcess(Engine):
         finally:
             theirs.close()
         self._pipe = Link(ours, bell, launch.name)
-        super().__init__(launch.name, self._pipe)
+        super().__init__(launch.name, self._process.pid, self._pipe, output=f"its output is in {launch.log}")
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+    def send(self, *message: Any) -> None:
+        self._pipe.send(message)
 
-    def hung(self, what: str) -> EngineError:
-        return EngineError(f"{self.name} (pid {self.pid}) {what}", hint=f"its output is in {self._log}")
+    def waiting_seconds(self) -> float:
+        return self._pipe.waiting_seconds()
 
     def kill(self) -> None:
         """End it and its children, at once; warns of one that does not end, whose accelerator may stay taken."""
@@ -149,7 +145,7 @@ class EngineProcess(Engine):
             how = f"was killed by signal {-status} ({signal.Signals(-status).name})"
         reason = last_words(self._log.read_text(errors="replace"))
         said = f": {reason}" if reason else ""
-        return EngineError(f"{self.name} (pid {self.pid}) {how}{said}", hint=f"its output is in {self._log}")
+        return EngineError(f"{self.name} (pid {self.pid}) {how}{said}", hint=self._output)
 
 
 def last_words(output: str) -> str:

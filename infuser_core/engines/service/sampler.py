@@ -11,8 +11,9 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from infuser_core.engines.cluster.host import RemoteStation, stations
 from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.engines.hf.causal_lm import choose_device, choose_dtype, device_name, folder_ends, read_config
 from infuser_core.engines.hf.renderer import Renderer, require_room
@@ -26,30 +27,17 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.engines.service.draw import Draw
-from infuser_core.engines.service.handover import Board
-from infuser_core.engines.service.launch import HF, VLLM, ServiceOptions, interpreter
+from infuser_core.engines.service.handover import Board, fixed_prompts
+from infuser_core.engines.service.launch import HF, START_SECONDS, VLLM, ServiceOptions, interpreter
 from infuser_core.engines.service.process import Engine
 from infuser_core.engines.service.station import Station
-from infuser_core.engines.service.sync_check import Agreement, Claim, HandedOver, Reference, fixed_groups
+from infuser_core.engines.service.sync_check import Agreement, Claim, HandedOver, Reference
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint, Role
 
 
-class Stationed(Protocol):
-    """A machine with engines: this one (Station) or another (RemoteStation)."""
-
-    @property
-    def machine(self) -> str:
-        """Its name (see handover.HERE)."""
-
-    @property
-    def engines(self) -> Sequence[Engine]: ...
-
-    def start(self, folder: Path, *, longest: int | None) -> None: ...
-
-    def show(self, folder: Path, weights: Path | None = None) -> None: ...
-
-    def close(self, *, keep_output: bool = False) -> None: ...
+Stations = Sequence[Station | RemoteStation]
+"""Machines with engines: this one, or those of a cluster."""
 
 
 class ServiceSampler:
@@ -75,14 +63,14 @@ class ServiceSampler:
         self._options = ServiceOptions(device=self._device.type, dtype=dtype, threads=threads, **options)
         if dtype == "float64" and self._options.worker == VLLM:
             raise EngineError("vLLM computes in float32 or bfloat16, not in float64", hint="set engine.dtype")
-        interpreter(self._options)
+        interpreter(self._options.worker)
         if self._options.quantisation and self._device.type == "cpu":
             raise EngineError(
                 f"vLLM has no kernels for {self._options.quantisation} on a CPU",
                 hint="set engine.rollout_quantisation to null, or sample on an accelerator",
             )
         self._cluster, self._board = cluster, board
-        self._stations: list[Stationed] = []
+        self._stations: Stations = []
         self._bell = threading.Event()
         self._folder: Path | None = None
         self._renderer: Renderer | None = None
@@ -225,23 +213,20 @@ class ServiceSampler:
         self.starts += 1
         self._stations = self._machines()
         self._everywhere(lambda station: station.start(folder, longest=self._longest))
-        ready = [engine.expect("ready", seconds=self._options.start_seconds)[1] for engine in self._engines]
+        ready = [engine.expect("ready", seconds=START_SECONDS)[1] for engine in self._engines]
         self._capacity = min(facts["max_num_seqs"] for facts in ready)
 
-    def _machines(self) -> list[Stationed]:
+    def _machines(self) -> Stations:
         if self._cluster is None:
             return [Station(self._options, self._bell)]
-        # Ray loads where it is used.
-        from infuser_core.engines.cluster.host import stations
-
-        return [*stations(self._cluster, self._options, self._bell)]
+        return stations(self._cluster, self._options, self._bell)
 
     def _prove(self, claim: Claim, *, fresh: bool) -> None:
         """Proof that every engine holds the checkpoint's weights; fresh ones may have own forms, with a warning.
 
         Raises EngineError for engines that do not hold them.
         """
-        names, groups = [engine.name for engine in self._engines], fixed_groups(self._vocabulary)
+        names, groups = [engine.name for engine in self._engines], fixed_prompts(self._vocabulary)
         held = self._ask("checksums", claim.shapes(), self._dtype)
         if not fresh:
             for name, each in zip(names, held, strict=True):
@@ -272,7 +257,7 @@ class ServiceSampler:
         ]
         self.agreements = [replace(one, tensors=count) for one, count in zip(found, counted, strict=True)]
 
-    def _everywhere(self, work: Callable[[Stationed], None]) -> None:
+    def _everywhere(self, work: Callable[[Station | RemoteStation], None]) -> None:
         """Let every machine do something, all at the same time."""
         with ThreadPoolExecutor(max_workers=len(self._stations)) as threads:
             list(threads.map(work, self._stations))
@@ -305,8 +290,7 @@ class ServiceSampler:
         with self._whole():
             for engine in self._engines:
                 engine.send(command, *values)
-            patience = self._options.start_seconds
-            return [engine.expect("obeyed", command, seconds=patience)[2] for engine in self._engines]
+            return [engine.expect("obeyed", command, seconds=START_SECONDS)[2] for engine in self._engines]
 
     @contextmanager
     def _whole(self) -> Iterator[None]:

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from infuser_core.engines.hf.causal_lm import choose_dtype, read_config, read_model
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
 from infuser_core.engines.service.checksum import of_tensors
-from infuser_core.engines.service.handover import PROMPTS, TEMPERATURE, TOKENS, Handover, prompt, seeds
+from infuser_core.engines.service.handover import TEMPERATURE, TOKENS, Handover
 from infuser_core.errors import EngineError
 
 PARAMS = SamplingParams(temperature=TEMPERATURE, top_p=0.9, top_k=50, max_tokens=TOKENS)
@@ -68,14 +68,6 @@ class Agreement:
     def holds(self, dtype: str) -> bool:
         """Whether it is what rounding explains. False for a NaN."""
         return self.mean <= LIMITS[dtype][0] and self.far <= FAR
-
-
-def fixed_groups(vocabulary: int) -> list[PromptGroup]:
-    """The fixed prompts: tokens spread over the vocabulary, two samples each."""
-    return [
-        PromptGroup(group_id=f"check/{place}", token_ids=prompt(place, vocabulary), seeds=seeds(place))
-        for place in range(PROMPTS)
-    ]
 
 
 Drawn = Sequence[Sequence[Completion]]
@@ -183,11 +175,12 @@ class Reference(Claim):
         self._executor = ThreadPoolExecutor(max_workers=1)
         self._model: Future[PreTrainedModel] = self._executor.submit(_plain_model, folder, dtype)
         self._sums: Future[dict[str, int]] = self._executor.submit(self._checksums)
-        self._scores: _Scores | None = None
+        # Once for each response: engines with the same seeds mostly agree.
+        self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], Tensor] = {}
 
     def close(self) -> None:
         self._executor.shutdown()
-        del self._model, self._scores
+        del self._model
 
     def shapes(self) -> Mapping[str, Sequence[int]]:
         return {name: [*each.shape] for name, each in self._model.result().named_parameters(remove_duplicate=False)}
@@ -197,9 +190,8 @@ class Reference(Claim):
 
     def gaps(self, groups: Sequence[PromptGroup], drawn: Drawn) -> Tensor:
         with _threads(min(THREADS, os.cpu_count() or 1)):
-            self._scores = self._scores or _Scores(self._model.result())
             pairs = [
-                (self._scores.of(group.token_ids, completion.token_ids), completion.logprobs)
+                (self._score(group.token_ids, completion.token_ids), completion.logprobs)
                 for group, completions in zip(groups, drawn, strict=True)
                 for completion in completions
             ]
@@ -213,20 +205,13 @@ class Reference(Claim):
             found = pool.map(lambda item: of_tensors(dict([item]), self._dtype), named)
             return {name: one for each in found for name, one in each.items()}
 
-
-class _Scores:
-    """Log-probabilities under the plain model, once for each response: engines with the same seeds mostly agree."""
-
-    def __init__(self, model: PreTrainedModel) -> None:
-        self._model = model
-        self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], torch.Tensor] = {}
-
     @torch.inference_mode()
-    def of(self, prompt: Sequence[int], tokens: Sequence[int]) -> torch.Tensor:
-        """Of every response token, drawn with PARAMS, nats."""
+    def _score(self, prompt: Sequence[int], tokens: Sequence[int]) -> Tensor:
+        """Log-probability of every response token, drawn with PARAMS, nats."""
         key = (tuple(prompt), tuple(tokens))
         if key not in self._known:
-            hidden = self._model(torch.tensor([[*prompt, *tokens]]), use_cache=False).logits[0, len(prompt) - 1 : -1]
+            ids = torch.tensor([[*prompt, *tokens]])
+            hidden = self._model.result()(ids, use_cache=False).logits[0, len(prompt) - 1 : -1]
             logprobs = torch.log_softmax(hidden.float() / PARAMS.temperature, -1)
             self._known[key] = logprobs.gather(1, torch.tensor(list(tokens))[:, None])[:, 0]
         return self._known[key]

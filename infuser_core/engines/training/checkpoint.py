@@ -9,11 +9,11 @@ several files and an index, in the layout that Hugging Face's readers know: `mod
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -38,7 +38,6 @@ SHARD_BYTES = 5_000_000_000
 _CHECKPOINT = ("model", "adapter_model", "optimizer", "trainer")
 _REMEDY = "influence needs AdamW's moments: create the folder with prepare_anchor, or load one a trainer saved"
 
-Value = TypeVar("Value")
 Tensors = Mapping[str, Tensor]
 """Tensors by the names of their parameters."""
 
@@ -197,28 +196,21 @@ def _refuse_other_constants(options: Options, state: TrainerState, folder: Path)
             )
 
 
-def named_moments(first: Mapping[str, Value], second: Mapping[str, Value]) -> dict[str, Value]:
-    """Tensors of both moments, under the names of their file."""
-    return {f"m.{name}": each for name, each in first.items()} | {f"v.{name}": each for name, each in second.items()}
-
-
-def read_moments(moments: Tensors, folder: Path) -> None:
-    """Fill the given tensors from a folder. Raises CheckpointError unless names and shapes agree."""
-    fill(moments, shards_of(folder / MOMENTS), folder / MOMENTS)
-
-
 def read_reference(path: Path, targets: Tensors) -> None:
     """Fill the given tensors from a kept gradient. Raises CheckpointError unless names and shapes agree."""
     if not path.is_file():
         raise CheckpointError(f"the reference gradient {path} is missing", hint="run the dev_gradient phase first")
-    fill(targets, [path], path, remedy="recompute it")
+    fill(targets, path, remedy="recompute it")
 
 
 @torch.no_grad()
-def fill(targets: Tensors, files: Sequence[Path], path: Path, *, remedy: str = "load its own checkpoint") -> None:
-    """Copy stored tensors into targets, one at a time: moments are twice as large as the model."""
+def fill(targets: Tensors, path: Path, *, remedy: str = "load its own checkpoint") -> None:
+    """Copy what `path` stands for into targets, one tensor at a time: moments are twice as large as the model.
+
+    Raises CheckpointError unless names and shapes agree.
+    """
     places: dict[str, Path] = {}
-    for file in files:
+    for file in shards_of(path):
         with safe_open(file, framework="pt") as opened:
             places |= dict.fromkeys(opened.keys(), file)
     differing = sorted(set(targets) ^ set(places))

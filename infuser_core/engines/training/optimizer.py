@@ -20,8 +20,6 @@ from infuser_core.engines.training.flat import FlatBuffers, hidden_matrices
 PACKAGE = "infuser_core.engines.training.optimizers"
 DEFAULT = "adamw"
 """The paper's. Its records of constants do not name it."""
-LETTERS = "mv"
-"""First and second moment, in the order of their file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +47,7 @@ class Options:
 
 
 Constants = TypeVar("Constants", bound=Options)
+Value = TypeVar("Value")
 Given = Options | Mapping[str, Any] | None
 """Options as an engine is given them: made, by name, or not at all."""
 
@@ -109,12 +108,17 @@ def optimizer_of(parameters: FlatBuffers, options: Options) -> Optimizer[Any]:
     return made
 
 
+def named_moments(first: Mapping[str, Value], second: Mapping[str, Value]) -> dict[str, Value]:
+    """Both moments of parameters, under the names of their file."""
+    return {f"m.{name}": each for name, each in first.items()} | {f"v.{name}": each for name, each in second.items()}
+
+
 def first_moments(options: Options, weights: Mapping[str, Tensor], outer: Collection[str]) -> dict[str, Tensor]:
     """Moments before the first step; `outer` names embedding and output layer."""
     hidden = hidden_matrices(weights, outer)
     return {
         f"{letter}.{name}": torch.zeros_like(weight)
-        for letter in LETTERS
+        for letter in "mv"
         for name, weight in weights.items()
         if letter in options.moments(hidden=name in hidden)
     }

@@ -42,38 +42,6 @@ class Segment:
         return len(self.prompt) + sum(len(row.token_ids) for row in self.rows)
 
 
-def plan(
-    groups: Sequence[TrainGroup], *, token_budget: int, kept_tokens: int = 0, only_trained: bool = True
-) -> list[list[Segment]]:
-    """Segments of each micro-batch, at most `token_budget` tokens each.
-
-    Rows that fit into `kept_tokens` with their prompt are in micro-batches of no more, and come first. `only_trained`
-    leaves out rows whose advantage is 0: their gradient is exactly 0. Segments of like shape come together, so that
-    attention pads little. Raises EngineError for a row that exceeds the budget by itself.
-    """
-    kept = min(kept_tokens or token_budget, token_budget)
-    segments = _segments(groups, token_budget, kept, only_trained=only_trained)
-    return _by_size([[segment] for segment in sorted(segments, key=_shape_key)], token_budget, kept)
-
-
-def plan_whole(
-    groups: Sequence[TrainGroup], *, token_budget: int, kept_tokens: int = 0
-) -> tuple[list[list[Segment]], list[int]]:
-    """Micro-batches in which every group is complete, and the places of the groups too large for one micro-batch.
-
-    Groups that fit into `kept_tokens` are in micro-batches of no more, and come first. Rows of advantage 0 are left
-    out, and so are groups without any other. Raises as `plan` does.
-    """
-    by_group: dict[int, list[Segment]] = {}
-    for segment in _segments(groups, token_budget, token_budget, only_trained=True):
-        by_group.setdefault(segment.group, []).append(segment)
-    sizes = {place: _size(parts) for place, parts in by_group.items()}
-    whole = [parts for place, parts in by_group.items() if sizes[place] <= token_budget]
-    whole.sort(key=lambda parts: max(_shape_key(segment) for segment in parts))
-    batches = _by_size(whole, token_budget, min(kept_tokens or token_budget, token_budget))
-    return batches, [place for place in by_group if sizes[place] > token_budget]
-
-
 def runs_within(items: Iterable[Item], budget: int, size: Callable[[Item], int]) -> list[list[Item]]:
     """Items in their order, as many in a run as the budget allows; one that is larger has a run to itself."""
     runs: list[list[Item]] = []
@@ -185,16 +153,36 @@ class Packer:
     """True lets a response that exceeds the budget have a micro-batch of its size; False refuses it."""
 
     def plan(self, groups: Sequence[TrainGroup], *, only_trained: bool = True) -> list[list[Segment]]:
-        """Segments of each micro-batch (see the function `plan`)."""
-        return plan(groups, token_budget=self._budget(groups), kept_tokens=self.kept_tokens, only_trained=only_trained)
+        """Segments of each micro-batch.
+
+        Rows that fit into `kept_tokens` with their prompt are in micro-batches of no more, and come first.
+        `only_trained` leaves out rows whose advantage is 0: their gradient is exactly 0. Segments of like shape come
+        together, so that attention pads little. Raises EngineError for a row that exceeds the budget by itself.
+        """
+        budget, kept = self._budgets(groups)
+        segments = _segments(groups, budget, kept, only_trained=only_trained)
+        return _by_size([[segment] for segment in sorted(segments, key=_shape_key)], budget, kept)
 
     def plan_whole(self, groups: Sequence[TrainGroup]) -> tuple[list[list[Segment]], list[int]]:
-        """Micro-batches of complete groups, and the places of larger ones (see the function `plan_whole`)."""
-        return plan_whole(groups, token_budget=self._budget(groups), kept_tokens=self.kept_tokens)
+        """Micro-batches in which every group is complete, and the places of the groups too large for one.
 
-    def _budget(self, groups: Sequence[TrainGroup]) -> int:
+        Groups that fit into `kept_tokens` are in micro-batches of no more, and come first. Rows of advantage 0 are left
+        out, and so are groups without any other. Raises as `plan` does.
+        """
+        budget, kept = self._budgets(groups)
+        by_group: dict[int, list[Segment]] = {}
+        for segment in _segments(groups, budget, budget, only_trained=True):
+            by_group.setdefault(segment.group, []).append(segment)
+        sizes = {place: _size(parts) for place, parts in by_group.items()}
+        whole = [parts for place, parts in by_group.items() if sizes[place] <= budget]
+        whole.sort(key=lambda parts: max(_shape_key(segment) for segment in parts))
+        return _by_size(whole, budget, kept), [place for place in by_group if sizes[place] > budget]
+
+    def _budgets(self, groups: Sequence[TrainGroup]) -> tuple[int, int]:
+        """Most tokens of a micro-batch of these groups, and of one that keeps its matrix products."""
         rows = (len(group.prompt_token_ids) + len(row.token_ids) for group in groups for row in group.rows)
-        return max(self.token_budget, *rows, 0) if self.stretches else self.token_budget
+        budget = max(self.token_budget, *rows, 0) if self.stretches else self.token_budget
+        return budget, min(self.kept_tokens or budget, budget)
 
     def pack(self, segments: Sequence[Segment], *, trim: bool = False) -> MicroBatch:
         """Tensors of a micro-batch. Raises EngineError for mismatched rows.

@@ -1,4 +1,4 @@
-"""safetensors files: their layout, and one pass that writes, hashes and flushes a file of any size.
+"""safetensors files: their layout, room that processes fill in run by run, and one pass that writes, hashes and flushes.
 
 A large file goes past the page cache, where a copy costs more than the disk does, and its digest is that of the bytes
 on their way: nothing is read again. The bytes are those of safetensors' own writer.
@@ -12,10 +12,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from fcntl import F_SETFL, fcntl
 from math import prod
 from pathlib import Path
 from queue import SimpleQueue
+from typing import IO
 
 import torch
 from torch import Tensor
@@ -48,6 +50,53 @@ def header(shapes: Shapes, dtype: torch.dtype) -> bytes:
     # Values start at a multiple of 8 bytes; the format pads with spaces.
     made += b" " * (-len(made) % 8)
     return len(made).to_bytes(8, "little") + made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """Place of a tensor in a file."""
+
+    path: Path
+    """Its file."""
+    shape: torch.Size
+    """Its shape."""
+    offset: int
+    """Its first byte in the file."""
+    dtype: torch.dtype
+    """Its dtype."""
+
+
+def entries(path: Path) -> dict[str, Entry]:
+    """Places of all tensors of a file of a known dtype."""
+    with path.open("rb") as handle:
+        length = int.from_bytes(handle.read(8), "little")
+        content = json.loads(handle.read(length))
+    content.pop("__metadata__", None)
+    kinds = {kind: dtype for dtype, kind in KINDS.items()}
+    return {
+        name: Entry(
+            path=path,
+            shape=torch.Size(facts["shape"]),
+            offset=8 + length + facts["data_offsets"][0],
+            dtype=kinds.get(facts["dtype"], torch.uint8),
+        )
+        for name, facts in content.items()
+    }
+
+
+def create(path: Path, shapes: Shapes, dtype: torch.dtype = torch.float32) -> None:
+    """A file of tensors of one dtype with room for their values, which any number of processes `put` run by run."""
+    head = header(shapes, dtype)
+    with path.open("wb") as handle:
+        handle.write(head)
+        handle.truncate(len(head) + dtype.itemsize * sum(map(prod, shapes.values())))
+
+
+def put(handle: IO[bytes], entry: Entry, start: int, values: Tensor) -> None:
+    """Write a run of a tensor that starts at its element `start`."""
+    handle.seek(entry.offset + entry.dtype.itemsize * start)
+    # A copy: memory that numpy has seen can never be given away (see deepspeed.zero.Parked).
+    values.detach().to("cpu", entry.dtype, copy=True).reshape(-1).view(torch.uint8).numpy().tofile(handle)
 
 
 def write_all(files: Mapping[Path, Mapping[str, Tensor]]) -> Iterator[tuple[Path, str]]:

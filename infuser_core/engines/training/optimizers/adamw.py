@@ -9,7 +9,7 @@ from torch import Tensor
 
 from infuser_core.algorithm.influence import Elementwise, direction, partial_sums
 from infuser_core.engines.training.flat import DEVICE_CHUNK, FlatBuffers, FlatParameters
-from infuser_core.engines.training.optimizer import Optimizer, Options
+from infuser_core.engines.training.optimizer import Optimizer, Options, named_moments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,7 @@ class AdamW(Optimizer[AdamWOptions]):
 
     def state(self) -> dict[str, Tensor]:
         views = self._views()
-        moments = {"m": views.views(self.first), "v": views.views(self.second)}
-        return {f"{letter}.{name}": each for letter, found in moments.items() for name, each in found.items()}
+        return named_moments(views.views(self.first), views.views(self.second))
 
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
         flat, form = self._parameters, self.form

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from infuser_core.algorithm.influence import Elementwise, direction, partial_sums
 from infuser_core.engines.training.flat import FlatParameters
-from infuser_core.engines.training.optimizer import Optimizer
+from infuser_core.engines.training.optimizer import Optimizer, named_moments
 from infuser_core.engines.training.optimizers.adamw import AdamWOptions, update
 
 A, B, C = 3.4445, -4.7750, 2.0315
@@ -82,8 +82,7 @@ class Muon(Optimizer[MuonOptions]):
             data.add_(scaled(step), alpha=-learning_rate)
 
     def state(self) -> dict[str, Tensor]:
-        moments = {"m": self._first, "v": self._second}
-        return {f"{letter}.{name}": each for letter, found in moments.items() for name, each in found.items()}
+        return named_moments(self._first, self._second)
 
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
         references, parts = self._flat.views(reference), []
