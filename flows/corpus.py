@@ -29,12 +29,7 @@ from tasks.stage import subflow
 from tasks.textbooks import retried
 
 
-@subflow("build-corpus", "build-corpus")
-def build_corpus(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
-    """The pool as a sub-flow."""
-    return document_pool(run, dev, validation)
-
-
+@subflow("build-corpus")
 def document_pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     """The documents of the textbooks, or of a pool that is given, without what the audit takes away."""
     place = current(run).config.corpus.pool

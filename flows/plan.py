@@ -21,7 +21,7 @@ from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store
 from tasks.run import digests_of, looked_at
-from tasks.run_control import Planning, Stop, check_inputs
+from tasks.run_control import Planning, Stop
 
 
 def checked(config: RunConfig, name: str, asked: Asked) -> Asked:
@@ -46,9 +46,14 @@ def _settled(asked: Asked, steps: list[Step]) -> Asked:
 
 
 def _check_only(planned: Planning, only: Place, name: str) -> None:
-    for step in planned.steps:
-        if only.holds(step.recipe):
-            check_inputs(only, step.recipe, planned.absent, name)
+    """Raises UsageError when the one wanted stage lacks an input."""
+    for recipe in [step.recipe for step in planned.steps if only.holds(step.recipe)]:
+        for kind, identity in recipe.inputs.items():
+            if identity in planned.absent:
+                raise UsageError(
+                    f"--only {only}: its input {kind} ({planned.absent[identity].title}) is not in the store",
+                    hint=f"`infuser resume {name} --until {only}` computes what it needs, then it",
+                )
 
 
 def walk(

@@ -27,7 +27,7 @@ from infuser_core.store.recipe import ArtifactRef, Recipe
 from tasks.run import Run, current, seen_as
 from tasks.run_control import Call, Halted, LookUp, NotStored, Stop
 from tasks.safe_points import Overdue
-from tasks.work import Work, execute
+from tasks.work import Work, execute, note_found
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -169,24 +169,19 @@ def recall(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
     except NotStored:
         return None
     except Stop:
-        run.control.reached = look_up.reached
-        _journal_found(run, look_up)
+        _take_over(run, look_up)
         raise
-    run.control.reached = look_up.reached
-    _journal_found(run, look_up)
+    _take_over(run, look_up)
     if run.published:
         _show_cached(label, len(look_up.found))
     return result
 
 
-def _journal_found(run: Run, look_up: LookUp) -> None:
-    for ref, iteration in look_up.found:
-        record = run.store.manifest(ref)
-        rows = sum(record.rows.values())
-        run.journal.append(
-            phase=ref.kind, iteration=iteration, state="cached", seconds=0.0, key=ref.key, digest=ref.digest, rows=rows
-        )
-        run.log.found(record, iteration)
+def _take_over(run: Run, look_up: LookUp) -> None:
+    """The run stands where the look-up came to, and journals what that found."""
+    run.control.reached = look_up.reached
+    for recipe, ref in look_up.found:
+        note_found(run, recipe, ref, seconds=0.0)
 
 
 def _show_cached(label: str, artifacts: int) -> None:
@@ -202,11 +197,11 @@ def _show_cached(label: str, artifacts: int) -> None:
     show()
 
 
-def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
+def subflow(name: str, run_name: str = "") -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
     """A part of a run as a Prefect flow of its own; `run_name` may hold names of its parameters in braces.
 
-    A run that stops inside it, as asked or because another branch has failed, ends the flow as Stopped. In a plan or a
-    look-up there is no flow at all.
+    A run that stops inside it, as asked or because another branch has failed, ends the flow as Stopped. Where stages
+    are only looked up or walked past there is no flow at all.
     """
 
     def decorate(function: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
@@ -214,7 +209,7 @@ def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P],
         def as_flow() -> Any:
             from prefect import flow
 
-            @flow(name=name, flow_run_name=run_name, validate_parameters=False)
+            @flow(name=name, flow_run_name=run_name or name, validate_parameters=False)
             @wraps(function)
             def seen(run: str, *args: Any, **arguments: Any) -> Any:
                 try:
@@ -227,7 +222,7 @@ def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P],
         @wraps(function)
         def call(run: str, *args: P.args, **arguments: P.kwargs) -> T:
             opened = current(run)
-            if not (opened.control.executes and opened.published):
+            if not (opened.published and opened.control.executes) or opened.control.walks:
                 return function(run, *args, **arguments)
             return cast(T, _went_on(as_flow()(run, *args, **arguments)))
 
