@@ -32,7 +32,7 @@ from infuser_core.statistics.over_runs import over_runs
 from infuser_core.statistics.question_quality import CheckedQuestion, iteration_quality, side_by_side
 from infuser_core.store import runs
 from infuser_core.store.recipe import ArtifactRef
-from tasks.answers import Judge
+from tasks.evaluation import Judge
 from tasks.run import Execution, evaluating, opened
 from tasks.studies import questions as stages
 from tasks.studies import scores as studied_scores
@@ -84,7 +84,7 @@ def quality(
             **_summary(rows, solved),
             "examples": side_by_side(rows, count=examples),
         }
-        execute(execution, stages.quality(found, rows, made))
+        execute(execution, stages.quality(execution, found, rows, made))
         execution.journal.finish()
     return {**found, "page": str(_page(root, name, found, html))}
 
