@@ -3,11 +3,10 @@
 A run fills its pool from the configured catalogues; `infuser corpus build` makes one of named sources, too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -55,24 +54,34 @@ class Corpus:
 
 def corpus_of(run: str, dev: ArtifactRef) -> Corpus:
     """Taxonomy, search, download, conversion, structure, chunking, judging."""
-    topics = textbooks.extract_taxonomy(run, dev)
-    books = _printed(run)
-    searches = [textbooks.search_textbooks(run, topics, books, n) for n in textbooks.topic_groups(run, topics)]
-    chosen = textbooks.choose_textbooks(run, topics, searches)
-    downloads = [textbooks.download_textbooks(run, chosen, books, n) for n in textbooks.source_groups(run, chosen)]
-    sources = textbooks.shelve_textbooks(run, chosen, downloads)
-    pages = [documents.convert_textbooks(run, sources, download) for download in downloads]
+    found = _searched(run, dev)
+    pages = [documents.convert_textbooks(run, found.sources, download) for download in found.downloads]
     bounds = [_bounds(run, ref) for ref in pages]
-    groups = zip(downloads, pages, bounds, strict=True)
-    chunks = [documents.chunk_textbooks(run, sources, *group) for group in groups]
+    groups = zip(found.downloads, pages, bounds, strict=True)
+    chunks = [documents.chunk_textbooks(run, found.sources, *group) for group in groups]
     judgements = [documents.judge_chunks(run, group) for group in chunks]
-    return Corpus(sources=sources, pages=pages, chunks=chunks, judgements=judgements)
+    return Corpus(sources=found.sources, pages=pages, chunks=chunks, judgements=judgements)
 
 
-def _printed(run: str) -> ArtifactRef | None:
-    """The micro-world's textbooks, where they are what the catalogue offers."""
+def _searched(run: str, dev: ArtifactRef, given: Sequence[ArtifactRef] = (), *, build: bool = False) -> Found:
+    """Offers of the catalogues and their files, but for those `given`.
+
+    A run needs one at least. A `build` needs none, and retries what an earlier one lacked.
+    """
+    topics = textbooks.extract_taxonomy(run, dev)
+    # The micro-world's textbooks, where they are what the catalogue offers.
     nano = current(run).config.corpus.catalogue.type == "nano"
-    return textbooks.print_textbooks(run) if nano else None
+    books = textbooks.print_textbooks(run) if nano else None
+
+    def made(stage: Callable[..., ArtifactRef], *inputs: Any) -> ArtifactRef:
+        return retried(run, stage, *inputs) if build else stage(run, *inputs)
+
+    searches = [made(textbooks.search_textbooks, topics, books, n) for n in textbooks.topic_groups(run, topics)]
+    chosen = textbooks.choose_textbooks(run, topics, searches, required=not build)
+    groups = textbooks.source_groups(run, chosen)
+    downloads = [made(textbooks.download_textbooks, chosen, books, n) for n in groups]
+    sources = textbooks.shelve_textbooks(run, chosen, downloads, given, required=not build)
+    return Found(topics=topics, searches=searches, chosen=chosen, downloads=downloads, sources=sources)
 
 
 def _bounds(run: str, pages: ArtifactRef) -> ArtifactRef | None:
@@ -97,8 +106,9 @@ def audited(run: str, corpus: Corpus, dev: ArtifactRef, validation: ArtifactRef)
 def built_pool(run: str, items: Sequence[Item], build: BuildSettings, *, search: bool) -> ArtifactRef:
     """The pool of named sources and perhaps catalogues' offers, to export; what an earlier build lacked is retried."""
     given = [textbooks.take_file(run, item) for item in items if item.path]
-    found, downloads = _searched(run, given) if search else (Found(), [])
-    pairs = [*((ref, ref) for ref in given), *((found.sources or ref, ref) for ref in downloads)]
+    found = _searched(run, documents.reference_questions(run, "dev"), given, build=True) if search else None
+    offered = [(found.sources, ref) for ref in found.downloads] if found else []
+    pairs = [*((ref, ref) for ref in given), *offered]
     # A model that is asked is one for all.
     asking = Lock() if documents.asks_model(run) else nullcontext()
     with ThreadPoolExecutor(current(run).crew.number) as threads:
@@ -115,19 +125,6 @@ def _judged(run: str, sources: ArtifactRef, download: ArtifactRef, asking: Abstr
     with asking:
         judgements = documents.judge_chunks(run, chunks)
     return Group(pages=pages, bounds=bounds, chunks=chunks, judgements=judgements)
-
-
-def _searched(run: str, given: list[ArtifactRef]) -> tuple[Found, list[ArtifactRef]]:
-    """Offers of the catalogues beside the sources that are given, with their files."""
-    books = _printed(run)
-    topics = textbooks.extract_taxonomy(run, documents.reference_questions(run, "dev"))
-    ask = partial(retried, run, textbooks.search_textbooks, topics, books)
-    searches = [ask(n) for n in textbooks.topic_groups(run, topics)]
-    chosen = textbooks.choose_textbooks(run, topics, searches, required=False)
-    fetch = partial(retried, run, textbooks.download_textbooks, chosen, books)
-    downloads = [fetch(n) for n in textbooks.source_groups(run, chosen)]
-    sources = textbooks.shelve_textbooks(run, chosen, downloads, given, required=False)
-    return Found(topics=topics, searches=searches, chosen=chosen, sources=sources), downloads
 
 
 def _compared(run: str, groups: list[Group], build: BuildSettings) -> ArtifactRef | None:

@@ -181,7 +181,6 @@ def opened(
     name: str,
     config: RunConfig,
     *,
-    quiet: bool = False,
     journal: str = "journal.jsonl",
     flow_run: str = "",
     listed: bool = True,
@@ -207,7 +206,7 @@ def opened(
             _note_flow_run(root, name, record.attempt, flow_run)
         if listed and _completed(runs.read_config(root, name)) != config.model_dump(mode="json"):
             runs.change_run(root, name, config=config.model_dump(mode="json"))
-        store, console = Store(root), Console.here(quiet=quiet, plain=listed)
+        store, console = Store(root), Console.here(plain=listed)
         log = RunLog(console, record.path.parent, attempt=record.attempt, track=config.track if listed else ())
         _say_what_was_left(hold, record, name, log)
         run = Run(

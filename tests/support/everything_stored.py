@@ -92,7 +92,7 @@ def walked(
 ) -> EverythingIsThere:
     """The store, after every stage of the pipeline asked it."""
     store = EverythingIsThere(root, fixed=fixed, other=other)
-    with opened(config.run_name(), config, quiet=True) as run:
+    with opened(config.run_name(), config) as run:
         run.store, run.control = store, LookUp(run.control, store)
         dev, validation = (documents.reference_questions(run.name, part) for part in ("dev", "validation"))
         found = document_pool(run.name, dev, validation) if plugins.needs_documents(config) else None
