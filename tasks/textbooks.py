@@ -4,7 +4,6 @@ Topics and sources are worked on in groups: each group is an artifact of its own
 outlive a killed process in folders of the store (`textbooks/answers`, `textbooks/books`), so it loses one item at most.
 """
 
-import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from infuser_core.nano import shelf
 from infuser_core.nano.world import WORLDS
 from infuser_core.phases.answering import template_digest
 from infuser_core.schemas import Question, Source, Topic
+from infuser_core.sealed import digest_of_file
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.run import Run, current
@@ -347,9 +347,8 @@ def take_file(run: Run, item: Item) -> Work:
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         shutil.copyfile(path, workspace / name)
-        with (workspace / name).open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != source.sha256:
-                raise DocumentError(f"{path} changed while it was read", hint="start again")
+        if digest_of_file(workspace / name) != source.sha256:
+            raise DocumentError(f"{path} changed while it was read", hint="start again")
         rows = Table(row_type=Source, rows=[row])
         return Outcome(tables={"downloaded": rows, "sources": rows}, summary={"admitted": 1})
 
