@@ -9,7 +9,7 @@ from infuser_core.store.recipe import ArtifactRef
 from tasks import evaluation, training_pool
 from tasks.run import current
 from tasks.safe_points import Lane, alongside
-from tasks.stage import recall, subflow
+from tasks.stage import if_stored, subflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ def cotrain(run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactR
         validations = [lane.start(validated, run, 0, validation, anchor)]
         for number in range(iterations):
             step = partial(_step, lane, run, number, dev, validation, pool, players)
-            stored = recall(run, f"iteration-{number}", step)
+            stored = if_stored(run, f"iteration-{number}", step)
             if stored is None:
                 _retain(run, number, validated_at, validations)
             players, due = stored or step()

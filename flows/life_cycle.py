@@ -8,7 +8,7 @@ from infuser_core import plugins
 from infuser_core.store.recipe import ArtifactRef
 from tasks import documents, evaluation, training_pool
 from tasks.run import Run, current
-from tasks.stage import recall, subflow
+from tasks.stage import if_stored, subflow
 
 
 def life_cycle(run: Run) -> None:
@@ -27,7 +27,7 @@ def _pool(run: Run, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     if any(plugins.needs_documents(config) for config in run.history.all):
         # One Cached task where all of it is stored, else the sub-flow that builds it.
         build = partial(document_pool, run.name, dev, validation)
-        found = recall(run.name, "build-corpus", build) or build()
+        found = if_stored(run.name, "build-corpus", build) or build()
     return training_pool.training_pool(run.name, found, dev)
 
 

@@ -148,7 +148,7 @@ def _pass_on(number: int) -> None:
 _computing: ContextVar[threading.Event | None] = ContextVar("computing", default=None)
 
 
-def computed() -> None:
+def release_engines() -> None:
     """Say that what is left of this branch's stage is to write: the main line may have the engines."""
     event = _computing.get()
     if event is not None:

@@ -144,7 +144,7 @@ def known(run: str, read: Callable[[Run], T], *, otherwise: T, note: str) -> T:
         return otherwise
 
 
-def recall(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
+def if_stored(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
     """The piece's result if the store has every artifact of it, shown as one Cached task; else None. Plans walk it."""
     run = current(run_name)
     if run.control.walks:

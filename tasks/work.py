@@ -20,7 +20,7 @@ from infuser_core.trackers.parts.run_log import place_of
 from tasks import display
 from tasks.run import Execution
 from tasks.run_control import Halted
-from tasks.safe_points import Guard, computed, guarded
+from tasks.safe_points import Guard, guarded, release_engines
 
 Produce = Callable[[Path, Progress], Outcome]
 
@@ -114,7 +114,7 @@ def _committed(run: Execution, recipe: Recipe, produce: Produce, started: float,
     with run.store.workspace(recipe) as workspace, noting() as used:
         outcome = produce(workspace, progress)
         outcome = replace(outcome, machine=facts_of(used))
-        computed()
+        release_engines()
         faults.point(f"{recipe.phase}:before_commit")
         _own(run)
         ref = run.store.commit(recipe, workspace, outcome, seconds=time.monotonic() - started)
