@@ -34,37 +34,18 @@ def document_pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> Artifa
     place = current(run).config.corpus.pool
     if place:
         given = documents.read_pool(run, place)
-        return audited(run, Corpus(sources=None, pages=[], chunks=[given], judgements=[given]), dev, validation)
-    return audited(run, corpus_of(run, dev), dev, validation)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Corpus:
-    """Textbooks, group by group."""
-
-    sources: ArtifactRef | None
-    """Their registry."""
-    pages: list[ArtifactRef]
-    """Their Markdown."""
-    chunks: list[ArtifactRef]
-    """Candidates for the pool."""
-    judgements: list[ArtifactRef]
-    """Which of them are kept."""
-
-
-def corpus_of(run: str, dev: ArtifactRef) -> Corpus:
-    """Taxonomy, search, download, conversion, structure, chunking, judging."""
+        return _audited(run, dev, validation, [given], [given])
     found = _searched(run, dev)
     pages = [documents.convert_textbooks(run, found.sources, download) for download in found.downloads]
     bounds = [_bounds(run, ref) for ref in pages]
     groups = zip(found.downloads, pages, bounds, strict=True)
     chunks = [documents.chunk_textbooks(run, found.sources, *group) for group in groups]
     judgements = [documents.judge_chunks(run, group) for group in chunks]
-    return Corpus(sources=found.sources, pages=pages, chunks=chunks, judgements=judgements)
+    return _audited(run, dev, validation, chunks, judgements, found.sources, pages)
 
 
 def _searched(run: str, dev: ArtifactRef, given: Sequence[ArtifactRef] = (), *, build: bool = False) -> Found:
-    """Offers of the catalogues and their files, but for those `given`.
+    """Taxonomy, search and download: what the catalogues offer, but for the books that are `given`.
 
     A run needs one at least. A `build` needs none, and retries what an earlier one lacked.
     """
@@ -89,9 +70,17 @@ def _bounds(run: str, pages: ArtifactRef) -> ArtifactRef | None:
     return documents.find_structure(run, pages) if documents.has_structure_model(run) else None
 
 
-def audited(run: str, corpus: Corpus, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
+def _audited(
+    run: str,
+    dev: ArtifactRef,
+    validation: ArtifactRef,
+    chunks: Sequence[ArtifactRef],
+    judgements: Sequence[ArtifactRef],
+    sources: ArtifactRef | None = None,
+    pages: Sequence[ArtifactRef] = (),
+) -> ArtifactRef:
     """The overlap audit of each group against questions, of all against other data, and the pool."""
-    chunks, judgements, overlap = corpus.chunks, corpus.judgements, current(run).config.corpus.overlap
+    overlap = current(run).config.corpus.overlap
     asked = documents.benchmark_questions(run)
     pairs = zip(chunks, judgements, strict=True)
     found = [audits.audit_questions(run, *pair, dev, validation, asked) for pair in pairs]
@@ -100,7 +89,7 @@ def audited(run: str, corpus: Corpus, dev: ArtifactRef, validation: ArtifactRef)
         mixture = audits.audit_data(run, chunks, judgements, dev, validation, path)
         if overlap.sft_matched == "stop":
             audits.refuse_matches(run, mixture, path)
-    return pool.fill_pool(run, corpus.sources, corpus.pages, chunks, judgements, found, compared)
+    return pool.fill_pool(run, sources, pages, chunks, judgements, found, compared)
 
 
 def built_pool(run: str, items: Sequence[Item], build: BuildSettings, *, search: bool) -> ArtifactRef:
