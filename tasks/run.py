@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -130,10 +130,6 @@ class Run(Execution):
     def writes_beside(self) -> bool:
         """Whether a checkpoint is committed beside the next stage. A run to a place keeps their order."""
         return self.config.engine.write_beside and self.control.is_open
-
-    def under(self, config: RunConfig) -> "Run":
-        """The run as a stage sees it for which this configuration holds."""
-        return self if config is self.config else replace(self, config=config)
 
 
 _open: dict[str, Run] = {}

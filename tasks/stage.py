@@ -128,8 +128,8 @@ def _refs(name: str, value: Any) -> list[tuple[str, ArtifactRef]]:
 def _seen(run: Run, phase: str, function: Callable[..., Work], args: Any, arguments: Any) -> Run:
     """The run with the configuration that holds for this stage."""
     iteration = signature(function).bind(run, *args, **arguments).arguments.get("iteration", -1)
-    history = run.history
-    return run.under(history.measuring(iteration) if phase in MEASUREMENTS else history.at(iteration))
+    config = run.history.measuring(iteration) if phase in MEASUREMENTS else run.history.at(iteration)
+    return run if config is run.config else replace(run, config=config)
 
 
 def known(run: str, read: Callable[[Run], T], *, otherwise: T, note: str) -> T:
