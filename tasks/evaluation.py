@@ -1,4 +1,4 @@
-"""Evaluation as stages: answers of a run's checkpoints or of any model are saved, then scored; selection; the report."""
+"""Evaluation as stages: answers of a run's checkpoints or of any model are saved, then scored; then the report."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

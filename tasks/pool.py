@@ -177,7 +177,7 @@ def built_pool(
     comparison: ArtifactRef | None,
     build: BuildSettings,
 ) -> Work:
-    """The folder that `infuser corpus build` exports: tables, Markdown, report, and what was searched for, if it was."""
+    """The folder that `infuser corpus build` exports: tables, Markdown, report, and what a search found."""
     judge, tokenizer = judge_name(run), _tokenizer(run)
     inputs: dict[str, ArtifactRef | None] = {"comparison": comparison}
     if found is not None:

@@ -184,7 +184,9 @@ def _show_cached(label: str, artifacts: int) -> None:
     show()
 
 
-def subflow(name: str, run_name: str = "") -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
+def subflow(
+    name: str, run_name: str = ""
+) -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
     """A part of a run as a Prefect flow of its own; `run_name` may hold names of its parameters in braces.
 
     A run that stops inside it, as asked or because another branch has failed, ends the flow as Stopped. Where stages
