@@ -3,11 +3,10 @@
 A run fills its pool from the configured catalogues; `infuser corpus build` makes one of named sources, too.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -29,55 +28,41 @@ from tasks.stage import subflow
 from tasks.textbooks import retried
 
 
-@subflow("build-corpus", "build-corpus")
-def build_corpus(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
-    """The pool as a sub-flow."""
-    return document_pool(run, dev, validation)
-
-
+@subflow("build-corpus")
 def document_pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     """The documents of the textbooks, or of a pool that is given, without what the audit takes away."""
     place = current(run).config.corpus.pool
     if place:
         given = documents.read_pool(run, place)
-        return audited(run, Corpus(sources=None, pages=[], chunks=[given], judgements=[given]), dev, validation)
-    return audited(run, corpus_of(run, dev), dev, validation)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Corpus:
-    """Textbooks, group by group."""
-
-    sources: ArtifactRef | None
-    """Their registry."""
-    pages: list[ArtifactRef]
-    """Their Markdown."""
-    chunks: list[ArtifactRef]
-    """Candidates for the pool."""
-    judgements: list[ArtifactRef]
-    """Which of them are kept."""
-
-
-def corpus_of(run: str, dev: ArtifactRef) -> Corpus:
-    """Taxonomy, search, download, conversion, structure, chunking, judging."""
-    topics = textbooks.extract_taxonomy(run, dev)
-    books = _printed(run)
-    searches = [textbooks.search_textbooks(run, topics, books, n) for n in textbooks.topic_groups(run, topics)]
-    chosen = textbooks.choose_textbooks(run, topics, searches)
-    downloads = [textbooks.download_textbooks(run, chosen, books, n) for n in textbooks.source_groups(run, chosen)]
-    sources = textbooks.shelve_textbooks(run, chosen, downloads)
-    pages = [documents.convert_textbooks(run, sources, download) for download in downloads]
+        return _audited(run, dev, validation, [given], [given])
+    found = _searched(run, dev)
+    pages = [documents.convert_textbooks(run, found.sources, download) for download in found.downloads]
     bounds = [_bounds(run, ref) for ref in pages]
-    groups = zip(downloads, pages, bounds, strict=True)
-    chunks = [documents.chunk_textbooks(run, sources, *group) for group in groups]
+    groups = zip(found.downloads, pages, bounds, strict=True)
+    chunks = [documents.chunk_textbooks(run, found.sources, *group) for group in groups]
     judgements = [documents.judge_chunks(run, group) for group in chunks]
-    return Corpus(sources=sources, pages=pages, chunks=chunks, judgements=judgements)
+    return _audited(run, dev, validation, chunks, judgements, found.sources, pages)
 
 
-def _printed(run: str) -> ArtifactRef | None:
-    """The micro-world's textbooks, where they are what the catalogue offers."""
+def _searched(run: str, dev: ArtifactRef, given: Sequence[ArtifactRef] = (), *, build: bool = False) -> Found:
+    """Taxonomy, search and download: what the catalogues offer, but for the books that are `given`.
+
+    A run needs one at least. A `build` needs none, and retries what an earlier one lacked.
+    """
+    topics = textbooks.extract_taxonomy(run, dev)
+    # The micro-world's textbooks, where they are what the catalogue offers.
     nano = current(run).config.corpus.catalogue.type == "nano"
-    return textbooks.print_textbooks(run) if nano else None
+    books = textbooks.print_textbooks(run) if nano else None
+
+    def made(stage: Callable[..., ArtifactRef], *inputs: Any) -> ArtifactRef:
+        return retried(run, stage, *inputs) if build else stage(run, *inputs)
+
+    searches = [made(textbooks.search_textbooks, topics, books, n) for n in textbooks.topic_groups(run, topics)]
+    chosen = textbooks.choose_textbooks(run, topics, searches, required=not build)
+    groups = textbooks.source_groups(run, chosen)
+    downloads = [made(textbooks.download_textbooks, chosen, books, n) for n in groups]
+    sources = textbooks.shelve_textbooks(run, chosen, downloads, given, required=not build)
+    return Found(topics=topics, searches=searches, chosen=chosen, downloads=downloads, sources=sources)
 
 
 def _bounds(run: str, pages: ArtifactRef) -> ArtifactRef | None:
@@ -85,9 +70,17 @@ def _bounds(run: str, pages: ArtifactRef) -> ArtifactRef | None:
     return documents.find_structure(run, pages) if documents.has_structure_model(run) else None
 
 
-def audited(run: str, corpus: Corpus, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
+def _audited(
+    run: str,
+    dev: ArtifactRef,
+    validation: ArtifactRef,
+    chunks: Sequence[ArtifactRef],
+    judgements: Sequence[ArtifactRef],
+    sources: ArtifactRef | None = None,
+    pages: Sequence[ArtifactRef] = (),
+) -> ArtifactRef:
     """The overlap audit of each group against questions, of all against other data, and the pool."""
-    chunks, judgements, overlap = corpus.chunks, corpus.judgements, current(run).config.corpus.overlap
+    overlap = current(run).config.corpus.overlap
     asked = documents.benchmark_questions(run)
     pairs = zip(chunks, judgements, strict=True)
     found = [audits.audit_questions(run, *pair, dev, validation, asked) for pair in pairs]
@@ -96,14 +89,15 @@ def audited(run: str, corpus: Corpus, dev: ArtifactRef, validation: ArtifactRef)
         mixture = audits.audit_data(run, chunks, judgements, dev, validation, path)
         if overlap.sft_matched == "stop":
             audits.refuse_matches(run, mixture, path)
-    return pool.fill_pool(run, corpus.sources, corpus.pages, chunks, judgements, found, compared)
+    return pool.fill_pool(run, sources, pages, chunks, judgements, found, compared)
 
 
 def built_pool(run: str, items: Sequence[Item], build: BuildSettings, *, search: bool) -> ArtifactRef:
     """The pool of named sources and perhaps catalogues' offers, to export; what an earlier build lacked is retried."""
     given = [textbooks.take_file(run, item) for item in items if item.path]
-    found, downloads = _searched(run, given) if search else (Found(), [])
-    pairs = [*((ref, ref) for ref in given), *((found.sources or ref, ref) for ref in downloads)]
+    found = _searched(run, documents.reference_questions(run, "dev"), given, build=True) if search else None
+    offered = [(found.sources, ref) for ref in found.downloads] if found else []
+    pairs = [*((ref, ref) for ref in given), *offered]
     # A model that is asked is one for all.
     asking = Lock() if documents.asks_model(run) else nullcontext()
     with ThreadPoolExecutor(current(run).crew.number) as threads:
@@ -120,19 +114,6 @@ def _judged(run: str, sources: ArtifactRef, download: ArtifactRef, asking: Abstr
     with asking:
         judgements = documents.judge_chunks(run, chunks)
     return Group(pages=pages, bounds=bounds, chunks=chunks, judgements=judgements)
-
-
-def _searched(run: str, given: list[ArtifactRef]) -> tuple[Found, list[ArtifactRef]]:
-    """Offers of the catalogues beside the sources that are given, with their files."""
-    books = _printed(run)
-    topics = textbooks.extract_taxonomy(run, documents.reference_questions(run, "dev"))
-    ask = partial(retried, run, textbooks.search_textbooks, topics, books)
-    searches = [ask(n) for n in textbooks.topic_groups(run, topics)]
-    chosen = textbooks.choose_textbooks(run, topics, searches, required=False)
-    fetch = partial(retried, run, textbooks.download_textbooks, chosen, books)
-    downloads = [fetch(n) for n in textbooks.source_groups(run, chosen)]
-    sources = textbooks.shelve_textbooks(run, chosen, downloads, given, required=False)
-    return Found(topics=topics, searches=searches, chosen=chosen, sources=sources), downloads
 
 
 def _compared(run: str, groups: list[Group], build: BuildSettings) -> ArtifactRef | None:

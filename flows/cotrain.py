@@ -1,16 +1,15 @@
 """The co-training loop: iterations, with a validation every k of them."""
 
-from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
-from flows.iteration import Players, iterate, iteration
+from flows.iteration import Players, iteration
 from infuser_core.store.recipe import ArtifactRef
 from tasks import evaluation, training_pool
 from tasks.run import current
 from tasks.safe_points import Lane, alongside
-from tasks.stage import recall, subflow
+from tasks.stage import if_stored, subflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +24,7 @@ class Trained:
     """Validation of each."""
 
 
-@subflow("cotrain", "cotrain")
+@subflow("cotrain")
 def cotrain(run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactRef) -> Trained:
     """T iterations from one anchor. Iterations that lie in the store as a whole show as one Cached task each."""
     history = current(run).history
@@ -38,10 +37,10 @@ def cotrain(run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactR
         validations = [lane.start(validated, run, 0, validation, anchor)]
         for number in range(iterations):
             step = partial(_step, lane, run, number, dev, validation, pool, players)
-            stored = recall(run, f"iteration-{number}", partial(step, iterate))
+            stored = if_stored(run, f"iteration-{number}", step)
             if stored is None:
                 _retain(run, number, validated_at, validations)
-            players, due = stored or step(iteration)
+            players, due = stored or step()
             if due is not None:
                 validated_at.append(number + 1)
                 solvers.append(players.solver)
@@ -65,11 +64,10 @@ def _step(
     validation: ArtifactRef,
     pool: ArtifactRef,
     players: Players,
-    play: Callable[[str, int, ArtifactRef, ArtifactRef, Players], Players],
 ) -> tuple[Players, Future[ArtifactRef] | None]:
     """An iteration and, every k of them, the validation of its solver, beside the next one where phases overlap."""
     history = current(run).history
-    players = play(run, number, dev, pool, players)
+    players = iteration(run, number, dev, pool, players)
     done = number + 1
     due = done % history.at(number).cotrain.validate_every == 0 or done == history.latest.cotrain.iterations
     # One validation at a time, and none beside two iterations: its checkpoint is the next iteration's solver.

@@ -94,10 +94,11 @@ def password() -> str:
     return os.environ.setdefault(_PASSWORD, given)
 
 
-def start(
-    listening: socket.socket, *, store: Path | None = None, ui: bool = False, hosts: Sequence[str] = ()
-) -> subprocess.Popen[bytes]:
-    """Start a server for those who know the password, which shows the `store`'s runs and dies with this process."""
+def start(listening: socket.socket, store: Path, *, hosts: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    """Start a server for those who know the password, which shows the store's runs and dies with this process.
+
+    `hosts` are names of a reverse proxy.
+    """
     environment = {
         **_BATCHES,
         **os.environ,
@@ -107,11 +108,11 @@ def start(
         "PREFECT_SERVER_UI_API_URL": "/api",
         # Its own address: a settings file in the working folder may name another server.
         "PREFECT_API_URL": address(listening),
-        "PREFECT_SERVER_UI_ENABLED": "true" if ui else "false",
+        "PREFECT_SERVER_UI_ENABLED": "true",
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
     }
     # -P: the folder that the user stands in may hold a `flows` of its own.
-    command = [sys.executable, "-P", "-m", "flows.server.app", str(listening.fileno()), str(store or ""), *hosts]
+    command = [sys.executable, "-P", "-m", "flows.server.app", str(listening.fileno()), str(store), *hosts]
     return subprocess.Popen(
         command,
         env=environment,
@@ -124,12 +125,10 @@ def start(
     )
 
 
-def wait_until_up(url: str, process: subprocess.Popen[bytes] | None = None) -> None:
-    """Return when the API answers. Raises EngineError when it does not in time."""
+def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
+    """Return when the API of this process answers. Raises EngineError when it does not in time."""
     deadline = time.monotonic() + _PATIENCE
-    while time.monotonic() < deadline:
-        if process is not None and process.poll() is not None:
-            break
+    while time.monotonic() < deadline and process.poll() is None:
         if is_up(url):
             return
         time.sleep(0.05)
@@ -282,7 +281,7 @@ def serve(root: Path, port: int, *, allow_plugins: bool = False) -> None:
     with _claimed(root) as file, listen(port) as listening:
         url = os.environ["PREFECT_API_URL"] = address(listening)
         signal.signal(signal.SIGTERM, _interrupt)
-        process = start(listening, store=root, ui=True, hosts=hosts)
+        process = start(listening, root, hosts=hosts)
         try:
             wait_until_up(url, process)
             _announce(file, url)

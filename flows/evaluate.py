@@ -16,7 +16,7 @@ from infuser_core.evaluation.settings import EvaluationSettings, chat_of, engine
 from infuser_core.phases.evaluate import ScoreSettings
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
-from tasks import answers as stages
+from tasks import evaluation as stages
 from tasks.run import Execution, evaluating
 from tasks.work import execute
 
@@ -97,13 +97,13 @@ def evaluate_plan(
         refuse_other(order.out, identity)
     name = name_of(model.name, plan, identity)
     record = Record(model=model.name, identity=identity, sheets=plan.sheets, notes=list(notes))
-    asking = stages.Asking(model=model, settings=chosen, batch_tokens=order.batch_tokens, concurrency=order.concurrency)
+    size = {"batch_tokens": order.batch_tokens, "concurrency": order.concurrency}
     rules = ScoreSettings(box=chosen.preset, too_long=chosen.too_long)
     with evaluating(name, pool=pool_of(chosen, order.batch_tokens)) as run:
         record.write(folder_of(root, name))
         parts, scores = {}, {}
         for sheet in plan.sheets:
-            work = stages.answer(run, plan.of(sheet.label), asking, source=source)
+            work = stages.answer(run, plan.of(sheet.label), model, chosen, source=source, **size)
             parts[sheet.label] = execute(run, work).ref
             scores[sheet.label] = execute(run, stages.score(run, parts[sheet.label], rules, judge=judging)).ref
         run.journal.finish()

@@ -38,7 +38,6 @@ def infuser(
     name: str = "",
     seed: int | None = None,
     settings: dict[str, Any] | None = None,
-    quiet: bool = False,
     again: str = "",
     until: str = "",
     only: str = "",
@@ -54,5 +53,5 @@ def infuser(
     check_name(title)
     preflight(config)
     require_room(config, title, asked_of(again=again, until=until, only=only))
-    stop = pipeline(config, title, quiet=quiet, flow_run=str(flow_run.id or ""), again=again, until=until, only=only)
+    stop = pipeline(config, title, flow_run=str(flow_run.id or ""), again=again, until=until, only=only)
     return stopped(stop, title) if stop else title

@@ -35,11 +35,6 @@ class Players:
 
 @subflow("iteration", "iteration-{number}")
 def iteration(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players: Players) -> Players:
-    """The iteration as a sub-flow."""
-    return iterate(run, number, dev, pool, players)
-
-
-def iterate(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players: Players) -> Players:
     """Seven phases, or those that the configuration needs."""
     settings = current(run).history.at(number).cotrain
     if settings.dev_only:

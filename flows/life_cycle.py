@@ -2,13 +2,13 @@
 
 from functools import partial
 
-from flows.corpus import build_corpus, document_pool
+from flows.corpus import document_pool
 from flows.cotrain import Trained, cotrain
 from infuser_core import plugins
 from infuser_core.store.recipe import ArtifactRef
 from tasks import documents, evaluation, training_pool
 from tasks.run import Run, current
-from tasks.stage import recall, subflow
+from tasks.stage import if_stored, subflow
 
 
 def life_cycle(run: Run) -> None:
@@ -26,12 +26,12 @@ def _pool(run: Run, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     found = None
     if any(plugins.needs_documents(config) for config in run.history.all):
         # One Cached task where all of it is stored, else the sub-flow that builds it.
-        stored = recall(run.name, "build-corpus", partial(document_pool, run.name, dev, validation))
-        found = stored or build_corpus(run.name, dev, validation)
+        build = partial(document_pool, run.name, dev, validation)
+        found = if_stored(run.name, "build-corpus", build) or build()
     return training_pool.training_pool(run.name, found, dev)
 
 
-@subflow("evaluate", "evaluate")
+@subflow("evaluate")
 def evaluate(run: str, trained: Trained, validation: ArtifactRef) -> ArtifactRef:
     """Returns the selection; the store has the scores, and how much of the benchmarks the choice had seen."""
     selection = evaluation.select_checkpoint(run, trained.iterations, trained.validations)

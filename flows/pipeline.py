@@ -27,9 +27,7 @@ def resolve(
     return validate(merge(merged, overrides))
 
 
-def pipeline(
-    config: RunConfig, name: str, *, quiet: bool = False, flow_run: str = "", page: bool = True, **places: str
-) -> Stop | None:
+def pipeline(config: RunConfig, name: str, *, flow_run: str = "", page: bool = True, **places: str) -> Stop | None:
     """The stages of the run and the `page` of its report. Returns the place where the run stopped, if it was asked to.
 
     `flow_run` is Prefect's id of the flow run in which this happens; empty where Prefect does not see it. Where a stage
@@ -41,7 +39,7 @@ def pipeline(
     while True:
         try:
             with restoring(restored, stay=False):
-                return _attempt(config, name, note, quiet=quiet, flow_run=flow_run, page=page, **places)
+                return _attempt(config, name, note, flow_run=flow_run, page=page, **places)
         except PrunedError as gone:
             if gone.key in restored:
                 raise
@@ -51,11 +49,9 @@ def pipeline(
             places.pop("again", None)
 
 
-def _attempt(
-    config: RunConfig, name: str, note: str, *, quiet: bool, flow_run: str, page: bool, **places: str
-) -> Stop | None:
+def _attempt(config: RunConfig, name: str, note: str, *, flow_run: str, page: bool, **places: str) -> Stop | None:
     asked = checked(config, name, asked_of(**places))
-    with opened(name, config, quiet=quiet, asked=asked, flow_run=flow_run) as run:
+    with opened(name, config, asked=asked, flow_run=flow_run) as run:
         if note:
             run.log.warn(note)
         if flow_run:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache, partial
 from pathlib import Path
 
 from flows.life_cycle import life_cycle
@@ -14,41 +13,48 @@ from infuser_core.lineage.graph import Graph
 from infuser_core.planning import place
 from infuser_core.planning.fork import MEASUREMENTS, Fork, History, history_of
 from infuser_core.planning.place import Asked, Place, Repeat, Salts, settled
-from infuser_core.planning.plan import Before, Leaf, Plan, Step, leaves_that_differ, plan_of
+from infuser_core.planning.plan import Before, Leaf, Plan, leaves_that_differ, plan_of
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store
 from tasks.run import digests_of, looked_at
-from tasks.run_control import Planning, Stop, check_inputs
+from tasks.run_control import Planning, Stop
 
 
 def checked(config: RunConfig, name: str, asked: Asked) -> Asked:
-    """The places that are asked for, with every iteration named. Raises UsageError for others."""
+    """The places that are asked for, with every iteration named. Raises UsageError for others.
+
+    So it does where the one stage that is wanted lacks an input.
+    """
     if not asked:
         return asked
     root = settings.store_root()
-    planned = walk(root, name, history_of(root, name, config), place.repeats_of(root, name))
-    found = _settled(asked, planned.steps)
-    if found.only is not None:
-        _check_only(planned, found.only, name)
-    return found
+    return _settled(asked, walk(root, name, history_of(root, name, config), place.repeats_of(root, name)), name)
 
 
-def _settled(asked: Asked, steps: list[Step]) -> Asked:
-    recipes = [step.recipe for step in steps]
+def _settled(asked: Asked, planned: Planning, name: str) -> Asked:
+    recipes = [step.recipe for step in planned.steps]
+    only = settled(asked.only, recipes, option="--only") if asked.only else None
+    if only is not None:
+        _check_inputs(only, planned, name)
     return Asked(
         again=settled(asked.again, recipes, option="--from") if asked.again else None,
         until=settled(asked.until, recipes, option="--until", first=True) if asked.until else None,
-        only=settled(asked.only, recipes, option="--only") if asked.only else None,
+        only=only,
     )
 
 
-def _check_only(planned: Planning, only: Place, name: str) -> None:
-    for step in planned.steps:
-        if only.holds(step.recipe):
-            check_inputs(only, step.recipe, planned.absent, name)
+def _check_inputs(only: Place, planned: Planning, name: str) -> None:
+    """Raises UsageError when the one wanted stage lacks an input."""
+    for recipe in [step.recipe for step in planned.steps if only.holds(step.recipe)]:
+        for kind, identity in recipe.inputs.items():
+            if identity in planned.absent:
+                raise UsageError(
+                    f"--only {only}: its input {kind} ({planned.absent[identity].title}) is not in the store",
+                    hint=f"`infuser resume {name} --until {only}` computes what it needs, then it",
+                )
 
 
 def walk(
@@ -61,30 +67,27 @@ def walk(
     return planned
 
 
-def plan(history: History, name: str, asked: Asked) -> Plan:
-    """The plan of a run, stage by stage. Raises UsageError for places that it does not have."""
+def plan(history: History, name: str, asked: Asked, *, repeats: Sequence[Repeat] = ()) -> Plan:
+    """The plan of a run, stage by stage. Raises UsageError for places that it does not have.
+
+    `repeats` are those of a run that is not recorded yet.
+    """
     root = settings.store_root()
-    return _plan(root, history, name, asked, place.repeats_of(root, name))
-
-
-def _plan(root: Path, history: History, name: str, asked: Asked, known: list[Repeat]) -> Plan:
-    catalogue = cache(partial(Catalogue, root))
+    known = place.repeats_of(root, name) or list(repeats)
     # Forks expect what their origin had.
     like = name if name in runs.list_runs(root) else history.forked_from
-    asked = _settled(asked, walk(root, name, history, known, like=like).steps) if asked else asked
-    repeats = place.with_repeat(root, name, asked.again) if asked.again else known
-    walked = walk(root, name, history, repeats, until=asked.until, like=like)
-    if asked.only is not None:
-        _check_only(walked, asked.only, name)
-    other = _nearest(root, name, history)
-    graph = _graph(catalogue(), other) if other else None
+    asked = _settled(asked, walk(root, name, history, known, like=like), name) if asked else asked
+    again = place.with_repeat(root, name, asked.again) if asked.again else known
+    walked = walk(root, name, history, again, until=asked.until, like=like)
+    other, catalogue = _nearest(root, name, history), Catalogue(root)
+    graph = _graph(catalogue, other) if other else None
     return plan_of(
         name,
         walked.steps,
-        before=_before(root, history, graph, catalogue()),
-        salts=Salts(repeats),
+        before=_before(root, history, graph),
+        salts=Salts(again),
         missing=walked.absent,
-        known=list(catalogue().records.values()),
+        known=list(catalogue.records.values()),
         compared_with=other,
         asked=asked,
         notes=_notes(root, name, history, walked),
@@ -100,9 +103,7 @@ def _graph(catalogue: Catalogue, run: str) -> Graph:
 
 def plan_fork(fork: Fork) -> Plan:
     """The plan of a fork. Raises UsageError where its origin has not come that far."""
-    root = settings.store_root()
-    repeats = place.repeats_of(root, fork.name) or list(fork.repeats)
-    found = _plan(root, fork.history, fork.name, Asked(), repeats)
+    found = plan(fork.history, fork.name, Asked(), repeats=fork.repeats)
     # A fork has from its origin what stands before the loop, and the iterations before its own.
     shared = [
         each for each in found.stages if each.recipe.phase not in MEASUREMENTS and each.recipe.iteration < fork.at
@@ -119,7 +120,7 @@ def plan_fork(fork: Fork) -> Plan:
     return found
 
 
-def _before(root: Path, history: History, graph: Graph | None, catalogue: Catalogue) -> Before:
+def _before(root: Path, history: History, graph: Graph | None) -> Before:
     seen = frozenset(
         entry.key for run in runs.list_runs(root) for entry in Journal(root, run).entries() if entry.digest
     )

@@ -1,7 +1,5 @@
 """Any questions ranked by their influence on any model, for any target: the score as a tool of its own."""
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,6 +17,7 @@ from infuser_core.evaluation.models import NamedModel, find_model, is_nano
 from infuser_core.evaluation.settings import lab_of
 from infuser_core.phases.studies import selection
 from infuser_core.schemas import InfluenceScore, Question
+from infuser_core.sealed import digest_of
 from infuser_core.statistics import ranking
 from infuser_core.statistics.correlation import RankCorrelation
 from infuser_core.statistics.ranking import Given, ScoredQuestion
@@ -75,8 +74,8 @@ def score(
     }
     config = validate(merge(_base(found, configs).model_dump(mode="json"), changes))
     # One name for one question: what is ranked, by what.
-    asked = json.dumps([config.digest(), model, [str(path.absolute()) for path in questions]])
-    name = f"score-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"
+    asked = digest_of([config.digest(), model, [str(path.absolute()) for path in questions]])
+    name = f"score-{asked[:12]}"
     given = list(_given(questions))
     with opened(name, config, journal="score.jsonl", listed=False) as run:
         scored, made = _scored(run, found, [each.question for each in given])

@@ -33,7 +33,7 @@ from infuser_core.statistics.over_runs import over_runs
 from infuser_core.statistics.question_quality import CheckedQuestion, iteration_quality, side_by_side
 from infuser_core.store import runs
 from infuser_core.store.recipe import ArtifactRef
-from tasks.answers import Judge
+from tasks.evaluation import Judge
 from tasks.run import Execution, evaluating, opened
 from tasks.studies import questions as stages
 from tasks.studies import scores as studied_scores
@@ -85,7 +85,7 @@ def quality(
             **_summary(rows, solved),
             "examples": side_by_side(rows, count=examples),
         }
-        execute(execution, stages.quality(found, rows, made))
+        execute(execution, stages.quality(execution, found, rows, made))
         execution.journal.finish()
     return {**found, "page": str(_page(root, name, found, html))}
 
@@ -139,9 +139,7 @@ def _judged(
 
 def _summary(rows: Sequence[CheckedQuestion], solved: Mapping[int, Solved]) -> dict[str, Any]:
     """Numbers per iteration and solver."""
-    solvers: list[dict[str, Any]] = []
-    for iteration, one in solved.items():
-        solvers.extend(generated.agreements(one.tallies, iteration))
+    solvers = [row for iteration, one in solved.items() for row in generated.agreements(one.tallies, iteration)]
     per = [iteration_quality(list(mine)) for _, mine in groupby(rows, key=lambda row: row.iteration)]
     return {"iterations": per, "solvers": solvers}
 
@@ -162,8 +160,7 @@ def predict_effects(
     """Steps on single questions: does any score rank what they change?"""
     with _studied(run, iteration) as (asked, named):
         work = studied_scores.prediction_study(asked, named, questions=questions, answers=answers, rollouts=rollouts)
-        made = execute(asked.run, work).ref
-        rows = asked.run.store.rows(made, "score_correlations", RankCorrelation)
+        rows = asked.made(work, "score_correlations", RankCorrelation)
         if figure is not None:
             durable.write(figure, charts.svg(charts.correlations(rows), themed=False))
     return {**_head(asked), "fresh": answers, "correlations": [asdict(row) for row in rows]}

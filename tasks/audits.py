@@ -169,7 +169,8 @@ def compare_pool(
     """All kept chunks against question sets by name and all other data at once, for a pool that is to be exported."""
     config = configured(run.config.corpus.overlap)
     others = shards_of([Path(path) for path in run.config.corpus.overlap.references])
-    values = _scan_values(config, others, _digests(run, others))
+    known = _digests(run, others)
+    values = _scan_values(config, others, known)
     inputs = {**questions, **numbered("chunks", chunks), **numbered("judgements", judgements)}
     recipe = run.recipe("audit", VERSION, values, inputs)
 
@@ -178,7 +179,7 @@ def compare_pool(
         asked = question_shards(_sets(run, questions), work / "questions")
         shards = told_apart([*asked, *others])
         scanner = Scanner(_texts(run, chunks, judgements), config)
-        digests = [digest_of_file(shard.path) for shard in shards]
+        digests = [*(digest_of_file(shard.path) for shard in asked), *known]
         scans = _scanned(run, scanner, shards, digests, work, progress)
         found = auditing.compared(scanner, shards, scans)
         write_json(workspace / COMPARISON, auditing.pool_facts(found, len(asked)))

@@ -77,7 +77,7 @@ def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef)
         return answered_with(rollouts)
 
     inputs = {"dev": dev, "solver": solver}
-    recipe = run.recipe("rollout_dev", dev_phase.VERSION, settings, inputs, iteration=iteration, seeded=True)
+    recipe = run.recipe("rollout_dev", dev_phase.VERSION, settings, inputs, iteration=iteration, seed=run.config.seed)
     return Work(recipe=recipe, produce=produce)
 
 
@@ -176,7 +176,7 @@ def generate_questions(
 
     inputs = {"pool": pool, **written_by, "allocation": allocation, "before": before}
     version = generate_phase.VERSION
-    recipe = run.recipe("generate_questions", version, settings, inputs, iteration=iteration, seeded=True)
+    recipe = run.recipe("generate_questions", version, settings, inputs, iteration=iteration, seed=run.config.seed)
     return Work(recipe=recipe, produce=produce)
 
 
@@ -231,7 +231,7 @@ def rollout_questions(
 
     inputs = {"questions": questions, "solver": solver, "pool": read, "before": before}
     version = answer_phase.VERSION
-    recipe = run.recipe("rollout_questions", version, settings, inputs, iteration=iteration, seeded=True)
+    recipe = run.recipe("rollout_questions", version, settings, inputs, iteration=iteration, seed=run.config.seed)
     return Work(recipe=recipe, produce=produce)
 
 
@@ -256,8 +256,8 @@ def check_keys(run: Run, iteration: int, questions: ArtifactRef) -> Work:
         )
         return with_keys(answered_with(checked.rollouts), run, checked.keys)
 
-    version = check_phase.VERSION
-    recipe = run.recipe("check_keys", version, settings, {"questions": questions}, iteration=iteration, seeded=True)
+    inputs = {"questions": questions}
+    recipe = run.recipe("check_keys", check_phase.VERSION, settings, inputs, iteration=iteration, seed=run.config.seed)
     return Work(recipe=recipe, produce=produce)
 
 

@@ -63,7 +63,7 @@ def reference_questions(run: Run, part: str) -> Work:
     content = content_of(source, evaluated=evaluated)
     # A file enters by content: neither its place nor the run's seed changes anything.
     values = {"source": values_of(source), "content": content}
-    recipe = run.recipe("questions", VERSION, values, {}, seeded=is_seeded(source))
+    recipe = run.recipe("questions", VERSION, values, {}, seed=run.config.seed if is_seeded(source) else 0)
     return Work(recipe=recipe, produce=produce)
 
 

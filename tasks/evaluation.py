@@ -1,19 +1,23 @@
-"""Validation, checkpoint selection and benchmarks as stages, then the report. Answers are saved, then scored."""
+"""Evaluation as stages: answers of a run's checkpoints or of any model are saved, then scored; then the report."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from infuser_core import plugins
 from infuser_core.benchmarks.parts import validation as identity_of
 from infuser_core.benchmarks.parts.validation import leaks, sentence
-from infuser_core.engines.protocols import Progress
+from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.evaluation.answers import answered, collect, scored
-from infuser_core.evaluation.plan import single
+from infuser_core.evaluation.models import NamedModel
+from infuser_core.evaluation.plan import Plan, ask_settings, single
+from infuser_core.evaluation.saved import FileAnswers
+from infuser_core.evaluation.settings import EvaluationSettings, engine_name, phrasing_of
 from infuser_core.phases import evaluate as evaluate_phase
 from infuser_core.phases import select as select_phase
-from infuser_core.phases.evaluate import RespondSettings
+from infuser_core.phases.evaluate import Ask, Key, RespondSettings, ScoreSettings
 from infuser_core.phases.evaluate import respond as ask
 from infuser_core.schemas import (
     BenchmarkResponse,
@@ -27,12 +31,12 @@ from infuser_core.schemas import (
 )
 from infuser_core.store import gc, runs
 from infuser_core.store.pieces import Pieces
-from infuser_core.store.recipe import ArtifactRef
+from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.retention import Rule
 from infuser_core.store.store import Outcome, Table, is_repairing
 from infuser_core.store.verify import size
 from tasks.display import show_run
-from tasks.run import Run, current, peak_memory_mb
+from tasks.run import Execution, Run, current, peak_memory_mb, plain
 from tasks.stage import known, stage
 from tasks.work import Work
 
@@ -53,7 +57,7 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
         # The questions enter by content: where their file lies changes nothing.
         values |= {"benchmark": benchmark.name, "content": identity_of.content(loaded)}
     version = evaluate_phase.VERSION
-    recipe = run.recipe("respond", version, values, inputs, iteration=iteration, seeded=True)
+    recipe = run.recipe("respond", version, values, inputs, iteration=iteration, seed=run.config.seed)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         questions = run.store.rows(validation, "reference_questions", Question) if validation else loaded
@@ -70,6 +74,88 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
         return answered(label, questions, responses)
 
     return Work(recipe=recipe, produce=produce)
+
+
+def answer(
+    run: Execution,
+    plan: Plan,
+    model: NamedModel,
+    settings: EvaluationSettings,
+    *,
+    batch_tokens: int,
+    concurrency: int,
+    source: ArtifactRef | None = None,
+) -> Work:
+    """Any model answers one benchmark; `source` is the artifact that generated questions are from.
+
+    Its answers depend neither on the tokens of a batch nor on how many requests are under way at an address.
+    """
+    (sheet,), questions = plan.sheets, plan.plain()
+    values = {
+        "answers": ask_settings(settings, sheet, questions),
+        "label": sheet.label,
+        "benchmark": sheet.name,
+        "content": identity_of.content(questions),
+        "engine": engine_name(model, settings),
+        **({} if model.ref else {"model": model.digest}),
+    }
+    inputs = {"solver": model.ref, "questions": source}
+    recipe = run.recipe("respond", evaluate_phase.VERSION, values, inputs, seed=settings.seed)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        how = RespondSettings(
+            prompts=settings.prompts,
+            sampling=settings.sampling,
+            prompt_tokens=settings.prompt_tokens,
+            seed=settings.seed,
+            batch_tokens=batch_tokens,
+            phrasing=phrasing_of(settings, sheet.label),
+        )
+
+        def batches(asks: Sequence[Ask], finished: Collection[Key]) -> Iterator[list[BenchmarkResponse]]:
+            missing = sum(each.key not in finished for each in asks)
+            run.console.say(f"{model.name}: {missing:,} of {len(asks):,} questions of {sheet.label} to ask")
+            if model.folder is not None:
+                return ask(asks, finished, run.pool.sampler(model.checkpoint()), how, progress=progress)
+            # Here: a plan speaks with no address, and what does takes a while to import.
+            from infuser_core.engines.endpoint import Endpoint, parse_address
+            from infuser_core.evaluation.remote import respond as ask_at_address
+
+            endpoint = Endpoint(parse_address(model.digest), concurrency=concurrency)
+            return ask_at_address(asks, finished, endpoint, how, progress=progress)
+
+        responses = collect(plan, Pieces(run.store.partial(recipe), BenchmarkResponse), batches)
+        return answered(sheet.label, questions, responses, model=model.name)
+
+    return Work(recipe=recipe, produce=produce)
+
+
+def take_in(found: FileAnswers, digest: str) -> Work:
+    """Answers that a file of this digest holds, as the artifact that asking would have made."""
+    values = {"label": found.label, "content": identity_of.content(found.questions), "file": digest}
+    recipe = Recipe(phase="respond", version=evaluate_phase.VERSION, config=values, seed=0)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        return answered(found.label, found.questions, found.responses)
+
+    return Work(recipe=recipe, produce=produce)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge:
+    """A model that breaks ties of fallible rules."""
+
+    digest: str
+    """Identity of its weights, or its address."""
+    load: Callable[[], ChatModel]
+    """Loads it; called only where something is judged."""
+
+
+def score(run: Execution, answers: ArtifactRef, settings: ScoreSettings, *, judge: Judge | None = None) -> Work:
+    """Saved answers are scored under a preset. Those of a run, under its own, have been already."""
+    manifest = run.store.manifest(answers)
+    label, iteration = str(manifest.summary["label"]), int(manifest.recipe["iteration"])
+    return _scored(run, "evaluate", label, iteration, answers, settings, judge=judge)
 
 
 def retain(run_name: str, done: int, validations: Mapping[int, ArtifactRef | None]) -> None:
@@ -100,23 +186,33 @@ def _candidates(run: Run, validations: Mapping[int, ArtifactRef | None]) -> set[
 @stage("validate")
 def validate(run: Run, iteration: int, responses: ArtifactRef) -> Work:
     """Accuracy of a checkpoint on the validation set."""
-    return _scored(run, "validate", VALIDATION, iteration, responses)
+    return _scored(run, "validate", VALIDATION, iteration, responses, evaluate_phase.score_settings(run.config))
 
 
 @stage("evaluate")
 def evaluate(run: Run, iteration: int, label: str, responses: ArtifactRef) -> Work:
     """Accuracy of a checkpoint on one benchmark."""
-    return _scored(run, "evaluate", label, iteration, responses)
+    return _scored(run, "evaluate", label, iteration, responses, evaluate_phase.score_settings(run.config))
 
 
-def _scored(run: Run, phase: str, label: str, iteration: int, responses: ArtifactRef) -> Work:
-    settings = evaluate_phase.score_settings(run.config)
+def _scored(
+    run: Execution,
+    phase: str,
+    label: str,
+    iteration: int,
+    responses: ArtifactRef,
+    settings: ScoreSettings,
+    *,
+    judge: Judge | None = None,
+) -> Work:
+    values = plain(settings) | ({"judge": judge.digest} if judge else {})
+    version = evaluate_phase.VERSION
+    recipe = run.recipe(phase, version, values, {"responses": responses}, iteration=iteration)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        return scored(run.store, label, responses, settings, progress=progress)
+        model = judge.load() if judge else None
+        return scored(run.store, label, responses, settings, judge=model, progress=progress)
 
-    version = evaluate_phase.VERSION
-    recipe = run.recipe(phase, version, settings, {"responses": responses}, iteration=iteration)
     return Work(recipe=recipe, produce=produce)
 
 

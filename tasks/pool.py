@@ -140,15 +140,17 @@ _TAXONOMY: Mapping[str, type] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """Artifacts of a search in catalogues; none where a build searched nothing."""
+    """Artifacts of a search in catalogues."""
 
-    topics: ArtifactRef | None = None
+    topics: ArtifactRef
     """Pairs that were searched for."""
-    searches: Sequence[ArtifactRef] = ()
+    searches: Sequence[ArtifactRef]
     """Offers, group by group."""
-    chosen: ArtifactRef | None = None
+    chosen: ArtifactRef
     """Candidates."""
-    sources: ArtifactRef | None = None
+    downloads: Sequence[ArtifactRef]
+    """Their files, group by group."""
+    sources: ArtifactRef
     """Their registry."""
 
 
@@ -170,22 +172,20 @@ class Group:
 def built_pool(
     run: Run,
     items: Sequence[Item],
-    found: Found,
+    found: Found | None,
     groups: Sequence[Group],
     comparison: ArtifactRef | None,
     build: BuildSettings,
 ) -> Work:
-    """The folder that `infuser corpus build` exports: tables, Markdown, report, and what was searched for."""
+    """The folder that `infuser corpus build` exports: tables, Markdown, report, and what a search found."""
     judge, tokenizer = judge_name(run), _tokenizer(run)
-    inputs = {
-        "topics": found.topics,
-        "chosen": found.chosen,
-        "sources": found.sources,
-        "comparison": comparison,
-        **numbered("search", found.searches),
-    }
+    inputs: dict[str, ArtifactRef | None] = {"comparison": comparison}
+    if found is not None:
+        inputs |= {"topics": found.topics, "chosen": found.chosen, "sources": found.sources}
+        inputs |= numbered("search", found.searches)
     for number, group in enumerate(groups):
-        inputs |= {f"{name}{number}": ref for name, ref in _refs(group).items()}
+        inputs |= {f"pages{number}": group.pages, f"bounds{number}": group.bounds}
+        inputs |= {f"chunks{number}": group.chunks, f"judgements{number}": group.judgements}
     rules = run.config.corpus.overlap
     values = {
         "given": [[asdict(item.source), item.given, item.stage] for item in items],
@@ -212,19 +212,15 @@ def built_pool(
     return Work(recipe=run.recipe("built_pool", BUILT_VERSION, values, inputs), produce=produce)
 
 
-def _refs(group: Group) -> dict[str, ArtifactRef | None]:
-    return {"pages": group.pages, "bounds": group.bounds, "chunks": group.chunks, "judgements": group.judgements}
-
-
 def _tokenizer(run: Run) -> str:
     """The token counter, in words."""
     source = run.config.corpus.chunk.tokenizer or run.config.anchor
     return DESCRIPTION if source.type == "rules" else f"the tokenizer of {anchor_folder(source).name}"
 
 
-def _offered(run: Run, found: Found) -> list[Item]:
+def _offered(run: Run, found: Found | None) -> list[Item]:
     """The catalogues' entries, each with its registry row."""
-    if found.chosen is None or found.sources is None:
+    if found is None:
         return []
     before = run.store.rows(found.chosen, "candidates_sources", Source)
     after = run.store.rows(found.sources, "sources", Source)
@@ -296,9 +292,9 @@ def _audit(run: Run, comparison: ArtifactRef | None, groups: Sequence[Group]) ->
     return {"mode": mode, "documents": documents, "controls": [], "references": [], "questions": []}
 
 
-def _search_tables(run: Run, found: Found, workspace: Path) -> dict[str, Any]:
+def _search_tables(run: Run, found: Found | None, workspace: Path) -> dict[str, Any]:
     """Write what was asked and offered; returns what the report says of it."""
-    if found.chosen is None:
+    if found is None:
         return {}
     tables: list[tuple[str, type, Sequence[ArtifactRef], str]] = [
         ("queries", Query, found.searches, "search_queries"),
@@ -306,7 +302,7 @@ def _search_tables(run: Run, found: Found, workspace: Path) -> dict[str, Any]:
         ("rankings", Ranking, found.searches, "rankings"),
         ("model_calls", ModelCall, found.searches, "search_calls"),
         ("failures", Failure, found.searches, "search_failures"),
-        *((name, kind, [found.topics] if found.topics else [], name) for name, kind in _TAXONOMY.items()),
+        *((name, kind, [found.topics], name) for name, kind in _TAXONOMY.items()),
     ]
     rows: dict[str, list[Any]] = {}
     for name, kind, refs, table in tables:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +76,32 @@ class Execution:
         folder = self.store.verified_folder(ref)
         return Checkpoint(checkpoint_id=ref.id, role=role, path=str(folder), step=step)
 
+    def recipe(
+        self,
+        phase: str,
+        version: int,
+        settings: Any,
+        inputs: Mapping[str, ArtifactRef | None],
+        *,
+        iteration: int = -1,
+        seed: int = 0,
+    ) -> Recipe:
+        """The recipe of a stage: the phase's own settings and its inputs by id, nothing else.
+
+        `seed` where the phase draws random numbers. Work that is done again although the store has it carries its salt
+        among the settings.
+        """
+        sources = {name: ref.id for name, ref in inputs.items() if ref is not None}
+        salt = self.control.salts.of(phase, iteration, sources)
+        return Recipe(
+            phase=phase,
+            version=version,
+            config={**plain(settings), SALT: salt} if salt else plain(settings),
+            seed=seed,
+            iteration=iteration,
+            inputs=sources,
+        )
+
 
 @dataclass(slots=True, kw_only=True)
 class Run(Execution):
@@ -104,36 +130,6 @@ class Run(Execution):
     def writes_beside(self) -> bool:
         """Whether a checkpoint is committed beside the next stage. A run to a place keeps their order."""
         return self.config.engine.write_beside and self.control.is_open
-
-    def under(self, config: RunConfig) -> "Run":
-        """The run as a stage sees it for which this configuration holds."""
-        return self if config is self.config else replace(self, config=config)
-
-    def recipe(
-        self,
-        phase: str,
-        version: int,
-        settings: Any,
-        inputs: Mapping[str, ArtifactRef | None],
-        *,
-        iteration: int = -1,
-        seeded: bool = False,
-    ) -> Recipe:
-        """The recipe of a stage: the phase's own settings and its inputs by id, nothing else.
-
-        `seeded` where the phase draws random numbers. Work that is done again although the store has it carries its
-        salt among the settings.
-        """
-        sources = {name: ref.id for name, ref in inputs.items() if ref is not None}
-        salt = self.control.salts.of(phase, iteration, sources)
-        return Recipe(
-            phase=phase,
-            version=version,
-            config={**plain(settings), SALT: salt} if salt else plain(settings),
-            seed=self.config.seed if seeded else 0,
-            iteration=iteration,
-            inputs=sources,
-        )
 
 
 _open: dict[str, Run] = {}
@@ -181,7 +177,6 @@ def opened(
     name: str,
     config: RunConfig,
     *,
-    quiet: bool = False,
     journal: str = "journal.jsonl",
     flow_run: str = "",
     listed: bool = True,
@@ -207,7 +202,7 @@ def opened(
             _note_flow_run(root, name, record.attempt, flow_run)
         if listed and _completed(runs.read_config(root, name)) != config.model_dump(mode="json"):
             runs.change_run(root, name, config=config.model_dump(mode="json"))
-        store, console = Store(root), Console.here(quiet=quiet, plain=listed)
+        store, console = Store(root), Console.here(plain=listed)
         log = RunLog(console, record.path.parent, attempt=record.attempt, track=config.track if listed else ())
         _say_what_was_left(hold, record, name, log)
         run = Run(
@@ -234,7 +229,7 @@ def opened(
 def _control(root: Path, name: str, store: Store, asked: Asked) -> Control:
     salts = _salts(root, name, asked)
     if asked.only is not None:
-        return Only(asked.only, store, digests=digests_of(root, name), salts=salts, run=name)
+        return Only(store, digests=digests_of(root, name), last=asked.only, salts=salts)
     return Control(last=asked.until, salts=salts)
 
 

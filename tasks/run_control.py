@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from threading import Lock
 
-from infuser_core.errors import MissingArtifactError, UsageError
+from infuser_core.errors import MissingArtifactError
 from infuser_core.planning.place import Place, Salts
 from infuser_core.planning.plan import UNKNOWN, Step
 from infuser_core.store.recipe import ArtifactRef, Recipe
@@ -103,8 +103,8 @@ class LookUp(Control):
         super().__init__(last=outer._last, salts=outer.salts, halt=outer.halt)
         self.reached = outer.reached
         self._store = store
-        self.found: list[tuple[ArtifactRef, int]] = []
-        """Artifacts found, with their iterations."""
+        self.found: list[tuple[Recipe, ArtifactRef]] = []
+        """Recipes with the artifacts that were found."""
 
     def take(self, call: Call) -> ArtifactRef:
         """The stage's artifact. Raises NotStored."""
@@ -113,7 +113,7 @@ class LookUp(Control):
         ref = self._store.find(recipe)
         if ref is None:
             raise NotStored(recipe.key)
-        self.found.append((ref, recipe.iteration))
+        self.found.append((recipe, ref))
         self.salts.carry(ref, recipe)
         return ref
 
@@ -167,32 +167,17 @@ class Planning(Control):
 
 
 class Only(Planning):
-    """One stage runs; the pipeline is walked up to it."""
+    """The last stage runs alone; the pipeline is walked up to it. A plan has said before that its inputs are there."""
 
     executes = True
 
-    def __init__(self, only: Place, store: Store, *, digests: Mapping[str, str], salts: Salts, run: str) -> None:
-        super().__init__(store, digests=digests, last=only, salts=salts)
-        self._only, self._run = only, run
-
     def take(self, call: Call) -> ArtifactRef | None:
-        """The stage's artifact, or None for the wanted one. Raises UsageError when that one lacks an input."""
+        """The stage's artifact, or None for the wanted one."""
         recipe, _ = self._recipe(call)
-        if not self._only.holds(recipe):
+        if self._last is None or not self._last.holds(recipe):
             return super().take(call)
         self.enter(recipe)
-        check_inputs(self._only, recipe, self.absent, self._run)
         return None
 
     def end(self) -> None:
         raise Stop(str(self.reached))
-
-
-def check_inputs(only: Place, recipe: Recipe, absent: Mapping[str, Recipe], run: str) -> None:
-    """Raises UsageError when the one wanted stage lacks an input."""
-    for name, identity in recipe.inputs.items():
-        if identity in absent:
-            raise UsageError(
-                f"--only {only}: its input {name} ({absent[identity].title}) is not in the store",
-                hint=f"`infuser resume {run} --until {only}` computes what it needs, then it",
-            )

@@ -13,11 +13,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import partial
 from threading import Thread
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from infuser_core.errors import StageError
@@ -61,7 +61,7 @@ class Guard:
             self._deliver()
         self._run.control.halt.check()
 
-    def start(self) -> None:
+    def __enter__(self) -> "Guard":
         """Listen, and look at the clock."""
         if self._here is threading.main_thread():
             # Of a run in a deployment, SIGTERM belongs to its runner: it cancels by it.
@@ -70,18 +70,21 @@ class Guard:
             self._former[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._ring)
         if self._limit is not None:
             threading.Thread(target=self._watch, args=(self._limit,), name="time limit", daemon=True).start()
+        return self
 
-    def stop(self) -> None:
-        """The stage is over, one way or another."""
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """The stage is over. The end of one that succeeded is a safe point too."""
+        self._stop()
+        if error is None and self._asked is not None:
+            _pass_on(self._asked)
+
+    def _stop(self) -> None:
         self._done.set()
         for number, handler in self._former.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._former = {}
-
-    def finish(self) -> None:
-        """After a stage that succeeded: the end is a safe point too."""
-        if self._asked is not None:
-            _pass_on(self._asked)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         if self._asked is not None:
@@ -92,7 +95,7 @@ class Guard:
     def _deliver(self) -> None:
         assert self._asked is not None
         number, self._asked = self._asked, None
-        self.stop()
+        self._stop()
         _pass_on(number)
 
     def _ring(self, number: int, frame: FrameType | None) -> None:
@@ -125,24 +128,14 @@ class Guard:
         )
 
 
-def guarded(run: Execution, phase: str, *, record: Callable[[Exception], None]) -> AbstractContextManager[Guard]:
+def guarded(run: Execution, phase: str, *, record: Callable[[Exception], None]) -> Guard:
     """Signals wait for the safe points of this stage, and it ends when its time is over."""
-    return _listening(Guard(run, phase, record=record, limit=phase_seconds(phase)))
+    return Guard(run, phase, record=record, limit=phase_seconds(phase))
 
 
-def waiting(run: Execution, what: str) -> AbstractContextManager[Guard]:
+def waiting(run: Execution, what: str) -> Guard:
     """A signal is obeyed when the wait is over. The code inside sees to it that it soon is."""
-    return _listening(Guard(run, what, record=lambda error: None, limit=None))
-
-
-@contextmanager
-def _listening(guard: Guard) -> Iterator[Guard]:
-    guard.start()
-    try:
-        yield guard
-    finally:
-        guard.stop()
-    guard.finish()
+    return Guard(run, what, record=lambda error: None, limit=None)
 
 
 def _pass_on(number: int) -> None:
@@ -155,7 +148,7 @@ def _pass_on(number: int) -> None:
 _computing: ContextVar[threading.Event | None] = ContextVar("computing", default=None)
 
 
-def computed() -> None:
+def release_engines() -> None:
     """Say that what is left of this branch's stage is to write: the main line may have the engines."""
     event = _computing.get()
     if event is not None:

@@ -27,7 +27,7 @@ from infuser_core.store.recipe import ArtifactRef, Recipe
 from tasks.run import Run, current, seen_as
 from tasks.run_control import Call, Halted, LookUp, NotStored, Stop
 from tasks.safe_points import Overdue
-from tasks.work import Work, execute
+from tasks.work import StageResult, Work, execute, note_found
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,6 +38,7 @@ _FINAL = (
     ConfigError,
     DamagedArtifactError,
     DocumentError,
+    Halted,
     Overdue,
     PrunedError,
     Terminated,
@@ -53,11 +54,6 @@ class _Stopped:
     """Where, or why."""
 
 
-def _worth_retrying(task: Any, task_run: Any, state: Any) -> bool:
-    error = state.result(raise_on_failure=False)
-    return not isinstance(error, _FINAL)
-
-
 def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callable[Concatenate[str, P], ArtifactRef]]:
     """Make the stages of a phase callable from flows by the run's name: reused, run, looked up or merely planned."""
 
@@ -67,11 +63,12 @@ def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callabl
         @wraps(function)
         def call(run: str, *args: P.args, **arguments: P.kwargs) -> ArtifactRef:
             opened = _seen(current(run), phase, function, args, arguments)
-            ref = opened.control.take(_call(opened, phase, partial(function, opened, *args, **arguments)))
+            work = partial(function, opened, *args, **arguments)
+            ref = opened.control.take(_call(opened, phase, work))
             if ref is not None:
                 return ref
             if not opened.published:
-                return _unseen(opened, partial(function, opened, *args, **arguments))
+                return _tried(opened, work).ref
             # Asking for the state: a task that returns a state of its own hands that out instead of its data.
             state: Any = as_task()(run, *args, return_state=True, **arguments)
             return cast(ArtifactRef, _went_on(state.result()))
@@ -86,19 +83,11 @@ def _as_task(phase: str, function: Callable[..., Work]) -> Any:
     from prefect.cache_policies import NO_CACHE
     from prefect.states import Completed
 
-    @task(
-        name=function.__name__,
-        cache_policy=NO_CACHE,
-        persist_result=False,
-        retries=1,
-        retry_delay_seconds=1,
-        retry_condition_fn=_worth_retrying,
-        log_prints=False,
-    )
+    @task(name=function.__name__, cache_policy=NO_CACHE, persist_result=False, log_prints=False)
     def as_task(run: str, *args: Any, **arguments: Any) -> Any:
         opened = _seen(current(run), phase, function, args, arguments)
         try:
-            result = execute(opened, function(opened, *args, **arguments))
+            result = _tried(opened, partial(function, opened, *args, **arguments))
         except Halted as halted:
             return _ended(halted)
         return Completed(name="Cached", data=result.ref) if result.cached else result.ref
@@ -106,16 +95,14 @@ def _as_task(phase: str, function: Callable[..., Work]) -> Any:
     return as_task
 
 
-def _unseen(run: Run, work: "partial[Work]") -> ArtifactRef:
-    """A stage that Prefect does not see, tried once more like one that it does."""
+def _tried(run: Run, work: "partial[Work]") -> StageResult:
+    """The stage's result. A failure that may pass is tried once more."""
     try:
-        return execute(run, work()).ref
-    except Halted:
-        raise
-    except Exception as error:  # journalled by execute; what may pass is tried again
+        return execute(run, work())
+    except Exception as error:  # journalled by execute
         if isinstance(error, _FINAL):
             raise
-        return execute(run, work()).ref
+        return execute(run, work())
 
 
 def _call(run: Run, phase: str, work: "partial[Work]") -> Call:
@@ -141,8 +128,8 @@ def _refs(name: str, value: Any) -> list[tuple[str, ArtifactRef]]:
 def _seen(run: Run, phase: str, function: Callable[..., Work], args: Any, arguments: Any) -> Run:
     """The run with the configuration that holds for this stage."""
     iteration = signature(function).bind(run, *args, **arguments).arguments.get("iteration", -1)
-    history = run.history
-    return run.under(history.measuring(iteration) if phase in MEASUREMENTS else history.at(iteration))
+    config = run.history.measuring(iteration) if phase in MEASUREMENTS else run.history.at(iteration)
+    return run if config is run.config else replace(run, config=config)
 
 
 def known(run: str, read: Callable[[Run], T], *, otherwise: T, note: str) -> T:
@@ -157,7 +144,7 @@ def known(run: str, read: Callable[[Run], T], *, otherwise: T, note: str) -> T:
         return otherwise
 
 
-def recall(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
+def if_stored(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
     """The piece's result if the store has every artifact of it, shown as one Cached task; else None. Plans walk it."""
     run = current(run_name)
     if run.control.walks:
@@ -169,24 +156,19 @@ def recall(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
     except NotStored:
         return None
     except Stop:
-        run.control.reached = look_up.reached
-        _journal_found(run, look_up)
+        _take_over(run, look_up)
         raise
-    run.control.reached = look_up.reached
-    _journal_found(run, look_up)
+    _take_over(run, look_up)
     if run.published:
         _show_cached(label, len(look_up.found))
     return result
 
 
-def _journal_found(run: Run, look_up: LookUp) -> None:
-    for ref, iteration in look_up.found:
-        record = run.store.manifest(ref)
-        rows = sum(record.rows.values())
-        run.journal.append(
-            phase=ref.kind, iteration=iteration, state="cached", seconds=0.0, key=ref.key, digest=ref.digest, rows=rows
-        )
-        run.log.found(record, iteration)
+def _take_over(run: Run, look_up: LookUp) -> None:
+    """The run stands where the look-up came to, and journals what that found."""
+    run.control.reached = look_up.reached
+    for recipe, ref in look_up.found:
+        note_found(run, recipe, ref, seconds=0.0)
 
 
 def _show_cached(label: str, artifacts: int) -> None:
@@ -202,11 +184,13 @@ def _show_cached(label: str, artifacts: int) -> None:
     show()
 
 
-def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
+def subflow(
+    name: str, run_name: str = ""
+) -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
     """A part of a run as a Prefect flow of its own; `run_name` may hold names of its parameters in braces.
 
-    A run that stops inside it, as asked or because another branch has failed, ends the flow as Stopped. In a plan or a
-    look-up there is no flow at all.
+    A run that stops inside it, as asked or because another branch has failed, ends the flow as Stopped. Where stages
+    are only looked up or walked past there is no flow at all.
     """
 
     def decorate(function: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
@@ -214,7 +198,7 @@ def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P],
         def as_flow() -> Any:
             from prefect import flow
 
-            @flow(name=name, flow_run_name=run_name, validate_parameters=False)
+            @flow(name=name, flow_run_name=run_name or name, validate_parameters=False)
             @wraps(function)
             def seen(run: str, *args: Any, **arguments: Any) -> Any:
                 try:
@@ -227,7 +211,7 @@ def subflow(name: str, run_name: str) -> Callable[[Callable[Concatenate[str, P],
         @wraps(function)
         def call(run: str, *args: P.args, **arguments: P.kwargs) -> T:
             opened = current(run)
-            if not (opened.control.executes and opened.published):
+            if not (opened.published and opened.control.executes) or opened.control.walks:
                 return function(run, *args, **arguments)
             return cast(T, _went_on(as_flow()(run, *args, **arguments)))
 

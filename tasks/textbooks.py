@@ -4,10 +4,9 @@ Topics and sources are worked on in groups: each group is an artifact of its own
 outlive a killed process in folders of the store (`textbooks/answers`, `textbooks/books`), so it loses one item at most.
 """
 
-import hashlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -26,10 +25,11 @@ from infuser_core import settings
 from infuser_core.anchors import NamedModel, named_model
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
-from infuser_core.nano import shelf
+from infuser_core.nano.shelf import serve_shelf
 from infuser_core.nano.world import WORLDS
 from infuser_core.phases.answering import template_digest
 from infuser_core.schemas import Question, Source, Topic
+from infuser_core.sealed import digest_of_file
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.run import Run, current
@@ -143,15 +143,16 @@ def _opened(run: Run, books: ArtifactRef | None) -> Iterator["Opened"]:
     """The configured catalogues; the micro-world's is served on loopback for as long as it is needed."""
     from corpus.find.session import open_catalogues
 
-    answers = run.store.root / "textbooks" / "answers"
-    where = {"folder": answers, "search": settings.web_search_command(), "contact": settings.contact()}
-    config = run.config.corpus.catalogue
-    if books is None:
-        with open_catalogues(config, **where) as opened:  # type: ignore[arg-type]
-            yield opened
-        return
-    with shelf.serve_shelf(run.store.verified_folder(books)) as base:
-        with open_catalogues(config, shelf=base, **where) as opened:  # type: ignore[arg-type]
+    served = serve_shelf(run.store.verified_folder(books)) if books else nullcontext("")
+    with served as shelf:
+        catalogues = open_catalogues(
+            run.config.corpus.catalogue,
+            shelf=shelf,
+            folder=run.store.root / "textbooks" / "answers",
+            search=settings.web_search_command(),
+            contact=settings.contact(),
+        )
+        with catalogues as opened:
             yield opened
 
 
@@ -347,9 +348,8 @@ def take_file(run: Run, item: Item) -> Work:
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         shutil.copyfile(path, workspace / name)
-        with (workspace / name).open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != source.sha256:
-                raise DocumentError(f"{path} changed while it was read", hint="start again")
+        if digest_of_file(workspace / name) != source.sha256:
+            raise DocumentError(f"{path} changed while it was read", hint="start again")
         rows = Table(row_type=Source, rows=[row])
         return Outcome(tables={"downloaded": rows, "sources": rows}, summary={"admitted": 1})
 

@@ -67,6 +67,7 @@ def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
     """Both roles start here: the model's weights, or adapters of the base, with the optimizer's moments at zero."""
     folder, cotrain = anchor_folder(run.config.anchor), run.config.cotrain
     adapter = cotrain.adapter
+    seed = run.config.seed if adapter else 0
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         from infuser_core.engines.local import hub
@@ -75,7 +76,7 @@ def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
         if base is None or adapter is None:
             hub.prepare_anchor(folder, workspace, optimizer=optimizer)
         else:
-            place, seed = run.store.verified_folder(base), run.config.seed
+            place = run.store.verified_folder(base)
             hub.prepare_adapter(place, workspace, adapter=adapter, seed=seed, optimizer=optimizer)
         return Outcome(tables={}, summary={"step": 0, **template_status(folder)})
 
@@ -83,7 +84,7 @@ def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
     numerics = run.config.engine.model_dump(include={"sampler", "trainer", "dtype"})
     settings = {"model": anchor_digest(folder), "optimizer": cotrain.optimizer.recipe(), **numerics}
     own = {"adapter": adapter} if adapter else {}
-    recipe = run.recipe("anchor", VERSION, {**settings, **own}, {"base": base}, seeded=adapter is not None)
+    recipe = run.recipe("anchor", VERSION, {**settings, **own}, {"base": base}, seed=seed)
     return Work(recipe=recipe, produce=produce, needs=lambda: 0 if adapter else anchor_bytes(folder))
 
 
@@ -106,7 +107,7 @@ def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Work:
         "blank": blanks,
     }
     inputs = {"documents": documents, "dev": dev if any(each.exclude_dev for each in lists) else None}
-    seeded = any(is_seeded(each.source) for each in lists)
+    seed = run.config.seed if any(is_seeded(each.source) for each in lists) else 0
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         asked = run.store.rows(dev, "reference_questions", Question)
@@ -124,7 +125,7 @@ def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Work:
             summary={"documents": len(below), "added": len(rows), "left_out": len(out)},
         )
 
-    return Work(recipe=run.recipe(TRAINING, VERSION, values, inputs, seeded=seeded), produce=produce)
+    return Work(recipe=run.recipe(TRAINING, VERSION, values, inputs, seed=seed), produce=produce)
 
 
 def _rows(run: Run, number: int, dev: list[Question]) -> Problems:
@@ -173,7 +174,7 @@ def allocate(run: Run, iteration: int, pool: ArtifactRef, recent: Sequence[Measu
     inputs = {"pool": pool}
     for ago, one in enumerate(reversed(recent), start=1):
         inputs |= {f"allocation{ago}": one.allocation, f"questions{ago}": one.questions, f"scores{ago}": one.scores}
-    recipe = run.recipe("allocate", allocate_phase.VERSION, settings, inputs, iteration=iteration, seeded=True)
+    recipe = run.recipe("allocate", allocate_phase.VERSION, settings, inputs, iteration=iteration, seed=run.config.seed)
     return Work(recipe=recipe, produce=produce)
 
 

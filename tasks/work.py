@@ -20,7 +20,7 @@ from infuser_core.trackers.parts.run_log import place_of
 from tasks import display
 from tasks.run import Execution
 from tasks.run_control import Halted
-from tasks.safe_points import Guard, computed, guarded
+from tasks.safe_points import Guard, guarded, release_engines
 
 Produce = Callable[[Path, Progress], Outcome]
 
@@ -51,28 +51,33 @@ class StageResult:
 
 def execute(run: Execution, work: Work) -> StageResult:
     """Reuse the recipe's artifact, or produce and commit it. Failures are journalled and re-raised."""
-    result = _found_or_made(run, work)
-    run.control.salts.carry(result.ref, work.recipe)
-    if work.role and not result.cached:
+    started, recipe = time.monotonic(), work.recipe
+    found = run.store.find(recipe)
+    result = StageResult(ref=found, cached=True) if found else _made(run, work, started)
+    if result.cached:
+        note_found(run, recipe, result.ref, seconds=time.monotonic() - started)
+    elif work.role:
         # The next phase need not load it.
         run.pool.adopt(run.checkpoint(result.ref, work.role))
+    run.control.salts.carry(result.ref, recipe)
     return result
 
 
-def _found_or_made(run: Execution, work: Work) -> StageResult:
-    started, recipe = time.monotonic(), work.recipe
-    found = run.store.find(recipe)
-    if found is not None:
-        return _hit(run, recipe, found, time.monotonic() - started)
+def _made(run: Execution, work: Work, started: float) -> StageResult:
+    """Produce and commit the artifact, unless another process has done so meanwhile."""
+    recipe = work.recipe
     try:
         run.control.halt.check()
         with run.store.exclusive(recipe):
             found = run.store.find(recipe)
             if found is not None:
-                return _hit(run, recipe, found, time.monotonic() - started)
+                return StageResult(ref=found, cached=True)
             with guarded(run, recipe.phase, record=lambda error: _record_failure(run, recipe, error, started)) as guard:
                 _require_room(run, recipe, work.needs())
-                ref = _produce(run, recipe, work.produce, started, guard)
+                with _at_work(run, recipe):
+                    ref = _committed(run, recipe, work.produce, started, guard)
+                if run.published:
+                    display.show_page(run, ref)
     except Halted:
         # The branch that failed is in the journal.
         raise
@@ -96,14 +101,6 @@ def _require_room(run: Execution, recipe: Recipe, needed: int) -> None:
         )
 
 
-def _produce(run: Execution, recipe: Recipe, produce: Produce, started: float, guard: Guard) -> ArtifactRef:
-    with _at_work(run, recipe):
-        ref = _committed(run, recipe, produce, started, guard)
-    if run.published:
-        display.show_page(run, ref)
-    return ref
-
-
 def _committed(run: Execution, recipe: Recipe, produce: Produce, started: float, guard: Guard) -> ArtifactRef:
     faults.point(f"{recipe.phase}:start")
     ticker, moved = display.Ticker(run, recipe), 0
@@ -117,7 +114,7 @@ def _committed(run: Execution, recipe: Recipe, produce: Produce, started: float,
     with run.store.workspace(recipe) as workspace, noting() as used:
         outcome = produce(workspace, progress)
         outcome = replace(outcome, machine=facts_of(used))
-        computed()
+        release_engines()
         faults.point(f"{recipe.phase}:before_commit")
         _own(run)
         ref = run.store.commit(recipe, workspace, outcome, seconds=time.monotonic() - started)
@@ -154,11 +151,11 @@ def _own(run: Execution) -> None:
         run.hold.check()
 
 
-def _hit(run: Execution, recipe: Recipe, ref: ArtifactRef, seconds: float) -> StageResult:
+def note_found(run: Execution, recipe: Recipe, ref: ArtifactRef, *, seconds: float) -> None:
+    """Journal and log an artifact that was there."""
     record = run.store.manifest(ref)
     _journal(run, recipe, ref, "cached", seconds, sum(record.rows.values()))
     run.log.found(record, recipe.iteration)
-    return StageResult(ref=ref, cached=True)
 
 
 def _journal(run: Execution, recipe: Recipe, ref: ArtifactRef, state: str, seconds: float, rows: int) -> None:

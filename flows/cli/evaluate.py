@@ -137,11 +137,11 @@ def passk(
     """Estimate pass@k from saved answers: unbiased, with intervals over questions."""
     from flows.evaluate import passk as go
 
-    (chosen,) = _presets(preset) if preset != "all" else ["all"]
-    if chosen == "all":
-        raise UsageError("--preset all: a curve has one preset", hint="paper, official, strict-last or phrase")
+    chosen = _presets(preset)
+    if len(chosen) > 1:
+        raise UsageError(f"--preset {preset}: a curve has one preset", hint="paper, official, strict-last or phrase")
     labels = [name.strip() for name in benchmarks.split(",") if name.strip()]
-    found = go(source, ks=_ks(k), preset=chosen, benchmarks=labels, questions=questions, benchmark=benchmark)
+    found = go(source, ks=_ks(k), preset=chosen[0], benchmarks=labels, questions=questions, benchmark=benchmark)
     show(*found, as_json=as_json)
 
 

@@ -36,12 +36,12 @@ LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 
 def main(listening: int, store: str, hosts: list[str]) -> None:
     """Serve on the socket of this number, which the parent has bound: nobody else can have taken the port."""
-    app = create_app(hosts, store=Path(store) if store else None)
+    app = create_app(Path(store), hosts)
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="on"))
     server.run(sockets=[socket.socket(fileno=listening)])
 
 
-def create_app(hosts: list[str], *, store: Path | None = None) -> FastAPI:
+def create_app(store: Path, hosts: list[str]) -> FastAPI:
     """Prefect's server, with two habits that SQLite needs, behind the checks of Host and Origin.
 
     `hosts` are names of a reverse proxy. A transaction takes the write lock when it begins: one that reads first fails
@@ -64,10 +64,9 @@ def create_app(hosts: list[str], *, store: Path | None = None) -> FastAPI:
         async with AsyncExitStack() as stack:
             with _start_lock():
                 state = await stack.enter_async_context(lifespan(app))
-            watching = asyncio.create_task(mirror(store)) if store else None
+            watching = asyncio.create_task(mirror(store))
             yield state
-            if watching is not None:
-                watching.cancel()
+            watching.cancel()
 
     app.router.lifespan_context = start_alone
     # Before the UI, which answers every path.
@@ -88,11 +87,11 @@ async def _newest_page(request: Request) -> Response:
     return RedirectResponse(f"/artifacts/artifact/{found}" if found else "/artifacts", status_code=302)
 
 
-def _to_viewer(store: Path | None) -> Callable[[Request], Response]:
+def _to_viewer(store: Path) -> Callable[[Request], Response]:
     """Leads on to a page of the `infuser view` that is running over the store; its token stays with its owner."""
 
     def lead(request: Request) -> Response:
-        found = viewer_at(store) if store else ""
+        found = viewer_at(store)
         if found:
             return RedirectResponse(f"{found}/{quote(request.path_params['path'])}", status_code=302)
         said = "no `infuser view` runs over this store: start one, open the address that it prints, and come back\n"

@@ -41,14 +41,6 @@ def settle_at_start(root: Path, *, runner_is_gone: bool = False) -> None:
     _settle_now(root, None, deployed=runner_is_gone)
 
 
-def expect_heartbeats() -> None:
-    """Install the automation on the server of this environment."""
-    from prefect.client.orchestration import get_client
-
-    with get_client(sync_client=True) as client:
-        install_automation(client)
-
-
 def _settle_now(root: Path, suspects: set[str] | None, *, deployed: bool = False) -> set[str]:
     import httpx
     from prefect.client.orchestration import get_client
@@ -58,12 +50,12 @@ def _settle_now(root: Path, suspects: set[str] | None, *, deployed: bool = False
     secure = os.environ.get("PREFECT_API_URL", "").startswith("https")
     try:
         with get_client(sync_client=True, httpx_settings={} if secure else {"verify": False}) as client:
-            return settle(client, root, suspects, deployed=deployed)
+            return _settle(client, root, suspects, deployed=deployed)
     except (httpx.HTTPError, PrefectHTTPStatusError):
         return suspects or set()  # the server is busy or ending; the next turn comes
 
 
-def settle(client: Any, root: Path, suspects: set[str] | None, *, deployed: bool = False) -> set[str]:
+def _settle(client: Any, root: Path, suspects: set[str] | None, *, deployed: bool) -> set[str]:
     """Mark suspects that look dead as Crashed, or without suspects who began some time ago; returns who looks dead."""
     from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
     from prefect.client.schemas.objects import StateType
@@ -90,11 +82,12 @@ def settle(client: Any, root: Path, suspects: set[str] | None, *, deployed: bool
     return gone
 
 
-def install_automation(client: Any) -> None:
-    """A flow run that began to send heartbeats and falls silent becomes Crashed, whoever ran it.
+def expect_heartbeats() -> None:
+    """Install the rule that a flow run which began to send heartbeats and falls silent becomes Crashed.
 
-    Runner and flow run may die together; this server outlives them, and comes without such a rule.
+    Runner and flow run may die together; the server of this environment outlives them, and comes without such a rule.
     """
+    from prefect.client.orchestration import get_client
     from prefect.client.schemas.objects import StateType
     from prefect.events.actions import ChangeFlowRunState
     from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture, ResourceSpecification
@@ -118,8 +111,9 @@ def install_automation(client: Any) -> None:
             )
         ],
     )
-    if not client.read_automations_by_name(_AUTOMATION):
-        client.create_automation(wanted)
+    with get_client(sync_client=True) as client:
+        if not client.read_automations_by_name(_AUTOMATION):
+            client.create_automation(wanted)
 
 
 def _parent(client: Any, run: Any) -> Any:

@@ -16,9 +16,9 @@ from infuser_core.schemas import Gradient, InfluenceScore, Question, Role, Rollo
 from infuser_core.sealed import digest_of
 from infuser_core.statistics.question_quality import CheckedQuestion
 from infuser_core.store.pieces import Pieces
-from infuser_core.store.recipe import ArtifactRef, Recipe
+from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks.answers import Judge
+from tasks.evaluation import Judge
 from tasks.run import Execution, Run, plain
 from tasks.stage import stage
 from tasks.work import Work, with_lost
@@ -34,19 +34,14 @@ def judge_questions(run: Execution, asked: GeneratedSet, judge: Judge, prompts: 
     """A model says of every question whether it stands alone. What it said before a kill is not asked again."""
     template = load_or_shipped("judge_question", profile=prompts)
     names = [str(row["question_id"]) for row in asked.rows]
-    recipe = Recipe(
-        phase="judge_questions",
-        version=VERSION,
-        config={
-            "judge": judge.digest,
-            "template": template_digest(template),
-            "reply_tokens": REPLY_TOKENS,
-            "questions": digest_of(names),
-        },
-        seed=0,
-        iteration=asked.iteration,
-        inputs={"questions": asked.ref.id},
-    )
+    values = {
+        "judge": judge.digest,
+        "template": template_digest(template),
+        "reply_tokens": REPLY_TOKENS,
+        "questions": digest_of(names),
+    }
+    inputs = {"questions": asked.ref}
+    recipe = run.recipe("judge_questions", VERSION, values, inputs, iteration=asked.iteration)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         pieces = Pieces(run.store.partial(recipe), Judged)
@@ -94,15 +89,10 @@ def _read(place: int, reply: dict[str, Any]) -> str:
     return "" if verdict else said or "something"
 
 
-def quality(found: Mapping[str, Any], rows: Sequence[CheckedQuestion], inputs: Mapping[str, ArtifactRef]) -> Work:
+def quality(
+    run: Execution, found: Mapping[str, Any], rows: Sequence[CheckedQuestion], inputs: Mapping[str, ArtifactRef]
+) -> Work:
     """Everything that is known of a run's questions: numbers and examples as one file, and a row per question."""
-    recipe = Recipe(
-        phase="quality",
-        version=VERSION,
-        config={"found": digest_of(found)},
-        seed=0,
-        inputs={name: ref.id for name, ref in inputs.items()},
-    )
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False)
@@ -112,7 +102,7 @@ def quality(found: Mapping[str, Any], rows: Sequence[CheckedQuestion], inputs: M
             summary={"run": found["run"], "questions": len(rows)},
         )
 
-    return Work(recipe=recipe, produce=produce)
+    return Work(recipe=run.recipe("quality", VERSION, {"found": digest_of(found)}, inputs), produce=produce)
 
 
 @stage("given_questions")

@@ -78,7 +78,8 @@ class Studied:
         """A stage of a study: a function of these inputs, and of `more`; `produce` also gets a folder for what outlives
         a kill."""
         values = plain(settings) | ({"reply": self.reply} if self.reply else {})
-        recipe = self.run.recipe(phase, version, values, {**self.inputs, **more}, iteration=self.iteration, seeded=True)
+        inputs, seed = {**self.inputs, **more}, self.run.config.seed
+        recipe = self.run.recipe(phase, version, values, inputs, iteration=self.iteration, seed=seed)
         return Work(recipe=recipe, produce=partial(produce, self.run.store.partial(recipe)))
 
 

@@ -57,11 +57,12 @@ def profile(url: str) -> bytes:
 @pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
 def test_a_killed_owner_leaves_no_server_behind(tmp_path: Path) -> None:
     code = (
-        "import time; from flows import deployment; "
-        "print(deployment.start(deployment.listen()).pid, flush=True); time.sleep(60)"
+        "import pathlib, sys, time; from flows import deployment; "
+        "print(deployment.start(deployment.listen(), pathlib.Path(sys.argv[1])).pid, flush=True); time.sleep(60)"
     )
     environment = {**os.environ, "PREFECT_HOME": str(tmp_path)}
-    owner = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    owner = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     process = int(owner.stdout.readline())
     assert _lives(process)

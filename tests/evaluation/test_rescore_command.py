@@ -144,6 +144,7 @@ WRONG = {
     "a file without a column": (["rescore", "rows.jsonl", "--questions", "rows.jsonl"], 3, "no question_"),
     "k of nothing": (["passk", "exam", "--k", "0"], 2, "--k 0: expected whole numbers from 1"),
     "all presets": (["passk", "exam", "--preset", "all"], 2, "--preset all: a curve has one preset"),
+    "two presets": (["passk", "exam", "--preset", "paper,phrase"], 2, "--preset paper,phrase: a curve has one preset"),
     "unknown benchmark": (["passk", "exam", "--benchmarks", "maths"], 2, "no answers to maths"),
 }
 

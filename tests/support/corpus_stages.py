@@ -52,7 +52,7 @@ def config_of(*overrides: str) -> RunConfig:
 @contextmanager
 def running(config: RunConfig, name: str = "") -> Iterator[Run]:
     """The run, without a server; its store is the environment's."""
-    with opened(name or config.run_name(), config, quiet=True) as run:
+    with opened(name or config.run_name(), config) as run:
         yield run
 
 

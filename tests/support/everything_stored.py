@@ -10,9 +10,9 @@ from typing import Any
 
 from launcher import ROOT
 
-from flows.corpus import build_corpus
+from flows.corpus import document_pool
 from flows.cotrain import validated
-from flows.iteration import Players, iterate
+from flows.iteration import Players, iteration
 from flows.life_cycle import benchmark
 from infuser_core import plugins
 from infuser_core.config.overlays import load, merge, validate
@@ -92,16 +92,16 @@ def walked(
 ) -> EverythingIsThere:
     """The store, after every stage of the pipeline asked it."""
     store = EverythingIsThere(root, fixed=fixed, other=other)
-    with opened(config.run_name(), config, quiet=True) as run:
+    with opened(config.run_name(), config) as run:
         run.store, run.control = store, LookUp(run.control, store)
         dev, validation = (documents.reference_questions(run.name, part) for part in ("dev", "validation"))
-        found = build_corpus(run.name, dev, validation) if plugins.needs_documents(config) else None
+        found = document_pool(run.name, dev, validation) if plugins.needs_documents(config) else None
         pool = dev if config.cotrain.dev_only else training_pool.training_pool(run.name, found, dev)
         anchor = training_pool.prepare_anchor(run.name)
         players = Players(solver=anchor, generator=anchor, anchor=anchor)
         scores = [validated(run.name, 0, validation, anchor)]
         for number in range(iterations):
-            players = iterate(run.name, number, dev, pool, players)
+            players = iteration(run.name, number, dev, pool, players)
         scores.append(validated(run.name, iterations, validation, players.solver))
         evaluation.select_checkpoint(run.name, [0, iterations], scores)
         evaluation.leakage(run.name, validation)

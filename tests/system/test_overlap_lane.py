@@ -24,7 +24,7 @@ LONG = 20.0
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """An open run whose phases may overlap."""
     monkeypatch.setenv("INFUSER_STORE", str(tmp_path))
-    with opened("lanes", load([ROOT / "configs" / "nano.yaml"], ["engine.overlap=true"]), quiet=True) as run:
+    with opened("lanes", load([ROOT / "configs" / "nano.yaml"], ["engine.overlap=true"])) as run:
         yield run
 
 
@@ -67,7 +67,7 @@ def test_elsewhere_a_branch_runs_in_its_place(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("INFUSER_STORE", str(tmp_path))
     overlap = "false" if why == "the setting" else "true"
     config = load([ROOT / "configs" / "nano.yaml"], [f"engine.overlap={overlap}"])
-    with opened("lanes", config, quiet=True) as run:
+    with opened("lanes", config) as run:
         controls = {
             "a run to a place": Control(last=asked_of(until="rollout_dev@0").until),
             "a look-up": LookUp(run.control, run.store),
