@@ -9,7 +9,7 @@ from typing import Any, get_args
 from infuser_core.errors import UsageError
 from infuser_core.report import paper_numbers
 from infuser_core.report.charts import value
-from infuser_core.report.comparison import common_questions, mean_shares, tallies
+from infuser_core.report.comparison import tallies
 from infuser_core.report.content import Query, text
 from infuser_core.report.paper_numbers import Cell, Sheet, row_of
 from infuser_core.report.publication import (
@@ -26,7 +26,7 @@ from infuser_core.report.publication import (
 from infuser_core.report.queries import MEASURED, Chosen, choose, chosen_sql, variants
 from infuser_core.statistics.averages import Number, Spread, exactly
 from infuser_core.statistics.bootstrap import estimate
-from infuser_core.statistics.tally import Tally
+from infuser_core.statistics.tally import Tally, common_questions, mean_shares
 from infuser_core.store import runs
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
