@@ -12,11 +12,10 @@ from infuser_core.evaluation.answers import answered, collect, scored
 from infuser_core.evaluation.models import NamedModel
 from infuser_core.evaluation.plan import Plan, ask_settings
 from infuser_core.evaluation.remote import respond as respond_remotely
-from infuser_core.evaluation.saved import FileAnswers
 from infuser_core.evaluation.settings import EvaluationSettings, engine_name, phrasing_of
 from infuser_core.phases import evaluate as phase
 from infuser_core.phases.evaluate import Ask, Key, RespondSettings, ScoreSettings, respond
-from infuser_core.schemas import BenchmarkResponse
+from infuser_core.schemas import BenchmarkResponse, Question
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome
@@ -41,7 +40,7 @@ class Asking:
 def answer(run: Execution, plan: Plan, asking: Asking, *, source: ArtifactRef | None = None) -> Work:
     """The model answers one benchmark; `source` is the artifact that generated questions are from."""
     (sheet,), settings, model = plan.sheets, asking.settings, asking.model
-    questions = plan.plain()
+    questions = plan.questions[sheet.label]
     asked = ask_settings(settings, sheet, questions)
     values = {
         "answers": asked,
@@ -62,19 +61,18 @@ def answer(run: Execution, plan: Plan, asking: Asking, *, source: ArtifactRef | 
 
 
 def _ask(run: Execution, recipe: Recipe, plan: Plan, asking: Asking, workspace: Path, progress: Progress) -> Outcome:
-    model, settings = asking.model, asking.settings
+    model, settings, label = asking.model, asking.settings, plan.sheets[0].label
     how = RespondSettings(
         prompts=settings.prompts,
         sampling=settings.sampling,
         prompt_tokens=settings.prompt_tokens,
         seed=settings.seed,
         batch_tokens=asking.batch_tokens,
-        phrasing=phrasing_of(settings, plan.sheets[0].label),
+        phrasing=phrasing_of(settings, label),
     )
 
     def batches(asks: Sequence[Ask], finished: Collection[Key]) -> Iterator[list[BenchmarkResponse]]:
         missing = sum(ask.key not in finished for ask in asks)
-        label = plan.sheets[0].label
         run.console.say(f"{model.name}: {missing:,} of {len(asks):,} questions of {label} to ask")
         if model.folder is None:
             endpoint = Endpoint(parse_address(model.digest), concurrency=asking.concurrency)
@@ -82,16 +80,18 @@ def _ask(run: Execution, recipe: Recipe, plan: Plan, asking: Asking, workspace: 
         return respond(asks, finished, run.pool.sampler(model.checkpoint()), how, progress=progress)
 
     responses = collect(plan, Pieces(run.store.partial(recipe), BenchmarkResponse), batches)
-    return answered(plan.sheets[0].label, plan.plain(), responses, model=model.name)
+    return answered(label, plan.questions[label], responses, model=model.name)
 
 
-def take_in(found: FileAnswers, digest: str) -> Work:
+def take_in(
+    label: str, questions: Sequence[Question], responses: Sequence[BenchmarkResponse], digest: str
+) -> Work:
     """Answers that a file of this digest holds, as the artifact that asking would have made."""
-    values = {"label": found.label, "content": content(found.questions), "file": digest}
+    values = {"label": label, "content": content(questions), "file": digest}
     recipe = Recipe(phase="respond", version=phase.VERSION, config=values, seed=0)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        return answered(found.label, found.questions, found.responses)
+        return answered(label, questions, responses)
 
     return Work(recipe=recipe, produce=produce)
 
