@@ -56,11 +56,12 @@ Builder = Callable[[Query, Sequence[Chosen]], Section]
 
 def choose(configs: Mapping[str, Mapping[str, Any]]) -> tuple[Chosen, ...]:
     """The runs by name; runs of one variant whose settings differ become variants of their own, named by these."""
-    found = tuple(_one(name, config) for name, config in configs.items())
+    found = tuple(chosen_run(name, config) for name, config in configs.items())
     return tuple(replace(one, variant=_told_apart(one, found)) for one in found)
 
 
-def _one(name: str, config: Mapping[str, Any]) -> Chosen:
+def chosen_run(name: str, config: Mapping[str, Any]) -> Chosen:
+    """A run by its configuration."""
     leaves = flat(config)
     variant = "-".join(part for part in (str(config.get("name", "")), str(config.get("variant") or "")) if part)
     model = leaves.get("anchor.model") or leaves.get("anchor.path") or leaves.get("anchor.type") or ""
