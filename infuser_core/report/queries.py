@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from infuser_core.report import charts
-from infuser_core.report.charts import Series, series_of
+from infuser_core.report.charts import Figure, Series, series_of
 from infuser_core.report.content import Formats, Query, Row, Section, Table, percent, small, table, text
 from infuser_core.statistics.tally import Tally, from_counts
 
@@ -233,10 +233,22 @@ def grouped(rows: Sequence[Row], name: str) -> dict[str, list[Row]]:
     return found
 
 
-def bars_by_variant(
-    rows: Sequence[Row], names: Sequence[str], by: str, draw: Callable[[str, Sequence[Row]], Series]
-) -> list[Series]:
-    """Bars of each variant over these names of one column, `draw` makes them of rows with a `place`."""
-    places = {name: at for at, name in enumerate(names)}
+def bar_chart(
+    title: str,
+    rows: Sequence[Row],
+    by: str,
+    names: Sequence[str],
+    *,
+    name: str,
+    label: str,
+    y: str = "mean",
+    share: bool = False,
+) -> Figure:
+    """Bars of `y` for each variant over these names of one column; means have whiskers from run to run."""
+    places = {each: at for at, each in enumerate(names)}
     placed = [{**row, "place": places[text(row[by])]} for row in rows if text(row[by]) in places]
-    return [draw(variant, mine) for variant, mine in grouped(placed, "variant").items()]
+    bars = [
+        spread_series(variant, mine, x="place") if y == "mean" else series_of(variant, mine, y, x="place")
+        for variant, mine in grouped(placed, "variant").items()
+    ]
+    return charts.groups(title, names, bars, name=name, label=label, share=share)
