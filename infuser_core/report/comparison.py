@@ -12,7 +12,7 @@ from typing import Any
 from infuser_core.errors import named
 from infuser_core.report.content import Formats, Query, Row, Section, points, points_interval, terminal
 from infuser_core.report.content import table as as_table
-from infuser_core.report.queries import Chosen, chosen_run, listed, tally_of
+from infuser_core.report.queries import Chosen, chosen_run, chosen_sql, tally_of
 from infuser_core.statistics.averages import Spread, paired_seeds
 from infuser_core.statistics.bootstrap import detectable, paired_difference
 from infuser_core.statistics.tally import Tally, accuracy, common_questions, mean_shares
@@ -84,19 +84,18 @@ def read(query: Query, found: Sequence[Chosen]) -> Compared:
     groups: dict[str, list[str]] = {}
     for one in found:
         groups.setdefault(one.variant, []).append(one.run)
-    runs = [one.run for one in found]
     return Compared(
         groups=groups,
         seeds={one.run: one.seed for one in found},
-        areas=_areas(query, runs),
-        tallies=tallies(query, runs),
+        areas=_areas(query, found),
+        tallies=tallies(query, found),
     )
 
 
-def _areas(query: Query, runs: Sequence[str]) -> dict[str, float]:
-    rows = query(f"""
-        select run, iteration, accuracy from benchmark_scores
-        where run in {listed(runs)} and phase = 'validate' order by run, iteration""")
+def _areas(query: Query, found: Sequence[Chosen]) -> dict[str, float]:
+    rows = query(f"""{chosen_sql(found)}
+SELECT run, iteration, accuracy FROM benchmark_scores JOIN chosen USING (run)
+WHERE phase = 'validate' ORDER BY run, iteration""")
     curves: dict[str, list[tuple[int, float]]] = {}
     for row in rows:
         curves.setdefault(row["run"], []).append((row["iteration"], row["accuracy"]))
@@ -112,18 +111,17 @@ def area(iterations: Sequence[int], accuracies: Sequence[float]) -> float:
     return sum((right - left) * (a + b) / 2 for left, right, a, b in steps) / span
 
 
-def tallies(query: Query, runs: Sequence[str]) -> dict[str, dict[Exam, Tally]]:
+def tallies(query: Query, found: Sequence[Chosen]) -> dict[str, dict[Exam, Tally]]:
     """Counts per question of every evaluation at each run's selected checkpoint, in one pass over the files."""
-    rows = query(f"""
-        select c.run, c.phase, c.benchmark, c.question_id, c.num_samples, c.num_correct
-        from question_scores c join selections s using (run)
-        where c.run in {listed(runs)} and c.iteration = s.selected_iteration and c.phase in ('evaluate', 'validate')
-            and c.num_samples > 0
-        order by c.run, c.phase, c.benchmark, c.question_id""")
-    exams: dict[str, dict[Exam, list[Row]]] = {run: {} for run in runs}
+    rows = query(f"""{chosen_sql(found)}
+SELECT q.run, q.phase, q.benchmark, q.question_id, q.num_samples, q.num_correct
+FROM question_scores q JOIN chosen c ON c.run = q.run JOIN selections s ON s.run = q.run
+WHERE q.iteration = s.selected_iteration AND q.phase IN ('evaluate', 'validate') AND q.num_samples > 0
+ORDER BY q.run, q.phase, q.benchmark, q.question_id""")
+    exams: dict[str, dict[Exam, list[Row]]] = {one.run: {} for one in found}
     for row in rows:
         exams[row["run"]].setdefault((row["phase"], row["benchmark"]), []).append(row)
-    return {run: {exam: tally_of(found) for exam, found in held.items()} for run, held in exams.items()}
+    return {run: {exam: tally_of(mine) for exam, mine in held.items()} for run, held in exams.items()}
 
 
 def summaries(found: Compared) -> list[dict[str, Any]]:

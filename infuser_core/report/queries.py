@@ -15,11 +15,6 @@ def literal(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def listed(values: Sequence[str]) -> str:
-    """Strings as an SQL list for `in`; one that matches nothing where there are none."""
-    return f"({', '.join(map(literal, values)) or 'null'})"
-
-
 def selected_iteration(query: Query, run: str) -> int | None:
     """Iteration that the selection chose; None before the run has selected."""
     rows = query(f"SELECT selected_iteration FROM selections WHERE run = {literal(run)} ORDER BY ALL LIMIT 1")
