@@ -155,38 +155,38 @@ def find(store: Store, text: str, questions: Path | None, benchmark: str = "") -
         return of_evaluation(store, path.name)
     if (path / runs.EVALUATION).is_file():
         record = Record.read(path / runs.EVALUATION)
-        return _in_files(path.name, path / RESPONSES, read_file(path / RESPONSES, path / QUESTIONS), record.sheets)
+        read = read_file(path / RESPONSES, path / QUESTIONS)
+        return _in_files(path.name, path / RESPONSES, *read, record.sheets)
     if path.is_file():
         if questions is not None:
-            return _in_files(path.stem, path, read_file(path, questions))
+            return _in_files(path.stem, path, *read_file(path, questions))
         if not benchmark:
             hint = "name their file with --questions, or the benchmark of another harness's dump with --benchmark"
             raise UsageError(f"{text}: which questions does it answer?", hint=hint)
-        return _in_files(path.stem, path, {benchmark: read_dump(path, benchmark)})
+        found, responses = read_dump(path, benchmark)
+        return _in_files(path.stem, path, {benchmark: found}, {benchmark: responses})
     if run := runs.known_as(store.root, text):
         return of_run(store, run)
     hint = "an evaluation of `infuser eval`, its exported folder, a run, or a file of responses with --questions"
     raise UsageError(f"{text}: no saved answers there", hint=hint)
 
 
-Read = tuple[list[Question], list[BenchmarkResponse]]
-"""The questions of a benchmark that a file answers, in order of their first answer, and the responses."""
-
-
-def _in_files(name: str, path: Path, read: Mapping[str, Read], sheets: Sequence[Sheet] = ()) -> Files:
-    """Answers by benchmark label, as the file at `path` has them; `sheets` say more of some benchmarks."""
+def _in_files(
+    name: str,
+    path: Path,
+    asked: Mapping[str, Sequence[Question]],
+    responses: Mapping[str, Sequence[BenchmarkResponse]],
+    sheets: Sequence[Sheet] = (),
+) -> Files:
+    """Answers that the file at `path` holds, by benchmark label; `sheets` say more of some benchmarks."""
     known = {sheet.label: sheet for sheet in sheets}
-    made = {label: known.get(label) or of_answers(label, *each).sheets[0] for label, each in read.items()}
-    return Files(
-        name=name,
-        digest=digest_of_file(path),
-        plan=Plan(sheets=list(made.values()), questions={label: questions for label, (questions, _) in read.items()}),
-        responses={label: rows for label, (_, rows) in read.items()},
-    )
+    made = [known.get(label) or of_answers(label, each, responses[label]).sheets[0] for label, each in asked.items()]
+    plan = Plan(sheets=made, questions=asked)
+    return Files(name=name, digest=digest_of_file(path), plan=plan, responses=responses)
 
 
-def read_file(path: Path, questions: Path) -> dict[str, Read]:
-    """Responses by benchmark, in parquet or JSON lines with the columns of BenchmarkResponse, and their questions.
+def read_file(path: Path, questions: Path) -> tuple[dict[str, list[Question]], dict[str, list[BenchmarkResponse]]]:
+    """By benchmark the responses in parquet or JSON lines with the columns of BenchmarkResponse, after their questions.
 
     Raises DocumentError naming the file and what it lacks.
     """
@@ -197,7 +197,8 @@ def read_file(path: Path, questions: Path) -> dict[str, Read]:
         found = _known(known, (row.benchmark, row.question_id), questions)
         asked.setdefault(row.benchmark, {})[row.question_id] = found
         rows.setdefault(row.benchmark, []).append(row)
-    return {label: (list(asked[label].values()), _in_order(list(asked[label]), mine)) for label, mine in rows.items()}
+    ordered = {label: _in_order(list(asked[label]), mine) for label, mine in rows.items()}
+    return {label: list(found.values()) for label, found in asked.items()}, ordered
 
 
 def _in_order(names: Sequence[str], rows: Sequence[BenchmarkResponse]) -> list[BenchmarkResponse]:
