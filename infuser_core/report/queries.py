@@ -229,21 +229,13 @@ def grouped(rows: Sequence[Row], name: str) -> dict[str, list[Row]]:
 
 
 def bar_chart(
-    title: str,
-    rows: Sequence[Row],
-    by: str,
-    names: Sequence[str],
-    *,
-    name: str,
-    label: str,
-    y: str = "mean",
-    share: bool = False,
+    title: str, rows: Sequence[Row], by: str, names: Sequence[str], *, y: str = "mean", **axis: Any
 ) -> Figure:
-    """Bars of `y` for each variant over these names of one column; means have whiskers from run to run."""
+    """Bars of `y` for each variant over these names of one column; means have whiskers. `axis` as of `charts.groups`."""
     places = {each: at for at, each in enumerate(names)}
     placed = [{**row, "place": places[text(row[by])]} for row in rows if text(row[by]) in places]
     bars = [
         spread_series(variant, mine, x="place") if y == "mean" else series_of(variant, mine, y, x="place")
         for variant, mine in grouped(placed, "variant").items()
     ]
-    return charts.groups(title, names, bars, name=name, label=label, share=share)
+    return charts.groups(title, names, bars, **axis)
