@@ -103,7 +103,7 @@ def evaluate_plan(
         record.write(folder_of(root, name))
         parts, scores = {}, {}
         for sheet in plan.sheets:
-            work = stages.answer(run, plan.of(sheet.label), model, chosen, source=source, **size)
+            work = stages.answer(run, plan.of([sheet.label]), model, chosen, source=source, **size)
             parts[sheet.label] = execute(run, work).ref
             scores[sheet.label] = execute(run, stages.score(run, parts[sheet.label], rules, judge=judging)).ref
         run.journal.finish()
@@ -125,10 +125,10 @@ def _exported(
 ) -> dict[str, Any]:
     """Tables beside the record, and everything in the folder that was asked for."""
     out = order.out
-
     sheets = scores_of(answers.plan, scored.questions, checkpoint_id=record.identity["model"])
-    judging = results.judged_by(judge.name, scored.verdicts) if judge else {}
-    found = results.results_of(record, sheets, preset=scored.preset, too_long=too_long, **judging)
+    found = results.results_of(
+        record, sheets, preset=scored.preset, too_long=too_long, judge=judge.name if judge else "", verdicts=scored.verdicts
+    )
     for folder in (folder_of(run.store.root, answers.name), out):
         if folder is not None:
             results.export(folder, record, found, answers, sheets, scored.questions)
@@ -197,6 +197,8 @@ def _taken_in(run: Execution, named: Answers | Files) -> Answers:
     """The answers in the store; those of a file are put there first."""
     if isinstance(named, Answers):
         return named
-    parts = named.read()
-    refs = [execute(run, stages.take_in(part, named.digest)).ref for part in parts]
-    return named.answers(parts, refs)
+    parts = {
+        label: execute(run, stages.take_in(label, named.plan.questions[label], rows, named.digest)).ref
+        for label, rows in named.responses.items()
+    }
+    return Answers(name=named.name, plan=named.plan, parts=parts)

@@ -14,7 +14,7 @@ from infuser_core.config import shipped
 from infuser_core.config.overlays import merge, validate
 from infuser_core.errors import UsageError
 from infuser_core.evaluation import generated
-from infuser_core.evaluation.generated import GeneratedSet, Judged, Solved
+from infuser_core.evaluation.generated import GeneratedSet, Judged
 from infuser_core.evaluation.models import find_model
 from infuser_core.evaluation.settings import chat_of, of_run, pool_of, settings_for
 from infuser_core.phases.studies import selection
@@ -31,6 +31,7 @@ from infuser_core.report.quality import quality as section
 from infuser_core.statistics.correlation import RankCorrelation
 from infuser_core.statistics.over_runs import over_runs
 from infuser_core.statistics.question_quality import CheckedQuestion, iteration_quality, side_by_side
+from infuser_core.statistics.tally import Tally
 from infuser_core.store import runs
 from infuser_core.store.recipe import ArtifactRef
 from tasks.evaluation import Judge
@@ -72,9 +73,15 @@ def quality(
     with evaluating(f"{name}-quality", pool=pool) as execution:
         made = {f"scores-{number}-{solver}": ref for number, refs in scores.items() for solver, ref in refs.items()}
         made.update({f"questions-{each.iteration}": each.ref for each in sets})
-        strongest, solved = _solved(execution, scores, strong)
+        tallies = {
+            number: {solver: generated.tally_of(execution.store, ref) for solver, ref in refs.items()}
+            for number, refs in scores.items()
+        }
+        strongest = strong or generated.strongest(tallies.values())
+        checking = [refs[strongest] for refs in scores.values()] if strongest else []
+        verdicts = generated.verdicts_of(execution.store, checking)
         judged = _judged(execution, sets, judge, made)
-        rows = generated.check([row for each in sets for row in each.rows], solved, judged=judged)
+        rows = generated.check([row for each in sets for row in each.rows], tallies, verdicts, judged=judged)
         found = {
             "run": name,
             "base": next(iter(solvers), ""),
@@ -82,7 +89,7 @@ def quality(
             "judge": judge,
             "samples": samples,
             "limit": limit,
-            **_summary(rows, solved),
+            **_summary(rows, tallies),
             "examples": side_by_side(rows, count=examples),
         }
         execute(execution, stages.quality(execution, found, rows, made))
@@ -102,24 +109,6 @@ def _answered(asked: GeneratedSet, solvers: Sequence[str], *, samples: int) -> d
     return scores
 
 
-def _solved(
-    run: Execution, scores: Mapping[int, Mapping[str, ArtifactRef]], strong: str
-) -> tuple[str, dict[int, Solved]]:
-    """The solver that keys are compared with, and by iteration what the solvers made of the questions."""
-    tallies = {
-        number: {solver: generated.tally_of(run.store, ref) for solver, ref in refs.items()}
-        for number, refs in scores.items()
-    }
-    strong = strong or generated.strongest(list(tallies.values()))
-    return strong, {
-        number: generated.Solved(
-            tallies=tallies[number],
-            verdicts=generated.verdicts_of(run.store, refs[strong]) if strong else {},
-        )
-        for number, refs in scores.items()
-    }
-
-
 def _judged(
     run: Execution, sets: Sequence[GeneratedSet], asked: str, made: dict[str, ArtifactRef]
 ) -> dict[str, Judged]:
@@ -137,9 +126,9 @@ def _judged(
     return found
 
 
-def _summary(rows: Sequence[CheckedQuestion], solved: Mapping[int, Solved]) -> dict[str, Any]:
+def _summary(rows: Sequence[CheckedQuestion], tallies: Mapping[int, Mapping[str, Tally]]) -> dict[str, Any]:
     """Numbers per iteration and solver."""
-    solvers = [row for iteration, one in solved.items() for row in generated.agreements(one.tallies, iteration)]
+    solvers = [row for iteration, each in tallies.items() for row in generated.agreements(each, iteration)]
     per = [iteration_quality(list(mine)) for _, mine in groupby(rows, key=lambda row: row.iteration)]
     return {"iterations": per, "solvers": solvers}
 

@@ -13,7 +13,6 @@ from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.evaluation.answers import answered, collect, scored
 from infuser_core.evaluation.models import NamedModel
 from infuser_core.evaluation.plan import Plan, ask_settings, single
-from infuser_core.evaluation.saved import FileAnswers
 from infuser_core.evaluation.settings import EvaluationSettings, engine_name, phrasing_of
 from infuser_core.phases import evaluate as evaluate_phase
 from infuser_core.phases import select as select_phase
@@ -90,7 +89,8 @@ def answer(
 
     Its answers depend neither on the tokens of a batch nor on how many requests are under way at an address.
     """
-    (sheet,), questions = plan.sheets, plan.plain()
+    (sheet,) = plan.sheets
+    questions = plan.questions[sheet.label]
     values = {
         "answers": ask_settings(settings, sheet, questions),
         "label": sheet.label,
@@ -130,13 +130,13 @@ def answer(
     return Work(recipe=recipe, produce=produce)
 
 
-def take_in(found: FileAnswers, digest: str) -> Work:
+def take_in(label: str, questions: Sequence[Question], responses: Sequence[BenchmarkResponse], digest: str) -> Work:
     """Answers that a file of this digest holds, as the artifact that asking would have made."""
-    values = {"label": found.label, "content": identity_of.content(found.questions), "file": digest}
+    values = {"label": label, "content": identity_of.content(questions), "file": digest}
     recipe = Recipe(phase="respond", version=evaluate_phase.VERSION, config=values, seed=0)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        return answered(found.label, found.questions, found.responses)
+        return answered(label, questions, responses)
 
     return Work(recipe=recipe, produce=produce)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from infuser_core import faults
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.errors import DamagedArtifactError
-from infuser_core.evaluation.plan import Plan, single
+from infuser_core.evaluation.plan import Plan, of_answers
 from infuser_core.evaluation.scores import question_scores, scores_of
 from infuser_core.phases.evaluate import Ask, Key, ScoreSettings, grade
 from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, BenchmarkVerdict, Question, QuestionScore
@@ -20,7 +20,7 @@ Batches = Callable[[Sequence[Ask], Collection[Key]], Iterator[list[BenchmarkResp
 def collect(plan: Plan, kept: Pieces[BenchmarkResponse], batches: Batches) -> list[BenchmarkResponse]:
     """The responses to every question, in order. What was kept before a kill is not asked again."""
     finished = {(row.benchmark, row.question_id) for row in kept.rows()}
-    if len(finished) < len(plan.questions):
+    if len(finished) < len(plan.by_key()):
         for rows in batches(plan.asks(), finished):
             faults.point("respond:before_piece")
             kept.add(rows)
@@ -75,8 +75,7 @@ def scored(
 
 def plan_of(store: Store, label: str, answers: ArtifactRef, rows: Sequence[BenchmarkResponse]) -> Plan:
     """Questions that these answers belong to. Raises DamagedArtifactError for an answer that belongs to none."""
-    questions = store.rows(answers, "asked_questions", Question)
-    plan = single(label, questions, samples=max((row.sample_index for row in rows), default=0) + 1)
+    plan = of_answers(label, store.rows(answers, "asked_questions", Question), rows)
     known = plan.by_key()
     stranger = next((row for row in rows if (row.benchmark, row.question_id) not in known), None)
     if stranger is not None:

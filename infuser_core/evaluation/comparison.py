@@ -102,7 +102,7 @@ def agreement_table(found: JSON) -> str:
 
 
 def curves(
-    name: str, preset: str, plan: Plan, questions: Sequence[QuestionScore], ks: Sequence[int] | None, *, seed: int = 0
+    name: str, preset: str, plan: Plan, questions: Sequence[QuestionScore], ks: Sequence[int] | None
 ) -> JSON:
     """Every benchmark's curve at the given k, or at the powers of two up to its number of samples, as JSON values.
 
@@ -117,7 +117,7 @@ def curves(
         if beyond:
             hint = f"ask for k <= {fewest}, leave {sheet.label} out with --benchmarks, or sample more: --samples"
             raise UsageError(f"pass@{beyond[0]} of {sheet.label}: there are {fewest} responses per question", hint=hint)
-        found[sheet.label] = [asdict(point) for point in pass_curve(tally, chosen, intervals=True, seed=seed)]
+        found[sheet.label] = [asdict(point) for point in pass_curve(tally, chosen, intervals=True)]
     return {"answers": name, "preset": preset, "curves": found}
 
 

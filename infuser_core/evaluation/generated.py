@@ -1,7 +1,7 @@
 """Generated questions as an evaluation: a run's questions for any solver, their checks, and what is known of them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import groupby
@@ -143,25 +143,16 @@ class Judged:
     """Last reply."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Solved:
-    """The scores of every solver on one iteration's questions."""
-
-    tallies: Mapping[str, Tally]
-    """Solver to its counts, in the order asked for."""
-    verdicts: Mapping[str, Sequence[BenchmarkVerdict]]
-    """Question to the strongest solver's verdicts; empty without one."""
-
-
-def verdicts_of(store: Store, scores: ArtifactRef) -> dict[str, list[BenchmarkVerdict]]:
-    """An evaluation's verdicts by question."""
+def verdicts_of(store: Store, scores: Sequence[ArtifactRef]) -> dict[str, list[BenchmarkVerdict]]:
+    """Verdicts of these evaluations by question."""
     found: dict[str, list[BenchmarkVerdict]] = {}
-    for row in store.rows(scores, "verdicts", BenchmarkVerdict):
-        found.setdefault(row.question_id, []).append(row)
+    for ref in scores:
+        for row in store.rows(ref, "verdicts", BenchmarkVerdict):
+            found.setdefault(row.question_id, []).append(row)
     return found
 
 
-def strongest(tallies: Sequence[Mapping[str, Tally]]) -> str:
+def strongest(tallies: Iterable[Mapping[str, Tally]]) -> str:
     """The solver that agrees with the keys most often, over all iterations; empty without solvers."""
     sums: dict[str, float] = {}
     for solvers in tallies:
@@ -171,24 +162,36 @@ def strongest(tallies: Sequence[Mapping[str, Tally]]) -> str:
 
 
 def check(
-    questions: Sequence[Row], solved: Mapping[int, Solved], *, judged: Mapping[str, Judged]
+    questions: Sequence[Row],
+    tallies: Mapping[int, Mapping[str, Tally]],
+    verdicts: Mapping[str, Sequence[BenchmarkVerdict]],
+    *,
+    judged: Mapping[str, Judged],
 ) -> list[CheckedQuestion]:
-    """Every question with every check, iteration by iteration."""
+    """Every question with every check, iteration by iteration.
+
+    `tallies` are the counts of every solver by iteration, `verdicts` the strongest one's by question.
+    """
     rows: list[CheckedQuestion] = []
     for iteration, mine in groupby(questions, key=lambda row: int(row["iteration"])):
-        rows += _checked(list(mine), judged, solved.get(iteration, Solved(tallies={}, verdicts={})))
+        rows += _checked(list(mine), list(tallies[iteration].values()), verdicts, judged)
     return rows
 
 
-def _checked(questions: Sequence[Row], judged: Mapping[str, Judged], solved: Solved) -> Iterator[CheckedQuestion]:
+def _checked(
+    questions: Sequence[Row],
+    tallies: Sequence[Tally],
+    verdicts: Mapping[str, Sequence[BenchmarkVerdict]],
+    judged: Mapping[str, Judged],
+) -> Iterator[CheckedQuestion]:
     repeated = copies({row["question_id"]: render_question(row["text"], list(row["choices"])) for row in questions})
-    agreement = _agreement(list(solved.tallies.values()))
+    agreement = _agreement(tallies)
     for row in questions:
         name = str(row["question_id"])
         pointing = points_at(" ".join([row["text"], *row["choices"]]))
         said = judged.get(name)
         said = said if said is not None and said.usable else None
-        key, majority = check_key(solved.verdicts[name]) if solved.verdicts.get(name) else ("", "")
+        key, majority = check_key(verdicts[name]) if verdicts.get(name) else ("", "")
         yield CheckedQuestion(
             iteration=row["iteration"],
             question_id=name,

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from infuser_core.hub import DATA
 from infuser_core.phases.answering import OWN, AskSettings, prompt_name, solver_templates, template_digest
 from infuser_core.phases.evaluate import Ask, Key
 from infuser_core.prompts.load import load
-from infuser_core.schemas import Question
+from infuser_core.schemas import BenchmarkResponse, Question
 from infuser_core.sealed import digest_of
 
 FORMAT = 1
@@ -61,49 +61,46 @@ class Plan:
 
     sheets: list[Sheet]
     """Benchmarks in the order asked for."""
-    questions: list[AskedQuestion]
-    """Questions, benchmark by benchmark."""
+    questions: Mapping[str, Sequence[Question]]
+    """Questions by benchmark label, in the order of the benchmarks."""
 
     def asks(self) -> list[Ask]:
         """The questions with how often they are asked."""
-        sheets = {sheet.label: sheet for sheet in self.sheets}
         return [
-            Ask(
-                benchmark=question.benchmark,
-                question=question,
-                samples=sheets[question.benchmark].samples,
-                max_tokens=sheets[question.benchmark].max_tokens,
-            )
-            for question in self.questions
+            Ask(benchmark=sheet.label, question=question, samples=sheet.samples, max_tokens=sheet.max_tokens)
+            for sheet in self.sheets
+            for question in self.questions[sheet.label]
         ]
 
-    def of(self, label: str) -> "Plan":
-        """One benchmark of it."""
-        return Plan(
-            sheets=[sheet for sheet in self.sheets if sheet.label == label],
-            questions=[question for question in self.questions if question.benchmark == label],
-        )
-
-    def plain(self) -> list[Question]:
-        """The questions without their labels."""
-        names = [part.name for part in fields(Question)]
-        return [Question(**{name: getattr(question, name) for name in names}) for question in self.questions]
+    def of(self, labels: Collection[str]) -> "Plan":
+        """Some benchmarks of it."""
+        sheets = [sheet for sheet in self.sheets if sheet.label in labels]
+        return Plan(sheets=sheets, questions={sheet.label: self.questions[sheet.label] for sheet in sheets})
 
     def by_key(self) -> dict[Key, Question]:
         """Questions by (benchmark, question id)."""
-        return {(question.benchmark, question.question_id): question for question in self.questions}
+        return {(label, each.question_id): each for label, found in self.questions.items() for each in found}
 
-
-def asked_question(label: str, question: Question) -> AskedQuestion:
-    """The question under its benchmark's label."""
-    return AskedQuestion(benchmark=label, **{part.name: getattr(question, part.name) for part in fields(Question)})
+    def labelled(self) -> list[AskedQuestion]:
+        """The questions as they are saved with an evaluation."""
+        names = [part.name for part in fields(Question)]
+        return [
+            AskedQuestion(benchmark=label, **{name: getattr(each, name) for name in names})
+            for label, found in self.questions.items()
+            for each in found
+        ]
 
 
 def single(label: str, questions: Sequence[Question], *, samples: int, max_tokens: int = 0, **known: Any) -> Plan:
     """The plan of one set of questions; `known` are further facts of its sheet."""
     facts = {"name": label, "title": label, "category": "", "num_available": len(questions), "expected": None, **known}
     sheet = Sheet(label=label, samples=samples, max_tokens=max_tokens, **facts)
-    return Plan(sheets=[sheet], questions=[asked_question(label, question) for question in questions])
+    return Plan(sheets=[sheet], questions={label: questions})
+
+
+def of_answers(label: str, questions: Sequence[Question], responses: Sequence[BenchmarkResponse]) -> Plan:
+    """The plan of one set of questions that has been answered: as many samples as there are."""
+    return single(label, questions, samples=max((row.sample_index for row in responses), default=0) + 1)
 
 
 def make_plan(
@@ -125,7 +122,7 @@ def make_plan(
             f"chat = {settings.chat}: {model.name} is behind an address", hint="its server renders prompts"
         )
     sheets: list[Sheet] = []
-    questions: list[AskedQuestion] = []
+    questions: dict[str, list[Question]] = {}
     missing: ConfigError | None = None
     for benchmark in _benchmarks(wanted, settings, nano=is_nano(model), warn=warn):
         known = plugins.describe(benchmark.name)
@@ -140,8 +137,7 @@ def make_plan(
             continue
         sheet = _sheet(benchmark, known, settings, samples=samples, available=len(found))
         sheets.append(sheet)
-        chosen = _limited(found, limit, seed=settings.seed, label=sheet.label)
-        questions += [asked_question(sheet.label, question) for question in chosen]
+        questions[sheet.label] = _limited(found, limit, seed=settings.seed, label=sheet.label)
     if missing is not None and not sheets:
         raise missing
     return Plan(sheets=sheets, questions=questions)
@@ -271,10 +267,11 @@ def identity_of(
     model: str, settings: EvaluationSettings, plan: Plan, *, engine: str, limit: int | None
 ) -> dict[str, Any]:
     """All that the responses are a function of, as JSON values; `model` is a digest of the model."""
-    contents: dict[str, list[dict[str, Any]]] = {sheet.label: [] for sheet in plan.sheets}
-    any_code = any(question.verifier == "code" for question in plan.questions)
-    for question in plan.questions:
-        contents[question.benchmark].append(asdict(question))
+    contents = {
+        label: [{**asdict(question), "benchmark": label} for question in found]
+        for label, found in plan.questions.items()
+    }
+    any_code = any(question.verifier == "code" for question in plan.by_key().values())
     phrasings = {sheet.label: phrasing_of(settings, sheet.label) for sheet in plan.sheets}
     other = any(phrasing.digest for phrasing in phrasings.values())
     return {

@@ -27,11 +27,7 @@ class Record:
 
     def write(self, folder: Path) -> None:
         """Write it into a folder, whole or not at all."""
-        sealed.write(folder / runs.EVALUATION, self.to_json())
-
-    def to_json(self) -> dict[str, Any]:
-        """JSON object, the form that is stored."""
-        return asdict(self)
+        sealed.write(folder / runs.EVALUATION, asdict(self))
 
     @staticmethod
     def read(path: Path) -> "Record":

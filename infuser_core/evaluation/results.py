@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
+from statistics import stdev
 from typing import Any
 
 from infuser_core import durable
@@ -25,11 +25,6 @@ from infuser_core.terminal import table
 JSON = dict[str, Any]
 
 
-def judged_by(name: str, verdicts: Sequence[BenchmarkVerdict]) -> JSON:
-    """The judging model, and by benchmark label the responses whose verdict is its own: options of `results_of`."""
-    return {"judge": name, "judged": Counter(row.benchmark for row in verdicts if row.decided_by == "judge")}
-
-
 def results_of(
     record: Record,
     scores: Sequence[SheetScore],
@@ -37,10 +32,11 @@ def results_of(
     preset: str,
     too_long: str,
     judge: str = "",
-    judged: Mapping[str, int] = MappingProxyType({}),
+    verdicts: Sequence[BenchmarkVerdict] = (),
 ) -> JSON:
     """Everything that is known of the evaluation, without times or places: equal answers give equal text."""
     identity = record.identity
+    judged = Counter(row.benchmark for row in verdicts if row.decided_by == "judge")
     notes = notes_of(scores, limit=identity["limit"], seed=identity["seed"]) + _phrased(identity)
     notes += [f"{label}: {count:,} verdicts are the judge's ({judge})" for label, count in judged.items()]
     shots = _shots(identity)
@@ -56,7 +52,7 @@ def results_of(
         "limit": identity["limit"],
         "benchmarks": {
             each.sheet.label: _facts(each)
-            | {"judged": judged.get(each.sheet.label, 0)}
+            | {"judged": judged[each.sheet.label]}
             | shots.get(each.sheet.label, {})
             for each in scores
         },
@@ -202,8 +198,10 @@ def leaderboard(results: JSON, plan: Plan, questions: Sequence[QuestionScore]) -
     tasks = {}
     for sheet in plan.sheets:
         shares = [q.num_correct / q.num_samples for q in questions if q.benchmark == sheet.label and q.num_samples]
-        tasks[sheet.label] = {"alias": sheet.title, "acc,none": results["benchmarks"][sheet.label]["accuracy"]} | {
-            "acc_stderr,none": _standard_error(shares)
+        tasks[sheet.label] = {
+            "alias": sheet.title,
+            "acc,none": results["benchmarks"][sheet.label]["accuracy"],
+            "acc_stderr,none": stdev(shares) / math.sqrt(len(shares)) if len(shares) > 1 else 0.0,
         }
     return {
         "results": tasks,
@@ -241,7 +239,7 @@ def export(
 ) -> None:
     """Write every table of an evaluation into a folder."""
     record.write(folder)
-    save_rows(folder / "questions.parquet", answers.plan.questions, AskedQuestion)
+    save_rows(folder / "questions.parquet", answers.plan.labelled(), AskedQuestion)
     save_rows(folder / "results.parquet", [row.score for row in scores], BenchmarkScore)
     save_rows(folder / "question_scores.parquet", questions, QuestionScore)
     durable.write_json(folder / "leaderboard.json", leaderboard(results, answers.plan, questions))
@@ -265,11 +263,3 @@ def export_verdicts(folder: Path, scored: Sequence[Scored], *, judged: bool = Fa
     """One parquet file per preset; where a judge had a hand in the verdicts, the name says so."""
     for one in scored:
         save_rows(folder / f"{one.preset}{'+judge' if judged else ''}.parquet", one.verdicts, BenchmarkVerdict)
-
-
-def _standard_error(shares: Sequence[float]) -> float:
-    """Of the mean over questions."""
-    if len(shares) < 2:
-        return 0.0
-    mean = sum(shares) / len(shares)
-    return math.sqrt(sum((share - mean) ** 2 for share in shares) / (len(shares) - 1) / len(shares))

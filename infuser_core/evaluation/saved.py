@@ -12,7 +12,7 @@ from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.config.overlays import validate
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.evaluation.dumps import read_dump
-from infuser_core.evaluation.plan import Plan, Sheet, asked_question, single
+from infuser_core.evaluation.plan import Plan, Sheet, of_answers
 from infuser_core.evaluation.record import Record, folder_of, read_record
 from infuser_core.phases.evaluate import Key
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, QuestionScore
@@ -45,23 +45,7 @@ class Answers:
         if unknown:
             raise UsageError(f"no answers to {unknown[0]}", hint=f"there are answers to {', '.join(self.parts)}")
         parts = {label: ref for label, ref in self.parts.items() if not wanted or label in wanted}
-        plan = Plan(
-            sheets=[sheet for sheet in self.plan.sheets if sheet.label in parts],
-            questions=[question for question in self.plan.questions if question.benchmark in parts],
-        )
-        return replace(self, plan=plan, parts=parts)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileAnswers:
-    """Answers to one benchmark as a file has them."""
-
-    label: str
-    """Benchmark label."""
-    questions: list[Question]
-    """Questions that were answered, in order of their first answer."""
-    responses: list[BenchmarkResponse]
-    """Responses in the order of the file."""
+        return replace(self, plan=self.plan.of(parts), parts=parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,43 +54,12 @@ class Files:
 
     name: str
     """Name in tables."""
-    path: Path
-    """File with the responses."""
-    questions: Path | None
-    """File with the questions that they answer; None for another harness's dump, which has them itself."""
-    benchmark: str = ""
-    """Benchmark whose answers a dump holds."""
-    sheets: Sequence[Sheet] = ()
-    """Benchmarks as an exported record has them."""
-
-    @property
-    def digest(self) -> str:
-        """sha256 of the file with the responses."""
-        return digest_of_file(self.path)
-
-    def read(self) -> list[FileAnswers]:
-        """The answers, benchmark by benchmark. Raises DocumentError naming the file and what it lacks."""
-        if self.questions is not None:
-            return read_file(self.path, self.questions)
-        questions, responses = read_dump(self.path, self.benchmark)
-        return [FileAnswers(label=self.benchmark, questions=questions, responses=responses)]
-
-    def answers(self, parts: Sequence[FileAnswers], refs: Sequence[ArtifactRef]) -> Answers:
-        """The same answers, committed to the store."""
-        known = {sheet.label: sheet for sheet in self.sheets}
-        plans = []
-        for part in parts:
-            samples = max((row.sample_index for row in part.responses), default=0) + 1
-            plan = single(part.label, part.questions, samples=samples)
-            plans.append(plan if part.label not in known else replace(plan, sheets=[known[part.label]]))
-        return Answers(
-            name=self.name,
-            plan=Plan(
-                sheets=[sheet for plan in plans for sheet in plan.sheets],
-                questions=[question for plan in plans for question in plan.questions],
-            ),
-            parts={part.label: ref for part, ref in zip(parts, refs, strict=True)},
-        )
+    digest: str
+    """sha256 of the file with the responses."""
+    plan: Plan
+    """Questions that were answered, in order of their first answer."""
+    responses: Mapping[str, Sequence[BenchmarkResponse]]
+    """Responses by benchmark label, in the order of the questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +85,7 @@ def of_evaluation(store: Store, name: str) -> Answers:
     if missing:
         raise UsageError(f"{name} has no answers to {missing[0]} yet", hint="run the same `infuser eval` to its end")
     ordered = {sheet.label: parts[sheet.label] for sheet in record.sheets}
-    return Answers(name=name, plan=_plan(store, record.sheets, ordered), parts=ordered)
+    return Answers(name=name, plan=Plan(sheets=list(record.sheets), questions=_asked(store, ordered)), parts=ordered)
 
 
 def of_run(store: Store, name: str) -> Answers:
@@ -151,7 +104,7 @@ def of_run(store: Store, name: str) -> Answers:
         sheets.append(_sheet(f"{plain}@{entry.iteration}", modules.get(plain, plain), manifest))
     if not parts:
         raise UsageError(f"run {name} has no evaluation yet", hint=f"`infuser resume {name}` goes on with it")
-    return Answers(name=name, plan=_plan(store, sheets, parts), parts=parts)
+    return Answers(name=name, plan=Plan(sheets=sheets, questions=_asked(store, parts)), parts=parts)
 
 
 def _sheet(label: str, module: str, manifest: Committed) -> Sheet:
@@ -169,13 +122,8 @@ def _sheet(label: str, module: str, manifest: Committed) -> Sheet:
     )
 
 
-def _plan(store: Store, sheets: Sequence[Sheet], parts: Mapping[str, ArtifactRef]) -> Plan:
-    questions = [
-        asked_question(label, question)
-        for label, ref in parts.items()
-        for question in store.rows(ref, "asked_questions", Question)
-    ]
-    return Plan(sheets=list(sheets), questions=questions)
+def _asked(store: Store, parts: Mapping[str, ArtifactRef]) -> dict[str, list[Question]]:
+    return {label: store.rows(ref, "asked_questions", Question) for label, ref in parts.items()}
 
 
 def read_scored(store: Store, answers: Answers, preset: str, scores: Mapping[str, ArtifactRef]) -> Scored:
@@ -207,20 +155,38 @@ def find(store: Store, text: str, questions: Path | None, benchmark: str = "") -
         return of_evaluation(store, path.name)
     if (path / runs.EVALUATION).is_file():
         record = Record.read(path / runs.EVALUATION)
-        return Files(name=path.name, path=path / RESPONSES, questions=path / QUESTIONS, sheets=record.sheets)
+        read = read_file(path / RESPONSES, path / QUESTIONS)
+        return _in_files(path.name, path / RESPONSES, *read, record.sheets)
     if path.is_file():
-        if questions is None and not benchmark:
+        if questions is not None:
+            return _in_files(path.stem, path, *read_file(path, questions))
+        if not benchmark:
             hint = "name their file with --questions, or the benchmark of another harness's dump with --benchmark"
             raise UsageError(f"{text}: which questions does it answer?", hint=hint)
-        return Files(name=path.stem, path=path, questions=questions, benchmark=benchmark)
+        found, responses = read_dump(path, benchmark)
+        return _in_files(path.stem, path, {benchmark: found}, {benchmark: responses})
     if run := runs.known_as(store.root, text):
         return of_run(store, run)
     hint = "an evaluation of `infuser eval`, its exported folder, a run, or a file of responses with --questions"
     raise UsageError(f"{text}: no saved answers there", hint=hint)
 
 
-def read_file(path: Path, questions: Path) -> list[FileAnswers]:
-    """Responses in parquet or JSON lines with the columns of BenchmarkResponse, and the questions they answer.
+def _in_files(
+    name: str,
+    path: Path,
+    asked: Mapping[str, Sequence[Question]],
+    responses: Mapping[str, Sequence[BenchmarkResponse]],
+    sheets: Sequence[Sheet] = (),
+) -> Files:
+    """Answers that the file at `path` holds, by benchmark label; `sheets` say more of some benchmarks."""
+    known = {sheet.label: sheet for sheet in sheets}
+    made = [known.get(label) or of_answers(label, each, responses[label]).sheets[0] for label, each in asked.items()]
+    plan = Plan(sheets=made, questions=asked)
+    return Files(name=name, digest=digest_of_file(path), plan=plan, responses=responses)
+
+
+def read_file(path: Path, questions: Path) -> tuple[dict[str, list[Question]], dict[str, list[BenchmarkResponse]]]:
+    """By benchmark the responses in parquet or JSON lines with the columns of BenchmarkResponse, after their questions.
 
     Raises DocumentError naming the file and what it lacks.
     """
@@ -231,10 +197,8 @@ def read_file(path: Path, questions: Path) -> list[FileAnswers]:
         found = _known(known, (row.benchmark, row.question_id), questions)
         asked.setdefault(row.benchmark, {})[row.question_id] = found
         rows.setdefault(row.benchmark, []).append(row)
-    return [
-        FileAnswers(label=label, questions=list(asked[label].values()), responses=_in_order(list(asked[label]), mine))
-        for label, mine in rows.items()
-    ]
+    ordered = {label: _in_order(list(asked[label]), mine) for label, mine in rows.items()}
+    return {label: list(found.values()) for label, found in asked.items()}, ordered
 
 
 def _in_order(names: Sequence[str], rows: Sequence[BenchmarkResponse]) -> list[BenchmarkResponse]:

@@ -43,15 +43,16 @@ def question_scores(
         for name in names:
             own[name] = own.get(name, 0) + 1
         own["tokens"] = own.get("tokens", 0) + response.response_tokens
-    missing = [key for key in plan.by_key() if key not in counts]
+    known = plan.by_key()
+    missing = [key for key in known if key not in counts]
     if missing:
         raise DamagedArtifactError(
             f"{len(missing)} questions have no saved response, first {missing[0][1]} of {missing[0][0]}",
             hint="run `infuser eval` to its end first",
         )
     return [
-        _row(question.benchmark, question.question_id, question.domain, counts[key])
-        for key, question in zip(plan.by_key(), plan.questions, strict=True)
+        _row(label, question.question_id, question.domain, counts[label, question.question_id])
+        for (label, _), question in known.items()
     ]
 
 

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -28,16 +27,8 @@ class _Malformed(Exception):
     """A line that cannot be asked; the message says why."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """A line that was understood."""
-
-    preset: str
-    """Which extraction."""
-    job: Job | None
-    """Answer to verify; None for a program."""
-    run: Callable[[], Finding] | None = None
-    """Runs a program; None for an answer."""
+Program = Callable[[], Finding]
+"""Runs a program against its tests."""
 
 
 class Refusals:
@@ -70,18 +61,24 @@ def answer_lines(lines: Sequence[bytes], refusals: Refusals | None = None) -> It
     Answers are verified together; programs run two at a time, and a verdict is given as soon as those before it are.
     """
     found: dict[int, Finding] = {}
-    asked: dict[int, _Asked] = {}
+    jobs: dict[str, dict[int, Job]] = {}
+    programs: dict[int, Program] = {}
     for place, line in enumerate(lines):
         try:
-            asked[place] = _understood(line)
+            asked = _understood(line)
         except _Malformed as error:
             found[place] = unverified(str(error))
+            continue
+        if isinstance(asked, tuple):
+            jobs.setdefault(asked[0], {})[place] = asked[1]
+        else:
+            programs[place] = asked
     if refusals:
         refusals.see(len(lines), {place: str(finding.reason) for place, finding in found.items()})
-    for preset in sorted({one.preset for one in asked.values() if one.job}):
-        found |= _checked({p: one.job for p, one in asked.items() if one.job and one.preset == preset}, preset)
+    for preset, own in jobs.items():
+        found |= _checked(own, preset)
     with ThreadPoolExecutor(max_workers=PROGRAMS) as pool:
-        running = {place: pool.submit(_ran, one.run) for place, one in asked.items() if one.run is not None}
+        running = {place: pool.submit(_ran, program) for place, program in programs.items()}
         for place in range(len(lines)):
             yield _line(running[place].result() if place in running else found[place])
 
@@ -96,9 +93,9 @@ def _checked(jobs: Mapping[int, Job], preset: str) -> dict[int, Finding]:
         return {place: finding for p, job in jobs.items() for place, finding in _checked({p: job}, preset).items()}
 
 
-def _ran(run: Callable[[], Finding]) -> Finding:
+def _ran(program: Program) -> Finding:
     try:
-        return run()
+        return program()
     except InfuserError as error:
         return unverified(str(error))
 
@@ -108,7 +105,8 @@ def _line(finding: Finding) -> str:
     return json.dumps(facts, ensure_ascii=True)
 
 
-def _understood(line: bytes) -> _Asked:
+def _understood(line: bytes) -> tuple[str, Job] | Program:
+    """An answer to verify with its preset, or a program to run."""
     try:
         values = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -124,7 +122,7 @@ def _understood(line: bytes) -> _Asked:
     if kind == "code":
         return _program(values, preset)
     question = _question(kind, _gold(values, kind), _choices(values), _grading(values))
-    return _Asked(preset=preset, job=Job(response=_text(values, "response"), question=question))
+    return preset, Job(response=_text(values, "response"), question=question)
 
 
 @cache
@@ -132,7 +130,7 @@ def _kinds() -> tuple[str, ...]:
     return tuple(plugins.VERIFIERS.names())
 
 
-def _program(values: Mapping[str, Any], preset: str) -> _Asked:
+def _program(values: Mapping[str, Any], preset: str) -> Program:
     # Costs a process pool's imports: only those who run programs pay.
     from infuser_core.verifiers import code
     from infuser_core.verifiers.code import program
@@ -148,12 +146,11 @@ def _program(values: Mapping[str, Any], preset: str) -> _Asked:
         entry = tests[0].get("call", "")
         solution = program(_text(values, "response"), preset=preset, entry=entry if isinstance(entry, str) else "")
     if solution is None:
-        return _Asked(preset=preset, job=None, run=lambda: no_answer("no program"))
+        return partial(no_answer, "no program")
     setup, scientific = values.get("setup", ""), values.get("scientific", False)
     if not isinstance(setup, str) or not isinstance(scientific, bool):
         raise _Malformed("setup: expected a string" if not isinstance(setup, str) else "scientific: expected a boolean")
-    judged = partial(code.verify_solution, solution, tests, seconds=float(seconds), setup=setup, scientific=scientific)
-    return _Asked(preset=preset, job=None, run=judged)
+    return partial(code.verify_solution, solution, tests, seconds=float(seconds), setup=setup, scientific=scientific)
 
 
 def _text(values: Mapping[str, Any], key: str) -> str:

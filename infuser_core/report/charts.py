@@ -4,7 +4,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -316,16 +316,10 @@ def _colour(index: int) -> str:
 def correlations(rows: "Sequence[RankCorrelation]") -> Figure:
     """Rank correlation of every predictor with every measured change, with its interval."""
     names = list(dict.fromkeys(row.predictor for row in rows))
+    placed = [{**asdict(row), "place": names.index(row.predictor)} for row in rows]
     series = [
-        Series(
-            label=target,
-            x=[names.index(row.predictor) for row in own],
-            y=[row.spearman for row in own],
-            low=[row.low for row in own],
-            high=[row.high for row in own],
-        )
+        series_of(target, [row for row in placed if row["target"] == target], "spearman", x="place", low="low", high="high")
         for target in dict.fromkeys(row.target for row in rows)
-        if (own := [row for row in rows if row.target == target])
     ]
     caption, shown = "Rank correlation with the change by one step, 95% bootstrap", [n.replace("_", " ") for n in names]
     return groups(caption, shown, series, name="correlations", label="Spearman's rho")

@@ -9,15 +9,13 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import numpy as np
-
 from infuser_core.errors import named
 from infuser_core.report.content import Formats, Query, Row, Section, points, points_interval, terminal
 from infuser_core.report.content import table as as_table
-from infuser_core.report.queries import listed, tally_of
-from infuser_core.statistics.averages import Spread, paired_seeds
+from infuser_core.report.queries import Chosen, chosen_run, chosen_sql, tally_of
+from infuser_core.statistics.averages import Spread, exactly, over_seeds
 from infuser_core.statistics.bootstrap import detectable, paired_difference
-from infuser_core.statistics.tally import Tally, accuracy, shares
+from infuser_core.statistics.tally import Tally, accuracy, common_questions, mean_shares
 from infuser_core.store import runs
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
@@ -79,25 +77,25 @@ class Compared:
     """Run to the area under its validation curve over the number of iterations; none for runs without validations."""
     tallies: Mapping[str, Mapping[Exam, Tally]]
     """Run to the counts of every evaluation at its selected checkpoint."""
-    tests: Mapping[str, Row]
-    """Run to `benchmark` and `accuracy` of its first benchmark at the selected checkpoint."""
 
 
-def read(query: Query, variants: Mapping[str, str], seeds: Mapping[str, int]) -> Compared:
-    """Reads what runs are compared by. `variants` maps a run to its variant, `seeds` a run to its seed."""
+def read(query: Query, found: Sequence[Chosen]) -> Compared:
+    """Reads what runs are compared by."""
     groups: dict[str, list[str]] = {}
-    for run, variant in variants.items():
-        groups.setdefault(variant, []).append(run)
-    runs = list(variants)
+    for one in found:
+        groups.setdefault(one.variant, []).append(one.run)
     return Compared(
-        groups=groups, seeds=seeds, areas=_areas(query, runs), tallies=tallies(query, runs), tests=_tests(query, runs)
+        groups=groups,
+        seeds={one.run: one.seed for one in found},
+        areas=_areas(query, found),
+        tallies=tallies(query, found),
     )
 
 
-def _areas(query: Query, runs: Sequence[str]) -> dict[str, float]:
-    rows = query(f"""
-        select run, iteration, accuracy from benchmark_scores
-        where run in {listed(runs)} and phase = 'validate' order by run, iteration""")
+def _areas(query: Query, found: Sequence[Chosen]) -> dict[str, float]:
+    rows = query(f"""{chosen_sql(found)}
+SELECT run, iteration, accuracy FROM benchmark_scores JOIN chosen USING (run)
+WHERE phase = 'validate' ORDER BY run, iteration""")
     curves: dict[str, list[tuple[int, float]]] = {}
     for row in rows:
         curves.setdefault(row["run"], []).append((row["iteration"], row["accuracy"]))
@@ -113,30 +111,22 @@ def area(iterations: Sequence[int], accuracies: Sequence[float]) -> float:
     return sum((right - left) * (a + b) / 2 for left, right, a, b in steps) / span
 
 
-def tallies(query: Query, runs: Sequence[str]) -> dict[str, dict[Exam, Tally]]:
+def tallies(query: Query, found: Sequence[Chosen]) -> dict[str, dict[Exam, Tally]]:
     """Counts per question of every evaluation at each run's selected checkpoint, in one pass over the files."""
-    rows = query(f"""
-        select c.run, c.phase, c.benchmark, c.question_id, c.num_samples, c.num_correct
-        from question_scores c join selections s using (run)
-        where c.run in {listed(runs)} and c.iteration = s.selected_iteration and c.phase in ('evaluate', 'validate')
-            and c.num_samples > 0
-        order by c.run, c.phase, c.benchmark, c.question_id""")
-    exams: dict[str, dict[Exam, list[Row]]] = {run: {} for run in runs}
+    rows = query(f"""{chosen_sql(found)}
+SELECT q.run, q.phase, q.benchmark, q.question_id, q.num_samples, q.num_correct
+FROM question_scores q JOIN chosen c ON c.run = q.run JOIN selections s ON s.run = q.run
+WHERE q.iteration = s.selected_iteration AND q.phase IN ('evaluate', 'validate') AND q.num_samples > 0
+ORDER BY q.run, q.phase, q.benchmark, q.question_id""")
+    exams: dict[str, dict[Exam, list[Row]]] = {one.run: {} for one in found}
     for row in rows:
         exams[row["run"]].setdefault((row["phase"], row["benchmark"]), []).append(row)
-    return {run: {exam: tally_of(found) for exam, found in held.items()} for run, held in exams.items()}
-
-
-def _tests(query: Query, runs: Sequence[str]) -> dict[str, Row]:
-    rows = query(f"""
-        select run, min(b.benchmark) as benchmark, arg_min(b.accuracy, b.benchmark) as accuracy
-        from benchmark_scores b join selections s using (run)
-        where run in {listed(runs)} and b.phase = 'evaluate' and b.iteration = s.selected_iteration group by run""")
-    return {row["run"]: row for row in rows}
+    return {run: {exam: tally_of(mine) for exam, mine in held.items()} for run, held in exams.items()}
 
 
 def summaries(found: Compared) -> list[dict[str, Any]]:
     """One row per variant: area under the validation curve and accuracy on the first benchmark; None where unknown."""
+    exams = {run: [exam for exam in held if exam[0] == "evaluate"][:1] for run, held in found.tallies.items()}
     return [
         {
             "variant": variant,
@@ -144,8 +134,8 @@ def summaries(found: Compared) -> list[dict[str, Any]]:
             **_spread("auc", areas := [found.areas[run] for run in runs if run in found.areas]),
             "auc_low": min(areas, default=None),
             "auc_high": max(areas, default=None),
-            **_spread("test", [found.tests[run]["accuracy"] for run in runs if run in found.tests]),
-            "benchmark": ", ".join(sorted({found.tests[run]["benchmark"] for run in runs if run in found.tests})),
+            **_spread("test", [accuracy(found.tallies[run][exam]) for run in runs for exam in exams[run]]),
+            "benchmark": ", ".join(sorted({exam[1] for run in runs for exam in exams[run]})),
         }
         for variant, runs in found.groups.items()
     ]
@@ -221,39 +211,19 @@ def _verdict(over: Spread | None, *questions: tuple[float | None, float | None])
     return "below" if all(upper < 0 for _, upper in known) else "within noise"
 
 
-def common_questions(found: Sequence[Tally]) -> tuple[list[str], int]:
-    """Questions that every run answered, in the first one's order, and the number of the others."""
-    sets = [set(tally.question_ids) for tally in found]
-    common = set.intersection(*sets)
-    return [name for name in found[0].question_ids if name in common], len(set.union(*sets)) - len(common)
-
-
-def mean_shares(found: Sequence[Tally], ids: Sequence[str]) -> np.ndarray:
-    """Share of correct responses per question, (Q,), averaged over runs."""
-    columns = []
-    for tally in found:
-        by_id = dict(zip(tally.question_ids, shares(tally), strict=True))
-        columns.append([by_id[name] for name in ids])
-    return np.asarray(np.mean(np.asarray(columns, dtype=np.float64), axis=0))
-
-
 def _over_seeds(seeds: Mapping[str, int], *sides: Mapping[str, float]) -> Spread | None:
     """The difference over seeds; None unless both sides have one run for each of the same seeds."""
-    base, other = ({seeds[run]: value for run, value in side.items() if run in seeds} for side in sides)
+    base, other = ({seeds[run]: value for run, value in side.items()} for side in sides)
     if base.keys() != other.keys() or any(len(base) != len(side) for side in sides):
         return None
-    order = sorted(base)
-    return paired_seeds([base[seed] for seed in order], [other[seed] for seed in order])
+    return over_seeds([exactly(other[seed]) - exactly(base[seed]) for seed in sorted(base)])
 
 
 def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "") -> str:
     """Runs by variant, and differences between variants (or from `against`) with intervals, as tables or JSON."""
     chosen = runs.finished_runs(root, names)
-    configs = {name: runs.read_config(root, name) for name in chosen}
-    variants = {name: f"{config['name']}-{config['variant']}".rstrip("-") for name, config in configs.items()}
-    seeds = {name: int(config["seed"]) for name, config in configs.items() if "seed" in config}
     with closing(Lens(Store(root), runs=chosen)) as lens:
-        found = read(lens.query, variants, seeds)
+        found = read(lens.query, [chosen_run(name, runs.read_config(root, name)) for name in chosen])
     rows, gaps = summaries(found), contrasts(found, against)
     if as_json:
         return json.dumps([{**row, "differences": _differences(row["variant"], gaps, len(rows))} for row in rows])

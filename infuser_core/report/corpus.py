@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from infuser_core.report import charts
-from infuser_core.report.charts import Figure, Series
+from infuser_core.report.charts import Figure
 from infuser_core.report.content import Formats, Query, Row, Section, Table, number, percent, small, table, text
-from infuser_core.report.queries import BAND, Chosen, bands, by_variant, grouped, literal, spread, spread_table
+from infuser_core.report.queries import BAND, Chosen, bands, bar_chart, by_variant, grouped, literal, spread, spread_table
 
 SHOWN_REASONS = 12
 """Reasons listed per stage and decision; the rest is counted in one row."""
@@ -164,13 +164,15 @@ GROUP BY ALL ORDER BY d.domain, d.run"""
 
 
 def _domains(pool: Sequence[Row]) -> Figure:
-    names = sorted({text(row["domain"]) for row in pool})
-    layers = []
-    for variant, mine in grouped(pool, "variant").items():
-        domains = grouped(mine, "domain")
-        read = [sum(row["documents read"] for row in domains.get(name, ())) for name in names]
-        whole = [sum(row["documents"] for row in domains.get(name, ())) for name in names]
-        y = [round(part / all_, 9) if all_ else 0.0 for part, all_ in zip(read, whole, strict=True)]
-        layers.append(Series(label=variant, x=list(range(len(names))), y=y))
-    caption = "Share of each domain's documents that the generator has read"
-    return charts.groups(caption, names, layers, name="domains", label="share of documents read", share=True)
+    rows = [
+        {
+            "variant": variant,
+            "domain": domain,
+            "share": sum(row["documents read"] for row in held) / sum(row["documents"] for row in held),
+        }
+        for variant, mine in grouped(pool, "variant").items()
+        for domain, held in grouped(mine, "domain").items()
+    ]
+    caption, label = "Share of each domain's documents that the generator has read", "share of documents read"
+    names = sorted({row["domain"] for row in rows})
+    return bar_chart(caption, rows, "domain", names, y="share", name="domains", label=label, share=True)

@@ -1,7 +1,6 @@
 """Report sections on evaluations, by variant: benchmarks, categories, pass@k, and gains on dev questions."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from statistics import mean
 from typing import Any
 
@@ -27,11 +26,10 @@ from infuser_core.report.queries import (
     MEASURED,
     Chosen,
     anchor_sql,
-    bars_by_variant,
+    bar_chart,
     chosen_sql,
     grouped,
     literal,
-    spread_series,
     tally_of,
     variants,
 )
@@ -58,8 +56,7 @@ FROM shown GROUP BY variant, benchmark, checkpoint ORDER BY benchmark, checkpoin
         return Section(title="Benchmarks")
     names = sorted({text(row["benchmark"]) for row in rows})
     caption = "Accuracy of the anchor and of the selected checkpoints; whiskers: smallest to largest seed"
-    bars = bars_by_variant(rows, names, "benchmark", partial(spread_series, x="place"))
-    drawn = charts.groups(caption, names, bars, name="benchmarks", label="accuracy", share=True)
+    drawn = bar_chart(caption, rows, "benchmark", names, name="benchmarks", label="accuracy", share=True)
     formats: Formats = dict.fromkeys(("mean", "sd over seeds", "smallest", "largest"), percent)
     return Section(title="Benchmarks", figures=[drawn], tables=[table("Accuracy on the benchmarks", rows, formats)])
 
@@ -82,9 +79,8 @@ SELECT DISTINCT benchmark FROM measured ORDER BY benchmark""")
     if not rows:
         return Section(title=title)
     shown = sorted({text(row[what]) for row in rows})[:MOST_NAMES]
-    bars = bars_by_variant(rows, shown, what, partial(spread_series, x="place"))
     caption = f"Accuracy by {what}; whiskers: smallest to largest seed"
-    drawn = charts.groups(caption, shown, bars, name="categories", label="accuracy", share=True)
+    drawn = bar_chart(caption, rows, what, shown, name="categories", label="accuracy", share=True)
     formats: Formats = {"mean": percent, "sd over seeds": percent}
     tables = [table(f"Accuracy by {what}", rows, formats, without=("smallest", "largest"))]
     return Section(title=title, figures=[drawn], tables=tables)

@@ -161,8 +161,7 @@ def _runs(found: Sequence[Chosen]) -> Section:
 
 def differences(query: Query, found: Sequence[Chosen]) -> Section:
     """Variant against variant, on every benchmark that both have."""
-    held = comparison.read(query, {one.run: one.variant for one in found}, {one.run: one.seed for one in found})
-    return comparison.section(comparison.contrasts(held))
+    return comparison.section(comparison.contrasts(comparison.read(query, found)))
 
 
 def sweeps(query: Query, found: Sequence[Chosen]) -> Section:

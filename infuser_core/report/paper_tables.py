@@ -9,7 +9,7 @@ from typing import Any, get_args
 from infuser_core.errors import UsageError
 from infuser_core.report import paper_numbers
 from infuser_core.report.charts import value
-from infuser_core.report.comparison import common_questions, mean_shares, tallies
+from infuser_core.report.comparison import tallies
 from infuser_core.report.content import Query, text
 from infuser_core.report.paper_numbers import Cell, Sheet, row_of
 from infuser_core.report.publication import (
@@ -26,7 +26,7 @@ from infuser_core.report.publication import (
 from infuser_core.report.queries import MEASURED, Chosen, choose, chosen_sql, variants
 from infuser_core.statistics.averages import Number, Spread, exactly
 from infuser_core.statistics.bootstrap import estimate
-from infuser_core.statistics.tally import Tally
+from infuser_core.statistics.tally import Tally, common_questions, mean_shares
 from infuser_core.store import runs
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
@@ -127,11 +127,9 @@ def beside_paper(
 
     `ours` maps a method to percentages per seed by benchmark (module name or the paper's heading); `base` is the method
     that relative improvements are over. `intervals` hold percentages by method and benchmark. Benchmarks that the paper
-    does not have stand in rows of their own. Raises UsageError for a table, anchor or base that does not exist.
+    does not have stand in rows of their own. Raises UsageError for a table or anchor that does not exist.
     """
     found = _sheet(table, anchor)
-    if base and base not in ours:
-        raise UsageError(f"no results of {base}", hint=f"methods: {', '.join(ours) or 'none'}")
     categories = found.categories()
     known = [row for names in categories.values() for row in names]
     named = {name: {row_of(row, known): values for row, values in scores.items()} for name, scores in ours.items()}
@@ -190,7 +188,7 @@ FROM measured ORDER BY benchmark, seed, artifact_key""")
 
 def question_intervals(query: Query, found: Sequence[Chosen]) -> dict[str, Mapping[str, tuple[float, float]]]:
     """95% bootstrap intervals over questions, percent, of the selected checkpoints; seeds averaged per question."""
-    counts = tallies(query, [one.run for one in found])
+    counts = tallies(query, found)
     held: dict[str, dict[str, list[Tally]]] = {name: {} for name in variants(found)}
     for one in found:
         for (phase, benchmark), tally in counts[one.run].items():

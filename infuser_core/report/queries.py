@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from infuser_core.report import charts
-from infuser_core.report.charts import Series, series_of
+from infuser_core.report.charts import Figure, Series, series_of
 from infuser_core.report.content import Formats, Query, Row, Section, Table, percent, small, table, text
 from infuser_core.statistics.tally import Tally, from_counts
 
@@ -13,11 +13,6 @@ from infuser_core.statistics.tally import Tally, from_counts
 def literal(value: str) -> str:
     """A string as an SQL literal."""
     return "'" + value.replace("'", "''") + "'"
-
-
-def listed(values: Sequence[str]) -> str:
-    """Strings as an SQL list for `in`; one that matches nothing where there are none."""
-    return f"({', '.join(map(literal, values)) or 'null'})"
 
 
 def selected_iteration(query: Query, run: str) -> int | None:
@@ -56,11 +51,12 @@ Builder = Callable[[Query, Sequence[Chosen]], Section]
 
 def choose(configs: Mapping[str, Mapping[str, Any]]) -> tuple[Chosen, ...]:
     """The runs by name; runs of one variant whose settings differ become variants of their own, named by these."""
-    found = tuple(_one(name, config) for name, config in configs.items())
+    found = tuple(chosen_run(name, config) for name, config in configs.items())
     return tuple(replace(one, variant=_told_apart(one, found)) for one in found)
 
 
-def _one(name: str, config: Mapping[str, Any]) -> Chosen:
+def chosen_run(name: str, config: Mapping[str, Any]) -> Chosen:
+    """A run by its configuration."""
     leaves = flat(config)
     variant = "-".join(part for part in (str(config.get("name", "")), str(config.get("variant") or "")) if part)
     model = leaves.get("anchor.model") or leaves.get("anchor.path") or leaves.get("anchor.type") or ""
@@ -232,10 +228,14 @@ def grouped(rows: Sequence[Row], name: str) -> dict[str, list[Row]]:
     return found
 
 
-def bars_by_variant(
-    rows: Sequence[Row], names: Sequence[str], by: str, draw: Callable[[str, Sequence[Row]], Series]
-) -> list[Series]:
-    """Bars of each variant over these names of one column, `draw` makes them of rows with a `place`."""
-    places = {name: at for at, name in enumerate(names)}
+def bar_chart(
+    title: str, rows: Sequence[Row], by: str, names: Sequence[str], *, y: str = "mean", **axis: Any
+) -> Figure:
+    """Bars of `y` for each variant over these names of one column; means have whiskers. `axis` as of `charts.groups`."""
+    places = {each: at for at, each in enumerate(names)}
     placed = [{**row, "place": places[text(row[by])]} for row in rows if text(row[by]) in places]
-    return [draw(variant, mine) for variant, mine in grouped(placed, "variant").items()]
+    bars = [
+        spread_series(variant, mine, x="place") if y == "mean" else series_of(variant, mine, y, x="place")
+        for variant, mine in grouped(placed, "variant").items()
+    ]
+    return charts.groups(title, names, bars, **axis)

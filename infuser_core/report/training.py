@@ -8,7 +8,7 @@ from statistics import fmean
 from infuser_core.report import charts
 from infuser_core.report.charts import column, series_of
 from infuser_core.report.content import Formats, Query, Section, number, percent, small, table, tenths, text
-from infuser_core.report.queries import BAND, Chosen, band_section, bands, bars_by_variant, by_variant, grouped, spread
+from infuser_core.report.queries import BAND, Chosen, band_section, bands, bar_chart, by_variant, grouped, spread
 from infuser_core.statistics.correlation import fit_lengths
 
 SCORE = """    SELECT c.variant, '' AS part, s.run, s.iteration,
@@ -188,9 +188,8 @@ FROM asked GROUP BY variant, {by} ORDER BY questions DESC, {by}, variant"""
     if not rows:
         return Section(title=title)
     names = list(dict.fromkeys(text(row[by]) for row in sorted(rows, key=lambda row: -row["questions"])))
-    bars = bars_by_variant(rows, names[:SHOWN], by, partial(series_of, y="share", x="place"))
     caption = f"Share of the generated questions by {by}, all iterations"
-    drawn = charts.groups(caption, names[:SHOWN], bars, name=name, label="share of questions", share=True)
+    drawn = bar_chart(caption, rows, by, names[:SHOWN], y="share", name=name, label="share of questions", share=True)
     said = [f"The figure shows the {SHOWN} most frequent; the table has all {len(names)}."]
     formats = {**dict.fromkeys(("share", "share at first", "share at last"), percent), "mean influence": small}
     return Section(
@@ -274,11 +273,8 @@ FROM per_run GROUP BY variant, phase ORDER BY variant, "seconds per run" DESC, p
     if not rows:
         return Section(title=title)
     names = list(dict.fromkeys(text(row["phase"]) for row in sorted(rows, key=lambda row: -row["seconds per run"])))
-    bars = bars_by_variant(rows, names[:SHOWN], "phase", partial(series_of, y="seconds per run", x="place"))
     caption = "Seconds per run by phase, mean over seeds; a reused stage counts with the time that it first took"
-    shown = dict.fromkeys(("stages per run", "seconds per run", "of which reused"), tenths)
-    return Section(
-        title=title,
-        figures=[charts.groups(caption, names[:SHOWN], bars, name="durations", label="seconds per run")],
-        tables=[table("Seconds per phase", rows, shown)],
-    )
+    label = "seconds per run"
+    drawn = bar_chart(caption, rows, "phase", names[:SHOWN], y=label, name="durations", label=label)
+    shown = dict.fromkeys(("stages per run", label, "of which reused"), tenths)
+    return Section(title=title, figures=[drawn], tables=[table("Seconds per phase", rows, shown)])

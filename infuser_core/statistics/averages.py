@@ -96,8 +96,3 @@ def _per_seed(scores: Mapping[str, Sequence[Number]]) -> list[Number]:
         described = ", ".join(f"{row} {len(values)}" for row, values in scores.items())
         raise UsageError(f"unequal numbers of seeds: {described}", hint="evaluate every seed on every benchmark")
     return [mean_of(column) for column in zip(*scores.values(), strict=True)]
-
-
-def paired_seeds(first: Sequence[float], second: Sequence[float]) -> Spread:
-    """Second minus first, seed by seed (both in the same order of seeds)."""
-    return over_seeds([exactly(b) - exactly(a) for a, b in zip(first, second, strict=True)])

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from infuser_core.errors import UsageError
-from infuser_core.statistics.tally import Tally, members, pair, shares
+from infuser_core.statistics.tally import Tally, common_questions, mean_shares
 
 Z = 1.959964
 """97.5% quantile of the normal distribution."""
@@ -25,15 +25,15 @@ LUMPED = 5
 """A binomial variate costs about as much as this many uniform ones."""
 
 
-def wilson(accuracy: float, count: int, *, z: float = Z) -> tuple[float, float]:
+def wilson(accuracy: float, count: int) -> tuple[float, float]:
     """Ends of the Wilson score interval of a share over `count` questions, the unit that was sampled.
 
     With several samples per question `count` stays the number of questions, which is conservative.
     """
     if count == 0:
         return 0.0, 1.0
-    spread = z * math.sqrt(accuracy * (1 - accuracy) / count + z * z / (4 * count * count))
-    centre, scale = accuracy + z * z / (2 * count), 1 + z * z / count
+    spread = Z * math.sqrt(accuracy * (1 - accuracy) / count + Z * Z / (4 * count * count))
+    centre, scale = accuracy + Z * Z / (2 * count), 1 + Z * Z / count
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
@@ -109,8 +109,14 @@ def difference(first: Tally, second: Tally, *, draws: int = DRAWS, seed: int = 0
 
     Raises UsageError when they share no question.
     """
-    both = pair(first, second)
-    return paired_difference(shares(both.first), shares(both.second), draws=draws, seed=seed, left_out=both.left_out)
+    ids, left_out = common_questions([first, second])
+    if not ids:
+        raise UsageError(
+            f"{len(first.question_ids)} and {len(second.question_ids)} questions, none in common",
+            hint="compare results on the same benchmark",
+        )
+    values = [mean_shares([side], ids) for side in (first, second)]
+    return paired_difference(*values, draws=draws, seed=seed, left_out=left_out)
 
 
 def paired_difference(
@@ -151,9 +157,7 @@ def detectable(gains_Q: np.ndarray) -> float | None:
     return float(ndtri(0.975) + ndtri(0.8)) * float(gains_Q.std(ddof=1)) / math.sqrt(len(gains_Q))
 
 
-def leakage(
-    base: Tally, trained: Tally, dev_ids: Collection[str], *, draws: int = DRAWS, seed: int = 0
-) -> dict[str, Any]:
+def leakage(base: Tally, trained: Tally, dev_ids: Collection[str], *, draws: int = DRAWS) -> dict[str, Any]:
     """Gain on dev members against gain on their complement (paper: dev-set leakage), with intervals over questions.
 
     `dev`, `rest` and `full` have the accuracies of both models and the paired `delta`: acc_full N = n_dev acc_dev +
@@ -162,20 +166,18 @@ def leakage(
 
     Raises UsageError when either side has no question.
     """
-    both = pair(base, trained)
+    ids, left_out = common_questions([base, trained])
     inside = frozenset(dev_ids)
-    sides = [
-        (shares(members(both.first, inside, inside=side)), shares(members(both.second, inside, inside=side)))
-        for side in (True, False)
-    ]
-    sizes = [len(first) for first, _ in sides]
+    parts = [[name for name in ids if (name in inside) is side] for side in (True, False)]
+    sizes = [len(part) for part in parts]
     if 0 in sizes:
         raise UsageError(
             f"{sizes[0]} dev questions and {sizes[1]} others: nothing to compare",
             hint="give the ids of dev questions as this benchmark writes them",
         )
+    sides = [(mean_shares([base], part), mean_shares([trained], part)) for part in parts]
     # Independent streams: equal ones would tie the two sides' resamples together.
-    streams = [int(child.generate_state(1)[0]) for child in np.random.SeedSequence(seed).spawn(2)]
+    streams = [int(child.generate_state(1)[0]) for child in np.random.SeedSequence(0).spawn(2)]
     drawn = [
         resampled_means(second - first, draws=draws, seed=stream)[:, 0]
         for (first, second), stream in zip(sides, streams, strict=True)
@@ -187,12 +189,12 @@ def leakage(
     return {
         "dev": dev,
         "rest": rest,
-        "full": _split(shares(both.first), shares(both.second), whole),
+        "full": _split(mean_shares([base], ids), mean_shares([trained], ids), whole),
         "gap": dev["delta"] - rest["delta"],
         "gap_low": float(low),
         "gap_high": float(high),
         "share": sign_share(gaps),
-        "left_out": both.left_out,
+        "left_out": left_out,
     }
 
 

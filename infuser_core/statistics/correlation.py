@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from infuser_core.errors import UsageError
-
 RESAMPLES = 2000
 
 
@@ -89,18 +87,14 @@ def _correlation(
 def fit_lengths(lengths: Sequence[float], accuracies: Sequence[float]) -> dict[str, Any]:
     """Least squares of accuracy on ln(length), one point per run or benchmark (paper: length and accuracy).
 
-    `intercept` and `slope`, Pearson's correlation with a 95% interval, the `points` of the fit and those `left_out`;
-    `reason` says why there is no line or no interval.
+    `intercept` and `slope`, Pearson's correlation with a 95% interval, and the `points` of the fit; `reason` says why
+    there is no line or no interval.
 
-    The rule for degenerate input: points without a logarithm are left out and counted; without two different lengths
+    There is at least one point, and lengths are above 0. The rule for degenerate input: without two different lengths
     the line is flat at the mean accuracy; where length or accuracy does not vary there is no correlation; below four
     points, or with perfect correlation, Fisher's z has no interval and the widest, or the point itself, stands there.
-    Raises UsageError when no point is left.
     """
-    kept = [(length, value) for length, value in zip(lengths, accuracies, strict=True) if length > 0]
-    if not kept:
-        raise UsageError("no response length above 0", hint="fit runs that produced responses")
-    logs, values = np.log([length for length, _ in kept]), np.array([value for _, value in kept], dtype=np.float64)
+    logs, values = np.log(np.array(lengths, dtype=np.float64)), np.array(accuracies, dtype=np.float64)
     moved, varied = float(np.ptp(logs)) > 0, float(np.ptp(values)) > 0
     slope, correlation, low, high, reason = 0.0, None, -1.0, 1.0, "all lengths are equal"
     if moved:
@@ -108,11 +102,11 @@ def fit_lengths(lengths: Sequence[float], accuracies: Sequence[float]) -> dict[s
         slope, reason = float(spread @ values / (spread @ spread)), "accuracy does not vary"
     if moved and varied:
         correlation = min(1.0, max(-1.0, float(_pearson(logs, values))))
-        reason = f"{len(kept)} points are too few for an interval"
+        reason = f"{len(logs)} points are too few for an interval"
         if abs(correlation) >= 1 - 1e-15:
             low, high, reason = correlation, correlation, "the points lie on a line"
-        elif len(kept) >= 4:
-            middle, half = math.atanh(correlation), NormalDist().inv_cdf(0.975) / math.sqrt(len(kept) - 3)
+        elif len(logs) >= 4:
+            middle, half = math.atanh(correlation), NormalDist().inv_cdf(0.975) / math.sqrt(len(logs) - 3)
             low, high, reason = math.tanh(middle - half), math.tanh(middle + half), ""
     return {
         "intercept": float(values.mean()) - slope * float(logs.mean()),
@@ -120,7 +114,6 @@ def fit_lengths(lengths: Sequence[float], accuracies: Sequence[float]) -> dict[s
         "pearson": correlation,
         "low": low,
         "high": high,
-        "points": len(kept),
-        "left_out": len(lengths) - len(kept),
+        "points": len(logs),
         "reason": reason,
     }

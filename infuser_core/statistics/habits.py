@@ -65,7 +65,7 @@ def retained(iteration: int, rows: Sequence[ResponseForm]) -> dict[str, Any]:
     }
 
 
-def changes(before: Sequence[ResponseForm], after: Sequence[ResponseForm], *, seed: int = 0) -> list[dict[str, Any]]:
+def changes(before: Sequence[ResponseForm], after: Sequence[ResponseForm]) -> list[dict[str, Any]]:
     """Every measure `before` and `after`, with the difference paired by question; none without common questions."""
     first, second = _by_question(before), _by_question(after)
     common = sorted(first.keys() & second.keys())
@@ -75,7 +75,7 @@ def changes(before: Sequence[ResponseForm], after: Sequence[ResponseForm], *, se
     for name in MEASURES:
         old_Q, new_Q = (np.array([_share(held[question], name) for question in common]) for held in (first, second))
         left_out = len(first) + len(second) - 2 * len(common)
-        difference = paired_difference(old_Q, new_Q, seed=seed, left_out=left_out)
+        difference = paired_difference(old_Q, new_Q, left_out=left_out)
         ends = {"before": float(old_Q.mean()), "after": float(new_Q.mean())}
         found.append({"measure": name, **ends, "difference": asdict(difference)})
     return found

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from infuser_core.errors import UsageError
 from infuser_core.statistics.bootstrap import DRAWS, resampled_means
 from infuser_core.statistics.tally import Tally
 
@@ -32,11 +31,9 @@ class PassPoint:
 def pass_values(tally: Tally, ks: Sequence[int]) -> np.ndarray:
     """1 - C(n-c, k) / C(n, k) for every question and every k, (Q, K), from one small table per number of samples n.
 
-    Raises UsageError naming the question whose number of samples is too small.
+    Every question has at least as many samples as the largest k.
     """
-    if tally.question_ids:
-        fewest = int(np.argmin(tally.samples_Q))
-        _refuse(ks, int(tally.samples_Q[fewest]), tally.question_ids[fewest])
+    assert 1 <= min(ks) and max(ks) <= tally.samples_Q.min(), (ks, tally.samples_Q.min())
     values_QK = np.zeros((len(tally.question_ids), len(ks)))
     for samples in np.unique(tally.samples_Q):
         rows = tally.samples_Q == samples
@@ -44,19 +41,12 @@ def pass_values(tally: Tally, ks: Sequence[int]) -> np.ndarray:
     return values_QK
 
 
-def pass_curve(
-    tally: Tally, ks: Sequence[int], *, intervals: bool = False, draws: int = DRAWS, seed: int = 0
-) -> list[PassPoint]:
-    """The curve over several k; `intervals` are 95% ones over resampled questions, the same for all k.
-
-    Raises UsageError for a k above the number of samples of any question, and without questions.
-    """
-    if not tally.question_ids:
-        raise UsageError("pass@k of no questions", hint="name a run or a file that holds scored responses")
+def pass_curve(tally: Tally, ks: Sequence[int], *, intervals: bool = False, draws: int = DRAWS) -> list[PassPoint]:
+    """The curve over several k; `intervals` are 95% ones over resampled questions, the same for all k."""
     values_QK = pass_values(tally, ks)
     bounds = np.full((2, len(ks)), np.nan)
-    if intervals and len(ks):
-        bounds = np.quantile(resampled_means(values_QK, draws=draws, seed=seed), [0.025, 0.975], axis=0)
+    if intervals:
+        bounds = np.quantile(resampled_means(values_QK, draws=draws), [0.025, 0.975], axis=0)
     return [
         PassPoint(
             k=k,
@@ -80,14 +70,3 @@ def _table(ks: Sequence[int], samples: int) -> np.ndarray:
     factors = np.maximum(last - np.asarray(ks, dtype=np.float64)[:, None], 0.0) / last
     failing = np.cumprod(factors, axis=1)
     return 1.0 - np.concatenate([np.ones((len(ks), 1)), failing], axis=1)
-
-
-def _refuse(ks: Sequence[int], samples: int, question: str) -> None:
-    least, most = min(ks, default=1), max(ks, default=1)
-    if least < 1:
-        raise UsageError(f"pass@{least}: k must be at least 1", hint="e.g. --k 1,2,4,8")
-    if most > samples:
-        raise UsageError(
-            f"pass@{most} needs at least {most} responses per question, there are {samples} of question {question}",
-            hint=f"ask for k <= {samples}, or sample more responses",
-        )

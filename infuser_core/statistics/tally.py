@@ -1,6 +1,6 @@
 """Counts per question (arrays _Q): the unit of every interval, curve and paired comparison."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,20 +19,6 @@ class Tally:
     """Responses per question, at least 1."""
     correct_Q: np.ndarray
     """Correct responses per question."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pair:
-    """Two solvers on the questions that both answered."""
-
-    question_ids: tuple[str, ...]
-    """Common questions, in the first one's order."""
-    first: Tally
-    """The first solver on them."""
-    second: Tally
-    """The second solver on them."""
-    left_out: int
-    """Questions that only one of the two answered; they enter no paired number."""
 
 
 def from_scores(rows: Sequence[QuestionScore]) -> Tally:
@@ -71,34 +57,17 @@ def accuracy(tally: Tally) -> float:
     return float(shares(tally).mean()) if tally.question_ids else float("nan")
 
 
-def take(tally: Tally, indices: Sequence[int] | np.ndarray) -> Tally:
-    """The questions at these positions, in this order."""
-    chosen = np.asarray(indices, dtype=np.int64)
-    return Tally(
-        question_ids=tuple(tally.question_ids[int(at)] for at in chosen),
-        samples_Q=tally.samples_Q[chosen],
-        correct_Q=tally.correct_Q[chosen],
-    )
+def common_questions(tallies: Sequence[Tally]) -> tuple[list[str], int]:
+    """Questions that all of them answered, in the first one's order, and the number of the others."""
+    sets = [set(tally.question_ids) for tally in tallies]
+    common = set.intersection(*sets)
+    return [name for name in tallies[0].question_ids if name in common], len(set.union(*sets)) - len(common)
 
 
-def members(tally: Tally, chosen: Container[str], *, inside: bool = True) -> Tally:
-    """The questions that are (or with `inside=False` are not) in `chosen`."""
-    return take(tally, [at for at, name in enumerate(tally.question_ids) if (name in chosen) is inside])
-
-
-def pair(first: Tally, second: Tally) -> Pair:
-    """Both solvers on their common questions. Raises UsageError when they share none."""
-    place = {name: at for at, name in enumerate(second.question_ids)}
-    common = [(at, place[name]) for at, name in enumerate(first.question_ids) if name in place]
-    if not common:
-        raise UsageError(
-            f"{len(first.question_ids)} and {len(second.question_ids)} questions, none in common",
-            hint="compare results on the same benchmark",
-        )
-    left = take(first, [at for at, _ in common])
-    return Pair(
-        question_ids=left.question_ids,
-        first=left,
-        second=take(second, [at for _, at in common]),
-        left_out=len(first.question_ids) + len(second.question_ids) - 2 * len(common),
-    )
+def mean_shares(tallies: Sequence[Tally], ids: Sequence[str]) -> np.ndarray:
+    """Share of correct responses to each of these questions, (Q,), averaged over the tallies."""
+    columns = []
+    for tally in tallies:
+        by_id = dict(zip(tally.question_ids, shares(tally), strict=True))
+        columns.append([by_id[name] for name in ids])
+    return np.asarray(np.mean(np.asarray(columns, dtype=np.float64), axis=0))

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from infuser_core.evaluation.plan import AskedQuestion, Plan, Sheet, asked_question
+from infuser_core.evaluation.plan import AskedQuestion, Plan, Sheet
 from infuser_core.evaluation.record import Record
 from infuser_core.schemas import BenchmarkResponse, Question
 from infuser_core.store.tables import save_rows
@@ -49,7 +49,7 @@ def fill(path: Path, responses: int, words: int) -> float:
         )
         for kind, (number, samples) in counts.items()
     ]
-    questions = [asked_question(kind, question(kind, n)) for kind, (number, _) in counts.items() for n in range(number)]
+    questions = {kind: [question(kind, n) for n in range(number)] for kind, (number, _) in counts.items()}
     plan, draw, size = Plan(sheets=sheets, questions=questions), random.Random(0), 0
     rows: list[BenchmarkResponse] = []
     for ask in plan.asks():
@@ -69,7 +69,7 @@ def fill(path: Path, responses: int, words: int) -> float:
                 )
             )
     Record(model="none", identity={"model": "none"}, sheets=sheets).write(path)
-    save_rows(path / "questions.parquet", plan.questions, AskedQuestion)
+    save_rows(path / "questions.parquet", plan.labelled(), AskedQuestion)
     save_rows(path / "responses.parquet", rows, BenchmarkResponse)
     return size / 1e6
 

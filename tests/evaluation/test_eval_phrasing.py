@@ -68,7 +68,7 @@ def test_a_server_gets_system_turn_examples_and_question_in_this_order(launch: L
 
 def test_an_empty_system_turn_is_none(tmp_path: Path):
     phrasing = phrasing_of(settings(system=""), "exam")
-    (question,) = plan_of(tmp_path, settings()).plain()
+    (question,) = plan_of(tmp_path, settings()).questions["exam"]
     assert [turn["role"] for turn in messages_of(question, prompts="paper", phrasing=phrasing)] == ["user"]
     assert len(messages_of(question, prompts="paper")) == 2
 
@@ -88,10 +88,10 @@ def test_every_setting_of_a_prompt_is_part_of_the_identity(tmp_path: Path):
     plan = plan_of(tmp_path, settings())
     chosen = [settings(**values) for values in every]
     known = [json.dumps(identity_of("m", one, plan, engine="e", limit=None), sort_keys=True) for one in chosen]
-    asked = [ask_settings(one, plan.sheets[0], plan.plain()).prompt_digest for one in chosen]
+    asked = [ask_settings(one, plan.sheets[0], plan.questions["exam"]).prompt_digest for one in chosen]
     assert len(set(known)) == len(set(asked)) == len(every)
     nothing = settings(examples=str(shown), shots=0)
-    assert ask_settings(nothing, plan.sheets[0], plan.plain()).prompt_digest == asked[0]
+    assert ask_settings(nothing, plan.sheets[0], plan.questions["exam"]).prompt_digest == asked[0]
 
 
 def test_a_chat_template_is_the_models_own_none_or_a_file():

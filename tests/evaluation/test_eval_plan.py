@@ -55,8 +55,8 @@ def test_parts_of_a_benchmark_are_asked_by_their_domains(tmp_path: Path):
     (tmp_path / "math500.jsonl").write_text("\n".join(map(json.dumps, rows)))
     plan, _ = planned(tmp_path, "math500:geometry+Number Theory", data=tmp_path)
     assert [sheet.label for sheet in plan.sheets] == ["math500-geometry-Number Theory"]
-    assert {question.domain for question in plan.questions} == {"Geometry", "Number Theory"}
-    assert len(plan.questions) == plan.sheets[0].num_available == 4 and plan.sheets[0].expected is None
+    assert {question.domain for question in plan.by_key().values()} == {"Geometry", "Number Theory"}
+    assert len(plan.by_key()) == plan.sheets[0].num_available == 4 and plan.sheets[0].expected is None
     both, _ = planned(tmp_path, "math500, math500:Algebra", data=tmp_path)
     assert [sheet.num_available for sheet in both.sheets] == [6, 2]
     with pytest.raises(ConfigError, match="math500 has no domain or subdomain 'Geometri'") as caught:
@@ -70,7 +70,7 @@ def test_the_nano_lab_asks_as_its_runs_do(tmp_path: Path):
     for wanted in ("", "all", "nano_target, nano_transfer"):
         plan, said = planned(tmp_path, wanted, nano=True)
         assert [sheet.label for sheet in plan.sheets] == ["nano_target", "nano_transfer"]
-        assert len(plan.questions) == 800
+        assert len(plan.by_key()) == 800
         assert len(said) == (wanted == "all") and all("nano_target and nano_transfer" in line for line in said)
     for name, world in (("nano", "hard"), ("nano-basic", "basic")):
         assert {each.world for each in settings_for(find_model(tmp_path, name), None, {}).benchmarks} == {world}
@@ -107,7 +107,7 @@ def test_a_data_folder_is_searched_and_other_counts_are_said(tmp_path: Path):
     plan, said = planned(tmp_path, "math500", data=tmp_path / "data", limit=3)
     (sheet,) = plan.sheets
     assert (sheet.samples, sheet.category, sheet.num_available, sheet.expected) == (4, "math", 5, 500)
-    names = [question.question_id for question in plan.questions]
+    names = [name for _, name in plan.by_key()]
     assert len(names) == len(plan.asks()) == 3 and names == sorted(names) and plan.asks()[0].samples == 4
     assert len(said) == 1 and "math500: 5 questions, expected 500" in said[0]
     with pytest.raises(ConfigError, match="nothing there for aime2024"):
@@ -119,7 +119,7 @@ def test_a_file_of_ones_own_is_a_benchmark(tmp_path: Path):
     (tmp_path / "mine.json").write_text(json.dumps(rows))
     plan, _ = planned(tmp_path, f"mine={tmp_path / 'mine.json'}", samples=7)
     assert [(s.label, s.name, s.samples, s.max_tokens) for s in plan.sheets] == [("mine", "released", 7, 8192)]
-    assert plan.questions[0].answer == "B" and plan.questions[0].benchmark == "mine"
+    assert plan.questions["mine"][0].answer == "B"
 
 
 def test_what_is_not_there_is_named(tmp_path: Path):

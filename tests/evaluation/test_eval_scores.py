@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from infuser_core.errors import DamagedArtifactError
 from infuser_core.evaluation import results
-from infuser_core.evaluation.plan import Plan, Sheet, asked_question
+from infuser_core.evaluation.plan import Plan, Sheet
 from infuser_core.evaluation.record import Record
 from infuser_core.evaluation.scores import question_scores, scores_of
 from infuser_core.nano import world
@@ -36,11 +36,7 @@ def sheet(label: str, *, category: str = "nano", samples: int = 2, available: in
 
 
 def plan(labels: tuple[str, ...] = ("first", "second")) -> Plan:
-    questions = [
-        asked_question(label, question)
-        for place, label in enumerate(labels)
-        for question in QUESTIONS[4 * place : 4 * place + 4]
-    ]
+    questions = {label: QUESTIONS[4 * place : 4 * place + 4] for place, label in enumerate(labels)}
     return Plan(sheets=[sheet(label) for label in labels], questions=questions)
 
 
@@ -64,7 +60,7 @@ def counted(rows: list[BenchmarkResponse], asked: Plan, *, too_long: str = "wron
 
 def rows_of(kinds: list[str]) -> list[BenchmarkResponse]:
     """Two samples for each of eight questions; a question that did not fit has no sample that did."""
-    asked = plan().questions
+    asked = plan().labelled()
     rows = []
     for place, question in enumerate(asked):
         own = kinds[2 * place : 2 * place + 2]
@@ -77,7 +73,7 @@ def rows_of(kinds: list[str]) -> list[BenchmarkResponse]:
 def test_scores_equal_a_plain_count(kinds: list[str], drop: bool):
     rows = rows_of(kinds)
     questions = counted(rows, plan(), too_long="drop" if drop else "wrong")
-    right = {(q.benchmark, q.question_id): q.answer for q in plan().questions}
+    right = {(q.benchmark, q.question_id): q.answer for q in plan().labelled()}
     for found in scores_of(plan(), questions, checkpoint_id="c"):
         mine = [row for row in rows if row.benchmark == found.score.benchmark]
         kept = [row for row in mine if not (drop and row.finish_reason == TOO_LONG)]

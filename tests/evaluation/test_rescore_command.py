@@ -50,7 +50,7 @@ def exam(path: Path, count: int = 10) -> Path:
     """A folder as `infuser eval --out` writes it."""
     plan = single("letters", [question(n) for n in range(count)], samples=2, title="Letters", category="general")
     Record(model="m", identity={"model": "m"}, sheets=plan.sheets).write(path)
-    save_rows(path / "questions.parquet", plan.questions, AskedQuestion)
+    save_rows(path / "questions.parquet", plan.labelled(), AskedQuestion)
     save_rows(path / "responses.parquet", responses(count), BenchmarkResponse)
     return path
 

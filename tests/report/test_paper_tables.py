@@ -100,8 +100,6 @@ def test_csv_holds_unrounded_numbers():
 def test_what_does_not_exist_is_named():
     with pytest.raises(UsageError, match="no table 'main' for 'other'"):
         paper_tables.beside_paper(OURS, anchor="other")
-    with pytest.raises(UsageError, match="no results of nobody"):
-        paper_tables.beside_paper(OURS, anchor=ANCHOR, base="nobody")
     twice = [publication.Method(name="a", scores={})] * 2
     with pytest.raises(UsageError, match="two columns are called a"):
         publication.layout("t", twice, {})

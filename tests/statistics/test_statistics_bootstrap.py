@@ -72,6 +72,8 @@ def test_a_difference_is_paired_and_signed():
     assert (found.questions, found.left_out) == (50, 20)
     assert found.share == 2 / 2001
     assert difference(second, first, draws=2000).value == pytest.approx(-0.25)
+    with pytest.raises(UsageError, match="none in common"):
+        difference(first, from_counts({"another": 1}, 4))
 
 
 def test_pairing_is_narrower_than_two_separate_intervals():

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import linregress, pearsonr, spearmanr
 
-from infuser_core.errors import UsageError
 from infuser_core.statistics.correlation import fit_lengths, rank_correlations, spearman
 
 values = st.lists(st.integers(-20, 20), min_size=3, max_size=30)
@@ -65,10 +64,3 @@ def test_degenerate_points_say_why_there_is_no_interval():
     straight = fit_lengths([1.0, math.e, math.e**2, math.e**3], [0.0, 1.0, 2.0, 3.0])
     assert (straight["slope"], straight["intercept"]) == pytest.approx((1, 0), abs=1e-12)
     assert straight["pearson"] == pytest.approx(1) and straight["low"] >= 1 - 1e-9
-
-
-def test_lengths_without_a_logarithm_are_counted_and_left_out():
-    found = fit_lengths([0, 10, 100, 1000, 50], [0.9, 0.1, 0.2, 0.3, 0.2])
-    assert (found["points"], found["left_out"]) == (4, 1)
-    with pytest.raises(UsageError, match="above 0"):
-        fit_lengths([0, 0], [0.1, 0.2])

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.errors import UsageError
 from infuser_core.statistics.passk import pass_curve, pass_values, powers_of_two
 from infuser_core.statistics.tally import from_counts
 
@@ -39,21 +38,6 @@ def test_the_product_form_is_the_share_of_subsets(design: tuple[int, int, int]):
 def test_the_product_form_is_the_binomial_one(design: tuple[int, int, int]):
     samples, correct, k = design
     assert pass_at_k(*design) == pytest.approx(1 - comb(samples - correct, k) / comb(samples, k), abs=1e-12)
-
-
-def test_more_tries_than_samples_are_refused_and_both_are_named():
-    with pytest.raises(UsageError, match="pass@4 needs at least 4 responses per question, there are 2"):
-        pass_at_k(2, 1, 4)
-    tally = from_counts({"a": 1, "b": 0}, {"a": 4, "b": 3})
-    with pytest.raises(UsageError, match="there are 3 of question b"):
-        pass_curve(tally, [1, 4])
-    with pytest.raises(UsageError, match="pass@0"):
-        pass_at_k(2, 1, 0)
-
-
-def test_a_curve_without_questions_is_refused():
-    with pytest.raises(UsageError, match="no questions"):
-        pass_curve(from_counts({}, 1), [1])
 
 
 @given(st.lists(designs(most=12), min_size=1, max_size=40), st.data())

@@ -14,7 +14,6 @@ from infuser_core.statistics.averages import (
     category_averages,
     half_up,
     over_seeds,
-    paired_seeds,
     printed,
     relative,
     t_quantile,
@@ -66,11 +65,6 @@ def test_unequal_numbers_of_seeds_are_refused():
 
 def test_relative_improvement_is_in_percent():
     assert printed(relative(Decimal("40.62"), Decimal("34.43"))) == "17.98"
-
-
-def test_paired_seeds_compare_seed_by_seed():
-    spread = paired_seeds([0.1, 0.5, 0.9], [0.2, 0.6, 1.0])
-    assert spread.mean == Fraction("0.1") and spread.sd == 0
 
 
 @given(st.decimals(-1000, 1000, places=6), st.integers(0, 4))

@@ -7,7 +7,7 @@ import pytest
 
 from infuser_core.errors import UsageError
 from infuser_core.schemas import QuestionScore
-from infuser_core.statistics.tally import accuracy, from_counts, from_scores, members, pair, shares
+from infuser_core.statistics.tally import accuracy, common_questions, from_counts, from_scores, mean_shares, shares
 
 
 def test_accuracy_is_the_mean_over_questions_of_the_mean_over_samples():
@@ -42,15 +42,8 @@ def test_questions_that_were_left_out_are_not_in_the_denominator():
     assert tally.question_ids == ("a", "c") and accuracy(tally) == 0.125
 
 
-def test_pairs_hold_common_questions_in_the_first_order():
-    both = pair(from_counts({"a": 1, "b": 0, "c": 1}, 1), from_counts({"c": 0, "d": 1, "a": 1}, 1))
-    assert both.question_ids == ("a", "c") and both.left_out == 2
-    assert list(shares(both.first)) == [1, 1] and list(shares(both.second)) == [1, 0]
-    with pytest.raises(UsageError, match="none in common"):
-        pair(from_counts({"a": 1}, 1), from_counts({"b": 1}, 1))
-
-
-def test_members_and_the_rest_make_the_whole():
-    tally = from_counts({"a": 1, "b": 0, "c": 1}, 1)
-    inside, outside = members(tally, {"b", "z"}), members(tally, {"b", "z"}, inside=False)
-    assert inside.question_ids == ("b",) and outside.question_ids == ("a", "c")
+def test_common_questions_stand_in_the_first_order():
+    both = [from_counts({"a": 1, "b": 0, "c": 1}, 1), from_counts({"c": 0, "d": 1, "a": 1}, 1)]
+    ids, left_out = common_questions(both)
+    assert ids == ["a", "c"] and left_out == 2
+    assert list(mean_shares(both, ids)) == [1, 0.5] and list(mean_shares(both[1:], ids)) == [1, 0]
