@@ -212,7 +212,7 @@ def of_each(study: Callable[..., dict[str, Any]], given: Sequence[str], **option
 def _named(given: str) -> list[str]:
     if not given.endswith((".yaml", ".yml")):
         return [given]
-    return [member.run for member in sweeps.read(Path(given))]
+    return [config.run_name() for config in sweeps.read(Path(given))]
 
 
 def _arms(run: str | None, iteration: int, **size: Any) -> tuple[Studied, list[NamedScore], list[SelectionArm]]:

@@ -22,10 +22,10 @@ import typer
 
 from flows.execute import execute, exit_code
 from infuser_core import settings
-from infuser_core.config.overlays import load
-from infuser_core.errors import StageError
+from infuser_core.config.run import RunConfig
+from infuser_core.errors import ConfigError, InfuserError, StageError
 from infuser_core.planning.preflight import preflight
-from infuser_core.planning.sweeps import Member, Pace
+from infuser_core.planning.sweeps import Pace
 from infuser_core.store.journal import Journal
 
 PRELOADED = [
@@ -45,7 +45,7 @@ _LOOK = 0.5
 class _Work:
     """The processes of a sweep, and how they ended."""
 
-    def __init__(self, logs: Path, waiting: list[Member]) -> None:
+    def __init__(self, logs: Path, waiting: list[RunConfig]) -> None:
         self.logs = logs
         self.waiting = waiting
         self.running: dict[str, ForkServerProcess] = {}
@@ -56,11 +56,12 @@ class _Work:
 
     def start(self) -> None:
         """Start the next run as a process of its own."""
-        member = self.waiting.pop(0)
-        process = self._context.Process(target=_process, args=(member, self._log(member.run)))
+        config = self.waiting.pop(0)
+        run = config.run_name()
+        process = self._context.Process(target=_process, args=(config, self._log(run)))
         process.start()
-        self.running[member.run] = process
-        self.pace.begin(member.run)
+        self.running[run] = process
+        self.pace.begin(run)
 
     def collect(self) -> list[str]:
         """Runs that ended since the last look."""
@@ -82,7 +83,7 @@ class _Work:
         return self.logs / f"{run}.log"
 
 
-def _process(member: Member, log: Path) -> None:
+def _process(config: RunConfig, log: Path) -> None:
     """A run as a process of its own, its output in a file."""
     threading.Thread(target=_end_with_the_sweep, name="sweep", daemon=True).start()
     # What was imported lives as long as the process: no collection looks at these half a million objects again.
@@ -91,7 +92,7 @@ def _process(member: Member, log: Path) -> None:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     for stream in (1, 2):
         os.dup2(output, stream)
-    code = exit_code(partial(_run, member))
+    code = exit_code(partial(_run, config))
     # A child of multiprocessing ends without them; Prefect's client has some.
     atexit._run_exitfuncs()
     raise SystemExit(code)
@@ -105,27 +106,28 @@ def _end_with_the_sweep() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _run(member: Member) -> None:
+def _run(config: RunConfig) -> None:
     from infuser_core.lineage.outcome import describe_result
 
-    config = load(member.files, member.overrides)
-    preflight(config)
-    execute(config, member.run, page=False)
-    typer.echo(describe_result(settings.store_root(), member.run))
+    execute(config, config.run_name(), page=False)
+    typer.echo(describe_result(settings.store_root(), config.run_name()))
     typer.echo(f"processor time: {sum(os.times()[:4]):.1f} s")
 
 
-def sweep(members: Sequence[Member], *, jobs: int, quiet: bool = False) -> None:
-    """Run all members, `jobs` at a time; one that fails stops no other.
+def sweep(configs: Sequence[RunConfig], *, jobs: int, quiet: bool = False) -> None:
+    """Run all of them, `jobs` at a time; one that fails stops no other.
 
-    Raises StageError naming the runs that failed.
+    Raises ConfigError before any of them starts where something is missing for one, and StageError naming the runs
+    that failed.
     """
     root = settings.writable_store_root()
-    open_ = [member for member in members if not Journal(root, member.run).is_finished()]
+    open_ = [config for config in configs if not Journal(root, config.run_name()).is_finished()]
     say = partial(typer.echo, err=quiet)
-    say(f"{len(members)} runs, {len(open_)} to do; logs: {root / 'sweeps'}")
+    say(f"{len(configs)} runs, {len(open_)} to do; logs: {root / 'sweeps'}")
     if not open_:
         return
+    for config in open_:
+        _check(config)
     work = _Work(root / "sweeps", open_)
     try:
         _drive(work, jobs, say)
@@ -134,6 +136,13 @@ def sweep(members: Sequence[Member], *, jobs: int, quiet: bool = False) -> None:
     if work.failed:
         lines = "; ".join(f"{run}: {said}" for run, said in work.failed.items())
         raise StageError(f"{len(work.failed)} runs failed: {lines}", hint="the same command runs them again")
+
+
+def _check(config: RunConfig) -> None:
+    try:
+        preflight(config)
+    except InfuserError as error:
+        raise ConfigError(f"run {config.run_name()}: {error.message}", hint=error.hint) from error
 
 
 def _drive(work: _Work, jobs: int, say: Callable[[str], None]) -> None:

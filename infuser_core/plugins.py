@@ -156,6 +156,8 @@ class Route:
     """Whether the prompt holds a function of an earlier question in a document's place."""
     solved_with: str
     """Prompt template that solvers are asked with, where it is neither of the two for choices and short answers."""
+    runs_programs: bool
+    """Whether reading a reply or checking an answer runs programs in the sandbox."""
     version: int
     """Raised when the same text would become another question: it enters the key of the runs that use the route."""
 
@@ -179,6 +181,7 @@ def route(name: str) -> Route:
         shows=str(getattr(module, "SHOWS", "show_questions")),
         takes_program=bool(getattr(module, "TAKES_PROGRAM", False)),
         solved_with=str(getattr(module, "SOLVED_WITH", "")),
+        runs_programs=bool(getattr(module, "RUNS_PROGRAMS", False)),
         version=int(getattr(module, "VERSION", 1)),
     )
 
@@ -210,6 +213,14 @@ def needs_documents(config: "RunConfig") -> bool:
 def solved_with_code(config: "RunConfig") -> bool:
     """Whether solvers are asked to write programs."""
     return any(each.solved_with for each in main_routes(config))
+
+
+def runs_programs(config: "RunConfig", questions: Iterable[Question]) -> bool:
+    """Whether this run needs the sandbox, for the questions that it generates or for these."""
+    checking = [VERIFIERS.find(name)[0] for name in sorted({question.verifier for question in questions})]
+    return any(each.runs_programs for each in main_routes(config)) or any(
+        getattr(module, "RUNS_PROGRAMS", False) for module in checking
+    )
 
 
 class Verifier(Protocol):

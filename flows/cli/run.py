@@ -285,12 +285,13 @@ def sweep(
     """Run every combination of a grid of overlays, then compare them. After a crash, the same command continues."""
     from infuser_core.planning.sweeps import read_all
 
-    members = read_all(files, set_ or [], against=against)
+    configs = read_all(files, set_ or [], against=against)
+    names = [config.run_name() for config in configs]
     root = settings.store_root()
     if dry_run:
         rows = [
-            {"run": m.run, "variant": m.variant, "seed": m.seed, "done": Journal(root, m.run).is_finished()}
-            for m in members
+            {"run": name, "variant": each.variant, "seed": each.seed, "done": Journal(root, name).is_finished()}
+            for name, each in zip(names, configs, strict=True)
         ]
         told = [{**row, "done": "yes" if row["done"] else "to do"} for row in rows]
         show(rows, lambda: table(told), as_json=as_json)
@@ -298,8 +299,8 @@ def sweep(
     from flows.sweep import sweep as run_all
     from infuser_core.report.comparison import compare
 
-    run_all(members, jobs=jobs, quiet=as_json)
-    typer.echo(compare(root, [member.run for member in members], as_json=as_json, against=against))
+    run_all(configs, jobs=jobs, quiet=as_json)
+    typer.echo(compare(root, names, as_json=as_json, against=against))
 
 
 def serve(

@@ -24,6 +24,7 @@ from infuser_core.hub import fetched
 from infuser_core.phases.parts.shown import AIM
 from infuser_core.plugins import MAIN_ROUTE, needs_documents, templates
 from infuser_core.prompts.load import load
+from infuser_core.sandbox import run as sandbox
 from infuser_core.schemas import Question
 
 
@@ -90,7 +91,7 @@ def _references(config: RunConfig) -> Iterator[ConfigError]:
 
 
 def preflight(config: RunConfig) -> None:
-    """Raise the first thing that would stop the run later, as a ConfigError."""
+    """Raise the first thing that would stop the run later, as a ConfigError or SandboxUnavailable."""
     settings.phase_seconds("")
     settings.track_seconds()
     for name in config.track:
@@ -125,6 +126,8 @@ def preflight(config: RunConfig) -> None:
     ]
     for prompt in (*asking, "solve_mcq", "judge_chunk", *answering):
         load(prompt, profile=config.prompts)
+    if plugins.runs_programs(config, asked):
+        sandbox.find()
     roles = {
         "anchor": config.anchor,
         "cotrain.generator.model": config.cotrain.generator.model,

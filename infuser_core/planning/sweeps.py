@@ -14,6 +14,7 @@ from pydantic import Field
 
 from infuser_core.config import shipped
 from infuser_core.config.overlays import checked, load
+from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import Settings
 from infuser_core.errors import ConfigError, named
 
@@ -45,38 +46,21 @@ class Choice:
     """`key=value`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """One run of a sweep."""
-
-    run: str
-    """Name of the run: it follows from the settings, so that sweeps share runs."""
-    variant: str
-    """Difference from other members except the seed."""
-    label: str
-    """Base configuration and variant, as comparisons name it."""
-    seed: int
-    """Run seed."""
-    files: tuple[Path, ...]
-    """Configuration files, merged left to right."""
-    overrides: tuple[str, ...]
-    """`key=value` on top of them."""
-
-
-def read_all(paths: Sequence[Path], overrides: Sequence[str] = (), *, against: str = "") -> list[Member]:
+def read_all(paths: Sequence[Path], overrides: Sequence[str] = (), *, against: str = "") -> list[RunConfig]:
     """The runs of several sweep files, each once.
 
     Raises ConfigError like `read`, and where no run is of the variant `against`.
     """
-    members = list({member.run: member for path in paths for member in read(path, overrides)}.values())
-    labels = dict.fromkeys(member.label for member in members)
+    runs = list({config.run_name(): config for path in paths for config in read(path, overrides)}.values())
     if against:
-        named(against, labels, kind="variant")
-    return members
+        named(against, dict.fromkeys(config.label for config in runs), kind="variant")
+    return runs
 
 
-def read(path: Path, overrides: Sequence[str] = ()) -> list[Member]:
+def read(path: Path, overrides: Sequence[str] = ()) -> list[RunConfig]:
     """The runs of a sweep file, each once, with `key=value` on top.
+
+    A run's name follows from its settings, so that sweeps share runs.
 
     Raises ConfigError where the file, or the configuration of any of its runs, is wrong.
     """
@@ -88,20 +72,20 @@ def read(path: Path, overrides: Sequence[str] = ()) -> list[Member]:
         raise ConfigError(
             f"{path}: {many} runs, and {RUNS} are the most of one sweep", hint="split it, or drop an axis"
         )
-    every = (_member(sweep, folder, chosen, overrides) for chosen in product(*axes))
-    members = {member.run: member for member in every}
-    _refuse_alike(path, members.values())
-    return list(members.values())
+    every = [_run(sweep, folder, chosen, overrides) for chosen in product(*axes)]
+    _refuse_alike(path, every)
+    return list({config.run_name(): config for config in every}.values())
 
 
-def _refuse_alike(path: Path, members: Iterable[Member]) -> None:
+def _refuse_alike(path: Path, configs: Iterable[RunConfig]) -> None:
     """Comparisons go by the label: other settings under the same one would be averaged as if they were seeds."""
     named: dict[tuple[str, int], str] = {}
-    for member in members:
-        other = named.setdefault((member.label, member.seed), member.run)
-        if other != member.run:
+    for config in configs:
+        run = config.run_name()
+        other = named.setdefault((config.label, config.seed), run)
+        if other != run:
             raise ConfigError(
-                f"{path}: two variants are called {member.label}, runs {other} and {member.run}",
+                f"{path}: two variants are called {config.label}, runs {other} and {run}",
                 hint="name the choices, apart in a-z and 0-9: AXIS: {low: [KEY=-1], high: [KEY=1]}",
             )
 
@@ -121,22 +105,13 @@ def _fit(label: str) -> str:
     return _UNFIT.sub("-", label.lower()).strip("-")
 
 
-def _member(sweep: SweepFile, folder: Path, chosen: Sequence[Choice], on_top: Sequence[str]) -> Member:
+def _run(sweep: SweepFile, folder: Path, chosen: Sequence[Choice], on_top: Sequence[str]) -> RunConfig:
     bases = [shipped.find(name, folder) for name in sweep.base]
     files = (*bases, *(file for choice in chosen for file in choice.files))
     overrides = [*sweep.set, *(override for choice in chosen for override in choice.overrides), *on_top]
     labels = [choice.label for choice in chosen if choice.label]
     # The overlays' own names would hide what else was chosen: the labels name the variant.
-    overrides += [f"variant={'-'.join(labels)}"] if labels else []
-    config = load(files, overrides)
-    return Member(
-        run=config.run_name(),
-        variant=config.variant,
-        label=config.label,
-        seed=config.seed,
-        files=files,
-        overrides=tuple(overrides),
-    )
+    return load(files, [*overrides, f"variant={'-'.join(labels)}"] if labels else overrides)
 
 
 class Pace:

@@ -13,6 +13,7 @@ from infuser_core.verifiers.parts.grading import Grading
 
 TEMPLATE = "generate_abduction"
 NEEDS_DOCUMENT = False
+RUNS_PROGRAMS = True
 SHOWS = "show_programs"
 
 

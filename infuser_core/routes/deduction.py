@@ -13,6 +13,7 @@ from infuser_core.verifiers.parts.grading import Grading
 VERSION = 2
 TEMPLATE = "generate_deduction"
 NEEDS_DOCUMENT = False
+RUNS_PROGRAMS = True
 SHOWS = "show_programs"
 
 

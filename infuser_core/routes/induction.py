@@ -16,6 +16,7 @@ from infuser_core.verifiers.parts.grading import Grading
 VERSION = 2
 TEMPLATE = "generate_induction"
 NEEDS_DOCUMENT = False
+RUNS_PROGRAMS = True
 TAKES_PROGRAM = True
 SHOWS = ""
 SOLVED_WITH = "solve_code"

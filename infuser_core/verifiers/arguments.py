@@ -18,6 +18,7 @@ from infuser_core.verifiers.parts.batch import Job
 from infuser_core.verifiers.parts.code_tests import same_value
 from infuser_core.verifiers.parts.grading import Finding, correct, grading_of, no_answer, unverified, wrong
 
+RUNS_PROGRAMS = True
 LIMITS = Limits(seconds=2.0, total_seconds=5.0, memory_mb=256, output_bytes=64 << 10, value_bytes=64 << 10, disk_mb=4)
 """Limits of a function that is called for a question or an answer."""
 _CALL = re.compile(r"f\s*\((.*)\)", re.DOTALL)

@@ -35,6 +35,7 @@ from infuser_core.verifiers.parts.grading import Finding, correct, grading_of, n
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
+RUNS_PROGRAMS = True
 _PYTHON = frozenset(["python", "py", "python3", "python2"])
 _FENCE = re.compile(
     r"^(?:[^\n`]*\\boxed\s*\{[ \t]*(?:\\text\w*\s*\{)?)?[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n`]*$", re.MULTILINE

@@ -16,7 +16,8 @@ from paired import paired
 from infuser_core.evaluation.models import find_model
 from infuser_core.nano import exact
 from infuser_core.nano.world import TARGET, WORLDS
-from infuser_core.planning.sweeps import Member, read
+from infuser_core.config.run import RunConfig
+from infuser_core.planning.sweeps import read
 from infuser_core.report import charts
 from infuser_core.report.comparison import area
 from infuser_core.store.journal import Journal
@@ -46,19 +47,19 @@ def collected(root: Path, sweep: Path, known: Sequence[Row], measure: Measure) -
     What is kept is not measured again under the run's present name, nor where the store lacks the run.
     """
     kept = {(row["seed"], row["arm"]): row for row in known}
-    members = read(sweep)
+    runs = read(sweep)
     rows: dict[int, list[Row]] = {}
-    for member in members:
-        if (row := _row(root, member, kept.get((member.seed, member.variant)), measure)) is not None:
-            rows.setdefault(member.seed, []).append(row)
-    arms = len({member.variant for member in members})
+    for config in runs:
+        if (row := _row(root, config, kept.get((config.seed, config.variant)), measure)) is not None:
+            rows.setdefault(config.seed, []).append(row)
+    arms = len({config.variant for config in runs})
     return [row for same in rows.values() if len(same) == arms for row in same]
 
 
-def _row(root: Path, member: Member, kept: Row | None, measure: Measure) -> Row | None:
-    if (kept and kept["run"] == member.run) or not Journal(root, member.run).is_finished():
+def _row(root: Path, config: RunConfig, kept: Row | None, measure: Measure) -> Row | None:
+    if (kept and kept["run"] == config.run_name()) or not Journal(root, config.run_name()).is_finished():
         return kept
-    return {"seed": member.seed, "arm": member.variant, **measure(root, member.run)}
+    return {"seed": config.seed, "arm": config.variant, **measure(root, config.run_name())}
 
 
 def measured(root: Path, run: str) -> Row:

@@ -58,7 +58,7 @@ def test_a_sweep_of_ones_own_starts_from_shipped_configurations(elsewhere: Path)
     (elsewhere / "sweeps" / "mine.yaml").write_text("name: mine\n")
     file = elsewhere / "sweeps" / "grid.yaml"
     file.write_text("base: [nano, mine.yaml]\naxes: {arm: {plain: [], alone: [ablation/dev_only]}}\n")
-    assert [member.label for member in read(file)] == ["mine-plain", "mine-alone"]
+    assert [config.label for config in read(file)] == ["mine-plain", "mine-alone"]
     assert len(read(Path("sweep/nano"))) == 21
 
 

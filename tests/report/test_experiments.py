@@ -16,10 +16,10 @@ EXPERIMENTS: tuple[Any, ...] = MADE["EXPERIMENTS"]
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.file)
 def test_a_sweep_has_its_reference_and_the_same_seeds_of_every_variant(experiment: Any):
-    members = read_all([Path(experiment.path)], against=experiment.reference)
+    runs = read_all([Path(experiment.path)], against=experiment.reference)
     seeds: dict[str, list[int]] = {}
-    for member in members:
-        seeds.setdefault(member.label, []).append(member.seed)
+    for config in runs:
+        seeds.setdefault(config.label, []).append(config.seed)
     assert len(seeds) > 1
     (common,) = {tuple(found) for found in seeds.values()}
     assert len(common) >= 3
