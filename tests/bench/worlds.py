@@ -13,10 +13,10 @@ from typing import Any
 
 from paired import paired
 
+from infuser_core.config.run import RunConfig
 from infuser_core.evaluation.models import find_model
 from infuser_core.nano import exact
 from infuser_core.nano.world import TARGET, WORLDS
-from infuser_core.config.run import RunConfig
 from infuser_core.planning.sweeps import read
 from infuser_core.report import charts
 from infuser_core.report.comparison import area

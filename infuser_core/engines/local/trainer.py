@@ -34,11 +34,11 @@ from infuser_core.engines.service.handover import HERE, Board
 from infuser_core.engines.training.checkpoint import read_state, weights_of
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.fused_attention import choose
-from infuser_core.engines.training.tensor_files import Shapes, entries, put
 from infuser_core.engines.training.optimizer import Given
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import recomputed
+from infuser_core.engines.training.tensor_files import Shapes, entries, put
 from infuser_core.schemas import Checkpoint
 
 AUTOMATIC = {"cpu": 2048, "cuda": 131_072}
