@@ -99,7 +99,7 @@ def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
         offload_optimizer=engine.offload in ("optimizer", "all"),
         offload_weights=engine.offload == "all",
         gradient_checkpointing=engine.gradient_checkpointing,
-        token_budget=AUTOMATIC if engine.token_budget == "auto" else engine.token_budget,
+        token_budget=engine.token_budget if isinstance(engine.token_budget, int) else AUTOMATIC,
         tensor_parallel=min(engine.tensor_parallel, cluster.per_node),
         sampler_share=engine.sampler_share,
         # One trainer serves both roles where ranks take turns with the sampler, or have accelerators of their own.
