@@ -40,7 +40,7 @@ def test_damaged_records_are_named_and_the_others_are_there(tmp_path: Path):
     paths[1].write_text(paths[1].read_text().replace('"value": 1', '"value": 3'))
     paths[2].write_text("[]")
     catalogue = Catalogue(tmp_path)
-    assert set(catalogue.damaged) == {torn.key, flipped.key, odd.key} and list(catalogue.records) == [sound.key]
+    assert list(catalogue.records) == [sound.key] and set(catalogue.damaged) == {torn.key, flipped.key, odd.key}
     assert all(str(path) in catalogue.damaged[path.parent.name] for path in paths)
 
 
