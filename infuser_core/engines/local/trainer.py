@@ -34,11 +34,11 @@ from infuser_core.engines.service.handover import HERE, Board
 from infuser_core.engines.training.checkpoint import read_state, weights_of
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.fused_attention import choose
-from infuser_core.engines.training.tensor_files import Shapes, entries, put
 from infuser_core.engines.training.optimizer import Given
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import recomputed
+from infuser_core.engines.training.tensor_files import Shapes, entries, put
 from infuser_core.schemas import Checkpoint
 
 AUTOMATIC = {"cpu": 2048, "cuda": 131_072}
@@ -49,9 +49,9 @@ class LocalTrainer(FlatTrainer):
     """protocols.Trainer on one device, and handover.Giver.
 
     `dtype` is the compute dtype; master weights, gradients and moments are fp32 (fp64 for float64). `token_budget`
-    bounds the tokens of a micro-batch (`auto`: see memory, with `roles` trainers on the device in the end); gradients do
-    not depend on it. Where an accelerator runs out of memory, the pass starts again with half the budget. `attention`:
-    see fused_attention. `deterministic`: see `repeat_exactly`. What is saved is put on the `board` as well.
+    bounds the tokens of a micro-batch (`auto`: see memory, with `roles` trainers on the device in the end); gradients
+    do not depend on it. Where an accelerator runs out of memory, the pass starts again with half the budget.
+    `attention`: see fused_attention. `deterministic`: see `repeat_exactly`. What is saved goes to the `board` as well.
     `probe`: `fast`, `reference` (one question per backward: slower, and for any parameter kind), or `auto`, which is
     fast where it can be. `threads` applies to the whole process.
     """

@@ -35,7 +35,6 @@ from infuser_core.engines.service.sync_check import Agreement, Claim, HandedOver
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint, Role
 
-
 Stations = Sequence[Station | RemoteStation]
 """Machines with engines: this one, or those of a cluster."""
 
