@@ -49,9 +49,9 @@ class LocalTrainer(FlatTrainer):
     """protocols.Trainer on one device, and handover.Giver.
 
     `dtype` is the compute dtype; master weights, gradients and moments are fp32 (fp64 for float64). `token_budget`
-    bounds the tokens of a micro-batch (`auto`: see memory, with `roles` trainers on the device in the end); gradients do
-    not depend on it. Where an accelerator runs out of memory, the pass starts again with half the budget. `attention`:
-    see fused_attention. `deterministic`: see `repeat_exactly`. What is saved is put on the `board` as well.
+    bounds the tokens of a micro-batch (`auto`: see memory, with `roles` trainers on the device in the end); gradients
+    do not depend on it. Where an accelerator runs out of memory, the pass starts again with half the budget.
+    `attention`: see fused_attention. `deterministic`: see `repeat_exactly`. What is saved goes to the `board` as well.
     `probe`: `fast`, `reference` (one question per backward: slower, and for any parameter kind), or `auto`, which is
     fast where it can be. `threads` applies to the whole process.
     """

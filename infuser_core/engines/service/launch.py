@@ -129,7 +129,7 @@ def launches(options: ServiceOptions, *, model: str, scratch: Path, cards: Seque
 
 def engine_settings(options: ServiceOptions, *, model: str) -> dict[str, Any]:
     """Arguments of an engine: of vLLM's by its own names."""
-    common = {"model": model, "dtype": options.dtype}
+    common: dict[str, Any] = {"model": model, "dtype": options.dtype}
     if options.worker == HF:
         return common | {"device": options.device, "deterministic": options.deterministic}
     return common | {

@@ -1,4 +1,4 @@
-"""safetensors files: their layout, room that processes fill in run by run, and one pass that writes, hashes and flushes.
+"""safetensors files: their layout, room that processes fill in, and one pass that writes, hashes and flushes a file.
 
 A large file goes past the page cache, where a copy costs more than the disk does, and its digest is that of the bytes
 on their way: nothing is read again. The bytes are those of safetensors' own writer.
