@@ -127,7 +127,12 @@ def _exported(
     out = order.out
     sheets = scores_of(answers.plan, scored.questions, checkpoint_id=record.identity["model"])
     found = results.results_of(
-        record, sheets, preset=scored.preset, too_long=too_long, judge=judge.name if judge else "", verdicts=scored.verdicts
+        record,
+        sheets,
+        preset=scored.preset,
+        too_long=too_long,
+        judge=judge.name if judge else "",
+        verdicts=scored.verdicts,
     )
     for folder in (folder_of(run.store.root, answers.name), out):
         if folder is not None:

@@ -83,9 +83,7 @@ def _ask(run: Execution, recipe: Recipe, plan: Plan, asking: Asking, workspace: 
     return answered(label, plan.questions[label], responses, model=model.name)
 
 
-def take_in(
-    label: str, questions: Sequence[Question], responses: Sequence[BenchmarkResponse], digest: str
-) -> Work:
+def take_in(label: str, questions: Sequence[Question], responses: Sequence[BenchmarkResponse], digest: str) -> Work:
     """Answers that a file of this digest holds, as the artifact that asking would have made."""
     values = {"label": label, "content": content(questions), "file": digest}
     recipe = Recipe(phase="respond", version=phase.VERSION, config=values, seed=0)

@@ -101,9 +101,7 @@ def agreement_table(found: JSON) -> str:
     return "\n".join([*lines, f"and {hidden:,} more in {len(kinds) - SHOWN} kinds (--json)"] if hidden else lines)
 
 
-def curves(
-    name: str, preset: str, plan: Plan, questions: Sequence[QuestionScore], ks: Sequence[int] | None
-) -> JSON:
+def curves(name: str, preset: str, plan: Plan, questions: Sequence[QuestionScore], ks: Sequence[int] | None) -> JSON:
     """Every benchmark's curve at the given k, or at the powers of two up to its number of samples, as JSON values.
 
     Raises UsageError naming benchmark and number of samples for a k above it.

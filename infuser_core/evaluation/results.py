@@ -51,9 +51,7 @@ def results_of(
         "prompt_tokens": identity["prompt_tokens"],
         "limit": identity["limit"],
         "benchmarks": {
-            each.sheet.label: _facts(each)
-            | {"judged": judged[each.sheet.label]}
-            | shots.get(each.sheet.label, {})
+            each.sheet.label: _facts(each) | {"judged": judged[each.sheet.label]} | shots.get(each.sheet.label, {})
             for each in scores
         },
         "categories": averages(scores),

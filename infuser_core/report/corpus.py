@@ -4,8 +4,18 @@ from collections.abc import Sequence
 
 from infuser_core.report import charts
 from infuser_core.report.charts import Figure
-from infuser_core.report.content import Formats, Query, Row, Section, Table, number, percent, small, table, text
-from infuser_core.report.queries import BAND, Chosen, bands, bar_chart, by_variant, grouped, literal, spread, spread_table
+from infuser_core.report.content import Formats, Query, Row, Section, Table, number, percent, small, table
+from infuser_core.report.queries import (
+    BAND,
+    Chosen,
+    bands,
+    bar_chart,
+    by_variant,
+    grouped,
+    literal,
+    spread,
+    spread_table,
+)
 
 SHOWN_REASONS = 12
 """Reasons listed per stage and decision; the rest is counted in one row."""

@@ -33,7 +33,7 @@ def pass_values(tally: Tally, ks: Sequence[int]) -> np.ndarray:
 
     Every question has at least as many samples as the largest k.
     """
-    assert 1 <= min(ks) and max(ks) <= tally.samples_Q.min(), (ks, tally.samples_Q.min())
+    assert min(ks) >= 1 and max(ks) <= tally.samples_Q.min(), (ks, tally.samples_Q.min())
     values_QK = np.zeros((len(tally.question_ids), len(ks)))
     for samples in np.unique(tally.samples_Q):
         rows = tally.samples_Q == samples

@@ -19,4 +19,10 @@ def test_all_means_what_the_prompts_can_ask(tmp_path, model, asked):
     settings = settings_for(model, None, {})
     plan = make_plan(model, settings, "all", data=None, samples=None, limit=4, warn=lambda line: None)
     assert {sheet.name for sheet in plan.sheets} == asked
-    assert {question.verifier for question in plan.by_key().values()} <= {"choice", "integer", "literal", "arguments", "code"}
+    assert {question.verifier for question in plan.by_key().values()} <= {
+        "choice",
+        "integer",
+        "literal",
+        "arguments",
+        "code",
+    }
