@@ -318,9 +318,10 @@ def correlations(rows: "Sequence[RankCorrelation]") -> Figure:
     names = list(dict.fromkeys(row.predictor for row in rows))
     placed = [{**asdict(row), "place": names.index(row.predictor)} for row in rows]
     series = [
-        series_of(target, mine, "spearman", x="place", low="low", high="high")
+        series_of(
+            target, [row for row in placed if row["target"] == target], "spearman", x="place", low="low", high="high"
+        )
         for target in dict.fromkeys(row.target for row in rows)
-        if (mine := [row for row in placed if row["target"] == target])
     ]
     caption, shown = "Rank correlation with the change by one step, 95% bootstrap", [n.replace("_", " ") for n in names]
     return groups(caption, shown, series, name="correlations", label="Spearman's rho")
