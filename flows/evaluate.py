@@ -125,15 +125,10 @@ def _exported(
 ) -> dict[str, Any]:
     """Tables beside the record, and everything in the folder that was asked for."""
     out = order.out
+
     sheets = scores_of(answers.plan, scored.questions, checkpoint_id=record.identity["model"])
-    found = results.results_of(
-        record,
-        sheets,
-        preset=scored.preset,
-        too_long=too_long,
-        judge=judge.name if judge else "",
-        verdicts=scored.verdicts,
-    )
+    judging = results.judged_by(judge.name, scored.verdicts) if judge else {}
+    found = results.results_of(record, sheets, preset=scored.preset, too_long=too_long, **judging)
     for folder in (folder_of(run.store.root, answers.name), out):
         if folder is not None:
             results.export(folder, record, found, answers, sheets, scored.questions)

@@ -117,8 +117,8 @@ def _scored(
     gradient = phase.dev_gradient(run.name, 0, answers, solver, None)
     found: list[InfluenceScore] = []
     first: dict[str, ArtifactRef] = {}
-    for start in range(0, len(questions), SHARD):
-        given = studies.given_questions(run.name, questions[start : start + SHARD])
+    for shard in ranking.shards(questions, SHARD):
+        given = studies.given_questions(run.name, shard)
         rollouts = phase.rollout_questions(run.name, 0, given, solver)
         scores = studies.score_given(run.name, given, rollouts, gradient, solver)
         found.extend(run.store.rows(scores, "scores", InfluenceScore))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import stdev
+from types import MappingProxyType
 from typing import Any
 
 from infuser_core import durable
@@ -25,6 +26,11 @@ from infuser_core.terminal import table
 JSON = dict[str, Any]
 
 
+def judged_by(name: str, verdicts: Sequence[BenchmarkVerdict]) -> JSON:
+    """The judging model, and by benchmark label the responses whose verdict is its own: options of `results_of`."""
+    return {"judge": name, "judged": Counter(row.benchmark for row in verdicts if row.decided_by == "judge")}
+
+
 def results_of(
     record: Record,
     scores: Sequence[SheetScore],
@@ -32,11 +38,10 @@ def results_of(
     preset: str,
     too_long: str,
     judge: str = "",
-    verdicts: Sequence[BenchmarkVerdict] = (),
+    judged: Mapping[str, int] = MappingProxyType({}),
 ) -> JSON:
     """Everything that is known of the evaluation, without times or places: equal answers give equal text."""
     identity = record.identity
-    judged = Counter(row.benchmark for row in verdicts if row.decided_by == "judge")
     notes = notes_of(scores, limit=identity["limit"], seed=identity["seed"]) + _phrased(identity)
     notes += [f"{label}: {count:,} verdicts are the judge's ({judge})" for label, count in judged.items()]
     shots = _shots(identity)
@@ -51,7 +56,9 @@ def results_of(
         "prompt_tokens": identity["prompt_tokens"],
         "limit": identity["limit"],
         "benchmarks": {
-            each.sheet.label: _facts(each) | {"judged": judged[each.sheet.label]} | shots.get(each.sheet.label, {})
+            each.sheet.label: _facts(each)
+            | {"judged": judged.get(each.sheet.label, 0)}
+            | shots.get(each.sheet.label, {})
             for each in scores
         },
         "categories": averages(scores),

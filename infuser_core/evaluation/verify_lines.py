@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
@@ -27,8 +28,16 @@ class _Malformed(Exception):
     """A line that cannot be asked; the message says why."""
 
 
-Program = Callable[[], Finding]
-"""Runs a program against its tests."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A line that was understood."""
+
+    preset: str
+    """Which extraction."""
+    job: Job | None
+    """Answer to verify; None for a program."""
+    run: Callable[[], Finding] | None = None
+    """Runs a program; None for an answer."""
 
 
 class Refusals:
@@ -61,24 +70,18 @@ def answer_lines(lines: Sequence[bytes], refusals: Refusals | None = None) -> It
     Answers are verified together; programs run two at a time, and a verdict is given as soon as those before it are.
     """
     found: dict[int, Finding] = {}
-    jobs: dict[str, dict[int, Job]] = {}
-    programs: dict[int, Program] = {}
+    asked: dict[int, _Asked] = {}
     for place, line in enumerate(lines):
         try:
-            asked = _understood(line)
+            asked[place] = _understood(line)
         except _Malformed as error:
             found[place] = unverified(str(error))
-            continue
-        if isinstance(asked, tuple):
-            jobs.setdefault(asked[0], {})[place] = asked[1]
-        else:
-            programs[place] = asked
     if refusals:
         refusals.see(len(lines), {place: str(finding.reason) for place, finding in found.items()})
-    for preset, own in jobs.items():
-        found |= _checked(own, preset)
+    for preset in sorted({one.preset for one in asked.values() if one.job}):
+        found |= _checked({p: one.job for p, one in asked.items() if one.job and one.preset == preset}, preset)
     with ThreadPoolExecutor(max_workers=PROGRAMS) as pool:
-        running = {place: pool.submit(_ran, program) for place, program in programs.items()}
+        running = {place: pool.submit(_ran, one.run) for place, one in asked.items() if one.run is not None}
         for place in range(len(lines)):
             yield _line(running[place].result() if place in running else found[place])
 
@@ -93,9 +96,9 @@ def _checked(jobs: Mapping[int, Job], preset: str) -> dict[int, Finding]:
         return {place: finding for p, job in jobs.items() for place, finding in _checked({p: job}, preset).items()}
 
 
-def _ran(program: Program) -> Finding:
+def _ran(run: Callable[[], Finding]) -> Finding:
     try:
-        return program()
+        return run()
     except InfuserError as error:
         return unverified(str(error))
 
@@ -105,8 +108,7 @@ def _line(finding: Finding) -> str:
     return json.dumps(facts, ensure_ascii=True)
 
 
-def _understood(line: bytes) -> tuple[str, Job] | Program:
-    """An answer to verify with its preset, or a program to run."""
+def _understood(line: bytes) -> _Asked:
     try:
         values = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -122,7 +124,7 @@ def _understood(line: bytes) -> tuple[str, Job] | Program:
     if kind == "code":
         return _program(values, preset)
     question = _question(kind, _gold(values, kind), _choices(values), _grading(values))
-    return preset, Job(response=_text(values, "response"), question=question)
+    return _Asked(preset=preset, job=Job(response=_text(values, "response"), question=question))
 
 
 @cache
@@ -130,7 +132,7 @@ def _kinds() -> tuple[str, ...]:
     return tuple(plugins.VERIFIERS.names())
 
 
-def _program(values: Mapping[str, Any], preset: str) -> Program:
+def _program(values: Mapping[str, Any], preset: str) -> _Asked:
     # Costs a process pool's imports: only those who run programs pay.
     from infuser_core.verifiers import code
     from infuser_core.verifiers.code import program
@@ -146,11 +148,12 @@ def _program(values: Mapping[str, Any], preset: str) -> Program:
         entry = tests[0].get("call", "")
         solution = program(_text(values, "response"), preset=preset, entry=entry if isinstance(entry, str) else "")
     if solution is None:
-        return partial(no_answer, "no program")
+        return _Asked(preset=preset, job=None, run=lambda: no_answer("no program"))
     setup, scientific = values.get("setup", ""), values.get("scientific", False)
     if not isinstance(setup, str) or not isinstance(scientific, bool):
         raise _Malformed("setup: expected a string" if not isinstance(setup, str) else "scientific: expected a boolean")
-    return partial(code.verify_solution, solution, tests, seconds=float(seconds), setup=setup, scientific=scientific)
+    judged = partial(code.verify_solution, solution, tests, seconds=float(seconds), setup=setup, scientific=scientific)
+    return _Asked(preset=preset, job=None, run=judged)
 
 
 def _text(values: Mapping[str, Any], key: str) -> str:

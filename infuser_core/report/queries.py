@@ -231,7 +231,7 @@ def grouped(rows: Sequence[Row], name: str) -> dict[str, list[Row]]:
 def bar_chart(
     title: str, rows: Sequence[Row], by: str, names: Sequence[str], *, y: str = "mean", **axis: Any
 ) -> Figure:
-    """Bars of `y` for each variant over these names of one column; means have whiskers. `axis` as of `charts.groups`."""
+    """Bars of `y` for each variant over these names of one column; means have whiskers. `axis`: see `charts.groups`."""
     places = {each: at for at, each in enumerate(names)}
     placed = [{**row, "place": places[text(row[by])]} for row in rows if text(row[by]) in places]
     bars = [

@@ -1,7 +1,7 @@
 """Questions ranked by their scores, with what is known of each."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,11 @@ class Given:
     """Its file."""
     row: int
     """Its place there, from 1."""
+
+
+def shards(questions: Sequence[Question], size: int) -> Iterator[Sequence[Question]]:
+    """The questions in pieces of `size`, in order."""
+    return (questions[start : start + size] for start in range(0, len(questions), size))
 
 
 def ranked(given: Sequence[Given], scores: Sequence[InfluenceScore], *, samples: int) -> list[ScoredQuestion]:
