@@ -100,9 +100,8 @@ def _packed(path: Path, layout: Layout, names: Sequence[str], folder: Path) -> I
     digest = digest_of_file(target)
     archive = target.replace(folder / f"{digest}{ZIP}")
     given = str(path / (layout.root or ""))
-    size = archive.stat().st_size
-    source = _source(f"sha256:{digest}", Path(given).name, given, "", sha256=digest, num_bytes=size)
-    return Item(source=source, path=archive, given=given)
+    source = replace(_source(f"sha256:{digest}", Path(given).name, given, ""), sha256=digest)
+    return Item(source=replace(source, num_bytes=archive.stat().st_size), path=archive, given=given)
 
 
 def _refused(path: Path, reason: str) -> Item:
