@@ -13,7 +13,6 @@ from urllib.parse import quote
 
 from infuser_core import durable
 from infuser_core.errors import DocumentError, UsageError
-from infuser_core.schemas import Document
 from infuser_core.store.tables import read_rows, row_writer
 
 DOCUMENTS, DISCARDED, SOURCES = "documents.parquet", "discarded.parquet", "sources.parquet"
@@ -168,8 +167,3 @@ def read_facts(pool: Path) -> dict[str, Any]:
 def read_sources(pool: Path) -> list[PoolSource]:
     """Outcome of the sources of a built pool."""
     return read_rows(pool / SOURCES, PoolSource)
-
-
-def read_documents(pool: Path) -> list[Document]:
-    """The documents of a pool written by a build."""
-    return read_rows(pool_file(pool), Document)

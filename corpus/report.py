@@ -56,7 +56,7 @@ def write(folder: Path, sources: Sequence[PoolSource], told: Told) -> dict[str, 
     documents, discarded = TableRows(folder / DOCUMENTS, Document), TableRows(folder / DISCARDED, Discarded)
     found = facts(documents, discarded, sources, told)
     samples = samples_of(documents, discarded, sources, text_of)
-    durable.write(folder / REPORT, markdown(found, sources, told, samples).encode("utf-8", "replace"))
+    durable.write(folder / REPORT, markdown(found, sources, samples).encode("utf-8", "replace"))
     write_json(folder / FACTS, found)
     return found
 
@@ -91,9 +91,7 @@ def facts(
             for name, number in domains.most_common()
         ],
         "coverage": _covered(sources, told.coverage),
-        "source_rejects": _counted(
-            (row.stage, row.reason.partition(":")[0]) for row in sources if row.status != "admitted"
-        ),
+        "source_rejects": _counted((row.stage, row.reason.partition(":")[0]) for row in rejected),
         "span_rejects": _counted(spans.elements()),
         "left_out": _left_out(discarded, sources),
         "licences": dict(Counter(row.licence or "none named" for row in sources).most_common()),
@@ -150,7 +148,7 @@ def _span_reason(row: Discarded) -> str:
     return "undecided" if row.reason.startswith("undecided") else "rejected by the judge"
 
 
-def markdown(found: Mapping[str, Any], sources: Sequence[PoolSource], told: Told, samples: Sequence[str]) -> str:
+def markdown(found: Mapping[str, Any], sources: Sequence[PoolSource], samples: Sequence[str]) -> str:
     """The report of these facts."""
     counts = [
         ["documents", found["documents"]],
@@ -183,9 +181,9 @@ def markdown(found: Mapping[str, Any], sources: Sequence[PoolSource], told: Told
         "## Licences",
         table(["licence", "sources"], [[name, count] for name, count in found["licences"].items()]),
         "## Overlap audit",
-        *(_audit(told.audit) if told.audit else [NO_AUDIT]),
+        *(_audit(found["audit"]) if found["audit"] else [NO_AUDIT]),
         *samples,
-        *_failures(told.failures),
+        *_failures(found["search_failures"]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -244,10 +242,10 @@ def samples_of(
     return parts
 
 
-def _failures(rows: Sequence[Failure]) -> list[str]:
+def _failures(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if not rows:
         return []
-    counts = Counter((row.catalogue, row.reason) for row in rows)
+    counts = Counter((row["catalogue"], row["reason"]) for row in rows)
     lines = [[catalogue, count, reason] for (catalogue, reason), count in counts.items()]
     return ["## Catalogues without an answer", table(["catalogue", "queries", "reason"], lines)]
 

@@ -1,6 +1,5 @@
 """Settings of a corpus build: a run's configuration with the command's options, or defaults that need no model."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,29 +52,21 @@ def build_settings(config: RunConfig | None, *, judge: str = "") -> BuildSetting
 def _present(config: RunConfig) -> BuildSettings:
     """Without the question sets that cannot be had: they are named in the report, and not compared with."""
     absent: dict[str, str] = {}
-
-    def is_there(name: str, look: Callable[[], object]) -> bool:
+    benchmarks: list[BenchmarkSettings] = []
+    for benchmark in config.evaluate.benchmarks:
         try:
-            look()
+            plugins.benchmark(benchmark.name)(benchmark)
+            benchmarks.append(benchmark)
+        except InfuserError as error:
+            absent[f"benchmark {benchmark.label or benchmark.name}"] = error.message
+    sets: set[str] = set()
+    for name, source in (("dev", config.data.dev), ("validation", config.data.validation)):
+        try:
+            content_of(source, evaluated=benchmarks)
+            sets.add(name)
         except InfuserError as error:
             absent[name] = error.message
-            return False
-        return True
-
-    def load(benchmark: BenchmarkSettings) -> Callable[[], object]:
-        return lambda: plugins.benchmark(benchmark.name)(benchmark)
-
-    benchmarks = [
-        row for row in config.evaluate.benchmarks if is_there(f"benchmark {row.label or row.name}", load(row))
-    ]
-    evaluate = config.evaluate.model_copy(update={"benchmarks": benchmarks})
-    sources = {"dev": config.data.dev, "validation": config.data.validation}
-    sets = {
-        name
-        for name, source in sources.items()
-        if is_there(name, lambda source=source: content_of(source, evaluated=benchmarks))  # type: ignore[misc]
-    }
-    config = config.model_copy(update={"evaluate": evaluate})
+    config = config.model_copy(update={"evaluate": config.evaluate.model_copy(update={"benchmarks": benchmarks})})
     return BuildSettings(config=config, sets=frozenset(sets), absent=absent, audited=True)
 
 

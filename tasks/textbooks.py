@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from corpus.find import registry
 from corpus.find.catalogue import Offer
 from corpus.find.intake import Item
-from corpus.find.queries import PROMPTS, Query, librarian_of, prompt_of
+from corpus.find.queries import PROMPTS, Query, librarian_of
 from corpus.find.search import Failure, Ranking, TopicSearch, search_topic
 from corpus.find.topics import Assignment, Merge, extract
 from corpus.model_reply import ModelCall
@@ -28,6 +28,7 @@ from infuser_core.errors import DocumentError
 from infuser_core.nano.shelf import serve_shelf
 from infuser_core.nano.world import WORLDS
 from infuser_core.phases.answering import template_digest
+from infuser_core.prompts.load import load_or_shipped
 from infuser_core.schemas import Question, Source, Topic
 from infuser_core.sealed import digest_of_file
 from infuser_core.store.recipe import ArtifactRef
@@ -104,7 +105,7 @@ def _model(run: Run) -> tuple[NamedModel | None, dict[str, object]]:
     if source is None:
         return None, {}
     speaker = named_model(source, run.config.engine, run.pool, label="librarian")
-    prompts = [template_digest(prompt_of(name, run.config.prompts)) for name in PROMPTS]
+    prompts = [template_digest(load_or_shipped(name, profile=run.config.prompts)) for name in PROMPTS]
     return speaker, {**speaker.identity, "prompts": prompts}
 
 
@@ -267,22 +268,16 @@ def download_textbooks(
             names.setdefault(alias.source_id, []).append(alias.identifier)
         holdings = _holdings(run, books)
         with _opened(run, books) as opened:
-            result = download(
-                wanted,
-                opened.address,
-                workspace,
-                holdings,
-                opened.download,
-                names=names,
-                progress=progress,
+            sources, log = download(
+                wanted, opened.address, workspace, holdings, opened.download, names=names, progress=progress
             )
-        admitted = sum(bool(source.sha256) for source in result.sources)
+        admitted = sum(bool(source.sha256) for source in sources)
         return Outcome(
             tables={
-                "downloaded": Table(row_type=Source, rows=result.sources),
-                "downloads": Table(row_type=DownloadLog, rows=result.log, volatile=True),
+                "downloaded": Table(row_type=Source, rows=sources),
+                "downloads": Table(row_type=DownloadLog, rows=log, volatile=True),
             },
-            summary={"admitted": admitted, UNFINISHED: len(result.sources) - admitted},
+            summary={"admitted": admitted, UNFINISHED: len(sources) - admitted},
         )
 
     # The sources enter by what is fetched: another ranking of the same books fetches nothing again.

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from corpus.audit.index import SHARED, Mode, OverlapConfig, config_of, short_pairs
 from corpus.audit.ngrams import words
-from corpus.audit.planted_controls import CHARS, PER_KIND, Plant, plant
+from corpus.audit.planted_controls import PER_KIND, Plant, plant
 from corpus.audit.references import Shard, shards_of
 from corpus.audit.scan import COUNTS, PoolText, Scan, Scanner, matcher_of, opened, pool_texts
 from corpus.audit.shingles import NAME
@@ -56,12 +56,11 @@ def measure(
     *,
     modes: Sequence[Mode] = MODES,
     per_kind: int = PER_KIND,
-    chars: Sequence[int] = CHARS,
 ) -> list[Recall]:
     """The share of planted records that each of these modes finds, the audit's own with its settings."""
     draw = random.Random(seed_of(0, "overlap-documents"))
     texts = [row.text for row in draw.sample(list(documents), min(DOCUMENTS, len(documents)))]
-    plants = plant(texts, chars=chars, per_kind=per_kind)
+    plants = plant(texts, per_kind=per_kind)
     hits: dict[str, set[int]] = {
         mode: _found(texts, plants, config if mode == config.mode else config_of(mode)) for mode in modes
     }

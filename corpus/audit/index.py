@@ -40,13 +40,12 @@ class Postings:
         near = np.flatnonzero((self.sieve[_word(keys, len(self.sieve))] & bits) == bits)
         numbers = np.searchsorted(self.keys, keys[near])
         numbers[numbers == len(self.keys)] = 0
-        same = self.keys[numbers] == keys[near] if len(self.keys) else np.zeros(len(near), dtype=bool)
+        same = self.keys[numbers] == keys[near]
         return near[same], numbers[same]
 
     def texts(self, numbers: np.ndarray) -> np.ndarray:
         """Text numbers of all postings of the keys."""
-        spans = [self.items[self.starts[k] : self.starts[k + 1]] for k in numbers]
-        return np.concatenate(spans) if spans else np.empty(0, dtype=np.int32)
+        return np.concatenate([self.items[self.starts[k] : self.starts[k + 1]] for k in numbers])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,8 +170,7 @@ def compare(first: Sequence[str], second: Sequence[str], n: int) -> Shared:
     """
     if not first or not second:
         return NOTHING
-    length = min(n, len(first), len(second))
-    if length < n:
+    if min(len(first), len(second)) < n:
         return _compare_short(first, second, n)
     ours, theirs = set(grams(first, n)), set(grams(second, n))
     common = len(ours & theirs)

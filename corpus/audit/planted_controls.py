@@ -76,15 +76,9 @@ class Plant:
     """Whether the pair is a match."""
 
 
-def plant(
-    documents: Sequence[str],
-    *,
-    chars: Sequence[int] = CHARS,
-    per_kind: int = PER_KIND,
-    seed: int = 0,
-) -> list[Plant]:
-    """Plants of every kind that the texts are long enough for; a pure function of its arguments."""
-    draw = random.Random(seed_of(seed, "overlap-plants"))
+def plant(documents: Sequence[str], *, per_kind: int = PER_KIND) -> list[Plant]:
+    """Plants of every kind that the texts are long enough for; the same for the same texts."""
+    draw = random.Random(seed_of(0, "overlap-plants"))
     chosen = draw.sample(documents, min(_VOCABULARY_DOCUMENTS, len(documents)))
     vocabulary = [word for text in chosen for word in text.split()]
     found: list[Plant] = []
@@ -96,8 +90,8 @@ def plant(
             if len(words(row.record)) >= LEAST_WORDS:
                 found.append(row)
 
-    inside = partial(_inside, vocabulary=vocabulary, size=ANSWER_WORDS, draw=draw)
-    for length in chars:
+    inside = partial(_inside, vocabulary=vocabulary, draw=draw)
+    for length in CHARS:
         add(f"verbatim {length} characters", length, partial(_passage, chars=length, draw=draw))
     add("200 words, one word changed", 1000, lambda text: _edited(_words(text, 200, draw), 0.0, draw))
     add("half a document", 600, lambda text: _passage(text, len(text) // 2, draw))
@@ -105,7 +99,7 @@ def plant(
     add("60 words quoted in an answer", 400, lambda text: inside(_words(text, 60, draw)))
     add("a whole document in an answer", 150, inside)
     add("unrelated words", 1, lambda text: _noise(vocabulary, ANSWER_WORDS, draw), expected=False)
-    for length in chars:
+    for length in CHARS:
         surrounded = partial(_surrounded, chars=length, vocabulary=vocabulary, draw=draw)
         add(f"verbatim {length} characters inside {SURROUNDED}", length, surrounded)
     for kind, disguise in DISGUISES.items():
@@ -149,8 +143,9 @@ def _noise(vocabulary: Sequence[str], size: int, draw: random.Random) -> str:
     return " ".join(draw.choices(vocabulary, k=size)) if vocabulary else ""
 
 
-def _inside(text: str, *, vocabulary: Sequence[str], size: int, draw: random.Random) -> str:
-    return f"{_noise(vocabulary, size // 3, draw)} {text} {_noise(vocabulary, size, draw)}"
+def _inside(text: str, *, vocabulary: Sequence[str], draw: random.Random) -> str:
+    """A text in the middle of unrelated words, most of them behind it."""
+    return f"{_noise(vocabulary, ANSWER_WORDS // 3, draw)} {text} {_noise(vocabulary, ANSWER_WORDS, draw)}"
 
 
 def other_case(text: str, draw: random.Random) -> str:

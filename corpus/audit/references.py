@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,12 +112,7 @@ def question_shards(sets: Mapping[str, Sequence[Question]], folder: Path) -> lis
 def told_apart(shards: list[Shard]) -> list[Shard]:
     """Names that several references use are written out in full."""
     names = [shard.name for shard in shards]
-    return [
-        shard
-        if names.count(shard.name) == 1
-        else Shard(name=str(shard.path), path=shard.path, num_bytes=shard.num_bytes)
-        for shard in shards
-    ]
+    return [shard if names.count(shard.name) == 1 else replace(shard, name=str(shard.path)) for shard in shards]
 
 
 def texts_of(number: int, row: Mapping[str, Any]) -> list[Reference]:

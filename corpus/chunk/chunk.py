@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
+from itertools import groupby, pairwise, takewhile
 
 from corpus.chunk.blocks import Block, Kind, scan
-from corpus.chunk.split import Count, Measure, pack, pieces, trim
+from corpus.chunk.split import Count, Measure, Span, pack, pieces, trim
 from corpus.read.garble import MARK
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.schemas import Document, Page
@@ -27,6 +27,9 @@ class Discard(StrEnum):
     FRONT_MATTER = "front_matter"
     BACK_MATTER = "back_matter"
     GARBLED = "garbled_formula"
+
+
+_BY_STRUCTURE = frozenset({Discard.FRONT_MATTER, Discard.BACK_MATTER})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,22 +134,17 @@ def chunk(
     `count` gives the tokens of a text. Every candidate satisfies T_min <= tokens <= T_max, counted on its slice.
     """
     measure = Measure(source=page.markdown, count=count)
+
+    def reason_of(section: Section) -> Discard | None:
+        return next((span.reason for span in excluded if span.start <= section.start < span.end), None)
+
     result: list[Chunk] = []
-    pending: list[Section] = []
-
-    def flush() -> None:
-        for group in _grouped(pending, measure, config):
-            result.extend(_chunks(page, group, measure, config, domain))
-        pending.clear()
-
-    for section in sections(page.markdown):
-        reason = next((span.reason for span in excluded if span.start <= section.start < span.end), None)
-        if reason is None:
-            pending.append(section)
-            continue
-        flush()
-        result.extend(_row(page, section.start, section.end, section.path, measure, config, domain, reason))
-    flush()
+    for reason, found in groupby(sections(page.markdown), reason_of):
+        parts = list(found)
+        for part in parts if reason else _grouped(parts, measure, config):
+            spans = [(part.start, part.end)] if reason else _spans(part, measure, config)
+            rows = (_row(page, span, part.path, measure, config, domain, reason) for span in spans)
+            result += [row for row in rows if row]
     return result
 
 
@@ -175,41 +173,32 @@ def _small(section: Section, measure: Measure, config: ChunkSettings) -> bool:
 
 
 def _join(first: Section, second: Section) -> Section:
-    return Section(blocks=first.blocks + second.blocks, path=_common([first.path, second.path]), top=first.top)
+    common = takewhile(lambda titles: titles[0] == titles[1], zip(first.path, second.path, strict=False))
+    path = tuple(title for title, _ in common)
+    return Section(blocks=first.blocks + second.blocks, path=path, top=first.top)
 
 
-def _common(paths: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    prefix: list[str] = []
-    for titles in zip(*paths, strict=False):
-        if len(set(titles)) > 1:
-            break
-        prefix.append(titles[0])
-    return tuple(prefix)
-
-
-def _chunks(page: Page, group: Section, measure: Measure, config: ChunkSettings, domain: str) -> list[Chunk]:
+def _spans(group: Section, measure: Measure, config: ChunkSettings) -> list[Span]:
+    """The section as one chunk where it fits, else in several."""
     if not measure.exceeds(group.start, group.end, config.max_tokens):
-        spans = [(group.start, group.end)]
-    else:
-        parts = pieces(group.blocks, measure, config.max_tokens)
-        spans = pack(parts, measure, min_tokens=config.min_tokens, max_tokens=config.max_tokens)
-    return [row for start, end in spans for row in _row(page, start, end, group.path, measure, config, domain, None)]
+        return [(group.start, group.end)]
+    parts = pieces(group.blocks, measure, config.max_tokens)
+    return pack(parts, measure, min_tokens=config.min_tokens, max_tokens=config.max_tokens)
 
 
 def _row(
     page: Page,
-    start: int,
-    end: int,
+    span: Span,
     path: tuple[str, ...],
     measure: Measure,
     config: ChunkSettings,
     domain: str,
     reason: Discard | None,
-) -> list[Chunk]:
-    """One row for the trimmed span; none where it is blank."""
-    start, end = trim(page.markdown, start, end)
+) -> Chunk | None:
+    """The trimmed span; None where it is blank."""
+    start, end = trim(page.markdown, *span)
     if start == end:
-        return []
+        return None
     tokens = measure(start, end)
     if reason is None and tokens < config.min_tokens:
         reason = Discard.TOO_SHORT
@@ -228,12 +217,16 @@ def _row(
         domain=domain,
         prompt_type=PROMPT_TYPE,
     )
-    return [Chunk(document=document, discard=reason)]
+    return Chunk(document=document, discard=reason)
 
 
 def left_out(page: Page, rows: Sequence[Chunk]) -> list[Discarded]:
     """The spans of the source that are no candidates, blank ones included, so that nothing is unaccounted for."""
-    dropped = [_discarded(row.document, row.discard) for row in rows if row.discard is not None]
+    dropped = [
+        without(row.document, "structure" if row.discard in _BY_STRUCTURE else "chunk", row.discard.value)
+        for row in rows
+        if row.discard is not None
+    ]
     spans = sorted((row.document.start, row.document.end) for row in rows if row.document.start >= 0)
     edges = [(0, 0), *spans, (len(page.markdown), len(page.markdown))]
     gaps = [(left[1], right[0]) for left, right in pairwise(edges) if left[1] < right[0]]
@@ -272,11 +265,6 @@ def unconverted(page: Page) -> list[Discarded]:
         )
         for text, reason, number in zip(page.removed, page.removed_for, pages, strict=True)
     ]
-
-
-def _discarded(document: Document, reason: Discard) -> Discarded:
-    by_structure = reason in (Discard.FRONT_MATTER, Discard.BACK_MATTER)
-    return without(document, "structure" if by_structure else "chunk", reason.value)
 
 
 def without(document: Document, stage: str, reason: str, response: str = "") -> Discarded:

@@ -70,7 +70,7 @@ def _cut(text: Text, *, settings: CorpusSettings, count: Count) -> Cut:
     if rules.mode == "langchain":
         rows = chunk_langchain(page, count, rules, text.domain)
     else:
-        spans = front_matter.exclude(page, mode=settings.structure, bounds=text.bounds)
+        spans = front_matter.exclude(page, text.bounds) if settings.structure != "off" else []
         rows = chunking.chunk(page, count, rules, text.domain, excluded=spans)
     return Cut(
         kept=[row.document for row in rows if row.discard is None],

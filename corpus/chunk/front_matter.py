@@ -6,15 +6,13 @@ Where this pass is off, the judge does the discarding.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from corpus.chunk.chunk import Discard, Excluded, Section, sections
 from corpus.model_reply import ModelCall, ReplyProblem, ask
 from infuser_core.engines.protocols import ChatModel
 from infuser_core.prompts.load import Template
 from infuser_core.schemas import Page
-
-Mode = Literal["off", "headings", "model"]
 
 RULES = 5
 """Version of the rules, for recipes: the titles below, and what they take with them."""
@@ -81,16 +79,14 @@ class BookBounds:
     """Why a model that was asked did not decide; empty otherwise."""
 
 
-def exclude(page: Page, *, mode: Mode = "off", bounds: BookBounds | None = None) -> list[Excluded]:
-    """Spans that are front or back matter, in order, without overlap. Mode `off` names none.
+def exclude(page: Page, bounds: BookBounds | None = None) -> list[Excluded]:
+    """Spans that are front or back matter, in order, without overlap.
 
-    `bounds` are those that a model found (mode `model`); the rules find them where there are none.
+    `bounds` are those that a model found; the rules find them where there are none.
 
     Before the first chapter everything goes that is not an introduction; from the end marker on everything goes; in
     between, sections named like front or back matter go with their subsections.
     """
-    if mode == "off":
-        return []
     parts = sections(page.markdown)
     if not any(part.path for part in parts):
         return []

@@ -1,7 +1,8 @@
 """The chunk judge: a language model with a rubric, or rules on a text's form, keeps or drops each chunk."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 from corpus.chunk.chunk import Chunk, Discard
@@ -28,9 +29,9 @@ def judge(
     template: Template,
     max_tokens: int,
     *,
-    batch: int = 0,
-    finished: Sequence[Judgement] = (),
-    keep: Callable[[Sequence[Judgement]], None] | None = None,
+    batch: int,
+    finished: Sequence[Judgement],
+    keep: Callable[[Sequence[Judgement]], None],
     progress: Progress = no_progress,
 ) -> list[Judgement]:
     """One row per document, in order.
@@ -38,20 +39,18 @@ def judge(
     A reply without a JSON boolean `keep` is asked for again with a stricter last line. What is then still undecided is
     not kept, and says so.
 
-    With `batch`, so many chunks are judged at once and each batch's rows are handed to `keep`, to be committed.
+    So many chunks as a `batch` has are judged at once, and each batch's rows are handed to `keep`, to be committed.
     `finished` are rows of an earlier attempt: their documents are not judged again.
     """
     known = {row.document_id: row for row in finished}
     ahead = [document for document in documents if document.document_id not in known]
-    size = batch or max(len(ahead), 1)
-    for start in range(0, len(ahead), size):
-        part = ahead[start : start + size]
+    for start in range(0, len(ahead), batch):
+        part = ahead[start : start + batch]
         # Done before: what is under way counts from there, so that the time left is right.
         before = len(documents) - len(ahead) + start
         rows = _judged(part, model, template, max_tokens, _shifted(progress, before, len(documents)))
         known |= {row.document_id: row for row in rows}
-        if keep:
-            keep(rows)
+        keep(rows)
         progress(before + len(part), len(documents), 0)
     return [known[document.document_id] for document in documents]
 
@@ -126,20 +125,15 @@ Decide = Callable[[Sequence[Document], Crew, Progress], list[Judgement]]
 
 def judge_by_rules(documents: Sequence[Document], crew: Crew, progress: Progress = no_progress) -> list[Judgement]:
     """Drops what no question can be asked about by its form alone, and keeps the rest."""
-    if crew.number < 2 or len(documents) < RULED_TOGETHER:
-        progress(len(documents), len(documents), 0)
-        return rule_on(documents)
     parts = [documents[start : start + RULED_TOGETHER] for start in range(0, len(documents), RULED_TOGETHER)]
+    task = Task(name="judging by rules", begin=partial(nullcontext, rule_on), item=_first)
+    apart = crew.number > 1 and len(parts) > 1
+    made: Iterator[tuple[int, list[Judgement]]] = crew.each(task, parts) if apart else enumerate(map(rule_on, parts))
     found: dict[int, list[Judgement]] = {}
-    for place, rows in crew.each(Task(name="judging by rules", begin=_rules, item=_first), parts):
+    for place, rows in made:
         found[place] = rows
         progress(sum(map(len, found.values())), len(documents), 0)
     return [row for place in range(len(parts)) for row in found[place]]
-
-
-@contextmanager
-def _rules() -> Iterator[Callable[[Sequence[Document]], list[Judgement]]]:
-    yield rule_on
 
 
 def _first(part: Sequence[Document]) -> str:

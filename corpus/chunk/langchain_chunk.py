@@ -42,12 +42,13 @@ def _fit(text: str, levels: list[re.Pattern[str]], count: Count, limit: int) -> 
     """Parts of the text that fit the limit, each level over the whole part, as the paper describes it."""
     if not text:
         return
-    if count(text) <= limit:
+    if count(text) <= limit or len(text) == 1:
         yield text
         return
     if not levels:
-        half = max(1, len(text) // 2)
-        yield from (part for piece in (text[:half], text[half:]) for part in _shrunk(piece.strip(), count, limit))
+        half = len(text) // 2
+        for part in (text[:half], text[half:]):
+            yield from _fit(part.strip(), [], count, limit)
         return
     edges = [0, *(match.end() for match in levels[0].finditer(text)), len(text)]
     run = ""
@@ -57,13 +58,6 @@ def _fit(text: str, levels: list[re.Pattern[str]], count: Count, limit: int) -> 
             run = ""
         run += text[start:end]
     yield from _fit(run.strip(), levels[1:], count, limit)
-
-
-def _shrunk(text: str, count: Count, limit: int) -> Iterator[str]:
-    if len(text) <= 1:
-        yield from ([text] if text else [])
-    else:
-        yield from _fit(text, [], count, limit)
 
 
 def _row(

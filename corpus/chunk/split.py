@@ -13,6 +13,8 @@ from corpus.chunk.blocks import ATOMIC, Block, Kind
 
 Count = Callable[[str], int]
 """Tokens of a text."""
+Span = tuple[int, int]
+"""First character, and one past the last: a piece that packing never cuts, or a chunk."""
 
 ABBREVIATION = r"(?<!\b[A-Z])(?<!\bFig)(?<!\bEq)(?<!\bNo)(?<!\bal)(?<!\bcf)(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)(?<!\bDr)"
 # A full stop after a blank or another stop is a dot leader or an ellipsis, not the end of a sentence.
@@ -33,18 +35,6 @@ TRIM_CHARS = 1024
 INK = re.compile(r"\S")
 MAX_COUNTED = 1 << 18
 """Slices whose counts are remembered."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A span that packing never cuts."""
-
-    start: int
-    """First character."""
-    end: int
-    """One past the last character."""
-    depth: int
-    """Level that produced it: 0 block, 1 sentence or line, 2 clause, 3 characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,9 +126,9 @@ def units(blocks: Sequence[Block]) -> list[tuple[int, int, int, bool]]:
     return result
 
 
-def pieces(blocks: Sequence[Block], measure: Measure, max_tokens: int) -> list[Piece]:
+def pieces(blocks: Sequence[Block], measure: Measure, max_tokens: int) -> list[Span]:
     """The four-level fallback; a level is applied only to a piece that alone exceeds the limit."""
-    result: list[Piece] = []
+    result: list[Span] = []
     for start, cuttable, end, atomic in units(blocks):
         levels = [LINE_END] if atomic else [SENTENCE, CLAUSE]
         if (
@@ -148,39 +138,38 @@ def pieces(blocks: Sequence[Block], measure: Measure, max_tokens: int) -> list[P
             and not measure.exceeds(cuttable, end, max_tokens)
         ):
             # Only the heading makes it too long: a table in one piece is worth more than its heading.
-            result.extend(_cut(Piece(start=start, end=cuttable, depth=0), start, [], measure, max_tokens))
+            result += _cut(start, cuttable, start, [], measure, max_tokens)
             start = cuttable
-        result.extend(_cut(Piece(start=start, end=end, depth=0), cuttable, levels, measure, max_tokens))
+        result += _cut(start, end, cuttable, levels, measure, max_tokens)
     return result
 
 
-def _cut(piece: Piece, cuttable: int, levels: list[re.Pattern[str]], measure: Measure, max_tokens: int) -> list[Piece]:
-    if not measure.exceeds(piece.start, piece.end, max_tokens):
-        return [piece]
+def _cut(
+    start: int, end: int, cuttable: int, levels: list[re.Pattern[str]], measure: Measure, max_tokens: int
+) -> list[Span]:
+    if not measure.exceeds(start, end, max_tokens):
+        return [(start, end)]
     if not levels:
-        return _characters(piece, cuttable, measure, max_tokens)
-    places = [m.end() for m in levels[0].finditer(measure.source, cuttable, piece.end) if m.end() < piece.end]
-    edges = [piece.start, *places, piece.end]
-    result: list[Piece] = []
-    for start, end in pairwise(edges):
-        part = Piece(start=start, end=end, depth=piece.depth + 1)
-        result.extend(_cut(part, max(cuttable, start), levels[1:], measure, max_tokens))
+        return _characters(start, end, cuttable, measure, max_tokens)
+    places = [m.end() for m in levels[0].finditer(measure.source, cuttable, end) if m.end() < end]
+    result: list[Span] = []
+    for first, last in pairwise([start, *places, end]):
+        result += _cut(first, last, max(cuttable, first), levels[1:], measure, max_tokens)
     return result
 
 
-def _characters(piece: Piece, cuttable: int, measure: Measure, max_tokens: int) -> list[Piece]:
+def _characters(start: int, stop: int, cuttable: int, measure: Measure, max_tokens: int) -> list[Span]:
     """Windows that fit; a blank in the second half of one is the preferred place to cut."""
-    result: list[Piece] = []
-    start = piece.start
+    result: list[Span] = []
     width = max(1, 4 * max_tokens)
-    while start < piece.end:
-        end = _window(start, piece.end, width, measure, max_tokens)
-        if end < piece.end:
+    while start < stop:
+        end = _window(start, stop, width, measure, max_tokens)
+        if end < stop:
             width = end - start
             blank = measure.source.rfind(" ", start + (end - start) // 2, end)
             # The heading in front keeps at least one word of its text, unless it alone is too long.
             end = blank + 1 if blank > max(start, cuttable) else end
-        result.append(Piece(start=start, end=end, depth=3))
+        result.append((start, end))
         start = end
     return result
 
@@ -195,31 +184,35 @@ def _window(start: int, stop: int, width: int, measure: Measure, max_tokens: int
     return end
 
 
-def pack(parts: Sequence[Piece], measure: Measure, *, min_tokens: int, max_tokens: int) -> list[tuple[int, int]]:
+def pack(parts: Sequence[Span], measure: Measure, *, min_tokens: int, max_tokens: int) -> list[Span]:
     """Neighbouring pieces put together greedily; a short tail is balanced with the chunk before it."""
-    runs: list[list[Piece]] = []
-    ends = [part.end for part in parts]
+    runs: list[list[Span]] = []
+    ends = [end for _, end in parts]
     place = 0
     chars_per_token = 4.0
     while place < len(parts):
         stop = _filled(parts, ends, place, measure, max_tokens, chars_per_token)
         runs.append(list(parts[place:stop]))
-        start, end = parts[place].start, ends[stop - 1]
+        start, end = parts[place][0], ends[stop - 1]
         chars_per_token = max((end - start) / max(measure(start, end), 1), 0.1)
         place = stop
-    if len(runs) > 1 and measure(runs[-1][0].start, runs[-1][-1].end) < min_tokens:
+    if len(runs) > 1 and measure(*_whole(runs[-1])) < min_tokens:
         runs[-2:] = _balance(runs[-2] + runs[-1], measure, min_tokens=min_tokens, max_tokens=max_tokens) or runs[-2:]
-    return [(run[0].start, run[-1].end) for run in runs]
+    return [_whole(run) for run in runs]
+
+
+def _whole(run: Sequence[Span]) -> Span:
+    return run[0][0], run[-1][1]
 
 
 def _filled(
-    parts: Sequence[Piece], ends: Sequence[int], place: int, measure: Measure, max_tokens: int, chars_per_token: float
+    parts: Sequence[Span], ends: Sequence[int], place: int, measure: Measure, max_tokens: int, chars_per_token: float
 ) -> int:
     """One past the last piece that still fits together with the piece at `place`, found by interpolation.
 
     Where more text never has fewer tokens, this is the run that adding piece after piece would find.
     """
-    start = parts[place].start
+    start = parts[place][0]
     fits, fails = place + 1, len(parts) + 1
     target = start + max_tokens * chars_per_token
     steps = 0
@@ -237,10 +230,10 @@ def _filled(
     return fits
 
 
-def _balance(parts: list[Piece], measure: Measure, *, min_tokens: int, max_tokens: int) -> list[list[Piece]]:
+def _balance(parts: list[Span], measure: Measure, *, min_tokens: int, max_tokens: int) -> list[list[Span]]:
     for cut in range(len(parts) - 1, 0, -1):
         head, tail = parts[:cut], parts[cut:]
-        sizes = [measure(side[0].start, side[-1].end) for side in (head, tail)]
+        sizes = [measure(*_whole(side)) for side in (head, tail)]
         if all(min_tokens <= size <= max_tokens for size in sizes):
             return [head, tail]
     return []

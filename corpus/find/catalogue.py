@@ -84,8 +84,6 @@ class Site:
     """The client that asks; see `corpus.find.session`."""
     find: Callable[["Site", Topic, str], Iterable[Offer]]
     """Entries for a topic and a query; one may come twice."""
-    resolve: Callable[["Site", str], str]
-    """The address to fetch for an offer's `download_url`, which most catalogues give as it is."""
 
     def offer(self, topic: Topic, licence: Licence, **facts: Any) -> Offer:
         """An entry of this catalogue that was found for a topic."""
@@ -97,19 +95,15 @@ class Site:
             **facts,
         )
 
-    def search(self, topic: Topic, query: str = "") -> list[Offer]:
-        """Distinct entries found for the query, by default the subdomain, in the catalogue's order.
+    def search(self, topic: Topic, query: str) -> list[Offer]:
+        """Distinct entries found for the query, in the catalogue's order.
 
         Raises CatalogueError when the catalogue cannot be reached or answers in an unknown shape.
         """
         found: dict[str, Offer] = {}
-        for offer in self.find(self, topic, query or topic.subdomain):
+        for offer in self.find(self, topic, query):
             found.setdefault(offer.offer_id, offer)
         return list(found.values())
-
-    def address(self, download_url: str) -> str:
-        """The address to fetch for an offer's `download_url`."""
-        return self.resolve(self, download_url)
 
 
 def subject(domain: str, subdomain: str) -> str:
@@ -118,7 +112,7 @@ def subject(domain: str, subdomain: str) -> str:
 
 
 SHIPPED = Registry(kind="catalogue", package="corpus.find.catalogues", outside="my_package.module")
-"""Catalogues of the folder: each has `find(site, topic, query)`, and perhaps `BASE` and `address(site, url)`."""
+"""Catalogues of the folder: each has `find(site, topic, query)`, and perhaps `BASE`."""
 
 
 def connect(name: str, *, base: str = "", client: "httpx.Client") -> Site:
@@ -130,8 +124,7 @@ def connect(name: str, *, base: str = "", client: "httpx.Client") -> Site:
     given = base or getattr(module, "BASE", "")
     if not given:
         raise ConfigError(f"catalogue {name}: no base", hint="give its address, e.g. https://NETWORK.example")
-    resolve = getattr(module, "address", lambda site, download_url: download_url)
-    return Site(name=name, base=given.rstrip("/"), given=given, client=client, find=find, resolve=resolve)
+    return Site(name=name, base=given.rstrip("/"), given=given, client=client, find=find)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

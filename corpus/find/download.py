@@ -68,16 +68,6 @@ class DownloadLog:
     """Why it was rejected; empty when admitted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DownloadResult:
-    """Registry rows after the download, and the log of the wire."""
-
-    sources: list[Source]
-    """Every input row in order; newly rejected rows carry their reason."""
-    log: list[DownloadLog]
-    """One row per source that was asked for."""
-
-
 class Holdings:
     """Downloaded books of all runs: each file under its digest, and under each of its names a note of the digest.
 
@@ -139,11 +129,11 @@ def download(
     *,
     names: dict[str, list[str]] | None = None,
     progress: Progress = no_progress,
-) -> DownloadResult:
+) -> tuple[list[Source], list[DownloadLog]]:
     """Fetch every admitted source into `folder`, from the holdings where they have it, several hosts at one time.
 
-    `address` turns a row's `download_url` into the address to fetch (see Catalogue.address). `names` are further
-    identifiers by source_id.
+    Gives every row in order, rejected ones with their reason, and the log of those that were asked for. `address`
+    turns a row's `download_url` into the address to fetch; `names` are further identifiers by source_id.
     """
     folder.mkdir(parents=True, exist_ok=True)
     asked = [source for source in sources if source.status == ADMITTED]
@@ -161,7 +151,7 @@ def download(
     found = [future.result() for future in futures]
     after = {row.source_id: row for row, _ in found}
     rows = [after[row.source_id] if row.status == ADMITTED else row for row in sources]
-    return DownloadResult(sources=refuse_twins(rows), log=[log for _, log in found])
+    return refuse_twins(rows), [log for _, log in found]
 
 
 def _bring(

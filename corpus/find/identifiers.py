@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urljoin, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urljoin, urlsplit
 
 WEB = frozenset({"http", "https"})
 
@@ -26,20 +26,12 @@ def scheme_of(here: str, written: str) -> str:
         return ""
 
 
-def host_of(address: str) -> str:
-    """The host of an address; empty for what has none."""
+def parts_of(address: str) -> SplitResult:
+    """The parts of an address; empty ones for what is none."""
     try:
-        return urlsplit(address).hostname or ""
+        return urlsplit(address)
     except ValueError:
-        return ""
-
-
-def path_of(address: str) -> str:
-    """The path of an address; empty for what is none."""
-    try:
-        return urlsplit(address).path
-    except ValueError:
-        return ""
+        return urlsplit("")
 
 
 DOI = re.compile(r"^10\.\d{4,9}/\S+$")
@@ -120,8 +112,3 @@ def url(value: str) -> str:
     pairs = sorted(pair for pair in parse_qsl(parts.query, keep_blank_values=True) if not TRACKING.match(pair[0]))
     query = f"?{urlencode(pairs)}" if pairs else ""
     return f"url:{host}{port}{path}{query}"
-
-
-def sha256(digest: str) -> str:
-    """`sha256:` and the digest, or empty."""
-    return f"sha256:{digest.lower()}" if re.fullmatch(r"[0-9a-fA-F]{64}", digest) else ""

@@ -57,7 +57,7 @@ def gather(
 
 def is_address(text: str) -> bool:
     """Whether a source is named by address."""
-    return urlsplit(text).scheme.lower() in ("http", "https")
+    return identifiers.parts_of(text).scheme in identifiers.WEB
 
 
 def _from_disk(text: str, out: Path, folder: Path) -> list[Item]:
@@ -100,7 +100,7 @@ def _packed(path: Path, layout: Layout, names: Sequence[str], folder: Path) -> I
     digest = digest_of_file(target)
     archive = target.replace(folder / f"{digest}{ZIP}")
     given = str(path / (layout.root or ""))
-    source = replace(_source(identifiers.sha256(digest), Path(given).name, given, ""), sha256=digest)
+    source = replace(_source(f"sha256:{digest}", Path(given).name, given, ""), sha256=digest)
     return Item(source=replace(source, num_bytes=archive.stat().st_size), path=archive, given=given)
 
 
@@ -111,24 +111,22 @@ def _refused(path: Path, reason: str) -> Item:
 
 
 def _of_file(path: Path) -> Item:
-    digest, reason, suffix = "", fault(path), path.suffix.lower()
+    digest, size, reason, suffix = "", 0, fault(path), path.suffix.lower()
     try:
         if not reason:
-            digest = digest_of_file(path)
-            if not path.stat().st_size:
+            digest, size = digest_of_file(path), path.stat().st_size
+            if not size:
                 reason = "empty: the file has no bytes"
             elif suffix in OTHERS:
                 reason = f"format: {suffix} is not read; taken are {TAKEN}"
     except OSError as error:
         reason = f"missing: {error.strerror}"
-    name = identifiers.sha256(digest) if digest else f"file:{path}"
-    source = _source(name, path.name, str(path), reason)
-    size = path.stat().st_size if digest else 0
-    source = replace(source, sha256="" if reason else digest, num_bytes=size)
+    name = f"sha256:{digest}" if digest else f"file:{path}"
+    source = _source(name, path.name, str(path), reason, sha256="" if reason else digest, num_bytes=size)
     return Item(source=source, path=None if reason else path, given=str(path), stage="intake" if reason else "")
 
 
-def _source(source_id: str, title: str, address: str, reason: str) -> Source:
+def _source(source_id: str, title: str, address: str, reason: str, *, sha256: str = "", num_bytes: int = 0) -> Source:
     return Source(
         source_id=source_id,
         title=title,
@@ -141,8 +139,8 @@ def _source(source_id: str, title: str, address: str, reason: str) -> Source:
         download_url=address,
         filename=Path(urlsplit(address).path).name if is_address(address) else Path(address).name,
         description="",
-        sha256="",
-        num_bytes=0,
+        sha256=sha256,
+        num_bytes=num_bytes,
         status=REJECTED if reason else ADMITTED,
         reason=reason,
     )
@@ -154,10 +152,11 @@ def _fetched(urls: Sequence[str], folder: Path, config: "WebConfig", progress: P
     from corpus.find.download import Holdings, download
 
     if len(urls) == 1:
-        config = replace(config, allowed_hosts=config.allowed_hosts | ({identifiers.host_of(urls[0])} - {""}))
+        host = identifiers.parts_of(urls[0]).hostname or ""
+        config = replace(config, allowed_hosts=config.allowed_hosts | ({host} - {""}))
     sources = [_source(identifiers.url(url) or f"url:{url}", url, url, "") for url in urls]
     files, shelf = folder / "files", Holdings(folder / "books")
-    rows = download(sources, lambda url: url, files, shelf, config, progress=progress).sources
+    rows, _ = download(sources, lambda url: url, files, shelf, config, progress=progress)
     return [
         Item(
             source=row,

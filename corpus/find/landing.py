@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html.parser import HTMLParser
 
 from corpus.find import licences
-from corpus.find.identifiers import absolute, path_of
+from corpus.find.identifiers import absolute, parts_of
 
 FIELDS = {
     "citation_title": "title", "dc.title": "title", "dcterms.title": "title", "og:title": "title",
@@ -78,7 +78,7 @@ class _Page(HTMLParser):
             href = values.get("href", "")
             if "license" in values.get("rel", "").lower().split() and href:
                 self.found.setdefault("licence", []).append((f"{tag}[rel=license]", href))
-            elif values.get("type", "").lower() == "application/pdf" or path_of(href).lower().endswith(".pdf"):
+            elif values.get("type", "").lower() == "application/pdf" or parts_of(href).path.lower().endswith(".pdf"):
                 self.links.append(href)
         elif tag == "script":
             self._in_data = values.get("type", "").lower() == "application/ld+json"

@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 
 from corpus.model_reply import ModelCall, ReplyProblem, ask
 from infuser_core.engines.protocols import ChatModel, Messages
-from infuser_core.errors import ConfigError
-from infuser_core.prompts.load import Template, load
+from infuser_core.prompts.load import Template, load_or_shipped
 from infuser_core.schemas import Topic
 
 ARTICLES = ("a", "an", "the")
@@ -84,15 +83,7 @@ class Librarian:
 
 def librarian_of(model: ChatModel, profile: str) -> Librarian:
     """The model with the profile's prompts."""
-    return Librarian(model=model, prompts={name: prompt_of(name, profile) for name in PROMPTS})
-
-
-def prompt_of(name: str, profile: str) -> Template:
-    """The profile's text, or the shipped one where the profile, like the nano lab's, has none of that name."""
-    try:
-        return load(name, profile=profile)
-    except ConfigError:
-        return load(name, profile="paper")
+    return Librarian(model=model, prompts={name: load_or_shipped(name, profile=profile) for name in PROMPTS})
 
 
 def by_rule(topic: Topic, count: int) -> list[str]:

@@ -1,17 +1,22 @@
 """Source registry: the offers that are admitted, their identifiers, and why others are rejected."""
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from corpus.find.catalogue import Offer, subject
-from corpus.find.identifiers import path_of
+from corpus.find.identifiers import parts_of
 from corpus.find.search import Ranking, identifiers, refusal
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.schemas import Source, Topic
 
 ADMITTED = "admitted"
 REJECTED = "rejected"
+_Key = tuple[str, str]
+"""Catalogue and offer_id of an entry, or domain and subdomain of a pair."""
+_Book = tuple[str, ...]
+"""All names of a book, in the order in which they were found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +65,10 @@ def admit(
 
     Entries that share an identifier, directly or through another entry, are one book; the first that may be taken
     represents it, the best ranked. Only entries that may be taken by themselves count: a rejected copy must not keep a
-    well-licensed one out, nor join two books. The same entry found for several pairs is
-    one row, under the first pair that takes it.
+    well-licensed one out, nor join two books. The same entry found for several pairs is one row, under the first pair
+    that takes it.
     """
-    entries: dict[tuple[str, str], Offer] = {}
+    entries: dict[_Key, Offer] = {}
     for offer in offers:
         entries.setdefault(offer.key, offer)
     wanted = {subject(topic.domain, topic.subdomain) for topic in topics}
@@ -73,13 +78,13 @@ def admit(
         else refusal(offer, rules)
         for key, offer in entries.items()
     }
-    books = _Books([(key, identifiers(offer)) for key, offer in entries.items() if not reasons[key]])
+    books = _books({key: identifiers(offer) for key, offer in entries.items() if not reasons[key]})
     places = _places(topics, rankings)
-    taken = _take(places, reasons, books, rules.books_per_topic)
+    taken = _take(places, books, rules.books_per_topic)
     best = {place.key: place.rank for place in sorted(places, key=lambda place: -place.rank)}
     sources = []
     for key, offer in entries.items():
-        first = taken.get(books.of_entry(key))
+        first = taken.get(books.get(key, ()))
         reason = reasons[key] or _rejection(key, first, entries, best.get(key, 0), rules)
         domain = first.topic.domain if first else offer.discipline
         sources.append(_row(offer, identifiers(offer)[0], reason, domain))
@@ -88,7 +93,7 @@ def admit(
         aliases=[
             Alias(source_id=identifiers(entries[first.key])[0], identifier=name)
             for book, first in taken.items()
-            for name in books.names[book]
+            for name in book
         ],
         coverage=_coverage(topics, places, books, taken, entries),
     )
@@ -98,36 +103,20 @@ def admit(
 class _Place:
     topic: Topic
     """Pair that the entry was found for."""
-    key: tuple[str, str]
+    key: _Key
     """Catalogue and offer_id of the entry."""
     rank: int
     """Place among the pair's offers, 1-based."""
 
 
-class _Books:
-    """Entries joined into books by shared identifiers."""
-
-    def __init__(self, entries: Sequence[tuple[tuple[str, str], list[str]]]) -> None:
-        self._parent: dict[str, str] = {}
-        self._entry = {key: names[0] for key, names in entries}
-        for _, names in entries:
-            for name in names:
-                for each in (names[0], name):
-                    self._parent.setdefault(each, each)
-                self._parent[self.of(name)] = self.of(names[0])
-        self.names: dict[str, list[str]] = {}
-        for name in self._parent:
-            self.names.setdefault(self.of(name), []).append(name)
-
-    def of(self, name: str) -> str:
-        """The book that an identifier belongs to."""
-        while self._parent.get(name, name) != name:
-            name = self._parent[name]
-        return name
-
-    def of_entry(self, key: tuple[str, str]) -> str:
-        """The book of an entry that may be taken; empty for others."""
-        return self.of(self._entry[key]) if key in self._entry else ""
+def _books(entries: Mapping[_Key, list[str]]) -> dict[_Key, _Book]:
+    """The book of each entry: entries that share a name, directly or through another one, are one book."""
+    joined: dict[str, set[str]] = {}
+    for names in entries.values():
+        every = set(names).union(*(joined.get(name, ()) for name in names))
+        joined |= dict.fromkeys(every, every)
+    place = {name: number for number, name in enumerate(dict.fromkeys(chain(*entries.values())))}
+    return {key: tuple(sorted(joined[names[0]], key=place.__getitem__)) for key, names in entries.items()}
 
 
 def _places(topics: Sequence[Topic], rankings: Sequence[Ranking]) -> list[_Place]:
@@ -139,18 +128,13 @@ def _places(topics: Sequence[Topic], rankings: Sequence[Ranking]) -> list[_Place
     ]
 
 
-def _take(
-    places: list[_Place],
-    reasons: dict[tuple[str, str], str],
-    books: _Books,
-    limit: int,
-) -> dict[str, _Place]:
+def _take(places: list[_Place], books: Mapping[_Key, _Book], limit: int) -> dict[_Book, _Place]:
     """The entry that represents each admitted book. A pair's books are counted, whoever took them first."""
-    taken: dict[str, _Place] = {}
-    counts: dict[tuple[str, str], set[str]] = {}
+    taken: dict[_Book, _Place] = {}
+    counts: dict[_Key, set[_Book]] = {}
     for place in places:
-        book = books.of_entry(place.key)
-        if reasons[place.key]:
+        book = books.get(place.key)
+        if book is None:
             continue
         have = counts.setdefault((place.topic.domain, place.topic.subdomain), set())
         if not limit or book in have or len(have) < limit:
@@ -160,9 +144,9 @@ def _take(
 
 
 def _rejection(
-    key: tuple[str, str],
+    key: _Key,
     first: _Place | None,
-    entries: dict[tuple[str, str], Offer],
+    entries: Mapping[_Key, Offer],
     rank: int,
     rules: CatalogueSettings,
 ) -> str:
@@ -180,14 +164,14 @@ def _rejection(
 def _coverage(
     topics: Sequence[Topic],
     places: list[_Place],
-    books: _Books,
-    taken: dict[str, _Place],
-    entries: dict[tuple[str, str], Offer],
+    books: Mapping[_Key, _Book],
+    taken: Mapping[_Book, _Place],
+    entries: Mapping[_Key, Offer],
 ) -> list[Coverage]:
     """Every admitted book that stands in a pair's ranking, whoever took it; a row without source for a bare pair."""
-    found: dict[tuple[str, str], dict[str, int]] = {}
+    found: dict[_Key, dict[str, int]] = {}
     for place in places:
-        first = taken.get(books.of_entry(place.key))
+        first = taken.get(books.get(place.key, ()))
         if first is not None:
             name = identifiers(entries[first.key])[0]
             found.setdefault((place.topic.domain, place.topic.subdomain), {}).setdefault(name, place.rank)
@@ -209,7 +193,7 @@ def _row(offer: Offer, source_id: str, reason: str, domain: str) -> Source:
         licence_evidence=offer.licence_evidence,
         source_url=offer.source_url,
         download_url=offer.download_url,
-        filename=posixpath.basename(path_of(offer.download_url)),
+        filename=posixpath.basename(parts_of(offer.download_url).path),
         description=offer.description,
         sha256="",
         num_bytes=0,

@@ -17,9 +17,9 @@ from typing import Any
 import httpx
 
 from corpus.find.catalogue import Site, connect
-from corpus.find.catalogues.local import SCHEME
+from corpus.find.catalogues import local
 from corpus.find.guard import AGENT, GuardedTransport, WebConfig, body_of, client_of
-from corpus.find.identifiers import host_of
+from corpus.find.identifiers import parts_of
 from corpus.find.polite_http import PoliteTransport
 from infuser_core import durable
 from infuser_core.child import killed, run
@@ -216,8 +216,8 @@ class Opened:
 
     def address(self, download_url: str) -> str:
         """The address to fetch for a source: the local catalogue's where it was stored without its host."""
-        local = [catalogue for catalogue in self.catalogues if catalogue.name == "local"]
-        return local[0].address(download_url) if local and download_url.startswith(SCHEME) else download_url
+        own = [site for site in self.catalogues if site.name == "local" and download_url.startswith(local.SCHEME)]
+        return local.address(own[0], download_url) if own else download_url
 
 
 @contextmanager
@@ -234,7 +234,7 @@ def open_catalogues(
     if settings.type != "catalogues":
         entries = [("local", shelf if settings.type == "nano" else settings.url)]
     # Hosts that the settings name may be private; nobody else's may.
-    named = {name: {host_of(base)} - {""} for name, base in entries}
+    named = {name: {parts_of(base).hostname or ""} - {""} for name, base in entries}
     loopback = LOOPBACK if settings.type != "catalogues" else frozenset()
     config = WebConfig(
         allowed_hosts=loopback.union(*named.values()),

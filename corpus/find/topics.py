@@ -23,8 +23,6 @@ MAX_SHARED_WORDS = 3
 """Consecutive words that a label may share with its question: the name of a subject, no phrase of the text."""
 LABEL_TOKENS = 256
 BATCH = 256
-# The nested labels under which data sets keep an area and its specialisation, the finest pair first.
-LABEL_FIELDS = (("field", "subfield"), ("domain", "subdomain"), ("discipline", "field"), ("category", "subject"))
 WINDOW = 80
 """Labels shown to the model at one time for merging."""
 MERGE_TOKENS = 2048
@@ -84,15 +82,6 @@ class Taxonomy:
     """Requests to the model, without the replies to questions, which could repeat them."""
 
 
-def labels_in(row: dict[str, Any]) -> Label | None:
-    """The pair in a raw row of a data set: the first two nested labels of LABEL_FIELDS that are both there."""
-    for names in LABEL_FIELDS:
-        domain, subdomain = (" ".join(str(row.get(name) or "").split()) for name in names)
-        if domain and subdomain:
-            return domain, subdomain
-    return None
-
-
 def extract(
     questions: Sequence[Question], librarian: Librarian | None = None, *, progress: Progress = no_progress
 ) -> Taxonomy:
@@ -100,11 +89,8 @@ def extract(
 
     Raises DocumentError for the first of them when there is no librarian, and when too many cannot be labelled.
     """
-    own = {
-        place: label
-        for place, question in enumerate(questions)
-        if (label := labels_in({"domain": question.domain, "subdomain": question.subdomain}))
-    }
+    given = [(" ".join(row.domain.split()), " ".join(row.subdomain.split())) for row in questions]
+    own = {place: label for place, label in enumerate(given) if all(label)}
     bare = [place for place in range(len(questions)) if place not in own]
     if not bare:
         return Taxonomy(topics=_topics(own), assignments=_assignments(questions, own, own, {}, ""), merges=[], calls=[])

@@ -8,16 +8,14 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from corpus.chunk.chunk import CONVERT, Discarded
 from corpus.pool import DISCARDED, DOCUMENTS, PoolSource, read_facts, read_sources, require_built
 from infuser_core import child, durable
 from infuser_core.errors import DocumentError
+from infuser_core.lineage.pages import environment
 from infuser_core.report.page import style
 from infuser_core.schemas import Document
 from infuser_core.seeding import seed_of
@@ -53,8 +51,11 @@ def write(pool: Path, file: Path, *, books: int, chunks: int) -> dict[str, Any]:
         if row.source_id in chosen
     ]
     rejected = [row for row in sources if not row.num_documents]
-    page = _template().render(
-        facts=read_facts(pool), books=shown, admitted=len(admitted), rejected=rejected, style=style()
+    # Everything is escaped: whatever a book holds, the page loads and runs nothing.
+    page = (
+        environment("corpus.show")
+        .get_template("books.html")
+        .render(facts=read_facts(pool), books=shown, admitted=len(admitted), rejected=rejected, style=style())
     )
     durable.write(file, page.encode("utf-8", "replace"))
     samples = [chunk for book in shown for chunk in book["chunks"]]
@@ -144,16 +145,3 @@ def _counted(rows: Sequence[tuple[str, str]], draw: random.Random) -> list[tuple
 
 def _some(rows: Sequence[str], draw: random.Random, count: int) -> list[str]:
     return [rows[place] for place in sorted(draw.sample(range(len(rows)), min(count, len(rows))))]
-
-
-@cache
-def _template() -> Any:
-    """Everything is escaped: whatever a book holds, the page loads and runs nothing."""
-    made = Environment(
-        loader=PackageLoader("corpus.show"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
-    return made.get_template("books.html")

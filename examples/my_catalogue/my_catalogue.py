@@ -17,15 +17,12 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
         title, subject = text_of(row.get("title")), text_of(row.get("subject"))
         if not words & set(f"{title} {subject}".casefold().split()):
             continue
-        licence = licences.read("license", row.get("license"))
-        yield Offer(
-            catalogue=site.name,
+        yield site.offer(
+            topic,
+            licences.read("license", row.get("license")),
             offer_id=text_of(row.get("id")),
             title=title,
             keywords=[subject],
-            discipline=topic.domain,
-            licence=licence.spdx,
-            licence_evidence=licence.evidence,
             source_url=f"{site.base}/books.json",
             download_url=text_of(row.get("pdf")),
             answer=reply.sha256,

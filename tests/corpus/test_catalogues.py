@@ -8,13 +8,14 @@ import pytest
 from loopback import GUARD, Loopback, Say, Seen, guarded, recorded
 
 from corpus.find.catalogue import Offer, connect
+from corpus.find.catalogues import local
 from infuser_core.errors import CatalogueError, ConfigError
 from infuser_core.schemas import Topic
 
 TOPIC = Topic(domain="Physics", subdomain="Optics", num_questions=3)
 
 
-def search(name: str, base: str, query: str = "") -> list[Offer]:
+def search(name: str, base: str, query: str = "Optics") -> list[Offer]:
     with guarded() as client:
         return connect(name, base=base, client=client).search(TOPIC, query)
 
@@ -223,7 +224,7 @@ def test_a_server_that_does_not_answer_in_time_is_named(server):
     server.routes["/rest/search"] = Say(body=b"[]", wait=never)
     impatient = replace(GUARD, stall_seconds=0.2)
     with guarded(impatient) as client, pytest.raises(CatalogueError, match="ReadTimeout"):
-        connect("oapen", base=server.base, client=client).search(TOPIC)
+        connect("oapen", base=server.base, client=client).search(TOPIC, "Optics")
     never.set()
 
 
@@ -269,7 +270,7 @@ def test_the_local_catalogue_is_read_page_by_page_and_no_port_is_stored(server):
     assert "license.spdx=CC-BY-4.0" in first.licence_evidence and second.licence_evidence == "license=None"
     assert server.base.rpartition(":")[2] not in repr([first, second])
     with guarded() as client:
-        address = connect("local", base=server.base, client=client).address(second.download_url)
+        address = local.address(connect("local", base=server.base, client=client), second.download_url)
     assert address == f"{server.base}/books/b2.pdf"
 
 
@@ -294,7 +295,7 @@ def test_catalogues_are_found_by_name_shipped_or_anybodys(tmp_path, monkeypatch)
     monkeypatch.syspath_prepend(tmp_path)
     with guarded() as client:
         site = connect("own.shelf", base="http://x/", client=client)
-        assert (site.name, site.base, site.search(TOPIC)) == ("own.shelf", "http://x", [])
+        assert (site.name, site.base, site.search(TOPIC, "Optics")) == ("own.shelf", "http://x", [])
         with pytest.raises(ConfigError) as caught:
             connect("nowhere", base="http://x", client=client)
     assert all(name in caught.value.hint for name in ("arxiv", "doab", "local", "web", "my_package.module"))

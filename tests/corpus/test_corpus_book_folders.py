@@ -10,7 +10,8 @@ import pytest
 from corpus.chunk.chunk import Discarded
 from corpus.find.guard import WebConfig
 from corpus.find.intake import Item, gather
-from corpus.pool import DISCARDED, SOURCES, PoolSource, read_documents
+from corpus.formats import documents_in
+from corpus.pool import DISCARDED, SOURCES, PoolSource
 from corpus.read.books.convert import CONVERTER, convert_book
 from flows.corpus import build_pool
 from infuser_core.child import Limits
@@ -230,7 +231,7 @@ def test_a_build_shows_what_conversion_left_out(tmp_path, monkeypatch):
     folder = put(tmp_path / "in", {"a.html": f"<h1>Mills</h1>{text}<p><a href='#t'>Back to top</a></p>"})
     options = {"configs": [], "search": False, "judge": "", "workers": 1}
     made = build_pool([str(folder)], tmp_path / "out", **options)
-    assert made.facts["documents"] > 0 and read_documents(tmp_path / "out")
+    assert made.facts["documents"] > 0 and documents_in(tmp_path / "out")
     rows = [row for row in read_rows(tmp_path / "out" / DISCARDED, Discarded) if row.stage == "convert"]
     assert [(row.reason, row.text, row.start) for row in rows] == [("navigation", "Back to top", -1)]
     (source,) = read_rows(tmp_path / "out" / SOURCES, PoolSource)

@@ -49,3 +49,9 @@ def test_workers_change_no_row(settings: CorpusSettings):
     assert len(kept) > RULED_TOGETHER
     with closing(local_crew(2)) as crew:
         assert judge_by_rules(kept, crew) == rule_on(kept)
+
+
+@pytest.mark.parametrize(("structure", "cut_off"), [("headings", True), ("off", False)])
+def test_front_and_back_matter_is_cut_off_where_the_settings_say_so(settings: CorpusSettings, structure, cut_off):
+    (found,) = rows(settings.model_copy(update={"structure": structure}), texts(1), 1)
+    assert any(row.reason == "back_matter" for row in found.left) == cut_off

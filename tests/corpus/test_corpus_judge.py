@@ -11,8 +11,9 @@ from corpus.chunk.form import fault_of
 from corpus.chunk.judge import UNDECIDED, judge, judge_by_rules, ruled_out
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.engines.crew import local_crew
-from infuser_core.engines.protocols import Messages, Progress, no_progress
+from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_progress
 from infuser_core.prompts.load import Template, load
+from infuser_core.schemas import Document, Judgement
 
 TEMPLATE = Template(name="test/judge", system="", user="judge: {text}")
 
@@ -39,6 +40,11 @@ def rows(text: str, bounds: tuple[int, int] = (1, 50)):
 DOCUMENTS = [row.document for row in rows("good text\n\n# x\n\ny\n\n# z\n\ny\n")]
 
 
+def judged(documents: Sequence[Document], model: ChatModel, **options: object) -> list[Judgement]:
+    usual = {"batch": 9, "finished": [], "keep": lambda rows: None}
+    return judge(documents, model, TEMPLATE, 50, **(usual | options))
+
+
 @pytest.mark.parametrize(
     ("reply", "keep"),
     [
@@ -55,13 +61,13 @@ DOCUMENTS = [row.document for row in rows("good text\n\n# x\n\ny\n\n# z\n\ny\n")
     ],
 )
 def test_only_a_json_boolean_decides(reply, keep):
-    (found,) = judge(DOCUMENTS[:1], Scripted({"judge: good": reply}), TEMPLATE, 50)
+    (found,) = judged(DOCUMENTS[:1], Scripted({"judge: good": reply}))
     assert (found.keep, found.reason == UNDECIDED) == (bool(keep), keep is None)
 
 
 def test_undecided_is_not_kept_and_keeps_its_reply():
     model = Scripted({"judge: good": '{"keep": true, "reason": "r"}', "judge: #": "hm"})
-    result = judge(DOCUMENTS, model, TEMPLATE, 50)
+    result = judged(DOCUMENTS, model)
     assert [row.keep for row in result] == [True, False, False]
     assert result[1].reason.startswith("undecided") and result[1].response == "hm" and len(model.asked) == 3
     assert [row.document_id for row in result] == [d.document_id for d in DOCUMENTS]
@@ -79,7 +85,7 @@ def test_the_shipped_rubric_has_one_slot():
 
 def test_each_retry_asks_differently_and_the_first_decision_counts():
     model = Scripted({"judge: good": '{"keep": false}', "judge: #": '{"keep": "true"}'})
-    judge(DOCUMENTS, model, TEMPLATE, 50)
+    judged(DOCUMENTS, model)
     asked = [batch[-1] for batch in model.asked]
     assert len({*asked}) == 3 and all(text.startswith("judge: # z") for text in asked)
 
@@ -87,12 +93,12 @@ def test_each_retry_asks_differently_and_the_first_decision_counts():
 def test_finished_batches_are_kept_and_not_judged_again():
     model = Scripted({"judge: good": '{"keep": true}', "judge: #": '{"keep": false, "reason": "r"}'})
     kept = []
-    rows = judge(DOCUMENTS, model, TEMPLATE, 50, batch=2, keep=kept.append)
+    rows = judged(DOCUMENTS, model, batch=2, keep=kept.append)
     assert [len(batch) for batch in kept] == [2, 1] and [row for batch in kept for row in batch] == rows
     again = Scripted({"judge: #": '{"keep": false, "reason": "r"}'})
     shown = []
     options = {"batch": 2, "finished": kept[0], "progress": lambda *at: shown.append(at)}
-    assert judge(DOCUMENTS, again, TEMPLATE, 50, **options) == rows
+    assert judged(DOCUMENTS, again, **options) == rows
     assert len(again.asked) == 1 and len(again.asked[0]) == 1 and shown[-1][:2] == (3, 3)
 
 

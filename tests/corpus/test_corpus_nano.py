@@ -1,11 +1,13 @@
 """The nano shelf goes through the whole pipeline: every section becomes one chunk, word for word."""
 
 import re
+from functools import partial
 
 from loopback import GUARD
 
 from corpus.chunk.chunk import chunk
 from corpus.find.catalogue import connect
+from corpus.find.catalogues import local
 from corpus.find.download import Holdings, download
 from corpus.find.registry import admit
 from corpus.find.search import search_topic
@@ -30,14 +32,15 @@ def test_every_section_of_the_admitted_books_is_one_chunk(tmp_path):
         offers = [offer for found in searches for offer in found.offers]
         rankings = [row for found in searches for row in found.rankings]
         ranked = admit(offers, topics, CatalogueSettings(), rankings)
-        result = download(ranked.sources, catalogue.address, tmp_path / "pdf", Holdings(tmp_path / "held"), GUARD)
+        held, address = Holdings(tmp_path / "held"), partial(local.address, catalogue)
+        fetched, _ = download(ranked.sources, address, tmp_path / "pdf", held, GUARD)
     assert {row.subdomain for row in ranked.coverage if row.source_id} == {topic.subdomain for topic in topics}
     assert base.rpartition(":")[2] not in repr(ranked)
-    admitted = {row.source_id for row in result.sources if row.status == "admitted"}
+    admitted = {row.source_id for row in fetched if row.status == "admitted"}
     books = [book for book in textbooks.BOOKS if f"doi:{book.doi}" in admitted]
     assert len(books) == len(admitted) == 4
 
-    files = {row.source_id: file_of(tmp_path / "pdf", row.sha256) for row in result.sources if row.sha256}
+    files = {row.source_id: file_of(tmp_path / "pdf", row.sha256) for row in fetched if row.sha256}
     pages = [convert_pdf(path, name, ConvertConfig()) for name, path in files.items()]
     config = ChunkSettings(min_tokens=16, max_tokens=96, small_sections="drop")
     chunks = [row for page in pages for row in chunk(page, lambda text: len(text.split()), config, "d")]

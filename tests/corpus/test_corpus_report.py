@@ -86,7 +86,7 @@ def test_facts_count_documents_sources_and_reasons():
 
 def test_the_report_shows_samples_and_the_audit():
     samples = report.samples_of(DOCUMENTS, SPANS, SOURCES, lambda row: f"<b>{row.reason}</b> `code`")
-    text = report.markdown(report.facts(DOCUMENTS, SPANS, SOURCES, TOLD), SOURCES, TOLD, samples)
+    text = report.markdown(report.facts(DOCUMENTS, SPANS, SOURCES, TOLD), SOURCES, samples)
     assert "judge: none" in text and "10 random documents" in text and "3 random discarded spans" in text
     assert (
         "| edited | 3 | 1.00 |" in text
@@ -99,5 +99,5 @@ def test_the_report_shows_samples_and_the_audit():
 def test_an_empty_pool_has_a_report():
     told = report.Told(judge="none", tokenizer="rule")
     facts = report.facts([], [], [], told)
-    text = report.markdown(facts, [], told, report.samples_of([], [], [], lambda row: ""))
+    text = report.markdown(facts, [], report.samples_of([], [], [], lambda row: ""))
     assert facts["mean_tokens"] == 0.0 and "none was made" in text

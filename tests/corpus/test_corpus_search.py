@@ -45,14 +45,11 @@ class Fake:
         self.offers, self.broken = list(offers), broken
         self.asked: list[str] = []
 
-    def search(self, topic: Topic, query: str = "") -> list[Offer]:
+    def search(self, topic: Topic, query: str) -> list[Offer]:
         self.asked.append(query)
         if self.broken:
             raise CatalogueError("catalogue fake: down", hint="wait")
         return self.offers
-
-    def address(self, download_url: str) -> str:
-        return download_url
 
 
 def agent(phrase: str = '{"queries": ["wave optics"]}', rank: str = '{"ranking": [1]}') -> tuple[Librarian, list[str]]:

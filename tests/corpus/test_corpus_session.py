@@ -34,7 +34,7 @@ def server():
 
 
 def search(session: Recorder, server: Loopback) -> list[Offer]:
-    return connect("doab", base=server.base, client=session.client).search(TOPIC)
+    return connect("doab", base=server.base, client=session.client).search(TOPIC, "Optics")
 
 
 def test_the_record_gives_the_same_offers_when_the_server_is_gone(server, tmp_path):
@@ -134,7 +134,7 @@ def test_the_web_is_searched_by_a_command_and_a_page_that_states_licence_and_fil
 )
 def test_what_a_search_command_does_wrong_is_named(command, problem):
     with live(GUARD, search=command) as session, pytest.raises(CatalogueError, match=problem) as caught:
-        connect("web", client=session.client).search(TOPIC)
+        connect("web", client=session.client).search(TOPIC, "Optics")
     assert caught.value.hint
 
 
@@ -180,7 +180,7 @@ def test_catalogues_are_asked_in_the_order_of_the_settings_under_the_contact(ser
     names = ["doab", "openstax"]
     with open_catalogues(settings_for(server.base, *names), contact="mailto:me@x.example") as opened:
         assert [catalogue.name for catalogue in opened.catalogues] == names
-        opened.catalogues[0].search(TOPIC)
+        opened.catalogues[0].search(TOPIC, "Optics")
     assert {seen.headers["User-Agent"] for seen in server.seen} == {"infuser-corpus/0.1 (+mailto:me@x.example)"}
 
 
@@ -202,14 +202,14 @@ def test_only_hosts_that_the_settings_name_may_be_private(server, tmp_path):
     assert config.allowed_hosts == frozenset()
     rows, shelf = [source("a")], Holdings(tmp_path / "held")
     server.routes["/a.pdf"] = Say(body=PDF)
-    (row,) = download(rows, lambda url: f"{server.base}/a.pdf", tmp_path / "run", shelf, config).sources
+    (row,), _ = download(rows, lambda url: f"{server.base}/a.pdf", tmp_path / "run", shelf, config)
     assert "refused" in row.reason and server.seen == []
 
 
 def test_the_web_is_searched_by_the_command_of_the_settings():
     settings = CatalogueSettings(type="catalogues", catalogues=[CatalogueEntry(name="web")])
     with open_catalogues(settings, search="sh -c 'echo []'") as opened:
-        assert opened.catalogues[0].search(TOPIC) == []
+        assert opened.catalogues[0].search(TOPIC, "Optics") == []
 
 
 def test_the_models_prompts_come_from_the_profile_or_are_the_shipped_ones(tmp_path):

@@ -1,6 +1,7 @@
 """The four levels of cutting: each is used when the one before it is not enough, and packing equals its plain form."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 from corpus_rows import by_characters, by_words
@@ -9,17 +10,17 @@ from hypothesis import strategies as st
 
 from corpus.chunk import split
 from corpus.chunk.blocks import scan
-from corpus.chunk.split import Measure, Piece, pack, pieces, trim
+from corpus.chunk.split import Measure, Span, pack, pieces, trim
 
 
-def plain_pack(parts: Sequence[Piece], measure: Measure, max_tokens: int) -> list[list[Piece]]:
+def plain_pack(parts: Sequence[Span], measure: Measure, max_tokens: int) -> list[Span]:
     """Piece after piece, every candidate counted."""
-    runs: list[list[Piece]] = []
-    for part in parts:
-        if runs and measure(runs[-1][0].start, part.end) <= max_tokens:
-            runs[-1].append(part)
+    runs: list[Span] = []
+    for start, end in parts:
+        if runs and measure(runs[-1][0], end) <= max_tokens:
+            runs[-1] = (runs[-1][0], end)
         else:
-            runs.append([part])
+            runs.append((start, end))
     return runs
 
 
@@ -52,34 +53,37 @@ def test_packing_equals_its_plain_form(lengths, max_tokens, count):
     edges = [0]
     for length in lengths:
         edges.append(edges[-1] + length)
-    parts = [Piece(start=a, end=b, depth=0) for a, b in zip(edges, edges[1:], strict=False)]
+    parts = list(pairwise(edges))
     plain = plain_pack(parts, Measure(source=source, count=count), max_tokens)
     packed = pack(parts, Measure(source=source, count=count), min_tokens=0, max_tokens=max_tokens)
-    assert packed == [(run[0].start, run[-1].end) for run in plain]
+    assert packed == plain
 
 
-def depths(source: str, max_tokens: int) -> list[int]:
+def cut(source: str, max_tokens: int) -> list[str]:
     measure = Measure(source=source, count=by_words)
-    return [piece.depth for piece in pieces(scan(source), measure, max_tokens)]
+    return [source[start:end].strip() for start, end in pieces(scan(source), measure, max_tokens)]
 
 
 @pytest.mark.parametrize(
-    ("paragraph", "depth"),
+    ("paragraph", "parts"),
     [
-        ("One two three.", 0),
-        ("One two three four. Five six seven.", 1),
-        ("One two three, four five six; seven eight.", 2),
-        ("one two three four five six seven eight nine", 3),
-        ("\u6c34\u706b\u6728\u3002 \u91d1 \u571f \u5c71 \u5ddd \u65e5\u3002", 1),
+        ("One two three.", ["One two three."]),
+        ("One two three four. Five six seven.", ["One two three four.", "Five six seven."]),
+        ("One two three, four five six; seven eight.", ["One two three,", "four five six;", "seven eight."]),
+        ("one two three four five six seven eight nine", ["one two three four five", "six seven eight nine"]),
+        (
+            "\u6c34\u706b\u6728\u3002 \u91d1 \u571f \u5c71 \u5ddd \u65e5\u3002",
+            ["\u6c34\u706b\u6728\u3002", "\u91d1 \u571f \u5c71 \u5ddd \u65e5\u3002", ""],
+        ),
     ],
 )
-def test_a_unit_is_cut_at_the_first_level_that_is_enough(paragraph, depth):
-    found = depths(f"Alpha beta.\n\n{paragraph}\n\nGamma delta.\n", 5)
-    assert found[0] == found[-1] == 0 and set(found[1:-1]) == {depth}
+def test_a_unit_is_cut_at_the_first_level_that_is_enough(paragraph, parts):
+    assert cut(f"Alpha beta.\n\n{paragraph}\n\nGamma delta.\n", 5) == ["Alpha beta.", *parts, "Gamma delta."]
 
 
 def test_a_level_deeper_is_used_on_the_part_that_needs_it_alone():
-    assert depths("One two three. Four five, six seven eight nine, ten. Eleven twelve.", 4) == [1, 2, 2, 2, 1]
+    found = cut("One two three. Four five, six seven eight nine, ten. Eleven twelve.", 4)
+    assert found == ["One two three.", "Four five,", "six seven eight nine,", "ten.", "Eleven twelve."]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,7 @@ def test_a_full_stop_that_ends_no_sentence_is_no_place_to_cut(text):
 def test_a_word_without_end_is_cut_into_windows_that_fit():
     source = "x" * 10_000
     found = pieces(scan(source), Measure(source=source, count=len), 64)
-    sizes = [piece.end - piece.start for piece in found]
+    sizes = [end - start for start, end in found]
     assert all(32 < size <= 64 for size in sizes[:-1]) and sum(sizes) == 10_000
 
 

@@ -1,4 +1,4 @@
-"""Front and back matter is named by headings, or by a model that sees the headings alone, and only when asked."""
+"""Front and back matter is named by headings, or by a model that sees the headings alone."""
 
 import json
 import re
@@ -19,12 +19,8 @@ BOOK = (
 PAGE = book_page(BOOK)
 
 
-def test_off_names_nothing():
-    assert exclude(PAGE) == []
-
-
 def test_matter_is_named_with_its_subsections():
-    spans = exclude(PAGE, mode="headings")
+    spans = exclude(PAGE)
     texts = [BOOK[span.start : span.end].split("\n")[0] for span in spans]
     assert texts == ["A Title", "# Preface", "## References", "# Answer Key", "# Index"]
     assert "To the reader" in BOOK[spans[1].start : spans[1].end]
@@ -33,19 +29,19 @@ def test_matter_is_named_with_its_subsections():
 
 def test_excluded_spans_become_discards():
     config = ChunkSettings(min_tokens=1, max_tokens=50)
-    rows = chunk(PAGE, by_words, config, "d", excluded=exclude(PAGE, mode="headings"))
+    rows = chunk(PAGE, by_words, config, "d", excluded=exclude(PAGE))
     kept = [row.document.text for row in rows if row.discard is None]
     assert kept == ["# 1 Indexing data\n\nreal text", "## Chapter references\n\nkept"]
     assert sum(row.discard in (Discard.FRONT_MATTER, Discard.BACK_MATTER) for row in rows) == 6
 
 
 def test_a_text_without_headings_is_left_alone():
-    assert exclude(book_page("only text\n"), mode="headings") == []
+    assert exclude(book_page("only text\n")) == []
 
 
-def titles(text: str, **options: object) -> list[str]:
+def titles(text: str) -> list[str]:
     page = book_page(text)
-    return [text[span.start : span.end].split("\n")[0] for span in exclude(page, mode="headings", **options)]
+    return [text[span.start : span.end].split("\n")[0] for span in exclude(page)]
 
 
 BODY = "real text " * 200
@@ -71,7 +67,7 @@ def test_everything_from_the_end_marker_on_goes():
 def test_a_book_below_the_title_of_its_contents_stays():
     tides = "The sea rises twice a day. " * 9
     text = f"# Contents\n\n1 Tides\n\n## 2.1 Tides\n\n{tides}\n\n## 3.1 Moon\n\nIt pulls.\n"
-    assert [text[span.end :][:11] for span in exclude(book_page(text), mode="headings")] == ["## 2.1 Tide"]
+    assert [text[span.end :][:11] for span in exclude(book_page(text))] == ["## 2.1 Tide"]
 
 
 def test_a_section_that_teaches_about_indexes_stays():
@@ -109,7 +105,7 @@ def test_the_model_sees_every_heading_and_no_text():
 def test_what_the_model_names_is_left_out():
     found, _ = asked('Sure: {"first_chapter": 1, "end_marker": 3}')
     assert found[0].decided_by == "scripted"
-    spans = exclude(GREETED_PAGE, mode="headings", bounds=found[0])
+    spans = exclude(GREETED_PAGE, found[0])
     assert [GREETED[span.start : span.end].split("\n")[0] for span in spans] == ["# Greeting", "# Farewell"]
 
 
@@ -129,7 +125,7 @@ def test_what_the_model_names_is_left_out():
 def test_an_answer_that_points_nowhere_leaves_the_rules_in_charge(reply):
     found, _ = asked(reply)
     assert found[0].decided_by == "rules" and found[0].problem
-    assert exclude(GREETED_PAGE, mode="headings", bounds=found[0]) == exclude(GREETED_PAGE, mode="headings")
+    assert exclude(GREETED_PAGE, found[0]) == exclude(GREETED_PAGE)
 
 
 def test_a_refused_answer_is_asked_for_again_with_its_problem():

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus.find.queries import Librarian
-from corpus.find.topics import WINDOW, Taxonomy, extract, labels_in, merge
+from corpus.find.topics import WINDOW, Taxonomy, extract, merge
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.engines.protocols import Messages
 from infuser_core.errors import DocumentError
@@ -109,7 +109,7 @@ def test_a_set_with_all_labels_asks_no_model():
     rows = [
         question("a", "x", domain="Law", subdomain="Torts"),
         question("b", "y", domain="Biology", subdomain="Genes"),
-        question("c", "z", domain="Law", subdomain="Torts"),
+        question("c", "z", domain=" Law ", subdomain="Torts"),
     ]
     assert pairs(extract(rows, helper)) == [("Biology", "Genes", 1), ("Law", "Torts", 2)] and seen == []
 
@@ -179,24 +179,6 @@ def test_no_word_of_a_question_leaves_the_stage(texts):
         [asdict(row) for row in [*found.topics, *found.assignments, *found.merges, *found.calls]]
     )
     assert all(type(topic) is Topic for topic in found.topics)
-
-
-@pytest.mark.parametrize(
-    ("row", "found"),
-    [
-        ({"discipline": "Science", "field": "Physics", "subfield": "Optics"}, ("Physics", "Optics")),
-        ({"discipline": "Science", "field": "Physics", "subfield": ""}, ("Science", "Physics")),
-        ({"domain": " Law ", "subdomain": "Torts"}, ("Law", "Torts")),
-        ({"category": "STEM", "subject": "Algebra"}, ("STEM", "Algebra")),
-    ],
-)
-def test_nested_labels_of_a_raw_row(row, found):
-    label = labels_in(row)
-    assert label == found
-
-
-def test_a_row_without_two_labels_has_no_pair():
-    assert labels_in({"field": "Physics"}) is None and labels_in({}) is None
 
 
 def groups(*rows: tuple[str, list[str]]) -> str:

@@ -28,20 +28,20 @@ HTML = b"<!DOCTYPE html><html><body>Please log in</body></html>"
 def get(server: Loopback, folder: Path, name: str, *names: str, config: WebConfig = FAST) -> tuple[Source, DownloadLog]:
     """One book into `folder`, with the holdings beside it."""
     rows, shelf = [source(name)], Holdings(folder.parent / "held")
-    result = download(rows, lambda url: f"{server.base}/{name}", folder, shelf, config, names={name: [*names]})
-    return result.sources[0], result.log[0]
+    got, logs = download(rows, lambda url: f"{server.base}/{name}", folder, shelf, config, names={name: [*names]})
+    return got[0], logs[0]
 
 
 def test_a_pdf_lies_under_its_digest(server, tmp_path):
     server.routes["/a"] = Say(body=PDF)
     rows = [source("a"), source("b", status="rejected", reason="no licence")]
-    result = download(rows, lambda url: server.base + url[6:], tmp_path / "run", Holdings(tmp_path / "held"), FAST)
-    row = result.sources[0]
+    got, logs = download(rows, lambda url: server.base + url[6:], tmp_path / "run", Holdings(tmp_path / "held"), FAST)
+    row = got[0]
     assert (row.sha256, row.num_bytes) == (DIGEST, len(PDF))
     assert [path.name for path in (tmp_path / "run").iterdir()] == [f"{DIGEST}.pdf"]
     assert file_of(tmp_path / "run", DIGEST).read_bytes() == PDF
-    assert result.sources[1].reason == "no licence" and len(result.log) == 1
-    assert str(server.server.server_port) not in repr(result.sources)
+    assert got[1].reason == "no licence" and len(logs) == 1
+    assert str(server.server.server_port) not in repr(got)
     assert server.seen[-1].headers["Accept-Encoding"] == "identity"
 
 
@@ -138,7 +138,7 @@ def test_what_is_no_whole_book_is_rejected(server, tmp_path, said, reason):
     "address", ["", "local:/x", "ftp://x.example/a", "http://[bad/", "http://x:y/", "http://" + "a" * 300 + "/"]
 )
 def test_an_address_that_is_none_is_a_reason(tmp_path, address):
-    (row,) = download([source("a")], lambda url: address, tmp_path / "run", Holdings(tmp_path / "held"), FAST).sources
+    (row,), _ = download([source("a")], lambda url: address, tmp_path / "run", Holdings(tmp_path / "held"), FAST)
     assert row.status == "rejected" and row.reason.startswith("download: ")
 
 
@@ -197,7 +197,7 @@ def test_hosts_are_downloaded_from_side_by_side_and_each_in_turn(server, tmp_pat
     hosts = ("127.0.0.1", "localhost")
     rows = [source(f"{n}", download_url=f"http://{hosts[n % 2]}:{server.server.server_port}/{n}.pdf") for n in range(6)]
     told: list[tuple[int, int, int]] = []
-    result = download(
+    got, logs = download(
         rows,
         lambda url: url,
         tmp_path / "run",
@@ -205,15 +205,15 @@ def test_hosts_are_downloaded_from_side_by_side_and_each_in_turn(server, tmp_pat
         FAST,
         progress=lambda *now: told.append(now),
     )
-    assert [row.sha256 for row in result.sources] == [hashlib.sha256(book).hexdigest() for book in books.values()]
-    assert [row.source_id for row in result.log] == [row.source_id for row in rows]
+    assert [row.sha256 for row in got] == [hashlib.sha256(book).hexdigest() for book in books.values()]
+    assert [row.source_id for row in logs] == [row.source_id for row in rows]
     assert max(at_once) == 2 and told == [(n, 6, 0) for n in range(1, 7)]
 
 
 def test_the_same_bytes_at_two_addresses_are_one_source(server, tmp_path):
     server.routes |= {"/a": Say(body=PDF), "/b": Say(body=PDF)}
     rows, shelf = [source("a"), source("b")], Holdings(tmp_path / "held")
-    result = download(rows, lambda url: server.base + url[6:], tmp_path / "run", shelf, FAST)
-    assert [row.status for row in result.sources] == ["admitted", "rejected"]
-    assert result.sources[1].reason.startswith("duplicate of a: same sha256:")
+    got, _ = download(rows, lambda url: server.base + url[6:], tmp_path / "run", shelf, FAST)
+    assert [row.status for row in got] == ["admitted", "rejected"]
+    assert got[1].reason.startswith("duplicate of a: same sha256:")
     assert shelf.find(["a"]) == shelf.find(["b"])

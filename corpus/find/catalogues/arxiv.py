@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from corpus.find import licences
 from corpus.find.catalogue import Offer, Params, Site, ask_xml, get_record, text_of
-from corpus.find.identifiers import path_of
+from corpus.find.identifiers import parts_of
 from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
@@ -49,7 +49,7 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
 
 
 def _offer(site: Site, entry: ElementTree.Element, topic: Topic, digest: str) -> Offer:
-    paper = path_of(_text(entry, "id")).removeprefix("/abs/")
+    paper = parts_of(_text(entry, "id")).path.removeprefix("/abs/")
     licence = _licence(site, re.sub(r"v\d+$", "", paper))
     return site.offer(
         topic,

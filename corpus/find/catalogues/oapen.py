@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
-
 from corpus.find import identifiers, licences
 from corpus.find.catalogue import Offer, Params, Site, ask_json, get_record, objects, plain, text_of
 from infuser_core.errors import CatalogueError
@@ -49,13 +47,12 @@ class Item:
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
     """`GET {base}/rest/search`, and `{base}/oai/request` for the licence of each book that has a PDF."""
-    for item in search(site.client, site.base, query):
+    for item in search(site, query):
         pdf = _pdf_link(item)
         # Without a file there is nothing whose licence would matter.
         licence = licences.Licence(spdx="", evidence="not asked: no PDF")
         if pdf:
-            name = f"oai:{urlsplit(BASE).hostname}:{item.handle}"
-            licence, _ = record(site.client, site.base, name)
+            licence, _ = record(site, BASE, item)
         yield offer(site, topic, item, licence, identifiers.absolute(f"{site.base}/", pdf) if pdf else "")
 
 
@@ -68,14 +65,14 @@ def _pdf_link(item: Item) -> str:
     return ""
 
 
-def search(client: httpx.Client, base: str, query: str) -> Iterator[Item]:
+def search(site: Site, query: str) -> Iterator[Item]:
     """Books found for a query, up to MAX_PAGES pages; chapters, publishers and entries without a handle left out."""
     for page in range(MAX_PAGES):
         place: Params = {"limit": PAGE_SIZE, "offset": page * PAGE_SIZE}
         params: Params = {"query": query, "expand": "metadata,bitstreams", **place}
-        reply = ask_json(client, f"{base}/rest/search", params, expected=EXPECTED)
+        reply = ask_json(site.client, f"{site.base}/rest/search", params, expected=EXPECTED)
         if not isinstance(reply.data, list):
-            raise CatalogueError(f"catalogue {base}/rest/search: the answer is no list", hint=EXPECTED)
+            raise CatalogueError(f"catalogue {site.base}/rest/search: the answer is no list", hint=EXPECTED)
         for row in objects(reply.data):
             item = _item(row, reply.sha256)
             if item.handle and "book" in item.all("dc.type"):
@@ -116,10 +113,14 @@ def offer(site: Site, topic: Topic, item: Item, licence: licences.Licence, downl
     )
 
 
-def record(client: httpx.Client, base: str, identifier: str) -> tuple[licences.Licence, list[str]]:
-    """Licence and PDF addresses by the record `oai:host:handle`. A deleted or unknown one has neither."""
+def record(site: Site, home: str, item: Item) -> tuple[licences.Licence, list[str]]:
+    """Licence and PDF addresses by the record `oai:host:handle`, with the host of the catalogue's own address `home`.
+
+    A deleted or unknown record has neither.
+    """
+    identifier = f"oai:{urlsplit(home).hostname}:{item.handle}"
     params = {"verb": "GetRecord", "metadataPrefix": "xoai", "identifier": identifier}
-    root = get_record(client, f"{base}/oai/request", params, expected=EXPECTED_OAI)
+    root = get_record(site.client, f"{site.base}/oai/request", params, expected=EXPECTED_OAI)
     if isinstance(root, licences.Licence):
         return root, []
     found, downloads = [], []

@@ -6,7 +6,7 @@ from typing import Any
 
 from corpus.find import landing, licences
 from corpus.find.catalogue import Offer, Site, ask_json, ask_text, objects, text_of
-from corpus.find.identifiers import path_of
+from corpus.find.identifiers import parts_of
 from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
@@ -32,7 +32,7 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
 def _offer(site: Site, result: dict[str, Any], topic: Topic) -> Offer:
     url, title, snippet = result["url"], text_of(result.get("title")), text_of(result.get("snippet"))
     bare = partial(site.offer, topic, offer_id=url, title=title, description=snippet, source_url=url)
-    if path_of(url).lower().endswith(".pdf"):
+    if parts_of(url).path.lower().endswith(".pdf"):
         licence = licences.Licence(spdx=licences.UNKNOWN, evidence="no page states the licence of this file")
         return bare(licence=licence, download_url=url)
     try:
