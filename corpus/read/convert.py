@@ -8,7 +8,7 @@ Many sources are converted by a crew's workers: the text layers on every core, w
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -17,6 +17,7 @@ from typing import Any
 
 from corpus.read.books.convert import convert_book, is_book
 from corpus.read.books.library import suffix_of
+from corpus.read.books.tree import decoded
 from corpus.read.converters import pdfium
 from corpus.read.file_kinds import MARKDOWN, PDF, is_text
 from corpus.read.formats.markdown import FENCED
@@ -65,28 +66,25 @@ class Book:
     source_id: str
     """Its source."""
     seen: Page | None = None
-    """Page of its text layer, where that is in doubt."""
+    """Page of its text layer, once that is read."""
     why: str = ""
-    """The doubt."""
+    """The doubt about that page for which a second look would help; empty where none would."""
 
 
-def convert(
-    books: Sequence[Book],
-    job: Job,
-    crew: Crew,
-    keep: Callable[[Page], None],
-) -> None:
-    """A page per book, as `convert_auto` makes it; `keep` is told each when it is there."""
+def convert(books: Sequence[Book], job: Job, crew: Crew, keep: Callable[[Page], None]) -> None:
+    """A page per book as Markdown by the converter that suits it; `chosen` says why. `keep` is told each when it is
+    there. Nothing raises for a bad file.
+
+    Raises DocumentError when a converter is asked for by name and cannot work.
+    """
     named = partial(Task, name="conversion", item=_name_of, apart=False)
     doubtful = []
-    # A converter that is asked for by name sees every PDF.
-    wanted = job.settings.type not in ("auto", "pdfium")
-    for place, (page, why) in crew.each(named(begin=partial(_layers, job), accelerator=wanted), books):
-        if why and not help_trouble(job):
-            doubtful.append(replace(books[place], seen=page, why=why))
+    for _, book in crew.each(named(begin=partial(_opened, _text_layer, job), accelerator=_is_asked(job)), books):
+        if book.why and not help_trouble(job):
+            doubtful.append(book)
         else:
-            keep(_decided(books[place], page, why, job))
-    for _, page in crew.each(named(begin=partial(_looks, job), accelerator=True), doubtful):
+            keep(_decided(book, job))
+    for _, page in crew.each(named(begin=partial(_opened, _decided, job), accelerator=True), doubtful):
         keep(page)
 
 
@@ -95,25 +93,11 @@ def _name_of(book: Book) -> str:
 
 
 @contextmanager
-def _layers(job: Job) -> Iterator[Callable[[Book], tuple[Page, str]]]:
-    """Work of a crew: what a book's text layer gives."""
-    with closing(Kept()) as kept:
+def _opened(work: Callable[[Book, Job], Any], job: Job) -> Iterator[Callable[[Book], Any]]:
+    """Work of a crew on one book, and what its converter keeps from book to book."""
+    with Kept() as kept:
         own = replace(job, kept=kept)
-        yield lambda book: text_layer(book.path, book.source_id, own)
-
-
-@contextmanager
-def _looks(job: Job) -> Iterator[Callable[[Book], Page]]:
-    """Work of a crew: a second look at what is in doubt."""
-
-    with closing(Kept()) as kept:
-        own = replace(job, kept=kept)
-
-        def look(book: Book) -> Page:
-            assert book.seen
-            return _decided(book, book.seen, book.why, own)
-
-        yield look
+        yield lambda book: work(book, own)
 
 
 def kept_suffix(path: Path) -> str:
@@ -121,41 +105,46 @@ def kept_suffix(path: Path) -> str:
     return MARKDOWN if is_text(path) else suffix_of(path.name) or PDF
 
 
-def convert_auto(path: Path, source_id: str, job: Job) -> Page:
-    """The source as Markdown by the converter that suits it; `chosen` says why. Nothing raises for a bad file.
+def _is_asked(job: Job) -> bool:
+    """Whether a converter is asked for by name: it sees every PDF."""
+    return job.settings.type not in ("auto", "pdfium")
 
-    Raises DocumentError when a converter is asked for by name and cannot work.
+
+def _text_layer(book: Book, job: Job) -> Book:
+    """The book with its page before a second look, and the doubt for which one would help."""
+    is_marked, asked = is_text(book.path) or is_book(book.path), _is_asked(job)
+    if is_text(book.path):
+        page = convert_text(book.path, book.source_id)
+    elif is_marked:
+        page = convert_book(book.path, book.source_id, job.limits)
+    else:
+        page = (_converter(job.settings.type) if asked else pdfium).convert(book.path, book.source_id, job)
+    page = _in_a_language(page, fenced=is_marked)
+    return replace(book, seen=page, why="" if is_marked or asked else _doubt(page))
+
+
+def _decided(book: Book, job: Job) -> Page:
+    """The page, or where it is in doubt that of the converter which looks, if there is one.
+
+    Without one, a rejected page says which it needs.
     """
-    page, why = text_layer(path, source_id, job)
-    return _decided(Book(path=path, source_id=source_id), page, why, job)
-
-
-def text_layer(path: Path, source_id: str, job: Job) -> tuple[Page, str]:
-    """The page without a second look, and the doubt for which one would help; empty where none would."""
-    if is_text(path):
-        return _in_a_language(convert_text(path, source_id), fenced=True), ""
-    if is_book(path):
-        return _in_a_language(convert_book(path, source_id, job.limits), fenced=True), ""
-    if job.settings.type not in ("auto", "pdfium"):
-        return _in_a_language(_converter(job.settings.type).convert(path, source_id, job)), ""
-    page = _in_a_language(pdfium.convert(path, source_id, job))
-    return page, _doubt(page)
-
-
-def _decided(book: Book, page: Page, why: str, job: Job) -> Page:
-    """The page, or where it is in doubt that of the converter which looks, if there is one."""
-    if not why:
+    page = book.seen
+    assert page
+    if not book.why:
         return page
-    if trouble := help_trouble(job):
-        return _without_help(page, why, trouble, job)
-    helper = job.settings.helper
-    try:
-        made: Page = _converter(helper).convert(book.path, book.source_id, job)
-    except DocumentError as error:
-        return _without_help(page, why, str(error), job)
-    if made.reason:
-        return _without_help(page, why, made.reason, job)
-    return replace(made, chosen=f"{helper}: {why}")
+    trouble = help_trouble(job)
+    if not trouble:
+        try:
+            made: Page = _converter(job.settings.helper).convert(book.path, book.source_id, job)
+            trouble = made.reason
+        except DocumentError as error:
+            trouble = str(error)
+    if not trouble:
+        return replace(made, chosen=f"{job.settings.helper}: {book.why}")
+    helper = job.settings.helper or "a converter that looks"
+    if page.reason:
+        return replace(page, reason=f"{page.reason}; needs {helper}: {trouble}")
+    return replace(page, chosen=f"{page.chosen}; {book.why}, but {helper} could not help: {trouble}")
 
 
 def _in_a_language(page: Page, *, fenced: bool = False) -> Page:
@@ -183,24 +172,16 @@ def _doubt(page: Page) -> str:
     return ""
 
 
-def _without_help(page: Page, why: str, trouble: str, job: Job) -> Page:
-    """The page as it is; a rejected one says which converter it needs."""
-    helper = job.settings.helper or "a converter that looks"
-    if page.reason:
-        return replace(page, reason=f"{page.reason}; needs {helper}: {trouble}")
-    return replace(page, chosen=f"{page.chosen}; {why}, but {helper} could not help: {trouble}")
-
-
-def convert_text(path: Path, source_id: str, *, max_bytes: int = MAX_BYTES) -> Page:
+def convert_text(path: Path, source_id: str) -> Page:
     """The file as it is, save for a byte order mark and with line feeds as line ends: readers of text files change the
     others, and offsets would no longer fit. What is no UTF-8 text is a rejected page that names the byte."""
     size = path.stat().st_size
-    if size > max_bytes:
-        reason = f"too_long: {size} bytes, at most {max_bytes} are read"
+    if size > MAX_BYTES:
+        reason = f"too_long: {size} bytes, at most {MAX_BYTES} are read"
         return page_of(source_id, converter=TEXT, reason=reason)
     raw = path.read_bytes()
     try:
-        text = _decoded(raw)
+        text = decoded(raw, strict=True)
     except UnicodeDecodeError as error:
         reason = (
             f"not_utf8: byte 0x{raw[error.start]:02x} at offset {error.start} ({error.reason}); convert it with iconv"
@@ -227,8 +208,3 @@ def _titled(settings: re.Match[str]) -> str:
     """The title of a file's settings as its heading."""
     named = TITLE.search(settings["keys"])
     return f"# {named['title']}\n\n" if named and named["title"] else ""
-
-
-def _decoded(raw: bytes) -> str:
-    wide = raw.startswith((b"\xff\xfe", b"\xfe\xff"))
-    return raw.decode("utf-16" if wide else "utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")

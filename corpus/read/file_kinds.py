@@ -73,21 +73,21 @@ def check(path: Path, limits: child.Limits, *, measured: bool = True) -> str:
     if not head:
         raise DocumentError("an empty file")
     if b"%PDF-" in head:
-        check_pdf(path, limits)
+        _check_pdf(path, limits)
         return PDF
     if _is_hypertext(head):
         raise DocumentError("an HTML page, no PDF")
     named = next((name for mark, name in ARCHIVES.items() if head.startswith(mark)), "")
     if named:
         raise DocumentError(f"no PDF but {named}")
-    check_text(path)
+    _check_text(path)
     if not measured:
         raise DocumentError("a text whose end cannot be checked: the server named no length")
     return MARKDOWN
 
 
-def check_pdf(path: Path, limits: child.Limits) -> int:
-    """Number of pages. Raises DocumentError for anything but a whole PDF that opens."""
+def _check_pdf(path: Path, limits: child.Limits) -> None:
+    """Raises DocumentError for anything but a whole PDF that opens."""
     if fault := pdf_fault(path):
         raise DocumentError(fault)
     try:
@@ -98,7 +98,6 @@ def check_pdf(path: Path, limits: child.Limits) -> int:
         raise DocumentError(f"the PDF does not open: {error.message}") from error
     if not isinstance(pages, int) or pages < 1:
         raise DocumentError(f"the PDF has {pages!r} pages")
-    return pages
 
 
 def count_pages(path: str) -> int:
@@ -112,7 +111,7 @@ def count_pages(path: str) -> int:
         return len(document)
 
 
-def check_text(path: Path) -> None:
+def _check_text(path: Path) -> None:
     """Raises DocumentError unless the whole file is UTF-8 text. Reads in blocks: a text may be one line of 100 MB."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     done = 0

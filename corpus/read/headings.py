@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import pairwise
@@ -389,10 +389,6 @@ def _same_title(above: Line, line: Line) -> bool:
 
 def _text(run: Sequence[Line]) -> str:
     text = run[0].text
-    for above, line in _pairs(run):
+    for above, line in pairwise(run):
         text += line.text if above.broken else f" {line.text}"
     return text
-
-
-def _pairs(run: Sequence[Line]) -> Iterator[tuple[Line, Line]]:
-    return pairwise(run)

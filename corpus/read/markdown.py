@@ -27,16 +27,6 @@ FIRST_WORD = re.compile(r"^[^\W\d_]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marked:
-    """A book as Markdown."""
-
-    markdown: str
-    """Headings, paragraphs, items, listings and tables, separated by one empty line."""
-    page_starts: list[int]
-    """Offset at which each page's text begins, in characters; a page without text has the next one's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
     """One block's Markdown."""
 
@@ -46,8 +36,11 @@ class _Part:
     """(page index, offset in the text) of the first line from each page."""
 
 
-def print_texts(texts: Sequence[Text], num_pages: int) -> Marked:
-    """Markdown of the blocks."""
+def print_texts(texts: Sequence[Text], num_pages: int) -> tuple[str, list[int]]:
+    """Markdown of the blocks, separated by one empty line, and the offset at which each page's text begins.
+
+    A page without text has the next one's.
+    """
     known = vocabulary(whole for text in texts for whole in _whole_words(text.lines))
     shift = _shift(texts)
     parts = [_part(_evened(text, shift), known) for text in texts]
@@ -58,7 +51,7 @@ def print_texts(texts: Sequence[Text], num_pages: int) -> Marked:
             starts.setdefault(page, position + offset)
         position += len(part.text) + 2
     markdown = "\n\n".join(part.text for part in parts) + "\n" if parts else ""
-    return Marked(markdown=markdown, page_starts=_filled(starts, num_pages, len(markdown)))
+    return markdown, _filled(starts, num_pages, len(markdown))
 
 
 def _shift(texts: Sequence[Text]) -> float:

@@ -9,7 +9,7 @@ import re
 import shutil
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from infuser_core import child
@@ -30,8 +30,8 @@ REAL_HOME = {
 """Folders below the user's home that a command with another home still needs."""
 
 
-class Servers:
-    """The servers of all commands that are given this home."""
+class Servers(AbstractContextManager["Servers"]):
+    """The servers of all commands that are given this home; they end with it."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="infuser-marker-", ignore_cleanup_errors=True)
@@ -50,12 +50,9 @@ class Servers:
 
     def given_up(self) -> str:
         """Last words of a server that gave up; empty while none did."""
-        return next((said for said in self.logs() if GIVEN_UP.search(said)), "")
-
-    def logs(self) -> list[str]:
-        """The end of what each of them printed."""
-        found = sorted(self.home.glob(f"{SERVER_FOLDER}/*.log"))
-        return [file.read_text(errors="replace")[-child.TAIL_BYTES :] for file in found]
+        logs = sorted(self.home.glob(f"{SERVER_FOLDER}/*.log"))
+        ends = (file.read_text(errors="replace")[-child.TAIL_BYTES :] for file in logs)
+        return next((said for said in ends if GIVEN_UP.search(said)), "")
 
     def served(self, pages: int) -> None:
         """Count pages; after many the servers end, and what they let grow with them."""
@@ -76,7 +73,6 @@ class Servers:
             time.sleep(0.05)
         shutil.rmtree(self.home / SERVER_FOLDER, ignore_errors=True)
 
-    def close(self) -> None:
-        """End them, and remove the home."""
+    def __exit__(self, *error: object) -> None:
         self.end()
         self._folder.cleanup()

@@ -2,45 +2,33 @@
 
 import hashlib
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar, cast
+from typing import Any, TypeVar
 
 from corpus.read.printed import Removed
 from infuser_core import child
 from infuser_core.config.corpus import ConvertSettings
-from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 
-
-class Closed(Protocol):
-    """Anything with a `close`."""
-
-    def close(self) -> None:
-        """End it."""
+Thing = TypeVar("Thing")
 
 
-Thing = TypeVar("Thing", bound=Closed)
-
-
-class Kept:
+class Kept(ExitStack):
     """Resources that a converter keeps from book to book, such as servers with its models; its worker closes them."""
 
     def __init__(self) -> None:
-        self._stack = ExitStack()
-        self._found: dict[Callable[[], Closed], Closed] = {}
+        super().__init__()
+        self._found: dict[Any, Any] = {}
 
-    def once(self, begin: Callable[[], Thing]) -> Thing:
+    def once(self, begin: Callable[[], AbstractContextManager[Thing]]) -> Thing:
         """The one thing that `begin` makes."""
         if begin not in self._found:
-            self._found[begin] = self._stack.enter_context(closing(begin()))
-        return cast(Thing, self._found[begin])
-
-    def close(self) -> None:
-        """Close everything."""
-        self._stack.close()
+            self._found[begin] = self.enter_context(begin())
+        found: Thing = self._found[begin]
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +39,6 @@ class Job:
     """The run's settings."""
     work: Path | None = None
     """Folder where a converter may keep what it finished before a kill; None keeps nothing."""
-    progress: Progress = no_progress
-    """Told the pages done."""
     kept: Kept | None = None
     """The worker's; without, nothing outlives a book."""
 

@@ -25,32 +25,58 @@ ALIGNED = 1.0
 WORD = re.compile(r"[^\W\d_]{3,}")
 MIN_CELL_CHARS = 2.5
 """Mean length of a cell; scattered formulas have less."""
+SENTENCE_END = re.compile(r"(?:[.!?:;][\"'\u2019\u201d)\]]*|[\u3002\uff01\uff1f\uff1a\uff1b][\u201d\u300d\uff09]*)$")
+BULLET = re.compile(
+    r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7\u25a0\u25a1\u25cb\u2701-\u2775\u2794-\u27bf]\s*|^[\u2013\u2014*-]\s+(?=\S)"
+)
+SIGN = re.compile(r"^[*\u2013\u2014-]\s")
+"""Bullets that are operators as well."""
+ITEM = re.compile(r"^(?:\(?\d{1,3}[.)]|\(?[a-z][.)]|\([ivx]{1,5}\)|\[[^\]\s]{1,12}\])\s+\S", re.I)
+LEADERS = re.compile(r"(?:\.\s?){3,}\s*\S{1,12}$")
+PARAGRAPH_GAP = 1.3
+"""Distance of two lines that separates paragraphs, in units of the usual one."""
+HEAD_CHARS = 25
+"""Length of a line that may be the head of a float's column, characters."""
+
+
+class Role(StrEnum):
+    """Kinds of block."""
+
+    HEADING = "heading"
+    PARAGRAPH = "paragraph"
+    ITEM = "item"
+    LISTING = "listing"
+    TABLE = "table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """A run of lines that is a table."""
+class Text:
+    """Lines that belong together."""
 
-    stop: int
-    """One past its last line."""
-    rows: list[list[str]]
-    """Texts by row and column; empty where a row has no cell."""
+    role: Role
+    """Their role on the page."""
+    lines: tuple[Line, ...]
+    """The lines in order."""
+    rows: tuple[tuple[str, ...], ...] = ()
+    """Cells of a table by row; empty for anything else."""
+    garbled: bool = False
+    """Whether it holds a formula that its layout leaves open."""
 
 
-def table_at(lines: Sequence[Line], start: int) -> Table | None:
+def _table_at(lines: Sequence[Line], start: int) -> Text | None:
     """The table that begins with this line; None where there is none."""
     stop = start
     while stop < len(lines) and _may_belong(lines, start, stop):
         stop += 1
     run = _without_tail(lines[start:stop])
     full = [line for line in run if len(line.cells) > 1]
-    if (
-        (len(full) < MIN_ROWS and not _is_pair(full))
-        or _is_list(full)
-        or _is_contents(full)
-        or _is_marginal(full)
-        or 2 * sum(line.mono for line in full) > len(full)
-    ):
+    kinds = [
+        (bool(LABEL.match(line.cells[0].text)), bool(CONTENTS_LINE.search(line.text)), _has_margin(line), line.mono)
+        for line in full
+    ]
+    # Most rows are items, entries of a table of contents, formulas with their numbers, or code.
+    other = any(2 * sum(kind) > len(full) for kind in zip(*kinds, strict=True))
+    if other or (len(full) < MIN_ROWS and not _is_pair(full)):
         return None
     columns = _columns(full)
     if not 2 <= len(columns) <= MAX_COLUMNS:
@@ -58,7 +84,7 @@ def table_at(lines: Sequence[Line], start: int) -> Table | None:
     rows = _filled(run, columns)
     if rows is None or sum(len(cell) for row in rows for cell in row) < MIN_CELL_CHARS * sum(len(r.cells) for r in run):
         return None
-    return Table(stop=start + len(run), rows=rows)
+    return Text(role=Role.TABLE, lines=tuple(run), rows=tuple(map(tuple, rows)))
 
 
 def _may_belong(lines: Sequence[Line], start: int, place: int) -> bool:
@@ -95,18 +121,6 @@ def _without_tail(run: Sequence[Line]) -> Sequence[Line]:
     while stop and len(run[stop - 1].cells) < 2 and (stop < 2 or run[stop - 1].x0 < run[0].cells[1].x0 - run[0].size):
         stop -= 1
     return run[:stop]
-
-
-def _is_list(rows: Sequence[Line]) -> bool:
-    return sum(bool(LABEL.match(line.cells[0].text)) for line in rows) > 0.5 * len(rows)
-
-
-def _is_contents(rows: Sequence[Line]) -> bool:
-    return sum(bool(CONTENTS_LINE.search(line.text)) for line in rows) > 0.5 * len(rows)
-
-
-def _is_marginal(rows: Sequence[Line]) -> bool:
-    return sum(_has_margin(line) for line in rows) > 0.5 * len(rows)
 
 
 def _has_margin(line: Line) -> bool:
@@ -151,57 +165,19 @@ def _column(cell: Cell, columns: Sequence[tuple[float, float]]) -> int:
     return max(range(len(columns)), key=lambda place: overlaps[place])
 
 
-SENTENCE_END = re.compile(r"(?:[.!?:;][\"'\u2019\u201d)\]]*|[\u3002\uff01\uff1f\uff1a\uff1b][\u201d\u300d\uff09]*)$")
-BULLET = re.compile(
-    r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7\u25a0\u25a1\u25cb\u2701-\u2775\u2794-\u27bf]\s*|^[\u2013\u2014*-]\s+(?=\S)"
-)
-SIGN = re.compile(r"^[*\u2013\u2014-]\s")
-"""Bullets that are operators as well."""
-ITEM = re.compile(r"^(?:\(?\d{1,3}[.)]|\(?[a-z][.)]|\([ivx]{1,5}\)|\[[^\]\s]{1,12}\])\s+\S", re.I)
-
-LEADERS = re.compile(r"(?:\.\s?){3,}\s*\S{1,12}$")
-HEAD_CHARS = 25
-"""Length of a line that may be the head of a float's column, characters."""
-
-
-class Role(StrEnum):
-    """Kinds of block."""
-
-    HEADING = "heading"
-    PARAGRAPH = "paragraph"
-    ITEM = "item"
-    LISTING = "listing"
-    TABLE = "table"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
-    """Lines that belong together."""
-
-    role: Role
-    """Their role on the page."""
-    lines: tuple[Line, ...]
-    """The lines in order."""
-    rows: tuple[tuple[str, ...], ...] = ()
-    """Cells of a table by row; empty for anything else."""
-    garbled: bool = False
-    """Whether it holds a formula that its layout leaves open."""
-
-
-def texts_of(pages: Sequence[list[Line]], *, paragraph_gap: float, body: float) -> list[Text]:
-    """Blocks in order. A gap between lines larger than `paragraph_gap` usual ones ends a paragraph."""
+def texts_of(pages: Sequence[list[Line]], body: float) -> list[Text]:
+    """Blocks in order."""
     pitch = _pitch([line for page in pages for line in page])
     found: list[Text] = []
     for page in pages:
         place = 0
         while place < len(page):
-            if len(page[place].cells) > 1 and (table := table_at(page, place)):
-                rows = tuple(tuple(row) for row in table.rows)
-                found.append(Text(role=Role.TABLE, lines=tuple(page[place : table.stop]), rows=rows))
-                place = table.stop
+            if len(page[place].cells) > 1 and (table := _table_at(page, place)):
+                found.append(table)
+                place += len(table.lines)
                 continue
             last = found[-1] if found else None
-            if last and _continues(last, page[place], pitch=pitch, paragraph_gap=paragraph_gap):
+            if last and _continues(last, page[place], pitch):
                 found[-1] = replace(last, lines=(*last.lines, page[place]))
             else:
                 found.append(Text(role=_role(page[place]), lines=(page[place],)))
@@ -239,7 +215,7 @@ def _pitch(lines: Sequence[Line]) -> float:
     return median(gaps) if gaps else 1.2
 
 
-def _continues(text: Text, line: Line, *, pitch: float, paragraph_gap: float) -> bool:
+def _continues(text: Text, line: Line, pitch: float) -> bool:
     above = text.lines[-1]
     if text.role in (Role.HEADING, Role.TABLE) or line.level:
         return False
@@ -260,7 +236,7 @@ def _continues(text: Text, line: Line, *, pitch: float, paragraph_gap: float) ->
         return _flows_on(text, line)
     if above.broken:
         return True
-    if above.y - line.y > paragraph_gap * max(pitch, 1.0) * max(line.size, above.size):
+    if above.y - line.y > PARAGRAPH_GAP * max(pitch, 1.0) * max(line.size, above.size):
         return False
     return not _begins(text, line)
 

@@ -21,7 +21,7 @@ from corpus.read.characters import (
     codes_of,
     printed_lines,
 )
-from corpus.read.fonts import LEAST_SIZE, Fonts, TextObjects
+from corpus.read.fonts import Fonts, TextObjects
 from corpus.read.formulas.accents import Accents
 from corpus.read.formulas.drawn import drawn_on, without_labels
 from corpus.read.formulas.fractions import with_fractions
@@ -50,27 +50,29 @@ APART, LETTERS = 0.6, 8
 """Share of single letters from which a line's letters are set apart, and how many gaps it has at least."""
 MAX_OUTLINE = 20_000
 
+Gap = tuple[int, int, float]
+"""Last character before a run of blanks, first one behind it, and the run's width in points."""
 
-def read(path: str, *, first: int = 0, last: int | None = None) -> Printed:
-    """Pieces of the pages `first` to `last` (exclusive) and the whole outline."""
+
+def read(path: str) -> Printed:
+    """Pieces of every page, and the outline."""
     with pdfium.PdfDocument(path) as document:
-        indices = range(first, len(document) if last is None else min(last, len(document)))
         coded = set[str]()
-        printed = _pages(document, indices, coded)
+        printed = _pages(document, coded)
         # A font may show late that its values are its codes; those of earlier pages are then other signs as well.
-        return _pages(document, indices, coded) if coded else printed
+        return _pages(document, coded) if coded else printed
 
 
-def _pages(document: Any, indices: Sequence[int], coded: set[str]) -> Printed:
+def _pages(document: Any, coded: set[str]) -> Printed:
     pages: list[list[Piece]] = []
-    labels: list[Sequence[Piece]] = []
-    unreadable = []
+    labels: list[list[str]] = []
+    unreadable = 0
     gaps = WordGaps()
-    for index in indices:
+    for index in range(len(document)):
         try:
             page, within = _page(document, index, gaps, coded)
         except pdfium.PdfiumError:
-            unreadable.append(index)
+            unreadable += 1
             page, within = [], []
         pages.append(page)
         labels.append(within)
@@ -96,8 +98,8 @@ def _height(destination: Any) -> float | None:
     return float(values[place]) if place is not None and len(values) > place and values[place] is not None else None
 
 
-def _page(document: Any, index: int, gaps: WordGaps, coded: set[str]) -> tuple[list[Piece], Sequence[Piece]]:
-    """Pieces of a page, and those within its drawings."""
+def _page(document: Any, index: int, gaps: WordGaps, coded: set[str]) -> tuple[list[Piece], list[str]]:
+    """Pieces of a page, and the texts within its drawings and along another edge."""
     page = document[index]
     textpage = page.get_textpage()
     try:
@@ -105,11 +107,11 @@ def _page(document: Any, index: int, gaps: WordGaps, coded: set[str]) -> tuple[l
         drawn = drawn_on(page.raw)
         reader = _Reader(textpage.raw, drawn.rules, gaps, coded)
         pieces = [piece for start, end, broken in reader.lines for piece in reader.pieces(start, end, broken)]
-        printed, labels = without_labels([piece for piece in pieces if piece.text.strip()], drawn)
+        printed, within = without_labels([piece for piece in pieces if piece.text.strip()], drawn)
         leftward = is_leftward("".join(piece.text for piece in pieces))
         if leftward and runs_leftward([(piece.x0, piece.x1, piece.y) for piece in printed]):
             printed = by_rows(printed)
-        labels = [replace(label, text=reading_order(label.text, leftward)) for label in labels]
+        labels = [reading_order(label.text, leftward) for label in within]
         read = assembled(marked_stacks(with_fractions(printed, reader.rules) if reader.rules else printed))
         return read, [*labels, *reader.labels]
     finally:
@@ -137,12 +139,12 @@ class _Reader:
         turns = Turns(textpage, self.codes, spans, self.objects)
         self.turns = turns.most
         self.lines: list[Span] = []
-        self.labels: list[Piece] = []
+        self.labels: list[str] = []
         for span, straight in [part for line in spans for part in turns.parted(line)]:
             if straight:
                 self.lines.append(span)
             elif text := self._text(*span[:2]):
-                self.labels.append(Piece(text=text, x0=0, x1=0, y=0, size=LEAST_SIZE, font="", bold=False, mono=False))
+                self.labels.append(text)
         self.fonts.expect([self._middle(start, end) for start, end, _ in self.lines], self.turns)
         # TeX's typewriter fonts draw the signs of the keyboard as quotation marks, and programs need the signs.
         for index, code in enumerate(self.codes):
@@ -200,14 +202,15 @@ class _Reader:
         gaps = self._words(list(self._gaps(start, end)), start, end, size)
         for first, last, inner in _cells(gaps, start, end, size * GAP):
             runs = list(self._runs(first, last, ends))
-            if len(runs) == 1:
-                whole = (first, last) == (start, end)
-                piece = self._piece(first, last, inner, size if whole else None, broken and last == end)
-                yield self._hung(piece, first) if EXTENSION.search(piece.font) else piece
-                continue
             for begin, stop in runs:
                 within = [gap for gap in inner if begin <= gap[0] and gap[1] < stop]
-                yield self._run(begin, stop, within, broken and stop == end)
+                piece = self._piece(begin, stop, within, broken and stop == end)
+                if len(runs) > 1:
+                    piece = replace(piece, run=True, slanted=self.fonts.is_slanted(self.order[stop - 1]))
+                if EXTENSION.search(piece.font):
+                    # Large signs hang below the baseline: the middle of their ink says where their line is.
+                    piece = replace(piece, y=round(self._axis(begin) - AXIS * piece.size, 2))
+                yield piece
 
     def _ends(self, index: int, size: float) -> list[float]:
         """Ends of the rules above a line: those of a root or a bar over letters divide text that goes on."""
@@ -267,24 +270,14 @@ class _Reader:
         right = self._edges(before)[1]
         return any(right - RULE_SLACK < end < left + RULE_SLACK for end in ends)
 
-    def _run(self, first: int, last: int, gaps: list[tuple[int, int, float]], broken: bool) -> Piece:
-        """A stretch of a line with several baselines."""
-        piece = self._piece(first, last, gaps, None, broken)
-        piece = replace(piece, run=True, slanted=self.fonts.is_slanted(self.order[last - 1]))
-        return self._hung(piece, first) if EXTENSION.search(piece.font) else piece
-
-    def _hung(self, piece: Piece, first: int) -> Piece:
-        """Large signs on the baseline of their line, by the middle of their ink."""
-        return replace(piece, y=round(self._axis(first) - AXIS * piece.size, 2))
-
     def _axis(self, index: int) -> float:
         """Height of the middle of a character's ink."""
         left, right, bottom, top = (ctypes.c_double() for _ in range(4))
         raw.FPDFText_GetCharBox(self.textpage, self.order[index], left, right, bottom, top)
         return ((bottom.value + top.value), -(left.value + right.value))[self.turns % 2] / 2
 
-    def _gaps(self, start: int, end: int) -> Iterator[tuple[int, int, float]]:
-        """(last character before, first character after, width in points) of every run of blanks."""
+    def _gaps(self, start: int, end: int) -> Iterator[Gap]:
+        """Every run of blanks."""
         codes = self.codes
         place = start
         while place < end:
@@ -296,9 +289,7 @@ class _Reader:
                 place += 1
             yield before, place, self._edges(place)[0] - self._edges(before)[1]
 
-    def _words(
-        self, gaps: list[tuple[int, int, float]], start: int, end: int, size: float
-    ) -> list[tuple[int, int, float]]:
+    def _words(self, gaps: list[Gap], start: int, end: int, size: float) -> list[Gap]:
         """The gaps that part words; PDFium writes a blank into narrower ones, of kerning and of letters set apart."""
         words = pairwise([start, *(gap[1] for gap in gaps)])
         single = sum(1 for left, right in words if right - left == 2 and chr(self.codes[left]).isalpha())
@@ -311,9 +302,7 @@ class _Reader:
                 kept.append((before, after, width))
         return kept
 
-    def _piece(
-        self, first: int, last: int, gaps: list[tuple[int, int, float]], size: float | None, broken: bool
-    ) -> Piece:
+    def _piece(self, first: int, last: int, gaps: list[Gap], broken: bool) -> Piece:
         x0, x1 = self._edges(first)[0], self._edges(last - 1)[1]
         middle = self._middle(first, last)
         name, bold, mono = self.fonts.of(self.order[middle])
@@ -326,7 +315,7 @@ class _Reader:
             x0=round(x0, 2),
             x1=round(x1, 2),
             y=round(self._baseline(middle), 2),
-            size=self._size(middle) if size is None else size,
+            size=self._size(middle),
             font=name,
             bold=bold and all(heavy for heavy, _ in ends),
             mono=mono,
@@ -359,7 +348,7 @@ class _Reader:
             signs = [f"{sign} " if place in self.parted else sign for place, sign in zip(places, signs, strict=True)]
         return clean(self.accents.over(signs, self.order[first:last]) if self.accents.of else "".join(signs))
 
-    def _spaced(self, first: int, last: int, gaps: list[tuple[int, int, float]], width: float) -> str:
+    def _spaced(self, first: int, last: int, gaps: list[Gap], width: float) -> str:
         """Typewriter text with as many blanks as the gaps are wide."""
         blanks = sum(gap for _, _, gap in gaps)
         inked = last - first - sum(after - before - 1 for before, after, _ in gaps)
@@ -374,10 +363,8 @@ class _Reader:
         return self.objects.size_of(self.order[index])
 
 
-def _cells(
-    gaps: list[tuple[int, int, float]], start: int, end: int, width: float
-) -> Iterator[tuple[int, int, list[tuple[int, int, float]]]]:
-    inner: list[tuple[int, int, float]] = []
+def _cells(gaps: list[Gap], start: int, end: int, width: float) -> Iterator[tuple[int, int, list[Gap]]]:
+    inner: list[Gap] = []
     for before, after, gap in gaps:
         if gap > width:
             yield start, before + 1, inner

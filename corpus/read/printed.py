@@ -1,6 +1,5 @@
 """Printed content of a PDF: positioned pieces of text, page by page, and its bookmarks."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -64,12 +63,12 @@ class Printed:
 
     pages: list[list[Piece]]
     """Pieces per page in the order of the file's drawing commands."""
-    labels: list[Sequence[Piece]]
-    """Pieces per page that stand within a drawing or along another edge of the page; they are not in `pages`."""
+    labels: list[list[str]]
+    """Texts per page that stand within a drawing or along another edge of the page; they are not in `pages`."""
     outline: list[OutlineEntry]
     """Bookmarks in order."""
-    unreadable: list[int]
-    """Indices of pages that PDFium could not load; they are empty in `pages`."""
+    unreadable: int
+    """Number of pages that PDFium could not load; they are empty in `pages`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,8 @@ PAGE_NUMBER = re.compile(
 )
 CONTINUED = re.compile(r"^\(?continue[sd] (?:on|from) (?:the )?(?:next|previous) page\)?\.*$", re.I)
 """Notes that a listing or a table goes on over the page, at any height."""
+MIN_REPEATS = 3
+"""Pages on which a text must stand at the edge to count as a running head."""
 OFTEN = 0.3
 """Share of the pages on which a place is taken by running heads whatever they say."""
 KNOWN = 0.5
@@ -69,7 +71,7 @@ class _Slot:
 
 
 def without_running_heads(
-    pages: Sequence[list[Line]], *, min_repeats: int, titles: Set[tuple[int, str]] = frozenset()
+    pages: Sequence[list[Line]], titles: Set[tuple[int, str]]
 ) -> tuple[list[list[Line]], list[Removed]]:
     """Pages without their running heads and page numbers, and those lines.
 
@@ -78,8 +80,8 @@ def without_running_heads(
     body = body_size(pages)
     edges = [_edges(page, body) for page in pages]
     every = [edge for page in edges for edge in page.values()]
-    shift = _page_shift(edges, least=max(min_repeats, len(pages) // 2))
-    slots = _slots(every, min_repeats=min_repeats, pages=len(pages), shift=shift, body=body)
+    shift = _page_shift(edges, least=max(MIN_REPEATS, len(pages) // 2))
+    slots = _slots(every, pages=len(pages), shift=shift, body=body)
     kept: list[list[Line]] = []
     removed: list[Removed] = []
     for page, edge in zip(pages, edges, strict=True):
@@ -147,7 +149,7 @@ def _page_shift(edges: Sequence[dict[int, _Edge]], *, least: int) -> int | None:
     return best if best is not None and votes[best] >= least else None
 
 
-def _slots(edges: Sequence[_Edge], *, min_repeats: int, pages: int, shift: int | None, body: float) -> list[_Slot]:
+def _slots(edges: Sequence[_Edge], *, pages: int, shift: int | None, body: float) -> list[_Slot]:
     """Heights at which small lines stand apart from the text on many pages, for a reason that heads have."""
     found: list[_Slot] = []
     everywhere = Counter(edge.name for edge in edges)
@@ -156,16 +158,16 @@ def _slots(edges: Sequence[_Edge], *, min_repeats: int, pages: int, shift: int |
         here = [edge for edge in edges if abs(edge.line.y - y) <= NEAR]
         apart = [edge for edge in here if edge.apart and abs(edge.line.size - size) < 0.5]
         # A head's title and its number may differ in size.
-        if len(_pages(apart)) < min_repeats or sum(edge.apart for edge in here) < ALWAYS_APART * len(here):
+        if len(_pages(apart)) < MIN_REPEATS or sum(edge.apart for edge in here) < ALWAYS_APART * len(here):
             continue
         # A head has one height; the last line of a listing ends where the page's text does.
         # The word above the titles of chapters recurs as well, on fewer pages.
         large = any(edge.larger for edge in apart)
-        least = max(min_repeats, int(ALWAYS_THERE * pages)) if large else min_repeats
+        least = max(MIN_REPEATS, int(ALWAYS_THERE * pages)) if large else MIN_REPEATS
         names = frozenset(name for name in _recurring(apart, least) if _settled(name, apart, everywhere))
         numbered = _pages(edge for edge in apart if _is_numbered(edge, shift))
         taken = 0 if large else len(_pages(edge for edge in apart if not edge.line.mono))
-        many = taken >= max(min_repeats + 2, OFTEN * pages) or len(numbered) >= min_repeats
+        many = taken >= max(MIN_REPEATS + 2, OFTEN * pages) or len(numbered) >= MIN_REPEATS
         # Pages whose text begins or ends with a line above a displayed formula have one here as well, in its size.
         twice = _recurring(apart, 2)
         known = numbered | _pages(edge for edge in apart if edge.name in twice)

@@ -94,7 +94,7 @@ def measure_book(path: Path) -> BookResult:
     given = convert(str(path), ReadingConfig())
     seconds = time.process_time() - start
     withheld = convert(str(path), ReadingConfig(use_outline=False))
-    outline = pdf.read(str(path), last=0).outline
+    outline = pdf.read(str(path)).outline
     titles = [key(entry.title) for entry in outline if entry.page >= 0 and key(entry.title)]
     scores = [score(made.markdown, titles) for made in (given, withheld)]
     return BookResult(

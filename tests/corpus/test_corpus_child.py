@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from corpus_books import BookPlan, write_book
 
-from corpus.read.embedded import ConvertConfig, convert_pdf
+from corpus.read.converters import pdfium
 from corpus.read.file_kinds import COUNTER
+from corpus.read.page import Job
 from infuser_core.child import PROC, ROOT, Limits, call
 from infuser_core.errors import DocumentError, KilledProcessError, UsageError
 
@@ -61,11 +62,11 @@ def test_a_child_that_somebody_kills_says_nothing_about_its_file(number: signal.
 def test_a_book_whose_converter_is_killed_is_not_rejected(tmp_path: Path):
     write_book(tmp_path / "a.pdf", BookPlan())
     with ThreadPoolExecutor(1) as threads:
-        converting = threads.submit(convert_pdf, tmp_path / "a.pdf", "book", ConvertConfig())
+        converting = threads.submit(pdfium.convert, tmp_path / "a.pdf", "book", Job())
         os.kill(child_at_work(), signal.SIGKILL)
         with pytest.raises(KilledProcessError):
             converting.result()
-    assert convert_pdf(tmp_path / "a.pdf", "book", ConvertConfig()).reason == ""
+    assert pdfium.convert(tmp_path / "a.pdf", "book", Job()).reason == ""
 
 
 def child_at_work() -> int:

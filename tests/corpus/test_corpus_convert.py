@@ -7,7 +7,8 @@ from reportlab.lib.styles import ParagraphStyle
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import PageBreak, Paragraph, Preformatted, SimpleDocTemplate
 
-from corpus.read.embedded import ConvertConfig, convert_pdf
+from corpus.read.converters import pdfium
+from corpus.read.page import Job
 
 BODY = ParagraphStyle("body", fontName="Times-Roman", fontSize=10, leading=12, spaceAfter=8)
 TITLES = [
@@ -64,7 +65,7 @@ def chapters() -> list:
 
 
 def converted(path: Path) -> str:
-    page = convert_pdf(path, "book", ConvertConfig())
+    page = pdfium.convert(path, "book", Job())
     assert page.status == "converted", page.reason
     return page.markdown
 
@@ -121,13 +122,13 @@ def test_a_file_without_text_needs_ocr(tmp_path):
         canvas.rect(100, 100, 200, 200, fill=1)
         canvas.showPage()
     canvas.save()
-    page = convert_pdf(tmp_path / "a.pdf", "book", ConvertConfig())
+    page = pdfium.convert(tmp_path / "a.pdf", "book", Job())
     assert page.status == "rejected" and page.reason.startswith("needs_ocr: 3 of 3") and page.markdown == ""
 
 
 def test_a_damaged_file_is_a_rejected_row(tmp_path):
     (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4 nonsense")
-    page = convert_pdf(tmp_path / "a.pdf", "book", ConvertConfig())
+    page = pdfium.convert(tmp_path / "a.pdf", "book", Job())
     assert page.status == "rejected" and page.reason.startswith("truncated")
 
 

@@ -9,12 +9,23 @@ import pytest
 from corpus_books import BookPlan, write_book
 from reportlab.pdfgen.canvas import Canvas
 
-from corpus.read.convert import convert_auto
+from corpus.read.convert import Book, convert
 from corpus.read.embedded import CONVERTER
 from corpus.read.garble import MARK
 from corpus.read.page import Job
 from infuser_core.config.corpus import ConvertSettings
+from infuser_core.engines.crew import local_crew
 from infuser_core.errors import ConfigError, DocumentError
+from infuser_core.schemas import Page
+
+
+def converted(path: Path, job: Job) -> Page:
+    """The one book's page."""
+    pages: list[Page] = []
+    convert([Book(path=path, source_id="book")], job, local_crew(1), pages.append)
+    (page,) = pages
+    return page
+
 
 WRITES = "import sys, pathlib\n(pathlib.Path(sys.argv[3]) / 'x.md').write_text('# Read by looking')"
 
@@ -55,38 +66,38 @@ def job(tmp_path, monkeypatch):
 
 def test_a_born_digital_book_is_read_by_its_text_layer_even_where_marker_is_installed(tmp_path, job):
     write_book(tmp_path / "a.pdf", BookPlan(chapters=1))
-    page = convert_auto(tmp_path / "a.pdf", "book", job(WRITES))
+    page = converted(tmp_path / "a.pdf", job(WRITES))
     assert page.converter == CONVERTER and page.chosen.startswith("text layer on ")
 
 
 def test_a_scan_goes_to_marker(tmp_path, job):
-    page = convert_auto(scan(tmp_path / "a.pdf"), "book", job(WRITES))
+    page = converted(scan(tmp_path / "a.pdf"), job(WRITES))
     assert (page.converter, page.status) == ("marker_single-unknown", "converted")
     assert page.chosen == "marker: needs_ocr: 3 of 3 pages have under 100 characters"
 
 
 def test_a_scan_without_marker_is_rejected_and_says_what_it_needs(tmp_path, job):
-    page = convert_auto(scan(tmp_path / "a.pdf"), "book", job(None))
+    page = converted(scan(tmp_path / "a.pdf"), job(None))
     assert (page.status, page.markdown) == ("rejected", "")
     assert page.reason.startswith("needs_ocr: 3 of 3") and "needs marker: no command 'no-such-marker'" in page.reason
 
 
 @pytest.mark.parametrize("code", ["raise SystemExit('broken')", "raise OSError('cannot reach huggingface.co')"])
 def test_a_scan_that_marker_fails_on_has_both_reasons(tmp_path, job, code):
-    page = convert_auto(scan(tmp_path / "a.pdf"), "book", job(code))
+    page = converted(scan(tmp_path / "a.pdf"), job(code))
     assert page.reason.startswith("needs_ocr: ") and "needs marker: marker: " in page.reason
 
 
 def test_garbled_formulas_go_to_marker_and_stay_where_there_is_none(tmp_path, job):
-    seen = convert_auto(formulas(tmp_path / "a.pdf"), "book", job(WRITES))
+    seen = converted(formulas(tmp_path / "a.pdf"), job(WRITES))
     assert seen.chosen == "marker: 4 of 4 pages have garbled formulas"
-    kept = convert_auto(tmp_path / "a.pdf", "book", job(None))
+    kept = converted(tmp_path / "a.pdf", job(None))
     assert kept.status == "converted" and "marker could not help" in kept.chosen
 
 
 def test_markdown_is_taken_as_it_is(tmp_path, job):
     (tmp_path / "a.md").write_text("# Kiln\n\ntext\n")
-    page = convert_auto(tmp_path / "a.md", "book", job(None))
+    page = converted(tmp_path / "a.md", job(None))
     assert (page.markdown, page.converter) == ("# Kiln\n\ntext\n", "text-2")
 
 
@@ -100,7 +111,7 @@ def test_markdown_is_taken_as_it_is(tmp_path, job):
 )
 def test_settings_at_the_beginning_of_markdown_are_no_heading(tmp_path, job, written, read):
     (tmp_path / "a.md").write_text(written)
-    page = convert_auto(tmp_path / "a.md", "book", job(None))
+    page = converted(tmp_path / "a.md", job(None))
     assert page.markdown == read
     assert page.removed_for == ["settings"] * len(page.removed) and all(keys in written for keys in page.removed)
     assert len(page.removed) == (read != written)
@@ -108,15 +119,15 @@ def test_settings_at_the_beginning_of_markdown_are_no_heading(tmp_path, job, wri
 
 def test_marker_may_be_asked_for_whatever_the_file_is(tmp_path, job):
     write_book(tmp_path / "a.pdf", BookPlan(chapters=1))
-    page = convert_auto(tmp_path / "a.pdf", "book", job(WRITES, type="marker"))
+    page = converted(tmp_path / "a.pdf", job(WRITES, type="marker"))
     assert (page.converter, page.chosen) == ("marker_single-unknown", "marker was asked for")
     with pytest.raises(DocumentError, match="no command"):
-        convert_auto(tmp_path / "a.pdf", "book", job(None, type="marker"))
+        converted(tmp_path / "a.pdf", job(None, type="marker"))
 
 
 def test_without_a_helper_a_scan_is_rejected(tmp_path, job):
     for settings in ({"helper": ""}, {"type": "pdfium"}):
-        page = convert_auto(scan(tmp_path / "a.pdf"), "book", job(WRITES, **settings))
+        page = converted(scan(tmp_path / "a.pdf"), job(WRITES, **settings))
         assert page.reason.startswith("needs_ocr: ") and page.reason.endswith(": it is switched off")
 
 
@@ -129,17 +140,17 @@ def test_docling_is_a_command_whose_markdown_is_cleaned(tmp_path, job, monkeypat
     )
     script.chmod(0o755)
     monkeypatch.setenv("INFUSER_DOCLING", str(script))
-    page = convert_auto(scan(tmp_path / "a.pdf"), "book", job(None, helper="docling"))
+    page = converted(scan(tmp_path / "a.pdf"), job(None, helper="docling"))
     text = f"# Kiln\n\nIt burns.\n\n{MARK}\n\nx GLYPH<3> y {MARK}"
     assert (page.markdown, page.converter, page.removed) == (text, "docling", ["a sketch"])
     monkeypatch.setenv("INFUSER_DOCLING", "no-such-docling")
     with pytest.raises(DocumentError, match="no command 'no-such-docling'"):
-        convert_auto(tmp_path / "a.pdf", "book", job(None, type="docling"))
+        converted(tmp_path / "a.pdf", job(None, type="docling"))
 
 
 def test_a_converter_that_is_none_is_named_with_those_that_are(tmp_path, job):
     with pytest.raises(ConfigError) as failed:
-        convert_auto(scan(tmp_path / "a.pdf"), "book", job(None, type="reader"))
+        converted(scan(tmp_path / "a.pdf"), job(None, type="reader"))
     assert "docling, http, marker, pdfium" in failed.value.hint
 
 
@@ -179,14 +190,14 @@ def test_a_service_is_sent_the_file_and_answers_in_markdown(tmp_path, job, place
     with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/{place}"
-        page = convert_auto(scan(tmp_path / "a.pdf"), "book", job(None, type="http", url=url))
+        page = converted(scan(tmp_path / "a.pdf"), job(None, type="http", url=url))
         server.shutdown()
     assert page.markdown == markdown and page.reason.startswith(reason) and bool(page.reason) == bool(reason)
 
 
 def test_a_service_that_nobody_runs_is_an_error(tmp_path, job):
     with pytest.raises(DocumentError, match="Connection refused"):
-        convert_auto(scan(tmp_path / "a.pdf"), "book", job(None, type="http", url="http://127.0.0.1:9/"))
+        converted(scan(tmp_path / "a.pdf"), job(None, type="http", url="http://127.0.0.1:9/"))
 
 
 def test_listings_are_in_no_language_and_refuse_no_book(tmp_path, job):
@@ -194,5 +205,5 @@ def test_listings_are_in_no_language_and_refuse_no_book(tmp_path, job):
     book, prose = tmp_path / "book.md", tmp_path / "prose.md"
     book.write_text(f"`vkCmdDraw` draws.\n\n```c\n{names}```\n\n" * 8)
     prose.write_text(f"{names}\n" * 8)
-    assert convert_auto(book, "book", job(None)).reason == ""
-    assert convert_auto(prose, "book", job(None)).reason.startswith("debris: ")
+    assert converted(book, job(None)).reason == ""
+    assert converted(prose, job(None)).reason.startswith("debris: ")

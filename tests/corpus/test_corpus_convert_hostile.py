@@ -6,15 +6,21 @@ import corpus_hostile as hostile
 import pytest
 from corpus_books import BookPlan, write_book
 
-from corpus.read.embedded import ConvertConfig, ReadingConfig, convert_pdf
+from corpus.read.converters import pdfium
+from corpus.read.embedded import ReadingConfig, convert
 from corpus.read.file_kinds import pdf_fault
+from corpus.read.page import Job
 from infuser_core.child import Limits
 
-LIMITS = Limits(wall_seconds=60.0, cpu_seconds=30, memory_bytes=700 << 20)
+
+class Small(Job):
+    """A job whose limited processes get little memory."""
+
+    limits = Limits(wall_seconds=60.0, cpu_seconds=30, memory_bytes=700 << 20)
 
 
-def reason(path: Path, **options: object) -> str:
-    page = convert_pdf(path, "book", ConvertConfig(reading=ReadingConfig(**options), limits=LIMITS))
+def reason(path: Path) -> str:
+    page = pdfium.convert(path, "book", Small())
     assert (page.status, page.markdown, page.page_starts) == ("rejected", "", []) and "\n" not in page.reason
     return page.reason
 
@@ -57,8 +63,7 @@ def test_more_pages_than_a_textbook_has_are_not_read(tmp_path):
 
 def test_very_many_pages_are_read_when_allowed(tmp_path):
     (tmp_path / "a.pdf").write_bytes(hostile.many_pages(300))
-    config = ConvertConfig(reading=ReadingConfig(min_page_chars=20, running_head_repeats=1000), limits=LIMITS)
-    assert convert_pdf(tmp_path / "a.pdf", "book", config).num_pages == 300
+    assert convert(str(tmp_path / "a.pdf"), ReadingConfig(min_page_chars=20)).num_pages == 300
 
 
 def test_a_file_that_is_gone_is_a_reason_too(tmp_path):
@@ -69,5 +74,5 @@ def test_a_page_that_cannot_be_loaded_does_not_cost_the_book(tmp_path):
     objects = hostile.one_page(hostile.stream(b"BT /F1 10 Tf 50 700 Td (" + b"timber and copper " * 20 + b") Tj ET"))
     objects[1] = b"<< /Type /Pages /Kids [3 0 R 6 0 R] /Count 2 >>"
     (tmp_path / "a.pdf").write_bytes(hostile.raw_pdf([*objects, b"(no page)"]))
-    page = convert_pdf(tmp_path / "a.pdf", "book", ConvertConfig(limits=LIMITS))
+    page = pdfium.convert(tmp_path / "a.pdf", "book", Small())
     assert "timber and copper" in page.markdown and page.chosen == "text layer on 1 of 2 pages"

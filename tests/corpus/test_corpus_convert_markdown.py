@@ -4,6 +4,7 @@ import codecs
 
 import pytest
 
+from corpus.read import convert as converting
 from corpus.read.convert import convert_text
 from corpus.read.file_kinds import is_text
 
@@ -36,9 +37,10 @@ def test_what_is_no_text_is_rejected_with_its_reason(tmp_path, content, reason):
     assert page.status == "rejected" and page.reason.startswith(reason) and page.markdown == ""
 
 
-def test_a_file_larger_than_allowed_is_not_read(tmp_path):
+def test_a_file_larger_than_allowed_is_not_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(converting, "MAX_BYTES", 99)
     (tmp_path / "a.md").write_bytes(b"x" * 100)
-    assert convert_text(tmp_path / "a.md", "book", max_bytes=99).reason == "too_long: 100 bytes, at most 99 are read"
+    assert convert_text(tmp_path / "a.md", "book").reason == "too_long: 100 bytes, at most 99 are read"
 
 
 def test_the_name_says_text_but_a_pdf_stays_a_pdf(tmp_path):

@@ -11,8 +11,10 @@ from reportlab.pdfgen.canvas import Canvas
 
 from corpus.read import pdf
 from corpus.read.characters import BROKEN_WORD, clean, codes_of
-from corpus.read.embedded import ConvertConfig, ReadingConfig, convert, convert_pdf
+from corpus.read.converters import pdfium
+from corpus.read.embedded import ReadingConfig, convert
 from corpus.read.garble import math_garbled, meaningless
+from corpus.read.page import Job
 
 PROSE = "The harbor carries timber over the ridge and down to the valley where the kiln of a potter is waiting. "
 
@@ -20,7 +22,7 @@ PROSE = "The harbor carries timber over the ridge and down to the valley where t
 @pytest.mark.parametrize("columns", [1, 2])
 def test_headings_lie_on_the_page_that_prints_them(tmp_path, columns):
     write_book(tmp_path / "a.pdf", BookPlan(columns=columns))
-    page = convert_pdf(tmp_path / "a.pdf", "book", ConvertConfig())
+    page = pdfium.convert(tmp_path / "a.pdf", "book", Job())
     with pypdfium2.PdfDocument(tmp_path / "a.pdf") as document:
         printed = [" ".join(document[index].get_textpage().get_text_range().split()) for index in range(len(document))]
     assert len(page.page_starts) == page.num_pages == len(printed) == len(page.math_garbled)
@@ -70,13 +72,6 @@ def test_reading_a_page_at_once_gives_the_same_characters(tmp_path, face):
             textpage = document[index].get_textpage()
             pairs = zip(codes_of(textpage), plain_codes(textpage), strict=True)
             assert all(one == other or {one, other} <= BROKEN_WORD for one, other in pairs)
-
-
-def test_some_pages_of_a_book_are_read_like_the_whole_book(tmp_path):
-    write_book(tmp_path / "a.pdf", BookPlan())
-    whole = pdf.read(str(tmp_path / "a.pdf"))
-    part = pdf.read(str(tmp_path / "a.pdf"), first=2, last=5)
-    assert part.pages == whole.pages[2:5] and part.outline == whole.outline
 
 
 @pytest.mark.parametrize("turns", [0, 90, 180, 270])

@@ -4,8 +4,7 @@ import json
 import os
 import sys
 import tempfile
-from contextlib import closing
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,10 @@ from places import DATA
 from reportlab.pdfgen.canvas import Canvas
 
 from corpus.read.convert import Book, convert
-from corpus.read.converters.marker import OPTIONS, MarkerConfig, cleaned, convert_marker
+from corpus.read.converters import marker
+from corpus.read.converters.marker import OPTIONS, cleaned
 from corpus.read.marker_servers import Servers
-from corpus.read.page import Job
+from corpus.read.page import Job, Kept
 from infuser_core.config.corpus import ConvertSettings
 from infuser_core.engines.crew import local_crew
 from infuser_core.errors import DocumentError
@@ -65,19 +65,29 @@ def book(tmp_path) -> Path:
     return tmp_path / "a.pdf"
 
 
-def command(tmp_path: Path, trouble: str = "", *, shift: str = "0", **changes: object) -> MarkerConfig:
-    """A stand-in for the command: it writes what marker writes, after the trouble it was told to have."""
-    script = tmp_path / "marker_single"
-    code = SHIPPED.replace("{trouble}", trouble).replace("{shift}", shift).replace("{known!r}", repr(str(HELP)))
-    script.write_text(f"#!{sys.executable}\n{code}\n")
-    script.chmod(0o755)
-    options: dict[str, object] = {
-        "pages_per_range": 3,
-        "attempts": 1,
-        "wall_seconds": 30.0,
-        **changes,
-    }
-    return MarkerConfig(command=str(script), **options)
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
+    """A job whose command is a stand-in: it writes what marker writes, after the trouble it was told to have."""
+
+    def made(
+        trouble: str = "",
+        *,
+        shift: str = "0",
+        attempts: int = 1,
+        work: Path | None = None,
+        kept: Kept | None = None,
+        **settings: float,
+    ) -> Job:
+        script = tmp_path / "marker_single"
+        code = SHIPPED.replace("{trouble}", trouble).replace("{shift}", shift).replace("{known!r}", repr(str(HELP)))
+        script.write_text(f"#!{sys.executable}\n{code}\n")
+        script.chmod(0o755)
+        monkeypatch.setenv("INFUSER_MARKER", str(script))
+        monkeypatch.setattr(marker, "ATTEMPTS", attempts)
+        given = {"seconds": 30.0, **settings}
+        return Job(settings=ConvertSettings(type="marker", marker_pages=3, **given), work=work, kept=kept)
+
+    return made
 
 
 def calls(tmp_path: Path) -> list[str]:
@@ -95,63 +105,62 @@ TEXT = "\n\n".join(f"# Page {page}\n\ntext of {page}" for page in range(PAGES)) 
 
 
 @pytest.mark.parametrize("shift", ["0", "first"])
-def test_ranges_are_put_together_with_their_page_map(book, tmp_path, shift):
-    seen = []
-    config = command(tmp_path, shift=shift)
-    page = convert_marker(book, "book", config, progress=lambda done, total, _: seen.append((done, total)))
+def test_ranges_are_put_together_with_their_page_map(book, tmp_path, command, shift):
+    job = command(shift=shift)
+    page = marker.convert(book, "book", job)
     assert (page.markdown, page.num_pages, page.converter) == (TEXT, PAGES, "marker_single-unknown")
     assert page.page_starts == [TEXT.index(f"# Page {number}\n") for number in range(PAGES)]
-    assert calls(tmp_path) == ["0-2", "3-5", "6-6"] and seen == [(3, 7), (6, 7), (7, 7)]
+    assert calls(tmp_path) == ["0-2", "3-5", "6-6"]
 
 
-def test_a_version_without_page_marks_has_the_places_of_its_ranges(book, tmp_path):
-    config = command(tmp_path)
-    script = Path(config.command)
+def test_a_version_without_page_marks_has_the_places_of_its_ranges(book, tmp_path, command):
+    job = command()
+    script = tmp_path / "marker_single"
     script.write_text(script.read_text().replace('"-" * 48', '""'))
-    page = convert_marker(book, "book", config)
+    page = marker.convert(book, "book", job)
     starts = [page.markdown.index(f"{{{first}}}") for first in (0, 3, 6)]
     assert page.page_starts == [starts[0]] * 3 + [starts[1]] * 3 + [starts[2]]
 
 
-def test_finished_ranges_are_kept_for_the_next_attempt(book, tmp_path):
+def test_finished_ranges_are_kept_for_the_next_attempt(book, tmp_path, command):
     crash = "if first == 3 and not log.with_name('mended').exists(): sys.exit('out of luck')"
-    config = command(tmp_path, crash, work=tmp_path / "work")
-    page = convert_marker(book, "book", config)
+    job = command(crash, work=tmp_path / "work")
+    page = marker.convert(book, "book", job)
     assert page.reason == "marker: pages 4-6 of 7: exit status 1: out of luck"
     (tmp_path / "mended").touch()
-    assert convert_marker(book, "book", config).markdown == TEXT
+    assert marker.convert(book, "book", job).markdown == TEXT
     assert calls(tmp_path) == ["0-2", "3-5", "3-5", "6-6"]
 
 
-def test_a_damaged_or_foreign_range_is_converted_again(book, tmp_path):
-    config = command(tmp_path, work=tmp_path / "work")
-    convert_marker(book, "book", config)
+def test_a_damaged_or_foreign_range_is_converted_again(book, tmp_path, command, monkeypatch):
+    job = command(work=tmp_path / "work")
+    marker.convert(book, "book", job)
     for file in (tmp_path / "work").rglob("000003-*.json"):
         file.write_text(file.read_text().replace("text of 4", "TEXT of 4"))
-    assert convert_marker(book, "book", config).markdown == TEXT
+    assert marker.convert(book, "book", job).markdown == TEXT
     (tmp_path / "marker_2").symlink_to("marker_single")
-    other = replace(config, command=str(tmp_path / "marker_2"))
-    assert convert_marker(book, "book", other).converter == "marker_2-unknown"
+    monkeypatch.setenv("INFUSER_MARKER", str(tmp_path / "marker_2"))
+    assert marker.convert(book, "book", job).converter == "marker_2-unknown"
     assert calls(tmp_path) == ["0-2", "3-5", "6-6", "3-5", "0-2", "3-5", "6-6"]
 
 
-def test_a_range_is_tried_again_before_the_book_is_given_up(book, tmp_path):
+def test_a_range_is_tried_again_before_the_book_is_given_up(book, tmp_path, command):
     once = "if log.read_text().split().count('0-2') < 2: sys.exit('a moment of weakness')"
-    assert convert_marker(book, "book", command(tmp_path, once, attempts=2)).markdown == TEXT
+    assert marker.convert(book, "book", command(once, attempts=2)).markdown == TEXT
 
 
-def test_a_command_that_hangs_is_killed_with_everything_it_started(book, tmp_path):
+def test_a_command_that_hangs_is_killed_with_everything_it_started(book, tmp_path, command):
     spawn = (
         "import subprocess; child = subprocess.Popen(['sleep', '60']); log.with_name('pid').write_text(str(child.pid))"
     )
-    page = convert_marker(book, "book", command(tmp_path, f"{spawn}; time.sleep(60)", wall_seconds=1.5))
+    page = marker.convert(book, "book", command(f"{spawn}; time.sleep(60)", seconds=1.5))
     assert page.reason == "marker: pages 1-3 of 7: still running after 1.5 s"
     assert is_gone(tmp_path)
 
 
-def test_a_command_that_takes_too_much_memory_is_killed(book, tmp_path):
+def test_a_command_that_takes_too_much_memory_is_killed(book, tmp_path, command):
     blow_up = "hoard = [bytearray(b'x') * (1 << 20) for _ in range(400)]; time.sleep(60)"
-    page = convert_marker(book, "book", command(tmp_path, blow_up, memory_bytes=150 * 10**6))
+    page = marker.convert(book, "book", command(blow_up, marker_gigabytes=0.15))
     assert "GB of memory, 0.15 GB are allowed" in page.reason
 
 
@@ -163,21 +172,22 @@ def test_a_command_that_takes_too_much_memory_is_killed(book, tmp_path):
         ("(pathlib.Path(values['--output_dir']) / 'b.md').touch(); raise SystemExit(0)", "wrote an empty file"),
     ],
 )
-def test_a_failed_conversion_is_a_rejected_row(book, tmp_path, trouble, reason):
-    page = convert_marker(book, "book", command(tmp_path, trouble))
+def test_a_failed_conversion_is_a_rejected_row(book, tmp_path, command, trouble, reason):
+    page = marker.convert(book, "book", command(trouble))
     assert page.status == "rejected" and page.reason.startswith(f"marker: pages 1-3 of 7: {reason}")
 
 
 @pytest.mark.parametrize("content", [b"", b"<html></html>", b"%PDF-1.7 cut"])
-def test_what_is_no_pdf_never_reaches_the_command(tmp_path, content):
+def test_what_is_no_pdf_never_reaches_the_command(tmp_path, command, content):
     (tmp_path / "a.pdf").write_bytes(content)
-    page = convert_marker(tmp_path / "a.pdf", "book", command(tmp_path))
+    page = marker.convert(tmp_path / "a.pdf", "book", command())
     assert page.status == "rejected" and not (tmp_path / "log").exists()
 
 
-def test_a_missing_command_is_an_error(book):
+def test_a_missing_command_is_an_error(book, monkeypatch):
+    monkeypatch.setenv("INFUSER_MARKER", "no-such-marker")
     with pytest.raises(DocumentError, match="install marker-pdf"):
-        convert_marker(book, "book", MarkerConfig(command="no-such-marker"))
+        marker.convert(book, "book", Job())
 
 
 @pytest.mark.parametrize(
@@ -195,9 +205,9 @@ def test_a_missing_command_is_an_error(book):
         ("SURYA_INFERENCE_URL=http://x is not reachable at /health.", "its inference server", "SURYA_INFERENCE_URL"),
     ],
 )
-def test_what_the_command_lacks_is_named_with_its_remedy(book, tmp_path, said, missing, remedy):
+def test_what_the_command_lacks_is_named_with_its_remedy(book, tmp_path, command, said, missing, remedy):
     with pytest.raises(DocumentError, match=missing) as caught:
-        convert_marker(book, "book", command(tmp_path, f"raise OSError({said!r})"))
+        marker.convert(book, "book", command(f"raise OSError({said!r})"))
     assert remedy in caught.value.hint and said[-40:] in caught.value.message
 
 
@@ -208,27 +218,26 @@ sys.exit("huggingface_hub.errors.LocalEntryNotFoundError: Got: ConnectError: [Er
 """
 
 
-def test_a_server_without_weights_ends_the_silent_wait_for_it(book, tmp_path):
+def test_a_server_without_weights_ends_the_silent_wait_for_it(book, tmp_path, command):
     """marker 2.0.0 offline: its layout server dies at once, and the command waits 300 s for it without a word."""
-    config = command(tmp_path, f"serve({NO_WEIGHTS!r}); time.sleep(300)", wall_seconds=250.0)
+    job = command(f"serve({NO_WEIGHTS!r}); time.sleep(300)", seconds=250.0)
     with pytest.raises(DocumentError, match=r"its weights: huggingface_hub\S*LocalEntryNotFoundError") as caught:
-        convert_marker(book, "book", config)
+        marker.convert(book, "book", job)
     assert "HF_HOME" in caught.value.hint
 
 
 LEAVE = "os.path.exists(servers) or serve('import time; time.sleep(300)')"
 
 
-def test_servers_that_the_command_leaves_behind_serve_all_ranges_and_end_with_the_book(book, tmp_path):
+def test_servers_that_the_command_leaves_behind_serve_all_ranges_and_end_with_the_book(book, tmp_path, command):
     before = set(Path(tempfile.gettempdir()).glob("infuser-marker-*"))
-    assert convert_marker(book, "book", command(tmp_path, LEAVE)).markdown == TEXT
+    assert marker.convert(book, "book", command(LEAVE)).markdown == TEXT
     assert is_gone(tmp_path) and calls(tmp_path) == ["0-2", "3-5", "6-6"]
     assert set(Path(tempfile.gettempdir()).glob("infuser-marker-*")) <= before
 
 
-def test_servers_serve_one_book_after_the_other_and_end_with_the_worker(book, tmp_path, monkeypatch):
-    monkeypatch.setenv("INFUSER_MARKER", command(tmp_path, LEAVE).command)
-    job = Job(settings=ConvertSettings(type="marker", marker_pages=3))
+def test_servers_serve_one_book_after_the_other_and_end_with_the_worker(book, tmp_path, command):
+    job = command(LEAVE)
     second = tmp_path / "b.pdf"
     second.write_bytes(book.read_bytes())
     found, served = [], []
@@ -257,25 +266,25 @@ if first == 3 and not log.with_name('killed').exists():
 """
 
 
-def test_a_server_that_is_killed_in_the_middle_of_a_book_is_started_again(book, tmp_path):
-    with closing(Servers()) as servers:
-        config = command(tmp_path, NEEDS_IT, attempts=2)
-        assert convert_marker(book, "book", config, servers=servers).markdown == TEXT
+def test_a_server_that_is_killed_in_the_middle_of_a_book_is_started_again(book, tmp_path, command):
+    with Kept() as kept:
+        job = command(NEEDS_IT, attempts=2, kept=kept)
+        assert marker.convert(book, "book", job).markdown == TEXT
         assert calls(tmp_path) == ["0-2", "3-5", "3-5", "6-6"]
-        assert convert_marker(book, "book", config, servers=servers).markdown == TEXT
+        assert marker.convert(book, "book", job).markdown == TEXT
         assert (tmp_path / "started").read_text() == "xx" and not is_gone(tmp_path)
     assert is_gone(tmp_path)
 
 
-def test_a_book_that_fails_twice_has_its_reason_and_the_next_one_new_servers(book, tmp_path):
+def test_a_book_that_fails_twice_has_its_reason_and_the_next_one_new_servers(book, tmp_path, command):
     always = NEEDS_IT.replace("not log.with_name('killed').exists()", "not log.with_name('mended').exists()")
-    with closing(Servers()) as servers:
-        config = command(tmp_path, always, attempts=2)
-        page = convert_marker(book, "book", config, servers=servers)
+    with Kept() as kept:
+        job = command(always, attempts=2, kept=kept)
+        page = marker.convert(book, "book", job)
         assert page.reason == "marker: pages 4-6 of 7: exit status 1: APIConnectionError: the model has gone away"
         assert calls(tmp_path) == ["0-2", "3-5", "3-5"]
         (tmp_path / "mended").touch()
-        assert convert_marker(book, "book", config, servers=servers).markdown == TEXT
+        assert marker.convert(book, "book", job).markdown == TEXT
 
 
 def test_a_container_with_the_models_is_stopped_by_its_name(tmp_path, monkeypatch):
@@ -283,7 +292,7 @@ def test_a_container_with_the_models_is_stopped_by_its_name(tmp_path, monkeypatc
     docker.write_text(f"#!/bin/sh\necho $@ > {tmp_path}/asked\n")
     docker.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with closing(Servers()) as servers:
+    with Servers() as servers:
         folder = servers.home / ".cache/datalab/surya"
         folder.mkdir(parents=True)
         record = {"port": 1, "pid": None, "cleanup_id": "surya-vllm-1", "cleanup_kind": "docker"}
@@ -291,7 +300,7 @@ def test_a_container_with_the_models_is_stopped_by_its_name(tmp_path, monkeypatc
     assert (tmp_path / "asked").read_text() == "stop surya-vllm-1\n"
 
 
-def test_every_option_is_one_of_the_commands(book, tmp_path):
+def test_every_option_is_one_of_the_commands():
     known = HELP.read_text().split()
     assert {option for option in OPTIONS if option.startswith("--")} | {"--page_range", "--output_dir"} <= set(known)
     assert "[markdown|json|html|chunks]" in known and OPTIONS[1] == "markdown"
@@ -324,11 +333,11 @@ def test_anchors_jumps_and_pictures_do_not_stay():
     assert pictures == ["_page_3_Picture_1.jpeg", "A buoy"]
 
 
-def test_pictures_of_every_page_are_told_and_offsets_fit_the_cleaned_text(book, tmp_path):
+def test_pictures_of_every_page_are_told_and_offsets_fit_the_cleaned_text(book, tmp_path, command):
     anchor = "text of <span id='page-0-1'></span>![](p.jpeg)"
-    config = command(tmp_path)
-    script = Path(config.command)
+    job = command()
+    script = tmp_path / "marker_single"
     script.write_text(script.read_text().replace("text of ", anchor))
-    page = convert_marker(book, "book", config)
+    page = marker.convert(book, "book", job)
     assert page.removed_for == ["image"] * PAGES and set(page.removed) == {"p.jpeg"} and "<span" not in page.markdown
     assert [page.markdown[start : start + 8] for start in page.page_starts] == [f"# Page {n}" for n in range(PAGES)]

@@ -183,15 +183,15 @@ local inner = {
   end,
 }
 
+local BLANK = { SoftBreak = true, Space = true, LineBreak = true }
+
 -- Display formulas stand in paragraphs of their own, where a reader of Markdown finds them.
 local function apart(kind)
   return function(block)
     local parts, run = pandoc.Blocks({}), pandoc.Inlines({})
     local function close()
-      while #run > 0 and (run[1].t == "SoftBreak" or run[1].t == "Space" or run[1].t == "LineBreak") do run:remove(1) end
-      while #run > 0 and (run[#run].t == "SoftBreak" or run[#run].t == "Space" or run[#run].t == "LineBreak") do
-        run:remove(#run)
-      end
+      while #run > 0 and BLANK[run[1].t] do run:remove(1) end
+      while #run > 0 and BLANK[run[#run].t] do run:remove(#run) end
       if #run > 0 then parts:insert(kind(run)) end
       run = pandoc.Inlines({})
     end
@@ -485,14 +485,6 @@ local function with_whole_lists(document)
   if stringify(document.meta.reader or "") == "asciidoc" then return document:walk({ Blocks = continued }) end
 end
 
-local function stripped(block)
-  local text = block.content
-  while #text > 0 and (text[#text].t == "SoftBreak" or text[#text].t == "Space" or text[#text].t == "LineBreak") do
-    text:remove(#text)
-  end
-  return #text > 0 and block or {}
-end
-
 return {
   { Pandoc = with_whole_lists },
   { Div = statement },
@@ -501,5 +493,4 @@ return {
   blocks,
   { Pandoc = without_licence },
   { Para = apart(pandoc.Para), Plain = apart(pandoc.Plain) },
-  { Para = stripped, Plain = stripped },
 }

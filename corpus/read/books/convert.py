@@ -19,7 +19,6 @@ CONVERTER = "pandoc-10"
 MAX_LOST = 0.2
 """Share of a book's text, or of its binary parts, that may fail; else it is refused with the first one's reason."""
 UNREADABLE = "unreadable"
-TITLE_LEVEL = 1
 
 
 def name() -> str:
@@ -75,7 +74,7 @@ def _written(path: Path, pieces: list[Piece], suffix: str, end: float) -> Iterat
     archive = Archive(path) if suffix == ZIP else None
     for piece in pieces:
         if not piece.name:
-            yield f"{'#' * min(TITLE_LEVEL + piece.depth, 6)} {' '.join(piece.title.split())}", []
+            yield f"{'#' * min(1 + piece.depth, 6)} {' '.join(piece.title.split())}", []
             continue
         kind = format_of(piece.name)
         if kind is not None and kind.is_binary:
@@ -95,13 +94,13 @@ def _bytes(text: str) -> bytes:
 
 
 def _converted(piece: Piece, head: bytes, content: bytes, end: float) -> tuple[str, list[Cut]]:
+    def write(text: bytes) -> tuple[str, list[Cut]]:
+        return pandoc.write(text, piece.reader, depth=piece.depth, seconds=max(end - time.monotonic(), 0.1))
+
     try:
-        seconds = max(end - time.monotonic(), 0.1)
-        written = pandoc.write(head + content, piece.reader, depth=piece.depth, seconds=seconds)
-        if named := pandoc.plain_commands(written.cuts):
-            seconds = max(end - time.monotonic(), 0.1)
-            written = pandoc.write(named + head + content, piece.reader, depth=piece.depth, seconds=seconds)
-        return written.markdown, list(written.cuts)
+        markdown, cuts = write(head + content)
+        named = pandoc.plain_commands(cuts)
+        return write(named + head + content) if named else (markdown, cuts)
     except DocumentError as error:
         return "", [Cut(reason=UNREADABLE, text=f"{piece.name}: {error.message}{_near(content)}", size=len(content))]
 

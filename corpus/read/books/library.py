@@ -20,8 +20,6 @@ from infuser_core.plugins import Registry
 FORMATS = Registry(kind="book format", package="corpus.read.formats", outside="my_package.my_format")
 """Ways of writing a book down: every module has its `FORMATS`."""
 ZIP = ".zip"
-TEXTS = (".md", ".markdown", ".mdown", ".txt", ".text")
-"""Suffixes of files that are Markdown already when they stand alone."""
 NO_BOOK = re.compile(
     r"(?:^|/)(?:readme|license|licence|copying|contributing|code_of_conduct|changelog|changes|authors|security|makefile)"
     r"[^/]*$",
@@ -36,15 +34,15 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, P
 class Piece:
     """One part, ready for pandoc."""
 
-    name: str
-    """Its file."""
-    reader: str
+    name: str = ""
+    """Its file; empty for a title alone."""
+    reader: str = ""
     """Input format."""
     depth: int
     """Levels by which its headings are pushed down."""
-    text: str
+    text: str = ""
     """Input of pandoc; for a binary format nothing: its bytes are taken from the file."""
-    title: str
+    title: str = ""
     """Heading of a group that stands above it."""
     head: str = ""
     """Definitions that stand before each chapter."""
@@ -57,18 +55,20 @@ def formats() -> tuple[Format, ...]:
     return tuple(each for module in modules for each in module.FORMATS)
 
 
+def _named(name: str) -> tuple[str, Format | None]:
+    """The longest suffix of a format that a file's name has, and its format."""
+    found = [(end, each) for each in formats() for end in each.suffixes if name.lower().endswith(end)]
+    return max(found, key=lambda pair: len(pair[0]), default=("", None))
+
+
 def format_of(name: str) -> Format | None:
-    """The format of a file by its name, the longest suffix first; None for no book's."""
-    found = [each for each in formats() if name.lower().endswith(each.suffixes)]
-    return max(found, key=lambda each: max(len(s) for s in each.suffixes if name.lower().endswith(s)), default=None)
+    """The format of a file by its name; None for no book's."""
+    return _named(name)[1]
 
 
 def suffix_of(name: str) -> str:
     """The suffix by which a file is kept and read: a book format's or `.zip`; empty for any other name."""
-    if name.lower().endswith(ZIP):
-        return ZIP
-    kind = format_of(name)
-    return next((each for each in kind.suffixes if name.lower().endswith(each)), "") if kind else ""
+    return ZIP if name.lower().endswith(ZIP) else _named(name)[0]
 
 
 def books(tree: Tree) -> list[Layout]:
@@ -81,7 +81,8 @@ def books(tree: Tree) -> list[Layout]:
             if size > sizes.get(key, (0, layout))[0]:
                 sizes[key] = (size, layout)
     found = [layout for _, layout in sizes.values()]
-    return sorted((one for one in found if not _within(one, found)), key=lambda one: one.root)
+    outer = [one for one in found if not any(each.base != one.base and belongs(one.base, each) for each in found)]
+    return sorted(outer, key=lambda one: one.root)
 
 
 def _tried(kind: Format, tree: Tree) -> list[Layout]:
@@ -92,14 +93,8 @@ def _tried(kind: Format, tree: Tree) -> list[Layout]:
         return []
 
 
-def _within(one: Layout, others: Sequence[Layout]) -> bool:
-    """Whether a book lies in the folder of another one that a table of contents or a main file binds together."""
-    above = [each.base for each in others if each.base != one.base]
-    return any(one.base.startswith(f"{base}/" if base else "") for base in above)
-
-
 def belongs(name: str, layout: Layout) -> bool:
-    """Whether a file lies in the book's folder."""
+    """Whether a file or folder lies in the book's folder."""
     return not layout.base or name.startswith(f"{layout.base}/")
 
 
@@ -107,44 +102,43 @@ def prepare_file(path: str, suffix: str) -> dict[str, Any]:
     """Entry of the limited process: the pieces of a file in order, and what is left out, as plain values."""
     tree: Tree = Archive(Path(path)) if suffix == ZIP else Single(Path(path), f"book{suffix}")
     pieces, cuts = [], []
-    for part, more in _parts(tree):
-        cuts += more
-        if part is not None:
-            found, failed = _pieces(tree, part)
-            pieces += found
-            cuts += failed
+    parts = _parts(tree)
+    for part in parts:
+        found, failed = _pieces(tree, part)
+        pieces += found
+        cuts += failed
+    named = {part.name for part in parts}
+    left = [name for name in tree.names() if name not in named and _is_part(name)]
+    reached = _reached(tree, parts) if left else set[str]()
+    cuts += [Cut(reason="unused", text=name) for name in left if name not in reached]
     if not pieces:
         told = "; ".join(f"{cut.reason}: {cut.text}" for cut in cuts[:3])
         raise DocumentError(f"no part of it could be read: {told or 'no file of a known format'}", hint="unpack it")
     return {"pieces": [asdict(each) for each in pieces], "cuts": [asdict(each) for each in cuts]}
 
 
-def _parts(tree: Tree) -> Iterator[tuple[Part | None, list[Cut]]]:
-    """The parts of a tree in reading order; then what is not among them."""
+def _parts(tree: Tree) -> list[Part]:
+    """The parts of a tree in reading order, each file once."""
     layouts = books(tree)
     wanted = tree.root if isinstance(tree, Archive) else ""
     chosen = [one for one in layouts if one.root == wanted] or layouts
-    if chosen:
-        parts = [part for layout in chosen for part in layout.parts]
-    else:
-        parts = [Part(name=name) for name in sorted(tree.names(), key=natural) if _is_part(name)]
-    seen = set()
-    for part in parts:
+    if not chosen:
+        return [Part(name=name) for name in sorted(tree.names(), key=natural) if _is_part(name)]
+    made, seen = [], set()
+    for part in (part for layout in chosen for part in layout.parts):
         if not part.name or part.name not in seen:
             seen.add(part.name)
-            yield part, []
-    reached = seen | _reached(tree, chosen)
-    left = [name for name in tree.names() if name not in reached and _is_part(name)]
-    yield None, [Cut(reason="unused", text=name) for name in left]
+            made.append(part)
+    return made
 
 
 def _is_part(name: str) -> bool:
     return format_of(name) is not None and not NO_BOOK.search(name) and not name.endswith((".opf", ".collection.xml"))
 
 
-def _reached(tree: Tree, chosen: Sequence[Layout]) -> set[str]:
+def _reached(tree: Tree, parts: Sequence[Part]) -> set[str]:
     """Files that the parts include, at any depth."""
-    todo, seen = [part.name for layout in chosen for part in layout.parts if part.name], set()
+    todo, seen = [part.name for part in parts if part.name], set()
     while todo:
         name = todo.pop()
         kind = format_of(name)
@@ -158,7 +152,7 @@ def _reached(tree: Tree, chosen: Sequence[Layout]) -> set[str]:
 def _pieces(tree: Tree, part: Part) -> tuple[list[Piece], list[Cut]]:
     """A part as one piece, or as many as it has chapters; or why it is none."""
     if not part.name:
-        return [Piece(name="", reader="", depth=part.depth, text="", title=part.title)], []
+        return [Piece(depth=part.depth, title=part.title)], []
     kind = format_of(part.name)
     if kind is None:
         return [], [Cut(reason="unused", text=part.name)]
@@ -182,7 +176,7 @@ def _claiming(text: str) -> Format | None:
 
 
 def _piece(part: Part, kind: Format, text: str, head: str = "") -> Piece:
-    return Piece(name=part.name, reader=kind.reader, depth=part.depth, text=text, title="", head=head)
+    return Piece(name=part.name, reader=kind.reader, depth=part.depth, text=text, head=head)
 
 
 def cut_at(head: str, text: str, begins: re.Pattern[str] | None, kind: Format) -> Iterator[tuple[str, str]]:

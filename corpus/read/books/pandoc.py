@@ -59,16 +59,6 @@ class Cut:
     """Bytes of such a part; 0 where nobody read it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """Markdown of one part."""
-
-    markdown: str
-    """The text."""
-    cuts: tuple[Cut, ...]
-    """Pieces taken out of it."""
-
-
 def program() -> str:
     """Path of pandoc: that of the wheel `pypandoc_binary`, else the one on the PATH; empty without either."""
     found = importlib.util.find_spec("pypandoc")
@@ -86,8 +76,10 @@ def version() -> str:
     return said.partition("\n")[0].removeprefix("pandoc ").strip()
 
 
-def write(content: bytes, reader: str, *, depth: int, seconds: float) -> Written:
-    """One part as Markdown, its headings pushed down by `depth`. pandoc opens no file: what a text names is not read.
+def write(content: bytes, reader: str, *, depth: int, seconds: float) -> tuple[str, list[Cut]]:
+    """One part as Markdown, its headings pushed down by `depth`, and what was taken out of it.
+
+    pandoc opens no file: what a text names is not read.
 
     Raises DocumentError where pandoc is missing, refuses the text or breaks a limit.
     """
@@ -124,7 +116,7 @@ def write(content: bytes, reader: str, *, depth: int, seconds: float) -> Written
     cuts = [Cut(**json.loads(line[len(MARK) :])) for line in told.splitlines() if line.startswith(MARK)]
     cuts += [Cut(reason=SKIPPED, text=found["text"]) for found in SKIP.finditer(told)]
     text = APART.sub(lambda found: found[1] or "$ ", ended.out.decode("utf-8", errors="replace"))
-    return Written(markdown=text.strip("\n"), cuts=tuple(cuts))
+    return text.strip("\n"), cuts
 
 
 def plain_commands(cuts: Sequence[Cut]) -> bytes:

@@ -2,7 +2,7 @@
 
 import re
 
-from corpus.read.books.statements import Algorithm2e, Algorithmic, Commands, Statements, closed, commands
+from corpus.read.books.statements import Commands, Statements, closed, commands
 
 RAW = r"(?:verbatim|Verbatim|lstlisting|minted|comment)"
 PLACES = re.compile(
@@ -44,7 +44,7 @@ def _environment(found: re.Match[str], known: Commands, floats: bool) -> str:
     body = found["body"]
     try:
         if found["name"].startswith("algorithmic"):
-            return _listing(Algorithmic(_bare(body), known))
+            return _listing(Statements(_bare(body), known, in_braces=False))
         if floats:
             return _float(body, known) or found[0]
     except (ValueError, RecursionError):
@@ -62,7 +62,7 @@ def _float(body: str, known: Commands) -> str:
         said += f"\n\nAlgorithm: {LABEL.sub('', inner).strip()}\n\n"
         text = text[: caption.start()] + text[end:]
     is_code = not framed and SIGN.search(INNER.sub("", text))
-    made = _listing(Algorithm2e(text, known)) if is_code else _listed(text, known, True)
+    made = _listing(Statements(text, known, in_braces=True)) if is_code else _listed(text, known, True)
     return f"{said}{made}\n\n" if said or made != text else ""
 
 

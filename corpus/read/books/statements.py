@@ -15,6 +15,10 @@ EDGE = re.compile(r"\\.|[${}]", re.DOTALL)
 OPENING = re.compile(r"\s*\{")
 NAMED = re.compile(r"\{[^{}]+\}")
 OPTION = re.compile(r"\s*\[(?P<text>[^\]]*)\]")
+IN_PARENTHESES = re.compile(r"\s*\((?P<text>(?:[^()]|\([^()]*\))*)\)(?=\s*\{)")
+"""A comment between the name of one of algorithm2e's blocks and its condition."""
+ENDS, ENDS_BESIDE_BRACES = re.compile(r"\\\\"), re.compile(r"\\\\|\\;|\n\s*\n")
+"""Pieces that end a line, of algorithmic and of algorithm2e."""
 CLOSE = {"$": "$", "$$": "$$", "\\(": "\\)", "\\[": "\\]", "{": "}"}
 SIZED = re.compile(r"(?:[ul]|l?e)(?=[A-Z])")
 """Forms of algorithm2e's blocks: without an end, on one line, with two branches."""
@@ -26,8 +30,9 @@ OPEN = frozenset({"if", "for", "foreach", "forall", "while", "repeat", "loop", "
 MIDDLE = frozenset({"else", "elsif", "elseif", "until"})
 """At the level of the block that they end."""
 BLOCKS = OPEN | MIDDLE | BARE | {"switch", "case"}
-STARTS = frozenset({"item", "State", "STATE", "Statex", "STATEX", "newline", "linebreak"})
-INDENT = {"Indp": 1, "Indent": 1, "Indm": -1, "EndIndent": -1}
+STARTS = dict.fromkeys(("item", "State", "STATE", "Statex", "STATEX", "newline", "linebreak"), 0)
+STARTS |= {"Indp": 1, "Indent": 1, "Indm": -1, "EndIndent": -1}
+"""Commands that begin a line, and by how many levels it is indented more."""
 REMARKS = frozenset({"tcp", "tcc", "Comment", "COMMENT", "LComment"})
 _PLAIN = (
     "textbf textit textsl emph textsc texttt textrm textsf textnormal textup text mbox hbox underline textproc bf it "
@@ -108,33 +113,26 @@ def commands(text: str) -> Commands:
 
 
 class Statements:
-    """The lines of one algorithm."""
+    r"""The lines of one algorithm: of algorithm2e, with bodies in braces (`\If{...}{...}`), or of algorithmicx, and in
+    capitals of algorithmic (`\If{...} ... \EndIf`)."""
 
-    ends: re.Pattern[str]
-    """Pieces that end a line."""
-    remark: re.Pattern[str]
-    """A comment between a block's name and its condition."""
-
-    def __init__(self, text: str, known: Commands) -> None:
+    def __init__(self, text: str, known: Commands, *, in_braces: bool) -> None:
         self.lines: list[str] = []
-        self.known = known
-        self.opened = OPEN | {name.lower() for name in re.findall(r"(?i)\\end([a-z]+)", text)}
+        self._known, self._ends = known, ENDS_BESIDE_BRACES if in_braces else ENDS
+        self._block = self._with_bodies if in_braces else self._with_end
+        self._opened = OPEN | {name.lower() for name in re.findall(r"(?i)\\end([a-z]+)", text)}
         self._run, self._depth, self._next_depth, self._left = "", 0, 0, MAX_PIECES
-        self.read(text)
-        self.line()
+        self._read(text)
+        self._line()
 
-    def line(self, levels: int = 0) -> None:
+    def _line(self, levels: int = 0) -> None:
         """Ends a line, if it has begun; the next one is indented by so many levels more."""
         if words := self._run.split():
             self.lines.append("  " * self._depth + " ".join(words))
         self._next_depth = max(self._next_depth + levels, 0)
         self._run, self._depth = "", self._next_depth
 
-    def deeper(self) -> None:
-        """Indents what follows this line."""
-        self._next_depth += 1
-
-    def read(self, text: str) -> None:
+    def _read(self, text: str) -> None:
         """Adds a text to the lines."""
         place = 0
         while found := PIECE.match(text, place):
@@ -143,28 +141,12 @@ class Statements:
                 raise ValueError("commands without an end")
             text, place = self._piece(found[0], text, found.end())
 
-    def say(self, words: str) -> None:
-        """Adds words behind a blank, a sign without one."""
-        self._run = self._run.rstrip() + (" " if words[:1].isalnum() or words[:1] == "\\" else "")
-        self.read(words)
-
-    def block(self, name: str, text: str, place: int) -> int:
-        """Reads the head of a block, or all of it; returns where the text goes on, -1 for no command of a block."""
-        raise NotImplementedError
-
-    def remarked(self, text: str, place: int) -> tuple[str, int]:
-        """The comment behind a block's name, and where the text goes on."""
-        found = self.remark.match(text, place)
-        said = found["text"] if found else ""
-        marked = not said or said.lstrip().startswith("\\")
-        return f" {said}" if marked else f" // {said}", found.end() if found else place
-
     def _piece(self, piece: str, text: str, place: int) -> tuple[str, int]:
         """Reads one piece; returns the text, which may begin with what stands for a command, and where it goes on."""
         if piece in CLOSE:
             inner, end = closed(text, place, CLOSE[piece])
             if piece == "{":
-                self.read(inner)
+                self._read(inner)
             else:
                 self._run += text[place - len(piece) : end]
             return text, end
@@ -172,8 +154,8 @@ class Statements:
             raise ValueError("a brace closes nothing")
         if re.match(r"\\[A-Za-z@]", piece):
             return self._command(piece, text, place)
-        if self.ends.match(piece):
-            self.line()
+        if self._ends.match(piece):
+            self._line()
         elif re.match(r"[\s~]|\\[\s,:;!/>@-]", piece):
             self._run += " "
         else:
@@ -191,17 +173,15 @@ class Statements:
         if GONE.fullmatch(name):
             while text.startswith("{", place):
                 place = closed(text, place + 1)[1]
-        elif name in INDENT:
-            self.line(INDENT[name])
         elif name in STARTS:
-            self.line()
+            self._line(STARTS[name])
             if name == "item" and (option := OPTION.match(text, place)):
                 return f"{option['text']} {text[option.end() :]}", 0
         elif name in REMARKS:
             place = self._remark(name, text, place)
-        elif (end := self.block(name, text, place)) >= 0:
+        elif (end := self._block(name, text, place)) >= 0:
             place = end
-        elif name in self.known.texts:
+        elif name in self._known.texts:
             return self._own(name, text, place)
         elif name.startswith("algorithmic"):
             self._run += f" {name.removeprefix('algorithmic')}"
@@ -209,22 +189,22 @@ class Statements:
             self._run += piece
             while text.startswith("{", place):
                 inner, place = closed(text, place + 1)
-                self.read(rf"\{{{inner}\}}")
+                self._read(rf"\{{{inner}\}}")
         return text, place
 
     def _remark(self, name: str, text: str, place: int) -> int:
         if name == "LComment":
-            self.line()
+            self._line()
         option = OPTION.match(text, place)
         parts, place = arguments(text, option.end() if option else place, 1)
         self._run += " // "
-        self.read("".join(parts))
+        self._read("".join(parts))
         if name in ("tcp", "tcc") and not (option and "h" in option["text"]):
-            self.line()
+            self._line()
         return place
 
     def _own(self, name: str, text: str, place: int) -> tuple[str, int]:
-        said, count = self.known.texts[name]
+        said, count = self._known.texts[name]
         parts, place = arguments(text, place, count)
         if not parts:
             said = said.replace("(#1)", "")
@@ -232,67 +212,62 @@ class Statements:
             said = said.replace(f"#{number + 1}", parts[number] if number < len(parts) else "")
         return said + text[place:], 0
 
-
-class Algorithmic(Statements):
-    """Those of algorithmicx, and in capitals of algorithmic: `\\If{...} ... \\EndIf`."""
-
-    ends = re.compile(r"\\\\")
-    remark = OPTION
-
-    def block(self, name: str, text: str, place: int) -> int:
-        """Reads the head or the end of a block."""
-        ending = name.lower().startswith("end") and name.lower()[3:] in self.opened
+    def _with_end(self, name: str, text: str, place: int) -> int:
+        """Reads the head or the end of a block; returns where the text goes on, -1 for no command of a block."""
+        ending = name.lower().startswith("end") and name.lower()[3:] in self._opened
         name = name[3:] if ending else name
         lower = name.lower()
-        if lower not in self.opened | MIDDLE:
+        if lower not in self._opened | MIDDLE:
             return -1
-        self.line(-1 if ending or lower in MIDDLE else 0)
         spelled = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()
-        words, then = self.known.blocks.get(lower, (spelled, ""))
-        self.read(f"end {words}" if ending else f"{words} ")
-        remark, place = self.remarked(text, place) if name.isupper() else ("", place)
+        words, then = self._known.blocks.get(lower, (spelled, ""))
+        remark, place = _noted(OPTION.match(text, place), place) if name.isupper() else ("", place)
+        parts = list[str]()
         if not ending and then is not None:
             parts, place = arguments(text, place, 2 if lower in ("procedure", "function") else 1)
-            self.read("(".join(parts) + ")" * (len(parts) - 1))
-            self.say(then)
-        self.read(remark)
-        if not ending and lower != "until":
-            self.deeper()
+        self._line(-1 if ending or lower in MIDDLE else 0)
+        if ending:
+            self._head(f"end {words}", None, remark)
+        else:
+            self._head(f"{words} {'('.join(parts)}{')' * (len(parts) - 1)}", then, remark)
+            self._next_depth += lower != "until"
         return place
 
-
-class Algorithm2e(Statements):
-    """Those of algorithm2e, with bodies in braces: `\\If{...}{...}`."""
-
-    ends = re.compile(r"\\\\|\\;|\n\s*\n")
-    remark = re.compile(r"\s*\((?P<text>(?:[^()]|\([^()]*\))*)\)(?=\s*\{)")
-
-    def block(self, name: str, text: str, place: int) -> int:
-        """Reads a block with its body."""
+    def _with_bodies(self, name: str, text: str, place: int) -> int:
+        """Reads a block with its bodies; returns where the text goes on, -1 for no command of a block."""
         size = SIZED.match(name)
         plain, branches = (name[size.end() :], 1 + size[0].endswith("e")) if size else (name, 1)
-        words, then = self.known.blocks.get(plain.lower(), ("", None))
-        remark, place = self.remarked(text, place)
-        count = branches + (then is not None or plain == "Repeat")
-        parts, place = arguments(text, place, count)
-        if not words or len(parts) < count:
+        words, then = self._known.blocks.get(plain.lower(), ("", None))
+        remark, place = _noted(IN_PARENTHESES.match(text, place), place)
+        conditions = int(then is not None or plain == "Repeat")
+        parts, place = arguments(text, place, conditions + branches)
+        if not words or len(parts) < conditions + branches:
             return -1
+        condition, bodies, until = " ".join(parts[:conditions]), parts[conditions:], ""
         if plain == "Repeat":
-            self._nested(words, "", remark, parts[1])
-            self.read(f"until {parts[0]}")
-            self.line()
-            return place
-        condition = parts.pop(0) if then is not None else ""
-        self._nested(f"{words} {condition}", then or "", remark, parts[0])
-        if len(parts) > 1:
-            self._nested("else", "", "", parts[1])
+            condition, then, bodies, until = "", None, bodies[:1], f"until {condition}"
+        for body in bodies:
+            self._line()
+            self._head(f"{words} {condition}", then, remark)
+            self._line(1)
+            self._read(body)
+            self._line(-1)
+            words, condition, then, remark = "else", "", None, ""
+        self._read(until)
+        self._line()
         return place
 
-    def _nested(self, head: str, then: str, remark: str, body: str) -> None:
-        self.line()
-        self.read(head)
-        self.say(then)
-        self.read(remark)
-        self.line(1)
-        self.read(body)
-        self.line(-1)
+    def _head(self, words: str, then: str | None, remark: str) -> None:
+        """Adds the head of a block to a line: the words behind its condition follow a blank, a sign does not."""
+        self._read(words)
+        if then is not None:
+            self._run = self._run.rstrip() + (" " if then[:1].isalnum() or then[:1] == "\\" else "")
+            self._read(then)
+        self._read(remark)
+
+
+def _noted(found: re.Match[str] | None, place: int) -> tuple[str, int]:
+    """The comment behind a block's name, and where the text goes on."""
+    said = found["text"] if found else ""
+    is_marked = not said or said.lstrip().startswith("\\")
+    return f" {said}" if is_marked else f" // {said}", found.end() if found else place

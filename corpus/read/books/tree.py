@@ -21,12 +21,17 @@ NO_PARTS = frozenset({".svg", ".pdf", ".csv", ".tsv", ".css", ".js", ".eps", ".l
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def decoded(content: bytes) -> str:
-    """Text in UTF-8, or UTF-16 with its mark; else Latin-1, which older sources are written in."""
+def decoded(content: bytes, *, strict: bool = False) -> str:
+    """Text in UTF-8, or UTF-16 with its mark; else Latin-1, which older sources are written in.
+
+    With `strict` any other text than those of Unicode raises UnicodeDecodeError.
+    """
     wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
         text = content.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError:
+        if strict:
+            raise
         text = content.decode("latin-1")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 

@@ -5,7 +5,7 @@ import shlex
 import tempfile
 from pathlib import Path
 
-from corpus.read.converters.marker import cleaned, is_installed
+from corpus.read.converters.marker import cleaned, missing
 from corpus.read.garble import MARK
 from corpus.read.page import Job, page_of
 from corpus.read.printed import Removed
@@ -27,8 +27,7 @@ def _marked(text: str) -> str:
 
 def trouble(job: Job) -> str:
     """Reason for which it cannot work here; empty when nothing speaks against it."""
-    command = settings.docling_command()
-    return "" if is_installed(command) else f"no command {command!r} is installed"
+    return missing(settings.docling_command())
 
 
 def convert(path: Path, source_id: str, job: Job) -> Page:

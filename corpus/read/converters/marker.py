@@ -13,16 +13,17 @@ import re
 import shlex
 import shutil
 import tempfile
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from corpus.read.file_kinds import COUNTER, pdf_fault
+from corpus.read.formats.markdown import outside
 from corpus.read.marker_servers import Servers
-from corpus.read.page import Job, page_of, reason_of
+from corpus.read.page import Job, Kept, page_of, reason_of
 from corpus.read.printed import Removed
 from infuser_core import child, sealed, settings
-from infuser_core.engines.protocols import Progress, no_progress
+from infuser_core.config.corpus import ConvertSettings
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 
@@ -61,31 +62,10 @@ STYLE = re.compile(r"</?(?:b|i|u|strong|em|span|mark)(?: [^<>]*)?>")
 BLANK = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
 OPTIONS = ("--output_format", "markdown", "--paginate_output", "--disable_image_extraction")
 KEPT_VERSION = 2
+ATTEMPTS = 2
+"""Times that a range is tried."""
 COUNT_LIMITS = child.Limits(wall_seconds=60.0, cpu_seconds=60)
 """Limits of the process that counts the pages."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkerConfig:
-    """Settings of the marker command."""
-
-    command: str = "marker_single"
-    """Command line to which the file and the output options are added."""
-    wall_seconds: float = 3600.0
-    """Time for one range until the command's process group is killed, seconds."""
-    memory_bytes: int = 16 * 10**9
-    """Resident memory of the process group at which it is killed, bytes."""
-    pages_per_range: int = 40
-    """Pages that one process converts."""
-    attempts: int = 2
-    """Times that a range is tried."""
-    work: Path | None = None
-    """Folder where finished ranges are kept for the next attempt; None keeps none."""
-
-    @property
-    def converter(self) -> str:
-        """Name for the page, with a version that the command does not tell."""
-        return f"{Path(shlex.split(self.command)[0]).name}-unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,131 +80,109 @@ class _Range:
     """Captions or names of pictures that were left out."""
 
 
-def is_installed(command: str) -> bool:
-    """Whether the command line names a program that exists."""
+def missing(command: str) -> str:
+    """Fault of a command line that names no program on this machine; empty for any other."""
     words = shlex.split(command)
-    return bool(words) and shutil.which(words[0]) is not None
+    return "" if words and shutil.which(words[0]) else f"no command {command!r} is installed"
 
 
 def trouble(job: Job) -> str:
     """Reason for which it cannot work here; empty when nothing speaks against it."""
-    command = settings.marker_command()
-    return "" if is_installed(command) else f"no command {command!r} is installed"
+    return missing(settings.marker_command())
 
 
 def convert(path: Path, source_id: str, job: Job) -> Page:
-    """One PDF. Raises DocumentError when the command cannot work at all."""
-    config = MarkerConfig(
-        command=settings.marker_command(),
-        wall_seconds=job.settings.seconds,
-        memory_bytes=int(job.settings.marker_gigabytes * 10**9),
-        pages_per_range=job.settings.marker_pages,
-        work=job.work / "marker" if job.work else None,
-    )
-    servers = job.kept.once(Servers) if job.kept else None
-    return convert_marker(path, source_id, config, servers=servers, progress=job.progress)
-
-
-def convert_marker(
-    path: Path,
-    source_id: str,
-    config: MarkerConfig,
-    *,
-    servers: Servers | None = None,
-    progress: Progress = no_progress,
-) -> Page:
-    """The command's Markdown for one file, with the page map. A file that it cannot convert is a rejected page.
-
-    `servers` are those of other books, too; without, they end with this one.
+    """The command's Markdown for one PDF, with the page map. A file that it cannot convert is a rejected page.
 
     Raises DocumentError when the command itself cannot work: not installed, or its weights, font or server missing.
     """
-    if not is_installed(config.command):
+    if lacking := trouble(job):
         raise DocumentError(
-            f"marker: no command {config.command!r}",
+            f"marker: {lacking}",
             hint="install marker-pdf in its own environment and name its marker_single in INFUSER_MARKER, "
             "or use the embedded converter",
         )
     if fault := pdf_fault(path):
-        return page_of(source_id, converter=config.converter, reason=fault)
+        return page_of(source_id, converter=_name(), reason=fault)
     try:
         num_pages = int(child.call(COUNTER, {"path": str(path)}, COUNT_LIMITS))
     except DocumentError as error:
-        return page_of(source_id, converter=config.converter, reason=reason_of(error))
+        return page_of(source_id, converter=_name(), reason=reason_of(error))
+    ranges, step = [], job.settings.marker_pages
     with ExitStack() as stack:
-        shared = servers or stack.enter_context(closing(Servers()))
-        none = stack.enter_context(tempfile.TemporaryDirectory(dir=shared.home))
-        kept = _kept_folder(path, config) if config.work else Path(none)
-        kept.mkdir(parents=True, exist_ok=True)
-        ranges = []
-        for first in range(0, num_pages, config.pages_per_range):
-            last = min(first + config.pages_per_range, num_pages) - 1
-            found = _kept(kept, first, last) or _converted(path, shared, kept, first, last, config)
+        servers = (job.kept or stack.enter_context(Kept())).once(Servers)
+        none = stack.enter_context(tempfile.TemporaryDirectory(dir=servers.home))
+        folder = _kept_folder(path, job.work) if job.work else Path(none)
+        folder.mkdir(parents=True, exist_ok=True)
+        for first in range(0, num_pages, step):
+            last = min(first + step, num_pages) - 1
+            kept = folder / f"{first:06}-{last:06}.json"
+            found = _kept(kept) or _converted(path, servers, kept, first, last, job.settings)
             if isinstance(found, str):
                 reason = f"marker: pages {first + 1}-{last + 1} of {num_pages}: {found}"
-                return page_of(source_id, num_pages=num_pages, converter=config.converter, reason=reason)
+                return page_of(source_id, num_pages=num_pages, converter=_name(), reason=reason)
             ranges.append(found)
-            progress(last + 1, num_pages, 0)
-    return _merged(source_id, ranges, num_pages, config)
+    return _merged(source_id, ranges, num_pages, step)
 
 
-def _kept_folder(path: Path, config: MarkerConfig) -> Path:
+def _name() -> str:
+    """Name for the page, with a version that the command does not tell."""
+    return f"{Path(shlex.split(settings.marker_command())[0]).name}-unknown"
+
+
+def _kept_folder(path: Path, work: Path) -> Path:
     """One folder per file content and way of converting it."""
-    assert config.work
     name = hashlib.sha256(path.read_bytes())
-    name.update(json.dumps([KEPT_VERSION, config.converter, OPTIONS]).encode())
-    return config.work / name.hexdigest()[:24]
+    name.update(json.dumps([KEPT_VERSION, _name(), OPTIONS]).encode())
+    return work / "marker" / name.hexdigest()[:24]
 
 
-def _kept(kept: Path, first: int, last: int) -> _Range | None:
+def _kept(file: Path) -> _Range | None:
     """A range finished earlier, unless its file is damaged."""
     try:
-        value = sealed.read(kept / f"{first:06}-{last:06}.json")
+        value = sealed.read(file)
     except (OSError, ValueError):
         return None
     starts = {int(page): start for page, start in value["starts"].items()}
     return _Range(text=value["text"], starts=starts, pictures=value["pictures"])
 
 
-def _keep(kept: Path, first: int, last: int, made: _Range) -> None:
-    sealed.write(
-        kept / f"{first:06}-{last:06}.json", {"text": made.text, "starts": made.starts, "pictures": made.pictures}
-    )
-
-
-def _converted(path: Path, servers: Servers, kept: Path, first: int, last: int, config: MarkerConfig) -> _Range | str:
+def _converted(
+    path: Path, servers: Servers, kept: Path, first: int, last: int, limits: ConvertSettings
+) -> _Range | str:
     """The range, or why it could not be converted. Raises DocumentError where new servers end as the first ones did."""
-    reason, lacking = "", None
-    for _ in range(config.attempts):
-        made: _Range | None = None
+    made: _Range | str = ""
+    for _ in range(ATTEMPTS):
+        made, lacking = "", None
         with tempfile.TemporaryDirectory(dir=servers.home) as folder:
             try:
-                ended = _ended(path, Path(folder), servers, first, last, config)
-                reason, lacking = _failure(ended, servers) or _nothing_written(Path(folder)), None
-                made = None if reason else _read(Path(folder), first)
+                ended = _ended(path, Path(folder), servers, first, last, limits)
+                made = _failure(ended, servers) or _read(Path(folder), first)
             except DocumentError as error:
                 # A server that was killed is missed with the same words as one that never was.
                 lacking = error
             finally:
-                if made is None:
+                if isinstance(made, str):
                     servers.end()
-        if made:
-            _keep(kept, first, last, made)
+        if isinstance(made, _Range):
+            sealed.write(kept, asdict(made))
             servers.served(last + 1 - first)
             return made
         if not lacking and ended.fault:
             break
     if lacking:
         raise lacking
-    return reason
+    return made
 
 
-def _ended(path: Path, folder: Path, servers: Servers, first: int, last: int, config: MarkerConfig) -> child.Finished:
-    words = [*shlex.split(config.command), str(path.resolve()), "--output_dir", str(folder)]
+def _ended(
+    path: Path, folder: Path, servers: Servers, first: int, last: int, limits: ConvertSettings
+) -> child.Finished:
+    words = [*shlex.split(settings.marker_command()), str(path.resolve()), "--output_dir", str(folder)]
     return child.run(
         [*words, "--page_range", f"{first}-{last}", *OPTIONS],
-        wall_seconds=config.wall_seconds,
-        resident_bytes=config.memory_bytes,
+        wall_seconds=limits.seconds,
+        resident_bytes=int(limits.marker_gigabytes * 10**9),
         environment=servers.environment(),
         trouble=servers.given_up,
     )
@@ -253,18 +211,14 @@ def _last_error(words: str) -> str:
     return words[names[-1].start() :][:TAIL_CHARS] if names else words[-TAIL_CHARS:]
 
 
-def _nothing_written(folder: Path) -> str:
-    """Success is exactly one Markdown file that is not empty."""
-    files = sorted(folder.rglob("*.md"))
+def _read(folder: Path, first: int) -> _Range | str:
+    """The one file that was written, without its page separators, which become the page map; or what is wrong."""
+    files = list(folder.rglob("*.md"))
     if len(files) != 1:
         return f"wrote {len(files)} Markdown files, expected one"
-    return "" if files[0].read_bytes().strip() else "wrote an empty file"
-
-
-def _read(folder: Path, first: int) -> _Range:
-    """The written file without its page separators, which become the page map."""
-    (file,) = folder.rglob("*.md")
-    source = file.read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n")
+    source = files[0].read_text(encoding="utf-8", errors="replace").replace("\r\n", "\n")
+    if not files[0].read_bytes().strip():
+        return "wrote an empty file"
     marks = list(SEPARATOR.finditer(source))
     # Some versions count the pages of the range instead of those of the file.
     shift = first if marks and int(marks[0][1]) < first else 0
@@ -288,11 +242,7 @@ def cleaned(text: str, pictures: list[str]) -> str:
 
     Raised and lowered marks become LaTeX. The captions of pictures, or their names, are added to `pictures`.
     """
-    made, place = [], 0
-    for match in FENCED.finditer(text):
-        made += [_without_markup(text[place : match.start()], pictures), match[0]]
-        place = match.end()
-    return BLANK.sub("\n\n", "".join([*made, _without_markup(text[place:], pictures)]))
+    return BLANK.sub("\n\n", outside(FENCED, lambda part: _without_markup(part, pictures), text))
 
 
 def _without_markup(text: str, pictures: list[str]) -> str:
@@ -302,12 +252,12 @@ def _without_markup(text: str, pictures: list[str]) -> str:
     return STYLE.sub("", BREAK.sub(" ", text))
 
 
-def _merged(source_id: str, ranges: list[_Range], num_pages: int, config: MarkerConfig) -> Page:
+def _merged(source_id: str, ranges: list[_Range], num_pages: int, step: int) -> Page:
     """Ranges one after the other, their offsets moved along."""
     starts: dict[int, int] = {}
     position = 0
     for number, part in enumerate(ranges):
-        starts.setdefault(number * config.pages_per_range, position)
+        starts.setdefault(number * step, position)
         starts.update({page: position + start for page, start in part.starts.items()})
         position += len(part.text) + 2
     text = "\n\n".join(part.text for part in ranges) + "\n"
@@ -319,7 +269,7 @@ def _merged(source_id: str, ranges: list[_Range], num_pages: int, config: Marker
         source_id,
         text,
         num_pages=num_pages,
-        converter=config.converter,
+        converter=_name(),
         reason="" if text.strip() else "marker: wrote no text",
         page_starts=filled,
         chosen="marker was asked for",

@@ -2,8 +2,12 @@
 
 from pathlib import Path
 
-from corpus.read.embedded import ConvertConfig, ReadingConfig, convert_pdf
-from corpus.read.page import Job
+from corpus.read.embedded import CONVERTER
+from corpus.read.file_kinds import pdf_fault
+from corpus.read.page import Job, page_of, reason_of
+from corpus.read.printed import Removed
+from infuser_core import child
+from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 
 
@@ -14,5 +18,21 @@ def trouble(job: Job) -> str:
 
 def convert(path: Path, source_id: str, job: Job) -> Page:
     """One PDF; a rejected page for one without a usable text layer."""
-    reading = ReadingConfig(max_pages=job.settings.max_pages)
-    return convert_pdf(path, source_id, ConvertConfig(reading=reading, limits=job.limits))
+    if fault := pdf_fault(path):
+        return page_of(source_id, converter=CONVERTER, reason=fault)
+    argument = {"path": str(path), "max_pages": job.settings.max_pages}
+    try:
+        made = child.call("corpus.read.embedded:convert_file", argument, job.limits)
+    except DocumentError as error:
+        return page_of(source_id, converter=CONVERTER, reason=reason_of(error))
+    return page_of(
+        source_id,
+        made["markdown"],
+        num_pages=made["num_pages"],
+        converter=CONVERTER,
+        reason=made["reason"],
+        page_starts=made["page_starts"],
+        math_garbled=made["math_garbled"],
+        removed=[Removed(**row) for row in made["removed"]],
+        chosen=f"text layer on {made['num_pages'] - made['num_empty']} of {made['num_pages']} pages",
+    )

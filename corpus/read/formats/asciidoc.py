@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Set
+from functools import partial
 
-from corpus.read.books.format import Format, Layout, Tree
+from corpus.read.books.format import Format
 from corpus.read.books.order import by_inclusion
+from corpus.read.formats.markdown import outside
 
 SUFFIXES = (".adoc", ".asciidoc", ".asc")
 INCLUDE = re.compile(r"(?m)^include::(?P<name>[^\[\n]+)\[[^\]\n]*\][ \t]*$")
@@ -45,11 +47,7 @@ def prepare(text: str) -> str:
     The reader stops at comments within a paragraph, and knows no conditions.
     """
     text = OPEN.sub(r"\1----\n\2----", "\n".join(_decided([*text.split("\n"), ""])))
-    made, place = [], 0
-    for match in BLOCK.finditer(text):
-        made += [_plain(text[place : match.start()]), match[0]]
-        place = match.end()
-    return "".join([*made, _plain(text[place:])])
+    return outside(BLOCK, _plain, text)
 
 
 def _decided(lines: Iterable[str]) -> Iterator[str]:
@@ -92,10 +90,6 @@ def _worded(found: re.Match[str]) -> str:
     return re.sub(r"[-_ ]+", " ", name).strip()
 
 
-def _layouts(tree: Tree) -> list[Layout]:
-    return by_inclusion(tree, SUFFIXES, INCLUDE)
-
-
 FORMATS = (
     Format(
         suffixes=SUFFIXES,
@@ -105,6 +99,6 @@ FORMATS = (
         split=CHAPTER,
         finer=SECTION,
         above="== {empty}\n\n=== {empty}\n\n",
-        layouts=_layouts,
+        layouts=partial(by_inclusion, suffixes=SUFFIXES, include=INCLUDE),
     ),
 )

@@ -17,7 +17,7 @@ MATH = "{http://www.w3.org/1998/Math/MathML}"
 TAGS = {
     "para": "p", "item": "li", "row": "tr", "thead": "thead", "tbody": "tbody", "quote": "blockquote", "sup": "sup",
     "sub": "sub", "term": "strong", "definition": "div", "meaning": "p", "foreign": "em", "cite": "em",
-    "preformat": "pre", "cite-title": "em",
+    "preformat": "pre", "cite-title": "em", "caption": "caption", "note": "div", "section": "div", "equation": "div",
 }  # fmt: skip
 COUNTED = {"figure": "Figure", "table": "Table", "example": "Example", "equation": "Equation"}
 SIGNS = re.compile(r"[\s\u2212+=<>\u00b1\u00d7\u2264\u2265.,;:()]+")
@@ -143,8 +143,6 @@ def _special(element: Element, kind: str, inner: str) -> str:
     if kind == "emphasis":
         tag = EMPHASIS.get(element.get("effect", "bold"), "em")
         return f"<{tag}>{inner}</{tag}>"
-    if kind == "caption":
-        return f"<caption>{inner}</caption>"
     if kind == "figure":
         named = f"<strong>{element.get('named')}</strong> " if element.get("named") else ""
         return f"<div>{inner.replace('<caption>', '<p>' + named, 1).replace('</caption>', '</p>', 1)}</div>"
@@ -153,7 +151,7 @@ def _special(element: Element, kind: str, inner: str) -> str:
         return f"<pre><code>{inner}</code></pre>" if block else f"<code>{inner}</code>"
     if kind == "newline":
         return "<br/>"
-    return f"<div>{inner}</div>" if kind in ("note", "section", "example", "equation") else inner
+    return f"<div>{inner}</div>" if kind == "example" else inner
 
 
 def _formula(element: Element) -> str:

@@ -202,14 +202,7 @@ def _layouts(tree: Tree) -> list[Layout]:
                 for each in _blocks(tree, name, tree.text(name))
             ]
             made += of_contents(tree, name, entries, PLAIN)
-    tops = {layout.base for layout in made}
-    nested = {
-        one.base
-        for one in made
-        for top in tops
-        if one.base != top and f"{one.base}/".startswith(f"{top}/" if top else "")
-    }
-    return [one for one in made if one.base not in nested] or by_numbers(tree, (*QUARTO, *MDX))
+    return made or by_numbers(tree, (*QUARTO, *MDX))
 
 
 def _rmd(tree: Tree, folder: str) -> list[str]:
@@ -227,13 +220,22 @@ def without_false_metadata(text: str) -> str:
             return found[0]
         return "" if not found.start() and KEY.match(inner) else f"* * *\n\n{inner}\n* * *"
 
-    return _titled(_outside(BETWEEN_RULES, plain_rules, text))
+    return _titled(_replaced(BETWEEN_RULES, plain_rules, text))
 
 
-def _outside(pattern: re.Pattern[str], change: Callable[[re.Match[str]], str], text: str) -> str:
+def _replaced(pattern: re.Pattern[str], change: Callable[[re.Match[str]], str], text: str) -> str:
     """The text with what a pattern finds changed, save in blocks of code."""
     code = [match.span() for match in FENCED.finditer(text)]
     return pattern.sub(lambda m: m[0] if any(start < m.start() < end for start, end in code) else change(m), text)
+
+
+def outside(code: re.Pattern[str], change: Callable[[str], str], text: str) -> str:
+    """The text changed, save in the blocks of code that a pattern finds."""
+    made, place = [], 0
+    for match in code.finditer(text):
+        made += [change(text[place : match.start()]), match[0]]
+        place = match.end()
+    return "".join([*made, change(text[place:])])
 
 
 def _titled(text: str) -> str:
@@ -270,8 +272,8 @@ def _in_words(text: str) -> str:
     """The text with the words for each name in its place, or where they stand already when no text has the name."""
     words = dict(WORDS.findall(text))
     used = set(NAME.findall(FENCED.sub("", WORDS.sub("", text))))
-    text = _outside(WORDS, lambda found: "" if found[1] in used else found[2], text)
-    return _outside(NAME, lambda found: words.get(found[1], found[0]), text)
+    text = _replaced(WORDS, lambda found: "" if found[1] in used else found[2], text)
+    return _replaced(NAME, lambda found: words.get(found[1], found[0]), text)
 
 
 def _label(reference: re.Match[str]) -> str:
@@ -282,8 +284,8 @@ def _label(reference: re.Match[str]) -> str:
 
 def prepare(text: str) -> str:
     """Cells as fenced code with their language alone; options, labels and shortcodes of the generators left out."""
-    text = _in_words(_outside(WHOLE, _cell, PROSE.sub(r"\2", without_false_metadata(text))))
-    text = _outside(REFERENCE, _label, OPTION.sub("", CELL.sub(r"\1 \2", text)))
+    text = _in_words(_replaced(WHOLE, _cell, PROSE.sub(r"\2", without_false_metadata(text))))
+    text = _replaced(REFERENCE, _label, OPTION.sub("", CELL.sub(r"\1 \2", text)))
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
 
@@ -291,14 +293,14 @@ def from_myst(text: str) -> str:
     """A part of a book of Markdown files, which may be MyST."""
     # Rules around a directive come to stand behind empty lines without it.
     text = INFO.sub(r"\1", without_false_metadata(plain(text)))
-    text = _outside(TAB, _named, _outside(DIRECTIVE, lambda found: f"`{found[1]}`{{=directive}}", text))
+    text = _replaced(TAB, _named, _replaced(DIRECTIVE, lambda found: f"`{found[1]}`{{=directive}}", text))
     text = RUST.sub(lambda found: ESCAPED.sub(r"\1#", UNSHOWN.sub("", found[0])), text)
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
 
 def _flush(text: str) -> str:
     """The text without the indentation of what stands between tags, which is no code."""
-    return _outside(BETWEEN_TAGS, lambda found: found[1] + _flush(textwrap.dedent(found[3])), text)
+    return _replaced(BETWEEN_TAGS, lambda found: found[1] + _flush(textwrap.dedent(found[3])), text)
 
 
 def _named(tag: re.Match[str]) -> str:
@@ -311,12 +313,8 @@ def _named(tag: re.Match[str]) -> str:
 
 def components(text: str) -> str:
     """MDX as Markdown: imports and tags of components left out, save in code; what stands between tags stays."""
-    text = _outside(TAB, _named, _flush(INFO.sub(r"\1", without_false_metadata(text))))
-    made, place = [], 0
-    for match in FENCED.finditer(text):
-        made += [JSX.sub("", IMPORT.sub("", text[place : match.start()])), match[0]]
-        place = match.end()
-    return "".join([*made, JSX.sub("", IMPORT.sub("", text[place:]))])
+    text = _replaced(TAB, _named, _flush(INFO.sub(r"\1", without_false_metadata(text))))
+    return outside(FENCED, lambda part: JSX.sub("", IMPORT.sub("", part)), text)
 
 
 READER = "".join(

@@ -3,6 +3,7 @@
 import posixpath
 import re
 from collections.abc import Sequence
+from functools import partial
 
 from corpus.read.books.format import Format, Layout, Part, Tree
 from corpus.read.books.order import by_inclusion, by_numbers, of_contents
@@ -40,10 +41,6 @@ def _targets(tree: Tree, index: str) -> list[str]:
     if contents:
         text = tree.text(posixpath.join(posixpath.dirname(index), contents)) or text
     return [target for target in LINK.findall(text) if target not in declared.values()]
-
-
-def _typst(tree: Tree) -> list[Layout]:
-    return by_inclusion(tree, (".typ",), TYPST)
 
 
 def prepare(text: str) -> str:
@@ -84,6 +81,11 @@ FORMATS = (
     Format(suffixes=(".docbook", ".dbk"), reader="docbook"),
     Format(suffixes=(".jats",), reader="jats"),
     Format(suffixes=(".org",), reader="org"),
-    Format(suffixes=(".typ",), reader="typst", include=TYPST, layouts=_typst),
+    Format(
+        suffixes=(".typ",),
+        reader="typst",
+        include=TYPST,
+        layouts=partial(by_inclusion, suffixes=(".typ",), include=TYPST),
+    ),
     Format(suffixes=(".textile",), reader="textile"),
 )

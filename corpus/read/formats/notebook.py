@@ -2,9 +2,10 @@
 
 import json
 import re
+from functools import partial
 from typing import Any
 
-from corpus.read.books.format import Format, Layout, Tree
+from corpus.read.books.format import Format
 from corpus.read.books.order import by_numbers
 
 SUFFIXES = (".ipynb",)
@@ -40,27 +41,19 @@ def _is_room(cell: dict[str, Any]) -> bool:
 def _printed(output: dict[str, Any]) -> dict[str, Any] | None:
     kind = output.get("output_type")
     if kind == "stream":
-        return output if output.get("name") == "stdout" and _length(output.get("text")) <= OUTPUT_CHARS else None
+        return output if output.get("name") == "stdout" and len(_joined(output.get("text"))) <= OUTPUT_CHARS else None
     data = output.get("data") or {}
     # Its latex is the formula; its plain text is what a terminal shows.
     kept = next((name for name in ("text/latex", "text/markdown", "text/plain") if name in data), "")
-    if kind not in ("execute_result", "display_data") or not kept or _length(data[kept]) > OUTPUT_CHARS:
+    if kind not in ("execute_result", "display_data") or not kept or len(_joined(data[kept])) > OUTPUT_CHARS:
         return None
     if {"image/png", "image/svg+xml", "image/jpeg"} & data.keys() or OBJECTS.fullmatch(_joined(data[kept]).strip()):
         return None
     return {**output, "data": {kept: data[kept]}}
 
 
-def _length(text: Any) -> int:
-    return len(_joined(text))
-
-
 def _joined(text: Any) -> str:
     return text if isinstance(text, str) else "".join(text or [])
 
 
-def _layouts(tree: Tree) -> list[Layout]:
-    return by_numbers(tree, SUFFIXES)
-
-
-FORMATS = (Format(suffixes=SUFFIXES, reader="ipynb", prepare=prepare, layouts=_layouts),)
+FORMATS = (Format(suffixes=SUFFIXES, reader="ipynb", prepare=prepare, layouts=partial(by_numbers, suffixes=SUFFIXES)),)

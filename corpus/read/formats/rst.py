@@ -46,12 +46,9 @@ def _layouts(tree: Tree) -> list[Layout]:
     for root in (name for name in mine if name not in inner):
         seen: dict[str, int] = {}
         _walk(tree, root, seen, 0)
-        parts = [Part(name="/" + name, depth=max(depth - 1, 0)) for name, depth in seen.items()]
-        names = [
-            Part(name=posixpath.relpath(part.name[1:], posixpath.dirname(root) or "."), depth=part.depth)
-            for part in parts
-        ]
-        made += of_contents(tree, root, names, ())
+        top = posixpath.dirname(root) or "."
+        parts = [Part(name=posixpath.relpath(name, top), depth=max(depth - 1, 0)) for name, depth in seen.items()]
+        made += of_contents(tree, root, parts, ())
     return made
 
 

@@ -164,11 +164,8 @@ def _goes_on(piece: Piece, under: Sequence[Piece], rule: Rule) -> bool:
 
 def _beside(piece: Piece, rule: Rule) -> bool:
     level = abs(piece.y + AXIS * piece.size - rule.y) < 0.12 * piece.size
-    return level and (piece.x1 < rule.x0 + 1 or piece.x0 > rule.x1 - 1) and _gap(piece, rule) < 2 * piece.size
-
-
-def _gap(piece: Piece, rule: Rule) -> float:
-    return max(rule.x0 - piece.x1, piece.x0 - rule.x1)
+    outside = piece.x1 < rule.x0 + 1 or piece.x0 > rule.x1 - 1
+    return level and outside and max(rule.x0 - piece.x1, piece.x0 - rule.x1) < 2 * piece.size
 
 
 def _text(pieces: Sequence[Piece]) -> str:
