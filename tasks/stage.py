@@ -27,7 +27,7 @@ from infuser_core.store.recipe import ArtifactRef, Recipe
 from tasks.run import Run, current, seen_as
 from tasks.run_control import Call, Halted, LookUp, NotStored, Stop
 from tasks.safe_points import Overdue
-from tasks.work import StageResult, Work, execute, note_found
+from tasks.work import Work, execute, note_found
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,6 +54,10 @@ class _Stopped:
     """Where, or why."""
 
 
+def _worth_retrying(task: Any, task_run: Any, state: Any) -> bool:
+    return not isinstance(state.result(raise_on_failure=False), _FINAL)
+
+
 def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callable[Concatenate[str, P], ArtifactRef]]:
     """Make the stages of a phase callable from flows by the run's name: reused, run, looked up or merely planned."""
 
@@ -68,7 +72,7 @@ def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callabl
             if ref is not None:
                 return ref
             if not opened.published:
-                return _tried(opened, work).ref
+                return _tried(opened, work)
             # Asking for the state: a task that returns a state of its own hands that out instead of its data.
             state: Any = as_task()(run, *args, return_state=True, **arguments)
             return cast(ArtifactRef, _went_on(state.result()))
@@ -83,11 +87,19 @@ def _as_task(phase: str, function: Callable[..., Work]) -> Any:
     from prefect.cache_policies import NO_CACHE
     from prefect.states import Completed
 
-    @task(name=function.__name__, cache_policy=NO_CACHE, persist_result=False, log_prints=False)
+    @task(
+        name=function.__name__,
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=1,
+        retry_delay_seconds=1,
+        retry_condition_fn=_worth_retrying,
+        log_prints=False,
+    )
     def as_task(run: str, *args: Any, **arguments: Any) -> Any:
         opened = _seen(current(run), phase, function, args, arguments)
         try:
-            result = _tried(opened, partial(function, opened, *args, **arguments))
+            result = execute(opened, function(opened, *args, **arguments))
         except Halted as halted:
             return _ended(halted)
         return Completed(name="Cached", data=result.ref) if result.cached else result.ref
@@ -95,14 +107,14 @@ def _as_task(phase: str, function: Callable[..., Work]) -> Any:
     return as_task
 
 
-def _tried(run: Run, work: "partial[Work]") -> StageResult:
-    """The stage's result. A failure that may pass is tried once more."""
+def _tried(run: Run, work: "partial[Work]") -> ArtifactRef:
+    """A stage that Prefect does not see, tried once more like one that it does."""
     try:
-        return execute(run, work())
+        return execute(run, work()).ref
     except Exception as error:  # journalled by execute
         if isinstance(error, _FINAL):
             raise
-        return execute(run, work())
+        return execute(run, work()).ref
 
 
 def _call(run: Run, phase: str, work: "partial[Work]") -> Call:

@@ -1,8 +1,7 @@
 """The chunk judge: a language model with a rubric, or rules on a text's form, keeps or drops each chunk."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
-from functools import partial
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from corpus.chunk.chunk import Chunk, Discard
@@ -126,7 +125,7 @@ Decide = Callable[[Sequence[Document], Crew, Progress], list[Judgement]]
 def judge_by_rules(documents: Sequence[Document], crew: Crew, progress: Progress = no_progress) -> list[Judgement]:
     """Drops what no question can be asked about by its form alone, and keeps the rest."""
     parts = [documents[start : start + RULED_TOGETHER] for start in range(0, len(documents), RULED_TOGETHER)]
-    task = Task(name="judging by rules", begin=partial(nullcontext, rule_on), item=_first)
+    task = Task(name="judging by rules", begin=_rules, item=_first)
     apart = crew.number > 1 and len(parts) > 1
     made: Iterator[tuple[int, list[Judgement]]] = crew.each(task, parts) if apart else enumerate(map(rule_on, parts))
     found: dict[int, list[Judgement]] = {}
@@ -134,6 +133,10 @@ def judge_by_rules(documents: Sequence[Document], crew: Crew, progress: Progress
         found[place] = rows
         progress(sum(map(len, found.values())), len(documents), 0)
     return [row for place in range(len(parts)) for row in found[place]]
+
+
+def _rules() -> AbstractContextManager[Callable[[Sequence[Document]], list[Judgement]]]:
+    return nullcontext(rule_on)
 
 
 def _first(part: Sequence[Document]) -> str:

@@ -11,7 +11,6 @@ from places import ROOT
 from infuser_core.config.overlays import load
 from infuser_core.errors import ConfigError, DataWarning, DocumentError, InfuserError
 from infuser_core.planning.preflight import preflight
-from infuser_core.sandbox.program import SandboxUnavailable
 
 NANO = ROOT / "configs" / "nano.yaml"
 
@@ -99,17 +98,6 @@ def test_the_prompts_that_questions_need_are_looked_for(tmp_path: Path):
     with pytest.warns(DataWarning):
         assert "prompts: no file" in refused(asked).message
         preflight(load([NANO], [asked, "prompts=paper"]))
-
-
-@pytest.mark.parametrize("config", ["nano-wide", "baseline/absolute_zero"])
-def test_a_missing_sandbox_is_found_where_programs_will_be_run(
-    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    files = [ROOT / "configs" / "nano-wide.yaml", ROOT / "configs" / f"{config}.yaml"]
-    with pytest.raises(SandboxUnavailable, match="no bwrap command on this host"):
-        preflight(load(files, [] if config == "nano-wide" else ["evaluate.benchmarks=[]"]))
-    preflight(load([NANO]))
 
 
 def test_the_check_costs_no_torch():

@@ -27,6 +27,20 @@ def one(): return code.verify_solution("print(1)", [{"stdin": "", "stdout": "1"}
 """
 
 
+WITHOUT_BUBBLEWRAP = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", "/dev/null", "/usr/bin/bwrap", "--"]
+CHECKS = """
+from pathlib import Path
+from infuser_core.config.overlays import load
+from infuser_core.planning.preflight import preflight
+def check(*names, overrides=()):
+    try: print(preflight(load([Path(f"configs/{name}.yaml") for name in names], overrides)))
+    except InfuserError as error: print(error)
+check("nano-wide")
+check("nano-wide", "baseline/absolute_zero", overrides=["evaluate.benchmarks=[]"])
+check("nano")
+"""
+
+
 def python(text: str, *before: str, **environment: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [*before, sys.executable, "-c", HEAD + text],
@@ -46,10 +60,16 @@ def test_a_host_without_user_namespaces_is_refused_and_told_what_to_do():
 
 
 def test_a_host_without_bubblewrap_is_refused_and_told_what_to_do():
-    walls = ["bwrap", "--dev-bind", "/", "/", "--ro-bind", "/dev/null", "/usr/bin/bwrap", "--"]
-    done = python("try: one()\nexcept InfuserError as error: print(error)", *walls)
+    done = python("try: one()\nexcept InfuserError as error: print(error)", *WITHOUT_BUBBLEWRAP)
     assert "no bwrap command on this host" in done.stdout, done.stderr
     assert "install bubblewrap" in done.stdout
+
+
+def test_a_run_that_will_need_the_sandbox_is_refused_before_it_starts(tmp_path: Path):
+    done = python(CHECKS, *WITHOUT_BUBBLEWRAP, INFUSER_STORE=str(tmp_path / "store"))
+    examined, trained, neither = done.stdout.splitlines()
+    assert "no bwrap command on this host" in examined and "no bwrap command on this host" in trained, done.stderr
+    assert neither == "None"
 
 
 def test_the_weaker_mode_must_be_asked_for_by_name_and_says_so_in_every_reason():
