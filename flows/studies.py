@@ -18,9 +18,8 @@ from infuser_core.evaluation.generated import GeneratedSet, Judged
 from infuser_core.evaluation.models import find_model
 from infuser_core.evaluation.settings import chat_of, of_run, pool_of, settings_for
 from infuser_core.phases.studies import selection
-from infuser_core.phases.studies.candidates import NamedScore
+from infuser_core.phases.studies.candidates import PAPER, NamedScore
 from infuser_core.phases.studies.gradients import GradientQuality
-from infuser_core.phases.studies.scores import PAPER
 from infuser_core.phases.studies.selection import SelectionArm
 from infuser_core.planning import sweeps
 from infuser_core.planning.preflight import preflight

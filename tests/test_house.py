@@ -32,6 +32,7 @@ ROOMS = {
 # Folders whose files are entries that are found by name: as many as there are, as short as they can be.
 REGISTRIES = {
     "infuser_core/rewards",
+    "infuser_core/phases/studies/scores",
     "infuser_core/routes",
     "infuser_core/benchmarks",
     "infuser_core/verifiers",

@@ -1,4 +1,4 @@
-"""Every score from one pass of its own agrees with the engine's probe where the two mean the same."""
+"""Every score of the folder from one pass of its own agrees with the engine's probe where the two mean the same."""
 
 from pathlib import Path
 
@@ -9,8 +9,7 @@ from test_influence_study import rollouts, settings
 from infuser_core.algorithm.advantage import centre
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.phases.score_influence import ScoreSettings, score_influence
-from infuser_core.phases.studies.candidates import by_name, named_scores, within
-from infuser_core.phases.studies.scores import SCORES
+from infuser_core.phases.studies.candidates import SCORES, by_name, named_scores, within
 from infuser_core.phases.training import by_group, train_group
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, QuestionLabel, Rollout
 
@@ -64,7 +63,7 @@ def test_without_moments_every_frozen_form_is_the_plain_cosine(tmp_path: Path) -
     probed = {row.question_id: pytest.approx(row.raw_cosine, abs=1e-6) for row in own}
     assert found["gradalign"] == probed and found["bergson"] == probed
     # Nobody labelled the questions, and the oracle has nothing to say.
-    assert {*found} == {*SCORES} - {"label_oracle"}
+    assert {*found} == {*SCORES.names()} - {"label_oracle"}
 
 
 def test_moments_of_a_few_steps_set_the_forms_apart_and_the_oracle_speaks_with_labels(tmp_path: Path) -> None:

@@ -13,9 +13,8 @@ from test_influence_study import rollouts, settings
 
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Trainer
-from infuser_core.phases.studies.candidates import NamedScore
+from infuser_core.phases.studies.candidates import PAPER, NamedScore
 from infuser_core.phases.studies.effects import exact
-from infuser_core.phases.studies.scores import PAPER
 from infuser_core.phases.studies.selection import (
     WORST,
     Choice,

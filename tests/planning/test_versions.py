@@ -26,6 +26,7 @@ ALGORITHM = (
 SEEDS = ("infuser_core.seeding",)
 LIBRARY = ("corpus.", "infuser_core.nano.")
 BY_NAME = {f"infuser_core.plugins.{name}": f"infuser_core/{name}s" for name in ("verifier", "reward", "route")}
+BY_NAME["infuser_core.phases.studies.candidates"] = "infuser_core/phases/studies/scores"
 # Training the anchor: its artifact enters by the digest of its files.
 BUILD = ("infuser_core.nano.build", "infuser_core.nano.pretrain")
 

@@ -1,4 +1,4 @@
-"""Every score of an iteration's questions.
+"""Questions with all that a score may know of them, and the values of every score in the folder `scores`.
 
 One backward pass per question: slow, and independent of the engine's probe. Legend: _N parameters.
 """
@@ -11,14 +11,39 @@ from pathlib import Path
 import numpy as np
 
 from infuser_core.algorithm.advantage import centre
+from infuser_core.algorithm.score import cosine
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.errors import CheckpointError
 from infuser_core.phases.drawing import Kept
-from infuser_core.phases.studies.scores import SCORES, Candidate
 from infuser_core.phases.training import ObjectiveSettings, by_group, train_group
+from infuser_core.plugins import Registry
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, QuestionLabel, Rollout, ScoreStatus
 
 VERSION = 1
+SCORES = Registry(kind="score", package="infuser_core.phases.studies.scores", outside="my_package.my_score")
+"""`score(question)` of a Candidate; None for a question of which it can say nothing."""
+PAPER = "preconditioned_cosine"
+"""The paper's score."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A scored question."""
+
+    stored: InfluenceScore
+    """The run's own score and its parts."""
+    tokens: float
+    """Mean length of its answers."""
+    on_target: bool | None
+    """Whether its topic is one of the dev questions'; None where nobody labelled it."""
+    right_key: bool | None
+    """Whether its reference answer is right; None where nobody knows."""
+    gradient_N: np.ndarray
+    """Gradient of its objective, ascent direction."""
+    dev_N: np.ndarray
+    """The dev gradient."""
+    root_N: np.ndarray
+    """sqrt(v / (1 - b2^t)) + eps of the solver's AdamW state, which the question itself does not change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +58,11 @@ class NamedScore:
     """Higher is better."""
     cell: str
     """Kind of the question as an oracle knows it, such as `target, right key`; empty where nobody labelled it."""
+
+
+def cosine_of(left_N: np.ndarray, right_N: np.ndarray) -> float:
+    """Cosine of two vectors; 0 where one has no length."""
+    return cosine(float(left_N @ right_N), float(np.linalg.norm(left_N)), float(np.linalg.norm(right_N)))
 
 
 def scored(scores: Sequence[InfluenceScore]) -> list[InfluenceScore]:
@@ -100,7 +130,7 @@ def named_scores(
 def _values(question: Candidate) -> list[NamedScore]:
     """The scores that say something of the question."""
     name, cell = question.stored.question_id, _cell(question)
-    values = {each: score(question) for each, score in SCORES.items()}
+    values = {each: SCORES.find(each, "score")[1](question) for each in SCORES.names()}
     return [NamedScore(question_id=name, name=n, value=v, cell=cell) for n, v in values.items() if v is not None]
 
 

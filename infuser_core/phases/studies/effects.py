@@ -18,8 +18,7 @@ from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.engines.protocols import Objective, Progress, Trainer, TrainGroup, no_progress
 from infuser_core.phases.drawing import Kept
 from infuser_core.phases.parts.not_finite import flawed, is_finite, nothing_left
-from infuser_core.phases.studies.candidates import NamedScore, by_name, scored, within
-from infuser_core.phases.studies.scores import PAPER
+from infuser_core.phases.studies.candidates import PAPER, NamedScore, by_name, scored, within
 from infuser_core.phases.training import UpdateSettings, by_group, train_group
 from infuser_core.schemas import Checkpoint, InfluenceScore, NotFinite, Rollout
 from infuser_core.seeding import seed_of

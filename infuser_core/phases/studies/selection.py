@@ -14,9 +14,8 @@ import numpy as np
 from infuser_core.algorithm.advantage import centre
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.drawing import Kept
-from infuser_core.phases.studies.candidates import NamedScore, by_name
+from infuser_core.phases.studies.candidates import PAPER, NamedScore, by_name
 from infuser_core.phases.studies.effects import Measure
-from infuser_core.phases.studies.scores import PAPER
 from infuser_core.phases.training import UpdateSettings, by_group, logprobs_of, train_group
 from infuser_core.schemas import Checkpoint, Rollout
 from infuser_core.seeding import seed_of
