@@ -99,9 +99,9 @@ def _check_allowed(kind: str, name: str) -> None:
 REWARDS = Registry(kind="reward", package="infuser_core.rewards", outside="my_package.module:name")
 """Generator rewards: `reward(score)` of one question, or `rewards(scores, questions)` of all of an iteration."""
 ROUTES = Registry(kind="route", package="infuser_core.routes", outside="my_package.my_route")
-"""Ways from a document to a question: `TEMPLATE`, `NEEDS_DOCUMENT`, and `read` or `given`."""
+"""Ways from a document to a question: `TEMPLATE`, `NEEDS_DOCUMENT`, `read` or `given`; perhaps `RUNS_PROGRAMS`."""
 VERIFIERS = Registry(kind="verifier", package="infuser_core.verifiers", outside="my_package.module:Name")
-"""Comparisons of a response with the reference answer: `check`, and perhaps `check_many`."""
+"""Comparisons of a response with the reference answer: `check`; perhaps `check_many` and `RUNS_PROGRAMS`."""
 BENCHMARKS = Registry(kind="benchmark", package="infuser_core.benchmarks", outside="my_package.module:load")
 """Question sets that models are evaluated on: `BENCHMARK`, and `load` where it reads no rows."""
 TRACKERS = Registry(kind="tracker", package="infuser_core.trackers", outside="my_package.module:name")
