@@ -82,6 +82,7 @@ class RunLog:
         self._metrics = Lines(folder / METRICS, self.warn) if folder else None
         self._known = {point.key for point in points_in(folder / METRICS)} if folder else set[str]()
         self._ran = self._found = self._unsaid = 0
+        self._spent = 0.0
         self._headlines: list[str] = []
         self._iteration = -1
         self._console.record = self.note
@@ -89,7 +90,7 @@ class RunLog:
     def ran(self, record: Record, *, seconds: float, tokens: int = 0) -> str:
         """A stage ran. Returns the line that says so."""
         metrics = metrics_of(record, seconds=seconds, tokens=tokens)
-        with self._lock:
+        with self._lock, self._counting():
             self._ran += 1
             self._say_found()
             self._point(record, metrics, "ran", record.iteration)
@@ -102,12 +103,18 @@ class RunLog:
 
     def found(self, record: Record, iteration: int) -> None:
         """A stage's artifact was in the store. Its numbers are kept where no attempt of this run told them before."""
-        with self._lock:
+        with self._lock, self._counting():
             self._found += 1
             self._unsaid += 1
             if record.phase not in MEASURED:
                 self._clock.found(iteration)
             self._point(record, metrics_of(record, seconds=record.seconds), "cached", iteration)
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        began = time.thread_time()
+        yield
+        self._spent += time.thread_time() - began
 
     def _point(self, record: Record, metrics: dict[str, float], state: str, iteration: int) -> None:
         if self._metrics is None or record.key in self._known:
@@ -196,7 +203,9 @@ class RunLog:
             self.sum_up()
             if self._followers is not None:
                 self._followers.end()
-            counts = f"{self._ran:,} stages ran, {self._found:,} found in the store"
+            counts = (
+                f"{self._ran:,} stages ran, {self._found:,} found in the store, {self._spent:.3f} CPU-s for the run log"
+            )
             self.note(f"attempt {self._number} {ended}, after {time.monotonic() - began:.1f} s: {counts}")
             self._console.record = ignore
 
