@@ -39,10 +39,10 @@ def test_what_died_with_its_runner_is_crashed_when_serving_starts_again_and_can_
     flow_run = re.search(r"UUID: (\S+)", started.stdout).group(1)  # type: ignore[union-attr]
     name = eventually(lambda: runs.list_runs(first.store), 120)[0]
     eventually(lambda: Journal(first.store, name).entries(), 120)
-    holder = (runs.runs_folder(first.store) / name / "lock").read_text()
+    holder = json.loads((runs.runs_folder(first.store) / name / "lease.json").read_text())["pid"]
     # The runner first: it would notice.
     first.process.kill()
-    os.kill(int(holder.split()[1]), signal.SIGKILL)
+    os.kill(holder, signal.SIGKILL)
     first.process.wait()
     eventually(lambda: not runs.is_held(first.store, name), 20)
 

@@ -73,8 +73,8 @@ def test_a_killed_flow_run_is_crashed_and_retry_goes_on_from_its_last_stage(serv
     name = eventually(lambda: runs.list_runs(served.store), 120)[0]
     journal = Journal(served.store, name)
     eventually(lambda: [e for e in journal.entries() if e.iteration == 0 and e.phase == "update_solver"], 120)
-    holder = (runs.runs_folder(served.store) / name / "lock").read_text()
-    os.kill(int(holder.split()[1]), signal.SIGKILL)
+    holder = json.loads((runs.runs_folder(served.store) / name / "lease.json").read_text())["pid"]
+    os.kill(holder, signal.SIGKILL)
     eventually(lambda: served.state(flow_run) == "Crashed", 60)
     before = {entry.key for entry in journal.entries()}
 
