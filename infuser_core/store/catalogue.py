@@ -18,6 +18,7 @@ CHECKPOINTS = ("anchor", *UPDATES)
 """Phases whose artifacts are checkpoints."""
 GRADIENTS = ("dev_gradient", "score_influence")
 """Phases that leave a gradient for a later phase of their iteration."""
+_TELLING = (".jsonl", ".head", runs.RECORD, runs.EVALUATION, runs.ATTEMPT)
 _LOST = "`infuser doctor` names the run that holds it and the command that computes it again"
 
 
@@ -179,15 +180,33 @@ def holder_of(root: Path, run: str) -> Holder:
 def held_elsewhere(root: Path, own: Holder) -> tuple[set[str], str]:
     """Keys of a run's artifacts that another run or an evaluation holds; and why that is not known, empty where it is.
 
-    A run's journal names all that its artifacts were made from, an evaluation's does not.
+    A run's journal names all that its artifacts were made from, an evaluation's does not. Costs little again and again:
+    the record of a run that is over does not change.
     """
-    others = [each for each in (*holders(root), *evaluations(root)) if each.folder != own.folder]
-    for other in others:
-        if other.broken:
-            return set(), f"{other.folder}: {other.broken}"
-    held = {key for other in others for key in other.keys}
-    evaluated = [key for other in others if other.shelf == runs.EVALUATIONS for key in other.keys]
+    held: set[str] = set()
+    evaluated: set[str] = set()
+    for shelf, record, keys in ((RUNS, runs.RECORD, held), (runs.EVALUATIONS, runs.EVALUATION, evaluated)):
+        for folder in (root / shelf).glob("*"):
+            if folder.is_dir() and folder != root / own.folder:
+                found, broken = _claims(root, folder, record, _identity(folder))
+                if broken:
+                    return set(), f"{shelf}/{folder.name}: {broken}"
+                keys |= found
     return own.keys & (held | with_inputs(Catalogue(root), evaluated)), ""
+
+
+def _identity(folder: Path) -> tuple[tuple[str, int, int, int], ...]:
+    """Identity of what tells of a run: by name, its record's and its journals' files."""
+    told = [each for each in folder.glob("*") if each.name.endswith(_TELLING) and each.name != runs.METRICS]
+    found = [(each.name, each.stat()) for each in told]
+    return tuple(sorted((name, seen.st_ino, seen.st_size, seen.st_ctime_ns) for name, seen in found))
+
+
+@lru_cache(maxsize=10_000)
+def _claims(root: Path, folder: Path, record: str, _: object) -> tuple[frozenset[str], str]:
+    """Keys that a run's or evaluation's journals name, and what is broken; read once per process and identity."""
+    found = _holder(root, folder, record)
+    return frozenset(found.keys), found.broken
 
 
 def _holders(root: Path, shelf: str, record: str) -> list[Holder]:
