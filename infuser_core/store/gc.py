@@ -259,7 +259,7 @@ def prune(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collecti
 
 
 def _rolling(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collection[int]) -> Plan:
-    """The plan of `prune`. Reads the records of the run's own artifacts, and journals of other runs where they changed."""
+    """The plan of `prune`. Reads the records of the run's own artifacts, and other journals only where they changed."""
     catalogue, own = Catalogue(root), holder_of(root, run)
     made = checkpoints(catalogue, own)
     shared, unknown = held_elsewhere(root, own)
