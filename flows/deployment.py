@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO
@@ -315,12 +316,13 @@ def _serve_deployment(root: Path, process: subprocess.Popen[bytes]) -> None:
     from flows.full_pipeline import infuser
     from flows.server.crashed_runs import expect_heartbeats, keep_settling, settle_at_start, store_tag
 
+    since = datetime.now(UTC)
     expect_heartbeats()
-    settle_at_start(root, runner_is_gone=True)
+    settle_at_start(root, since=since)
 
     ended = threading.Event()
     threading.Thread(target=_watch, args=(process, ended), daemon=True).start()
-    threading.Thread(target=keep_settling, args=(root, ended), daemon=True).start()
+    threading.Thread(target=keep_settling, args=(root, ended), kwargs={"since": since}, daemon=True).start()
     try:
         infuser.serve(
             name=DEPLOYMENT,

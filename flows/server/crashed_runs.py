@@ -6,7 +6,7 @@ and tasks inside a killed run.
 
 import os
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,23 +25,26 @@ def store_tag(root: Path) -> str:
     return f"store:{root}"
 
 
-def keep_settling(root: Path, ended: threading.Event) -> None:
-    """Settle every few seconds. A run counts as dead when it is so twice in a row: starting takes a moment."""
+def keep_settling(root: Path, ended: threading.Event, *, since: datetime) -> None:
+    """Settle every few seconds. A run counts as dead when it is so twice in a row: starting takes a moment.
+
+    `since` is when this runner began: it watches no deployment's flow run that was Running before.
+    """
     suspects: set[str] = set()
     while not ended.wait(_EVERY):
-        suspects = _settle_now(root, suspects)
+        suspects = _settle_now(root, suspects, since=since)
 
 
-def settle_at_start(root: Path, *, runner_is_gone: bool = False) -> None:
+def settle_at_start(root: Path, *, since: datetime | None = None) -> None:
     """Marks runs that a killed process left Running as Crashed, before anything new starts.
 
-    What began a moment ago may not hold its lock yet and is left to the next one. `runner_is_gone`: the deployments'
-    flow runs have nobody who watches them either.
+    What began a moment ago may not hold its lock yet and is left to the next one. `since` as of `keep_settling`; None
+    where another process serves deployments, or nobody.
     """
-    _settle_now(root, None, deployed=runner_is_gone)
+    _settle_now(root, None, since=since)
 
 
-def _settle_now(root: Path, suspects: set[str] | None, *, deployed: bool = False) -> set[str]:
+def _settle_now(root: Path, suspects: set[str] | None, *, since: datetime | None) -> set[str]:
     import httpx
     from prefect.client.orchestration import get_client
     from prefect.exceptions import PrefectHTTPStatusError
@@ -50,12 +53,12 @@ def _settle_now(root: Path, suspects: set[str] | None, *, deployed: bool = False
     secure = os.environ.get("PREFECT_API_URL", "").startswith("https")
     try:
         with get_client(sync_client=True, httpx_settings={} if secure else {"verify": False}) as client:
-            return _settle(client, root, suspects, deployed=deployed)
+            return _settle(client, root, suspects, since=since)
     except (httpx.HTTPError, PrefectHTTPStatusError):
         return suspects or set()  # the server is busy or ending; the next turn comes
 
 
-def _settle(client: Any, root: Path, suspects: set[str] | None, *, deployed: bool) -> set[str]:
+def _settle(client: Any, root: Path, suspects: set[str] | None, *, since: datetime | None) -> set[str]:
     """Mark suspects that look dead as Crashed, or without suspects who began some time ago; returns who looks dead."""
     from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
     from prefect.client.schemas.objects import StateType
@@ -65,7 +68,7 @@ def _settle(client: Any, root: Path, suspects: set[str] | None, *, deployed: boo
     found = client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(running))
     # Root flow runs of this store that no runner watches, and whose lock nobody holds.
     mine = [run for run in found if store_tag(root) in run.tags and run.parent_task_run_id is None]
-    unwatched = [run for run in mine if deployed or run.deployment_id is None]
+    unwatched = [run for run in mine if run.deployment_id is None or (since and run.state.timestamp < since)]
     gone = {str(run.id) for run in unwatched if not runs.is_held(root, run.name)}
     dead = (
         gone & suspects
