@@ -62,10 +62,10 @@ class Console:
     _shown: float = 0.0
 
     @staticmethod
-    def here(*, quiet: bool = False, plain: bool = False) -> "Console":
+    def here(*, plain: bool = False) -> "Console":
         """For this process's standard error; lines where that is no terminal are said where they are wanted."""
         live = sys.stderr.isatty()
-        return Console(enabled=live and not quiet, plain=plain and not live and not quiet)
+        return Console(enabled=live, plain=plain and not live)
 
     def start(self, label: str) -> None:
         """A stage begins."""

@@ -99,8 +99,8 @@ def test_a_terminal_gets_a_line_per_iteration(tmp_path: Path, monkeypatch: pytes
     assert kept[1].startswith("iteration 2/2  generate_questions valid 75%") and len(kept) == 2
 
 
-def test_quiet_is_silent_and_the_log_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    log = RunLog(Console.here(quiet=True, plain=True), tmp_path, attempt=1)
+def test_a_silent_console_shows_nothing_and_the_log_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    log = RunLog(Console(enabled=False), tmp_path, attempt=1)
     with log.attempt("a"):
         log.ran(made(tmp_path, "pool", iteration=-1), seconds=1.0)
     assert capsys.readouterr().err == ""
@@ -114,7 +114,7 @@ def test_quiet_is_silent_and_the_log_is_written(tmp_path: Path, capsys: pytest.C
 
 def test_the_log_has_warnings_and_why_an_attempt_ended(tmp_path: Path):
     with warnings.catch_warnings(record=True) as heard, pytest.raises(KeyError):
-        with RunLog(Console.here(quiet=True, plain=True), tmp_path, attempt=3).attempt("a"):
+        with RunLog(Console(enabled=False), tmp_path, attempt=3).attempt("a"):
             warnings.simplefilter("always")
             warnings.warn("too few rows", UserWarning, stacklevel=1)
             raise KeyError("gone")
