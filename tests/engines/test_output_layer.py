@@ -107,7 +107,7 @@ def test_tiles_of_logits_share_memory_but_for_those_kept(dtype: torch.dtype, bia
     tiles = Tiles(0.5, like=torch.zeros(1))
     hidden, weight = torch.randn(5, 8).to(dtype), torch.randn(64, 8).to(dtype)
     bias = torch.randn(64) if biased else None
-    expected = nn.functional.linear(hidden, weight, None if bias is None else bias.to(dtype)).float() / 0.5
+    expected = nn.functional.linear(hidden.float(), weight.float(), bias) / 0.5
     places = set()
     for start, stop in ((0, 30), (30, 60), (60, 64)):
         found = tiles.logits(hidden, weight[start:stop], None if bias is None else bias[start:stop])
@@ -118,3 +118,16 @@ def test_tiles_of_logits_share_memory_but_for_those_kept(dtype: torch.dtype, bia
     kept = [tiles.logits(hidden, weight, bias, keep=True) for _ in range(3)]
     tiles.logits(2 * hidden, weight, bias)
     torch.testing.assert_close(kept, [expected] * 3)
+
+
+@pytest.mark.parametrize("tokens", [3, 230])
+def test_bf16_products_have_fp32_logits_at_a_large_vocabulary(tokens: int) -> None:
+    torch.manual_seed(0)
+    layer = nn.Linear(64, 151_936, bias=False)
+    hidden, targets = 2 * torch.randn(tokens, 64), torch.randint(151_936, (tokens,))
+    with torch.no_grad():
+        logprobs = OutputLayer.of(layer, torch.bfloat16).logprobs(hidden, targets, 1.0)
+        exact = hidden.bfloat16().double() @ layer.weight.bfloat16().double().t()
+        expected = torch.log_softmax(exact, -1).gather(1, targets[:, None])[:, 0]
+    # Logits that are rounded to bf16 are 1e-2 off.
+    torch.testing.assert_close(logprobs.double(), expected, rtol=0, atol=2e-5)

@@ -107,7 +107,7 @@ def _definitions(text: str) -> Iterator[str]:
 
 
 class _Expanded:
-    """A tree whose own commands for reading files, such as `\chapterof{2}{sets}`, are written as inclusions."""
+    r"""A tree whose own commands for reading files, such as `\chapterof{2}{sets}`, are written as inclusions."""
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree

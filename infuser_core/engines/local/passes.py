@@ -94,7 +94,7 @@ class FlatTrainer:
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
     ) -> list[list[Sequence[float]]]:
         self._loaded()
-        return self._patiently(lambda: self._logprobs(groups, temperature, progress))
+        return self._patiently(lambda: self._logprobs(groups, temperature, progress), writes_gradient=False)
 
     @torch.no_grad()
     def _logprobs(
@@ -157,7 +157,7 @@ class FlatTrainer:
         )
         return optimizer.steps
 
-    def _patiently(self, work: Callable[[], Result]) -> Result:
+    def _patiently(self, work: Callable[[], Result], *, writes_gradient: bool = True) -> Result:
         """A whole pass."""
         return work()
 

@@ -9,7 +9,8 @@ _K gathered keys, heads, D head size.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -148,11 +149,18 @@ def _tried(make: LayoutMaker, config: Any, dtype: torch.dtype, device: torch.dev
     return [each.detach().double() for each in (output, *(operand.grad for operand in operands)) if each is not None]
 
 
+@cache
+def _has_grouping(kernel: Callable[..., object]) -> bool:
+    return "enable_gqa" in signature(kernel).parameters
+
+
 def _torch_kernel(query: Tensor, key: Tensor, *operands: Any, scaling: float, window: int | None) -> Tensor:
     """Torch's own kernel, where it brings one."""
     from torch.nn.attention.varlen import varlen_attn
 
-    sizes, grouped = (-1, 0) if window is None else (window - 1, 0), query.shape[1] != key.shape[1]
-    output = varlen_attn(query, key, *operands, scale=scaling, window_size=sizes, enable_gqa=grouped)
+    sizes = (-1, 0) if window is None else (window - 1, 0)
+    # Until torch 2.12 the kernel takes grouped heads without being asked, and has no such argument.
+    grouped = {"enable_gqa": query.shape[1] != key.shape[1]} if _has_grouping(varlen_attn) else {}
+    output = varlen_attn(query, key, *operands, scale=scaling, window_size=sizes, **grouped)
     assert isinstance(output, Tensor)
     return output

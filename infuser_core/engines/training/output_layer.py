@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from infuser_core.capacity.memory import LOGIT_CELLS
@@ -94,8 +93,7 @@ class _Kept(torch.autograd.Function):
         temperature: float,
         entropy: bool,
     ) -> tuple[Tensor, Tensor]:
-        bias = None if bias_V is None else bias_V.to(hidden_SH.dtype)
-        logits_SV = F.linear(hidden_SH, weight_VH.to(hidden_SH.dtype), bias).to(wide(weight_VH))
+        logits_SV = wide_logits(hidden_SH, weight_VH.to(hidden_SH.dtype), bias_V)
         logprobs_S = logits_SV.new_empty(len(logits_SV))
         entropies: list[Tensor] = []
         for logits, targets, logprobs in _blocks(logits_SV, targets_S, logprobs_S):
@@ -270,6 +268,16 @@ def product(left: Tensor, right: Tensor, dtype: torch.dtype, *, out: Tensor | No
     return torch.mm(left, right, out_dtype=dtype, out=out)
 
 
+def wide_logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, *, out: Tensor | None = None) -> Tensor:
+    """hidden @ weight^T + bias, [S, W], in fp32 or wider: bf16 logits would move log-probabilities by .03 nats."""
+    dtype = wide(weight)
+    if bias is None:
+        return product(hidden, weight.t(), dtype, out=out)
+    if weight.dtype == dtype:
+        return torch.addmm(bias.to(dtype), hidden, weight.t(), out=out)
+    return product(hidden, weight.t(), dtype, out=out).add_(bias)
+
+
 def wide(tensor: Tensor) -> torch.dtype:
     """Dtype of logits and what is made of them: a sum over the vocabulary loses too much in bf16."""
     return torch.promote_types(tensor.dtype, torch.float32)
@@ -281,24 +289,14 @@ class Tiles:
     def __init__(self, temperature: float, *, like: Tensor) -> None:
         self._temperature = temperature
         self._like, self._wide = like, wide(like)
-        self._buffers: dict[torch.dtype, Tensor] = {}
+        self._buffer: Tensor | None = None
 
     def logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, *, keep: bool = False) -> Tensor:
         """Logits over the temperature, at least in fp32; the next tile overwrites them, but for those to keep."""
-        shape = (len(hidden), len(weight))
-        logits = self._room(shape, weight.dtype)
-        if bias is None:
-            torch.mm(hidden, weight.t(), out=logits)
-        else:
-            torch.addmm(bias.to(weight.dtype), hidden, weight.t(), out=logits)
-        if logits.dtype != self._wide:
-            logits = self._room(shape, self._wide).copy_(logits)
+        cells = len(hidden) * len(weight)
+        if self._buffer is None or self._buffer.numel() < cells:
+            self._buffer = self._like.new_empty(cells, dtype=self._wide)
+        logits = wide_logits(hidden, weight, bias, out=self._buffer[:cells].view(len(hidden), len(weight)))
         if keep:
-            self._buffers.clear()
+            self._buffer = None
         return logits.div_(self._temperature)
-
-    def _room(self, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
-        wanted = shape[0] * shape[1]
-        if dtype not in self._buffers or self._buffers[dtype].numel() < wanted:
-            self._buffers[dtype] = self._like.new_empty(wanted, dtype=dtype)
-        return self._buffers[dtype][:wanted].view(shape)
