@@ -37,14 +37,16 @@ if TYPE_CHECKING:
 
 RUNS_PROGRAMS = True
 _PYTHON = frozenset(["python", "py", "python3", "python2"])
+# Possessive throughout: a run of one character is read once, however long it is.
 _FENCE = re.compile(
-    r"^(?:[^\n`]*\\boxed\s*\{[ \t]*(?:\\text\w*\s*\{)?)?[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n`]*$", re.MULTILINE
+    r"^(?:[^\n`]*\\boxed\s*+\{[ \t]*+(?:\\text\w*+\s*+\{)?)?[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([\w+#.-]*+)[^\n`]*+$",
+    re.MULTILINE,
 )
-_BOX_OPENS = re.compile(r"(\\boxed\s*\{[ \t]*(?:\\text\w*\s*\{)?)[ \t]*(?=`{3,}|~{3,})")
-_BOX_CLOSES = re.compile(r"^([ \t]*(?:`{3,}|~{3,}))[ \t]*\}", re.MULTILINE)
-_FENCED_BOX = re.compile(r"\\boxed\s*\{\s*(?:\\text\w*\s*\{\s*)?(`{3,}|~{3,})[ \t]*[\w+#.-]*[ \t]*\n")
+_BOX_OPENS = re.compile(r"(\\boxed\s*+\{[ \t]*+(?:\\text\w*+\s*+\{)?)[ \t]*+(?=`{3}|~{3})")
+_BOX_CLOSES = re.compile(r"^([ \t]*+(?:`{3,}+|~{3,}+))[ \t]*+\}", re.MULTILINE)
+_FENCED_BOX = re.compile(r"\\boxed\s*+\{\s*+(?:\\text\w*+\s*+\{\s*+)?(`{3,}+|~{3,}+)[ \t]*+[\w+#.-]*+[ \t]*+\n")
 _VERBATIM = re.compile(
-    r"\s*\\begin\{(verbatim|lstlisting|minted)\}(?:\[[^\]\n]*\]|\{[^}\n]*\})*(.*)\\end\{\1\}\s*", re.DOTALL
+    r"\s*\\begin\{(verbatim|lstlisting|minted)\}(?:\[[^\]\n]*\]|\{[^}\n]*\})*+(.*)\\end\{\1\}\s*", re.DOTALL
 )
 _CODE_LINE = re.compile(r"^(?:import |from \w[\w.]* import |def |async def |class |@\w)", re.MULTILINE)
 _DEFINITIONS = (
