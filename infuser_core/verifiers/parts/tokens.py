@@ -255,7 +255,8 @@ _CHANGING = (
     "more less least most greater fewer than above below under about approximately approx around nearly almost if "
     "when where unless except but mod modulo base factorial to from between otherwise wrong false incorrect is are "
     "negative positive infinity undefined divided multiplied power powers or/and multiple multiples without "
-    "halves thirds fourths quarters fifths sixths sevenths eighths ninths tenths hundredths thousandths but never"
+    "halves thirds fourths quarters fifths sixths sevenths eighths ninths tenths hundredths thousandths but never "
+    "am pm noon midnight"
 )
 ALTERING = frozenset(_CHANGING.split())
 """Words that may change the value they stand beside."""
@@ -317,7 +318,7 @@ def _counted(value: Tokens, tail: Tokens, factor: Fraction, words: str) -> Measu
     # Unknown words count only when they were set as words: the x of 43x is no noun.
     if any(token[0] != '"' and not (token.isalpha() and len(token) > 3) for token in tail):
         return Measure(value=(*value, *tail), unit=None, factor=Fraction(1), noun="")
-    lower = re.findall(r"[a-z/]+", words.lower())
+    lower = re.findall(r"[a-z/]+", words.lower().replace(".", ""))
     if re.search(r"[^A-Za-z .,'-]", words) or len(lower) > 4 or ALTERING & set(lower):
         return None
     return Measure(value=value, unit=None, factor=factor, noun=" ".join(lower))
