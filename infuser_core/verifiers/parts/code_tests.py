@@ -185,7 +185,7 @@ def tagged(value: object) -> Any:
 ABSOLUTE, RELATIVE = 1e-6, 1e-7
 """Tolerances where the reference is a float and the problem names none."""
 # Possessive: a run of digits is read once, however long it is.
-_DECIMAL = re.compile(r"[+-]?+(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE][+-]?+\d{1,4}+)?+", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,4})?", re.ASCII)
 # Of any size: the numbers of an answer raise no Overflow.
 _ANY_SIZE = Context(prec=28, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 _WRONG = {
