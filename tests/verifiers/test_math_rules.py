@@ -3,6 +3,7 @@
 import pytest
 
 from infuser_core.schemas import Verdict
+from infuser_core.verifiers import choice, exact, integer
 from infuser_core.verifiers.math import _Budget
 from infuser_core.verifiers.parts import compare
 from infuser_core.verifiers.parts.values import Rules
@@ -39,15 +40,32 @@ INDICES = r"""
 12_{8} | 10 | correct
 x_{1} | x | wrong
 """
+WIDE = """
+４２ | 42 | correct
+４３ | 42 | wrong
+ｘ＋１ | x+1 | correct
+１／２ | \\frac{1}{2} | correct
+１，２５０ | 1250 | correct
+－３．５ | -3.5 | correct
+２^１０ | 1024 | correct
+"""
 
 
 def _cases(table: str) -> list[list[str]]:
     return [[part.strip() for part in line.split(" | ")] for line in table.splitlines() if line]
 
 
-@pytest.mark.parametrize(("answer", "reference", "verdict"), _cases(TIMES + INDICES))
+@pytest.mark.parametrize(("answer", "reference", "verdict"), _cases(TIMES + INDICES + WIDE))
 def test_a_notation_is_judged_by_its_rule(answer: str, reference: str, verdict: str):
     assert compare.decide(answer, reference, Rules(), _Budget()).verdict == Verdict(verdict)
+
+
+def test_wide_letters_and_digits_are_read_by_every_verifier():
+    for wide, plain in (("Ｂ", "B"), ("（Ｂ）", "B"), ("Ｂ．", "B")):
+        reading = choice._strict(wide)
+        assert reading is not None and reading[0] == plain
+    assert exact.agreement("１，０００", "1000") and not exact.agreement("１，００１", "1000")
+    assert integer.value("０４２") == 42
 
 
 def test_a_ratio_that_looks_like_a_time_is_a_ratio_where_the_question_asks_for_one():

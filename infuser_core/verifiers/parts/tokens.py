@@ -24,11 +24,13 @@ MAX_DEPTH = 40
 _FUNCTIONS = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp sqrt max min gcd lcm det"
 FUNCTIONS = frozenset(_FUNCTIONS.split())
 COMMA = frozenset([",", ";"])
-_UNICODE = str.maketrans(
+FULL_WIDTH = str.maketrans({0x3000: " ", **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}})
+"""Letters, digits and signs as wide as a Chinese character, and the ASCII ones that they stand for."""
+_UNICODE = FULL_WIDTH | str.maketrans(
     {
         "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": r"\div ", "π": r"\pi ",
         "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\neq ", "≈": r"\approx ", "°": r"^\circ ", "∪": r"\cup ",
-        "∈": r"\in ", "±": r"\pm ", "√": r"\sqrt ", "，": ",", "；": ";", "：": ":", "（": "(", "）": ")", "′": "'",
+        "∈": r"\in ", "±": r"\pm ", "√": r"\sqrt ", "′": "'",
         "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "μ": r"\mu ", "²": "^2", "³": "^3",
         "∅": r"\emptyset ", "→": r"\to ", "\u00a0": " ", "\u2009": " ", "\u202f": " ",
     }
