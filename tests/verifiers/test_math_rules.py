@@ -60,7 +60,7 @@ def test_a_notation_is_judged_by_its_rule(answer: str, reference: str, verdict: 
     assert compare.decide(answer, reference, Rules(), _Budget()).verdict == Verdict(verdict)
 
 
-def test_wide_letters_and_digits_are_read_by_every_verifier():
+def test_wide_letters_and_digits_are_read_as_choices_texts_and_integers():
     for wide, plain in (("Ｂ", "B"), ("（Ｂ）", "B"), ("Ｂ．", "B")):
         reading = choice._strict(wide)
         assert reading is not None and reading[0] == plain
