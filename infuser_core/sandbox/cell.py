@@ -100,6 +100,11 @@ class Cell:
                 start_new_session=True,
             )
             self._tree = Tree(self._process)
+            if os.geteuid() == 0:
+                # The program is nobody, and opens /dev/stdin by its name.
+                for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+                    if pipe is not None:
+                        os.fchown(pipe.fileno(), NOBODY, NOBODY)
             ours.pop_all()
         self._connect(answers_from, info_from)
 

@@ -4,9 +4,9 @@ The text of this file also runs inside the sandbox, so it imports nothing there:
 time. `encode` is written for a hostile neighbourhood (subclasses are read through the base type's own methods, so an
 overridden `__iter__` or `__eq__` is never called); `decode` is written for hostile input.
 
-None, booleans and small integers are themselves, printable ASCII strings too. Everything else is a list that starts
-with its tag: i integer (hexadecimal), f float (hexadecimal, nan, inf), c complex, u other strings and b bytes
-(hexadecimal), l list, t tuple, s set, z frozenset, d dict (pairs).
+None, booleans and small integers are themselves, printable ASCII strings too; a scalar of numpy is the Python value
+that it equals. Everything else is a list that starts with its tag: i integer (hexadecimal), f float (hexadecimal, nan,
+inf), c complex, u other strings and b bytes (hexadecimal), l list, t tuple, s set, z frozenset, d dict (pairs).
 """
 
 TYPE_CHECKING = False
@@ -39,6 +39,11 @@ def encode(value: object) -> str:
     for tag, kind in CONTAINERS.items():
         if isinstance(value, kind):
             return "[" + ",".join([f'"{tag}"', *[encode(item) for item in kind.__iter__(value)]]) + "]"
+    if any((base.__module__, base.__name__) == ("numpy", "generic") for base in type(value).__mro__):
+        plain = value.item()  # type: ignore[attr-defined]
+        # A long double has no plain number: it is its own item.
+        if type(plain) is not type(value):
+            return encode(plain)
     raise TypeError(f"no plain data: {type(value).__name__}")
 
 

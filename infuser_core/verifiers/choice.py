@@ -13,6 +13,7 @@ from infuser_core.schemas import Question
 from infuser_core.verifiers.parts import extract
 from infuser_core.verifiers.parts.extract import Reading, announced_letter, boxed, unwrap
 from infuser_core.verifiers.parts.grading import Finding, Reason, correct, grading_of, no_answer, wrong
+from infuser_core.verifiers.parts.tokens import FULL_WIDTH
 
 _BRACKETS = {"(": ")", "[": "]", "<": ">", "{": "}"}
 _WITH_TEXT = re.compile(r"\(?([A-Za-z])\s*+[.):]\s*+(.*)", re.DOTALL)
@@ -75,6 +76,7 @@ def _strict(content: str) -> Reading | None:
 
 def _bare(content: str) -> str:
     """The content without dollar signs, text wrappers and a final period, whichever is inside the other."""
+    content = content.translate(FULL_WIDTH)
     for _ in range(2):
         content = unwrap(content.strip("$ \t\r\n").removesuffix(".").strip("$ \t\r\n"))
     return content

@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
 RUNS_PROGRAMS = True
 _PYTHON = frozenset(["python", "py", "python3", "python2"])
+# Possessive: a run of one character is read once, however long it is. Groups are not: Python 3.11.2 loses matches.
 _FENCE = re.compile(
-    r"^(?:[^\n`]*\\boxed\s*\{[ \t]*(?:\\text\w*\s*\{)?)?[ \t]*(`{3,}|~{3,})[ \t]*([\w+#.-]*)[^\n`]*$", re.MULTILINE
+    r"^(?:[^\n`]*\\boxed\s*+\{[ \t]*+(?:\\text\w*+\s*+\{)?)?[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([\w+#.-]*+)[^\n`]*+$",
+    re.MULTILINE,
 )
-_BOX_OPENS = re.compile(r"(\\boxed\s*\{[ \t]*(?:\\text\w*\s*\{)?)[ \t]*(?=`{3,}|~{3,})")
-_BOX_CLOSES = re.compile(r"^([ \t]*(?:`{3,}|~{3,}))[ \t]*\}", re.MULTILINE)
-_FENCED_BOX = re.compile(r"\\boxed\s*\{\s*(?:\\text\w*\s*\{\s*)?(`{3,}|~{3,})[ \t]*[\w+#.-]*[ \t]*\n")
-_VERBATIM = re.compile(
-    r"\s*\\begin\{(verbatim|lstlisting|minted)\}(?:\[[^\]\n]*\]|\{[^}\n]*\})*(.*)\\end\{\1\}\s*", re.DOTALL
-)
+_BOX_OPENS = re.compile(r"(\\boxed\s*+\{[ \t]*+(?:\\text\w*+\s*+\{)?)[ \t]*+(?=`{3}|~{3})")
+_BOX_CLOSES = re.compile(r"^([ \t]*+(?:`{3,}+|~{3,}+))[ \t]*+\}", re.MULTILINE)
+_FENCED_BOX = re.compile(r"\\boxed\s*+\{\s*+(?:\\text\w*+\s*+\{\s*+)?(`{3,}+|~{3,}+)[ \t]*+[\w+#.-]*+[ \t]*+\n")
+_VERBATIM = re.compile(r"\s*\\begin(\{(?:verbatim|lstlisting|minted)\})(?:\[[^\]\n]*\]|\{[^}\n]*\})*")
 _CODE_LINE = re.compile(r"^(?:import |from \w[\w.]* import |def |async def |class |@\w)", re.MULTILINE)
 _DEFINITIONS = (
     ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign,
@@ -161,8 +161,10 @@ def _bare(text: str, *, last: bool) -> str | None:
     if not found:
         return None
     content = unwrap(found[-1 if last else 0])
-    verbatim = _VERBATIM.fullmatch(content)
-    return verbatim.group(2) if verbatim else content
+    verbatim = _VERBATIM.match(content)
+    ending = rf"\end{verbatim[1]}" if verbatim else ""
+    inner = content[verbatim.end() :].rstrip() if verbatim else ""
+    return inner.removesuffix(ending) if verbatim and inner.endswith(ending) else content
 
 
 def _definitions(source: str) -> str:

@@ -11,6 +11,7 @@ from infuser_core.schemas import Question
 from infuser_core.verifiers.parts import extract
 from infuser_core.verifiers.parts.extract import boxed, unwrap
 from infuser_core.verifiers.parts.grading import Finding, Reason, correct, no_answer, unverified, wrong
+from infuser_core.verifiers.parts.tokens import FULL_WIDTH
 
 _NUMBER = re.compile(r"[+-]?(?:\d{1,64}(?:\.\d{0,64})?|\.\d{1,64})(?:e[+-]?\d{1,3})?", re.ASCII)
 # Groups of exactly three digits throughout: `1,000,5` and `0,100` are lists.
@@ -51,4 +52,4 @@ def number(text: str) -> Fraction | None:
 
 
 def _plain(text: str) -> str:
-    return " ".join(unwrap(text).lower().split())
+    return " ".join(unwrap(text.translate(FULL_WIDTH)).lower().split())

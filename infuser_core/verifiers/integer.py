@@ -11,7 +11,7 @@ from infuser_core.schemas import Question
 from infuser_core.verifiers.parts import extract
 from infuser_core.verifiers.parts.extract import boxed, unwrap
 from infuser_core.verifiers.parts.grading import Finding, Reason, correct, no_answer, unverified, wrong
-from infuser_core.verifiers.parts.tokens import Tokens, measure, split, too_big
+from infuser_core.verifiers.parts.tokens import FULL_WIDTH, Tokens, measure, split, too_big
 from infuser_core.verifiers.parts.tokens import tokens as tokens_of
 
 _INTEGER = re.compile(r"0*(\d{1,3})(?:\.0+)?", re.ASCII)
@@ -40,7 +40,7 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 
 def value(text: str) -> int | None:
     """The integer a text stands for, degree, percent and dollar signs aside; None when it is no such integer."""
-    bare = unwrap(text)
+    bare = unwrap(text.translate(FULL_WIDTH))
     match = _INTEGER.fullmatch(_DECORATION.sub("", bare).strip())
     if match:
         return int(match.group(1))

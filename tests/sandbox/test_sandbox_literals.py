@@ -7,6 +7,7 @@ from collections import Counter, OrderedDict, defaultdict
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,3 +107,20 @@ def test_what_is_no_plain_data_is_refused_by_name(value: Any):
 def test_anything_else_is_refused_on_the_way_in(text: str):
     with pytest.raises(ValueError):
         decode(json.loads(text))
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [(np.int64(-3), -3), (np.uint8(7), 7), (np.uint64(2**64 - 1), 2**64 - 1), (np.float32(0.5), 0.5),
+     (np.float64(0.1), 0.1), (np.bool_(True), True), (np.complex64(1 + 2j), 1 + 2j), (np.str_("a"), "a"),
+     ({np.int64(1): [np.bool_(False)]}, {1: [False]}), (tuple(np.arange(2)), (0, 1))],
+)  # fmt: skip
+def test_scalars_of_numpy_are_the_python_values_that_they_equal(value: Any, plain: Any):
+    found = back(value)
+    assert repr(found) == repr(plain)
+
+
+@pytest.mark.parametrize("value", [np.arange(2), np.zeros(1), np.longdouble(1), np.datetime64("2020-01-01")])
+def test_arrays_and_what_equals_no_python_value_are_no_plain_data(value: Any):
+    with pytest.raises(TypeError, match="no plain data"):
+        encode(value)

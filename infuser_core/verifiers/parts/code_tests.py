@@ -24,7 +24,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -184,7 +184,10 @@ def tagged(value: object) -> Any:
 
 ABSOLUTE, RELATIVE = 1e-6, 1e-7
 """Tolerances where the reference is a float and the problem names none."""
-_DECIMAL = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?", re.ASCII)
+# Possessive: a run of digits is read once, however long it is.
+_DECIMAL = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,4})?", re.ASCII)
+# Of any size: the numbers of an answer raise no Overflow.
+_ANY_SIZE = Context(prec=28, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 _WRONG = {
     Status.RETURNED: "wrong output",
     Status.RAISED: "raised an exception",
@@ -273,10 +276,12 @@ def _same_number(found: Any, expected: Any, atol: float) -> bool:
         return False
     try:
         distance, size = abs(found - expected), abs(expected)
+        # An infinity is near nothing but itself, whatever the tolerance.
+        return math.isfinite(distance) and math.isfinite(size) and distance <= (atol or ABSOLUTE) + RELATIVE * size
     except OverflowError:
-        return False
-    # An infinity is near nothing but itself, whatever the tolerance.
-    return math.isfinite(distance) and math.isfinite(size) and distance <= (atol or ABSOLUTE) + RELATIVE * size
+        # No float is as large; integers have exact distances.
+        exact = type(found) is int is type(expected)
+        return exact and abs(found - expected) <= Fraction(atol) + Fraction(RELATIVE) * abs(expected)
 
 
 def same_output(found: str, expected: str, *, atol: float = 0.0) -> bool:
@@ -299,12 +304,12 @@ def _same_word(word: str, wanted: str, atol: float) -> bool:
     if not (_DECIMAL.fullmatch(word) and _DECIMAL.fullmatch(wanted)):
         return False
     left, right = Decimal(word), Decimal(wanted)
-    return left == right or (atol > 0 and abs(left - right) <= Decimal(atol))
+    return left == right or (atol > 0 and _ANY_SIZE.abs(_ANY_SIZE.subtract(left, right)) <= Decimal(atol))
 
 
 def is_root(found: Any, case: CodeCase, *, atol: float) -> bool:
     """Whether a value solves the case's polynomial, exactly or as nearly as the reference does."""
-    if type(found) not in (int, float) or not math.isfinite(found) or abs(found) > 1e30:
+    if type(found) not in (int, float) or not abs(found) <= 1e30:
         return False
     (coefficients,) = case.args
     distance = abs(_polynomial(coefficients, Fraction(found)))

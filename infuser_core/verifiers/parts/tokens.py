@@ -24,11 +24,13 @@ MAX_DEPTH = 40
 _FUNCTIONS = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp sqrt max min gcd lcm det"
 FUNCTIONS = frozenset(_FUNCTIONS.split())
 COMMA = frozenset([",", ";"])
-_UNICODE = str.maketrans(
+FULL_WIDTH = str.maketrans({0x3000: " ", **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}})
+"""Letters, digits and signs as wide as a Chinese character, and the ASCII ones that they stand for."""
+_UNICODE = FULL_WIDTH | str.maketrans(
     {
         "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": r"\div ", "π": r"\pi ",
         "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\neq ", "≈": r"\approx ", "°": r"^\circ ", "∪": r"\cup ",
-        "∈": r"\in ", "±": r"\pm ", "√": r"\sqrt ", "，": ",", "；": ";", "：": ":", "（": "(", "）": ")", "′": "'",
+        "∈": r"\in ", "±": r"\pm ", "√": r"\sqrt ", "′": "'",
         "θ": r"\theta ", "α": r"\alpha ", "β": r"\beta ", "λ": r"\lambda ", "μ": r"\mu ", "²": "^2", "³": "^3",
         "∅": r"\emptyset ", "→": r"\to ", "\u00a0": " ", "\u2009": " ", "\u202f": " ",
     }
@@ -255,7 +257,8 @@ _CHANGING = (
     "more less least most greater fewer than above below under about approximately approx around nearly almost if "
     "when where unless except but mod modulo base factorial to from between otherwise wrong false incorrect is are "
     "negative positive infinity undefined divided multiplied power powers or/and multiple multiples without "
-    "halves thirds fourths quarters fifths sixths sevenths eighths ninths tenths hundredths thousandths but never"
+    "halves thirds fourths quarters fifths sixths sevenths eighths ninths tenths hundredths thousandths but never "
+    "am pm noon midnight"
 )
 ALTERING = frozenset(_CHANGING.split())
 """Words that may change the value they stand beside."""
@@ -317,7 +320,7 @@ def _counted(value: Tokens, tail: Tokens, factor: Fraction, words: str) -> Measu
     # Unknown words count only when they were set as words: the x of 43x is no noun.
     if any(token[0] != '"' and not (token.isalpha() and len(token) > 3) for token in tail):
         return Measure(value=(*value, *tail), unit=None, factor=Fraction(1), noun="")
-    lower = re.findall(r"[a-z/]+", words.lower())
+    lower = re.findall(r"[a-z/]+", words.lower().replace(".", ""))
     if re.search(r"[^A-Za-z .,'-]", words) or len(lower) > 4 or ALTERING & set(lower):
         return None
     return Measure(value=value, unit=None, factor=factor, noun=" ".join(lower))

@@ -11,6 +11,7 @@ from infuser_core.errors import DocumentError
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers.parts import algebra, tokens
 from infuser_core.verifiers.parts.algebra import TooBigError, Value
+from infuser_core.verifiers.parts.clock import same_time
 from infuser_core.verifiers.parts.grading import Finding, Grading, Stage, correct, grading_of, unverified, wrong
 from infuser_core.verifiers.parts.reading import CONSTANTS, MAX_FACTORIAL, literal, value_of
 from infuser_core.verifiers.parts.tokens import Tokens, spell
@@ -18,6 +19,7 @@ from infuser_core.verifiers.parts.tokens import Tokens, spell
 RELATIVE = Fraction(1, 10_000)
 """Relative tolerance of decimals where the route declares one without a number."""
 _RADIANS = re.compile(r"\bradians?\b", re.IGNORECASE)
+_RATIO = re.compile(r"\b(?:ratios?|odds|proportions?)\b", re.IGNORECASE)
 _RELATIVE_ROUTES = ("olympiad",)
 _PERCENT = re.compile(
     r"\b(?:what|which|how many|find|compute|determine|calculate|express|give|by how much|as an?)\b[^.?!]{0,60}?"
@@ -46,6 +48,9 @@ class Rules:
     """The question asks for a percentage: a bare reference counts in percent."""
     radians: bool = False
     """The question asks for radians: a bare reference counts in them, and degrees are converted."""
+
+    ratio: bool = False
+    """The question asks for a ratio: `3:20` is no time of day."""
 
     @property
     def allows(self) -> bool:
@@ -77,6 +82,7 @@ def _rules(text: str, grading: Grading) -> Rules:
         unit=grading.unit,
         percent=grading.unit.strip(" $\\") in ("%", "percent") or _PERCENT.search(text) is not None,
         radians=_RADIANS.search(text) is not None,
+        ratio=_RATIO.search(text) is not None,
     )
 
 
@@ -106,6 +112,9 @@ def same_value(found: Tokens, wanted: Tokens, place: int, rules: Rules, oracle: 
     """Single values: words, units, exact algebra, tolerance, then the oracle."""
     if spell(found) == spell(wanted) or _same_words(found, wanted):
         return correct(Stage.TEXT)
+    timely = None if rules.ratio else same_time(found, wanted)
+    if timely is not None:
+        return correct(Stage.EXACT) if timely else wrong(Stage.EXACT)
     if r"\ln" in wanted and r"\log" not in wanted:
         # Logarithms without a base are natural ones where the reference writes `\ln`.
         following = zip(found, (*found[1:], ""), strict=True)
@@ -226,8 +235,19 @@ def _without_algebra(found: Tokens, wanted: Tokens) -> Finding | None:
         return wrong(Stage.STRUCTURE)
     if r"\ldots" in found and r"\ldots" not in wanted:
         return wrong(Stage.STRUCTURE)
+    if _is_indexed(found) or _is_indexed(wanted):
+        # math-verify drops the index of a number, and would call 7_{1} seven.
+        return unverified(Stage.REFERENCE) if _is_indexed(wanted) else wrong(Stage.UNREADABLE)
     # The question written again is no answer: an integral counts only where the reference has one.
     return wrong(Stage.UNEVALUATED) if (_OPERATORS & set(found)) - set(wanted) else None
+
+
+def _is_indexed(found: Tokens) -> bool:
+    """Whether a number or a bracket has an index that is no base."""
+    pairs = itertools.pairwise(found)
+    return any(mark == "_" and (base[-1].isdigit() or base == ")") for base, mark in pairs) and not _BASED.fullmatch(
+        spell(found)
+    )
 
 
 def _number_or_value(found: Tokens) -> Value | None:
