@@ -160,7 +160,7 @@ def _torch_kernel(query: Tensor, key: Tensor, *operands: Any, scaling: float, wi
 
     sizes = (-1, 0) if window is None else (window - 1, 0)
     # Until torch 2.12 the kernel takes grouped heads without being asked, and has no such argument.
-    grouped = {"enable_gqa": query.shape[1] != key.shape[1]} if _has_grouping(varlen_attn) else {}
+    grouped: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if _has_grouping(varlen_attn) else {}
     output = varlen_attn(query, key, *operands, scale=scaling, window_size=sizes, **grouped)
     assert isinstance(output, Tensor)
     return output
