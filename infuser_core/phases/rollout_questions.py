@@ -115,7 +115,7 @@ def _votes(
     return votes
 
 
-VERSION = 6
+VERSION = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
