@@ -4,7 +4,6 @@ Their rows are told apart by their columns. A row carries the data set's own row
 question of as it does of the data; only where it does not are the questions the benchmark's own, by identifier.
 """
 
-import ast
 import json
 import struct
 import warnings
@@ -155,17 +154,7 @@ def _question(benchmark: Benchmark, row: Row, place: Place, where: str) -> Quest
                 f"{where}: {benchmark.name} has no question {key!r}", hint="the data are of another release"
             )
         return own[key]
-    return benchmark.read({name: _listed(name, value) for name, value in doc.items()}, place)
-
-
-def _listed(name: str, value: Any) -> Any:
-    """The value; of choices that were printed as Python's list, the list."""
-    if name not in ("options", "choices") or not isinstance(value, str):
-        return value
-    try:
-        return ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return value
+    return benchmark.read(doc, place)
 
 
 def _detailed(benchmark: Benchmark, doc: Row, place: Place, where: str) -> Question:
