@@ -1,5 +1,7 @@
 """Terminal output: a live progress line with speed and time left, and tables."""
 
+import json
+import math
 import shutil
 import sys
 import time
@@ -23,6 +25,19 @@ _ESCAPED = {code: f"\\u{code:04x}" for code in _STEERING}
 def printable(text: str) -> str:
     """The text with control characters as JSON writes them: nothing from data reaches a terminal as a command."""
     return text.translate(_ESCAPED)
+
+
+def to_json(value: Any) -> str:
+    """The value as one line of JSON, which has no NaN and no infinity: they are null. Other types become text."""
+    return printable(json.dumps(_finite(value), ensure_ascii=False, default=str))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def one_line(

@@ -1,6 +1,5 @@
 """Arguments that several commands share, and how a command prints what it found."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from infuser_core.terminal import printable
+from infuser_core.terminal import printable, to_json
 
 RunName = Annotated[str | None, typer.Argument(metavar="RUN", help="Name of a run; the latest if omitted.")]
 """A run, or the latest."""
@@ -44,7 +43,7 @@ def group(aliases: Mapping[str, Alias], *, default: str = "") -> type[TyperGroup
 def show(facts: Any, text: str | Callable[[], str], *, as_json: bool) -> None:
     """Print what a command found: for programs, or for people."""
     if as_json:
-        typer.echo(printable(json.dumps(facts, ensure_ascii=False, default=str)))
+        typer.echo(to_json(facts))
     else:
         typer.echo(printable(text if isinstance(text, str) else text()))
 

@@ -4,7 +4,6 @@ Their rows are told apart by their columns. A row carries the data set's own row
 question of as it does of the data; only where it does not are the questions the benchmark's own, by identifier.
 """
 
-import ast
 import json
 import struct
 import warnings
@@ -14,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import plugins
+from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.benchmarks.parts.spec import MOST_WRONG, Benchmark, Place
 from infuser_core.config.run import BenchmarkSettings
-from infuser_core.errors import ConfigError, DataWarning, DocumentError
+from infuser_core.errors import ConfigError, DataWarning, DocumentError, shown
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import BenchmarkResponse, Question
 
@@ -44,12 +44,11 @@ def read_dump(path: Path, name: str) -> tuple[list[Question], list[BenchmarkResp
     rows = 0
     for number, row in enumerate(_rows(path), 1):
         rows += 1
-        where = f"{path}, row {number}"
         try:
-            texts = _texts(row, where)
-            found = _question(benchmark, row, Place(benchmark=benchmark, source=path.stem, number=number), where)
+            texts = _texts(row)
+            found = _question(benchmark, row, Place(benchmark=benchmark, source=path.stem, number=number))
         except DocumentError as error:
-            wrong.append(error)
+            wrong.append(DocumentError(f"{path}, row {number}: {error.message}", hint=error.hint))
             continue
         if found is None:
             continue
@@ -105,93 +104,98 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
     return unpacked(archive.fp.read(info.compress_size))
 
 
-def _texts(row: Row, where: str) -> list[str]:
-    """Texts of the model, sample by sample."""
-    reply = row.get("model_response")
+def _texts(row: Row) -> list[str]:
+    """Texts of the model, sample by sample; a sample without a text, as of a refusal or a tool call, is empty."""
+    reply, output = row.get("model_response"), row.get("output")
     if isinstance(reply, dict):
-        return [str(text) for text in reply.get("text") or []]
-    output = row.get("output")
-    if isinstance(output, dict):
-        said = [_content(choice["message"]["content"]) for choice in output.get("choices") or []]
-        if not said:
-            why = (row.get("error") or {}).get("message", "no output")
-            raise DocumentError(f"{where}: no answer of the model: {why[:200]}", hint="run what failed again")
-        return said
-    column = next((name for name in TEXTS if row.get(name) is not None), "")
-    found = list(_flat(row.get(column)))
-    if not found or not all(isinstance(text, str) for text in found):
-        told = "log-likelihoods and no text" if found else f"no {', '.join(TEXTS)}"
-        raise DocumentError(f"{where} has {told}", hint="generated answers alone can be scored again")
-    return found
+        found = reply.get("text")
+    elif isinstance(output, dict):
+        found = [_content((choice.get("message") or {}).get("content")) for choice in output.get("choices") or []]
+        if not found:
+            error = row.get("error") or "no output"
+            why = error.get("message", "no output") if isinstance(error, dict) else str(error)
+            raise DocumentError(f"no answer of the model: {why[:200]}", hint="run what failed again")
+    else:
+        found = row.get(next((name for name in TEXTS if row.get(name) is not None), ""))
+    texts = [] if found is None else list(_flat(found))
+    if not texts or not all(isinstance(text, str | None) for text in texts) or _is_likelihood(found):
+        what = "log-likelihoods and no text" if texts else f"no {', '.join(TEXTS)}"
+        raise DocumentError(f"the row has {what}", hint="generated answers alone can be scored again")
+    return [text or "" for text in texts]
 
 
 def _flat(value: Any) -> Iterator[Any]:
     if isinstance(value, list):
         for each in value:
             yield from _flat(each)
-    elif value is not None:
+    else:
         yield value
 
 
+def _is_likelihood(value: Any) -> bool:
+    """Whether lists end in pairs of a log-likelihood and whether its text is the likeliest, also saved as texts."""
+    if not isinstance(value, list):
+        return False
+    if len(value) == 2 and str(value[1]) in ("True", "False") and isinstance(value[0], str | float | int):
+        try:
+            return float(value[0]) <= 0
+        except ValueError:
+            return False
+    return any(_is_likelihood(each) for each in value)
+
+
 def _content(value: Any) -> str:
-    """Text of a message whose content is one, or a list of parts."""
+    """Text of a message whose content is one, a list of parts, or null."""
     if isinstance(value, str):
         return value
-    return "".join(str(part.get("text", "")) for part in value if isinstance(part, dict))
+    return "".join(str(part.get("text") or "") for part in value or [] if isinstance(part, dict))
 
 
-def _question(benchmark: Benchmark, row: Row, place: Place, where: str) -> Question | None:
+def _question(benchmark: Benchmark, row: Row, place: Place) -> Question | None:
     if "output" in row and "target" in row:
-        return _inspected(benchmark, row, where)
+        return _inspected(benchmark, row)
     if "model_response" in row and isinstance(row.get("doc"), dict):
-        return _detailed(benchmark, row["doc"], place, where)
+        return _detailed(benchmark, row["doc"], place)
     doc = row["doc"] if isinstance(row.get("doc"), dict) else row
     if "output_list" in row or benchmark.read is None:
         load = plugins.benchmark(benchmark.name)
         own = {found.question_id: found for found in load(BenchmarkSettings(name=benchmark.name))}
         key = str(doc.get("question_id", doc.get("id", "")))
         if key not in own:
-            raise DocumentError(
-                f"{where}: {benchmark.name} has no question {key!r}", hint="the data are of another release"
-            )
+            raise DocumentError(f"{benchmark.name} has no question {key!r}", hint="the data are of another release")
         return own[key]
-    return benchmark.read({name: _listed(name, value) for name, value in doc.items()}, place)
+    return benchmark.read(doc, place)
 
 
-def _listed(name: str, value: Any) -> Any:
-    """The value; of choices that were printed as Python's list, the list."""
-    if name not in ("options", "choices") or not isinstance(value, str):
-        return value
-    try:
-        return ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return value
-
-
-def _detailed(benchmark: Benchmark, doc: Row, place: Place, where: str) -> Question:
+def _detailed(benchmark: Benchmark, doc: Row, place: Place) -> Question:
     """A question of lighteval's details: its choices are letters, or the one answer."""
-    choices, index = [str(choice) for choice in doc.get("choices") or []], doc.get("gold_index")
-    index = index[0] if isinstance(index, list) and index else index
+    choices, index = list(fields.labelled(doc, "choices").values()), _only(doc.get("gold_index"))
     if not isinstance(index, int) or not 0 <= index < len(choices):
-        raise DocumentError(f"{where}: gold_index {index!r} is no choice", hint="details of generated answers have one")
+        raise DocumentError(f"gold_index {index!r} is no choice", hint="details of generated answers have one")
     several = len(choices) > 1
-    key, target = str(doc.get("id") or place.number), LETTERS[index] if several else choices[index]
-    return _saved(benchmark, key, str(doc.get("query", "")), target, choices if several else [], where)
+    key, target = fields.label(doc, "id") or str(place.number), LETTERS[index] if several else choices[index]
+    return _saved(benchmark, key, fields.written(doc, "query"), target, choices if several else [])
 
 
-def _inspected(benchmark: Benchmark, row: Row, where: str) -> Question:
+def _inspected(benchmark: Benchmark, row: Row) -> Question:
     """A question of Inspect's sample."""
-    target = row["target"] if isinstance(row["target"], str) else next(iter(row["target"]), "")
-    asked = row.get("input", "")
-    text = asked if isinstance(asked, str) else _content(asked[-1].get("content", "")) if asked else ""
-    choices = [str(choice) for choice in row.get("choices") or []]
-    return _saved(benchmark, str(row.get("id", "")), text, target, choices, where)
+    asked, target = row.get("input"), {"target": _only(row["target"])}
+    text = asked if isinstance(asked, str) else _content(asked[-1].get("content")) if asked else ""
+    choices = list(fields.labelled(row, "choices").values()) if row.get("choices") else []
+    return _saved(benchmark, fields.written(row, "id"), text, fields.written(target, "target"), choices)
 
 
-def _saved(benchmark: Benchmark, key: str, text: str, target: str, choices: list[str], where: str) -> Question:
+def _only(target: Any) -> Any:
+    """A target that may be a list of one. Verifiers compare with one answer: alternatives would be counted wrong."""
+    if isinstance(target, list) and len(target) > 1:
+        raise DocumentError(f"{len(target)} targets {shown(target)}", hint="one right answer a row can be scored")
+    return (target or [None])[0] if isinstance(target, list) else target
+
+
+def _saved(benchmark: Benchmark, key: str, text: str, target: str, choices: list[str]) -> Question:
     """A question as a harness saved it: choices make it one of letters, else the benchmark says how it is verified."""
-    if not target or (choices and target not in LETTERS[: len(choices)]):
-        raise DocumentError(f"{where}: target {target!r} is no answer", hint="a letter where there are choices")
+    if choices and target not in LETTERS[: len(choices)]:
+        raise DocumentError(f"target {target!r} is no answer", hint="a letter where there are choices")
     free = benchmark.verifier if benchmark.verifier in FREE else "math"
     verifier = "choice" if choices else free
     return Question(question_id=key, text=text, choices=choices, answer=target, verifier=verifier)

@@ -4,13 +4,14 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from infuser_core import plugins
+from infuser_core.benchmarks.parts.fields import labelled
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.config.overlays import validate
-from infuser_core.errors import DocumentError, UsageError
+from infuser_core.errors import DocumentError, UsageError, shown
 from infuser_core.evaluation.dumps import read_dump
 from infuser_core.evaluation.plan import Plan, Sheet, of_answers
 from infuser_core.evaluation.record import Record, folder_of, read_record
@@ -207,13 +208,17 @@ def _in_order(names: Sequence[str], rows: Sequence[BenchmarkResponse]) -> list[B
 
 
 def _responses(path: Path) -> Iterator[BenchmarkResponse]:
-    names = [field.name for field in fields(BenchmarkResponse)]
+    kinds = get_type_hints(BenchmarkResponse)
     for number, row in enumerate(rows_of(path), 1):
-        missing = [name for name in names if row.get(name) is None]
+        missing = [name for name in kinds if row.get(name) is None]
         if missing:
-            hint = f"needed: {', '.join(names)}"
+            hint = f"needed: {', '.join(kinds)}"
             raise DocumentError(f"{path}, row {number}: no {missing[0]}", hint=hint)
-        yield BenchmarkResponse(**{name: row[name] for name in names})
+        for name, kind in kinds.items():
+            if not isinstance(row[name], kind) or isinstance(row[name], bool):
+                message = f"{path}, row {number}: {name} = {shown(row[name])} is no {kind.__name__}"
+                raise DocumentError(message, hint="the types of responses.parquet in an evaluation's folder")
+        yield BenchmarkResponse(**{name: row[name] for name in kinds})
 
 
 def _questions(path: Path) -> dict[Key, Question]:
@@ -236,10 +241,17 @@ def _own(row: dict[str, Any], where: str) -> Question:
             raise DocumentError(
                 f"{where}: no {name}", hint="the columns of questions.parquet in an evaluation's folder"
             )
-    choices = [str(choice) for choice in values.pop("choices") or []]
     if isinstance(values["grading"], dict):
         values["grading"] = json.dumps(values["grading"], sort_keys=True)
-    return Question(choices=choices, **{name: str(value or "") for name, value in values.items()})
+    listed = values.pop("choices")
+    try:
+        choices = list(labelled(row, "choices").values()) if listed else []
+    except DocumentError as error:
+        raise DocumentError(f"{where}: {error.message}", hint=error.hint) from error
+    other = next((name for name, value in values.items() if not isinstance(value, str | None)), None)
+    if other:
+        raise DocumentError(f"{where}: {other} = {shown(values[other])} is no text", hint="quote it")
+    return Question(choices=choices, **{name: value or "" for name, value in values.items()})
 
 
 def _known(known: dict[Key, Question], key: Key, path: Path) -> Question:

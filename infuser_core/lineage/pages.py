@@ -1,6 +1,5 @@
 """`infuser why --graph`: the artifact graph of a run as text, JSON and an HTML page; the page of an answer of `why`."""
 
-import json
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +14,7 @@ from infuser_core.lineage.graph import LOOP, OPTIONAL, Graph
 from infuser_core.store.catalogue import CHECKPOINTS
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import origin_of
+from infuser_core.terminal import to_json
 
 TESTED = ("respond", "validate")
 BOX = (172, 38)
@@ -99,7 +99,7 @@ def environment(*packages: str) -> Environment:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    made.filters |= {"shown": shown, "printable": printable, "json": json.dumps}
+    made.filters |= {"shown": shown, "printable": printable, "json": to_json}
     made.filters["percent"] = lambda share: "-" if share is None else f"{100 * share:.1f}%"
     made.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS}
     return made

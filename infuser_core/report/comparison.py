@@ -1,6 +1,5 @@
 """Comparison of runs by variant: means over seeds, paired differences with intervals over questions and over seeds."""
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -19,7 +18,7 @@ from infuser_core.statistics.tally import Tally, accuracy, common_questions, mea
 from infuser_core.store import runs
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
-from infuser_core.terminal import table
+from infuser_core.terminal import table, to_json
 
 Exam = tuple[str, str]
 """Phase (evaluate or validate) and benchmark label."""
@@ -226,7 +225,7 @@ def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "
         found = read(lens.query, [chosen_run(name, runs.read_config(root, name)) for name in chosen])
     rows, gaps = summaries(found), contrasts(found, against)
     if as_json:
-        return json.dumps([{**row, "differences": _differences(row["variant"], gaps, len(rows))} for row in rows])
+        return to_json([{**row, "differences": _differences(row["variant"], gaps, len(rows))} for row in rows])
     shown = section(gaps)
     return "\n\n".join([table(rows), *([terminal(shown)] if shown.tables else [])])
 

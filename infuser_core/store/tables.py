@@ -37,6 +37,8 @@ _GROUP = 10_000
 """Most rows of a parquet row group."""
 _GROUP_NUMBERS = 1 << 22
 """Numbers of series at which a row group ends, so that writer and reader hold little beside the rows themselves."""
+_GROUP_BYTES = 1 << 30
+"""Most bytes of a row group, unless one row has more: readers cannot read a list of texts of 2 GiB."""
 
 
 def arrow_schema(row_type: type) -> pa.Schema:
@@ -68,13 +70,15 @@ def write_rows(path: Path, rows: Iterable[Any], row_type: type) -> None:
 
 
 @contextmanager
-def row_writer(path: Path, row_type: type, *, group: int = _GROUP) -> Iterator[Callable[[Any], None]]:
+def row_writer(
+    path: Path, row_type: type, *, group: int = _GROUP, group_bytes: int = _GROUP_BYTES
+) -> Iterator[Callable[[Any], None]]:
     """A function that adds a row to such a file: one row group at a time is in memory."""
     schema, series = arrow_schema(row_type), _series_of(row_type)
     waiting: list[Any] = []
     numbers, written = 0, False
 
-    with _writer(path, schema) as file:
+    with _writer(path, schema, group_bytes) as write:
 
         def end_group() -> None:
             nonlocal numbers, written
@@ -82,7 +86,7 @@ def row_writer(path: Path, row_type: type, *, group: int = _GROUP) -> Iterator[C
                 _column([getattr(row, field.name) for row in waiting], field.type, series.get(field.name))
                 for field in schema
             ]
-            file.write_table(pa.table(columns, schema=schema))
+            write(pa.table(columns, schema=schema))
             waiting.clear()
             numbers, written = 0, True
 
@@ -98,7 +102,38 @@ def row_writer(path: Path, row_type: type, *, group: int = _GROUP) -> Iterator[C
             end_group()
 
 
-def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+@contextmanager
+def _writer(path: Path, schema: pa.Schema, group_bytes: int = _GROUP_BYTES) -> Iterator[Callable[[pa.Table], None]]:
+    """A function that adds a table as a row group, or as several where it is large.
+
+    Least and largest value of a column leave NaN out, and readers skip the row groups that hold one: such a column is
+    written again without them.
+    """
+    floats = [field.name for field in schema if pa.types.is_floating(field.type)]
+    with_nan: set[str] = set()
+    with _file(path, schema) as file:
+
+        def write(table: pa.Table) -> None:
+            if table.nbytes > group_bytes and len(table) > 1:
+                half = len(table) // 2
+                write(table.slice(0, half))
+                write(table.slice(half))
+                return
+            file.write_table(table.combine_chunks())
+            with_nan.update(name for name in floats if pc.any(pc.is_nan(table[name])).as_py())
+
+        yield write
+    if with_nan:
+        with (
+            durable.replacing(path) as draft,
+            pq.ParquetFile(path) as source,
+            _file(draft, schema, no_statistics=with_nan) as file,
+        ):
+            for number in range(source.num_row_groups):
+                file.write_table(source.read_row_group(number))
+
+
+def _file(path: Path, schema: pa.Schema, *, no_statistics: Collection[str] = ()) -> pq.ParquetWriter:
     """Numbers in lists are packed byte by byte of their places, for tokens and log-probabilities repeat in few of
     them; of a dictionary, or of the least and largest number, they have no use, and the rest has."""
     numbers = [
@@ -117,7 +152,7 @@ def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
         compression="zstd",
         compression_level=1,
         use_dictionary=others,
-        write_statistics=others,
+        write_statistics=[name for name in others if name not in no_statistics],
         use_byte_stream_split=numbers,
     )
 
@@ -222,15 +257,15 @@ def concatenate(parts: Sequence[tuple[Path, Collection[str]]], target: Path, *, 
     without that column is copied whole.
     """
     schema = pq.read_schema(parts[0][0])
-    with _writer(target, schema) as file:
+    with _writer(target, schema) as write:
         waiting, written = schema.empty_table(), 0
         for table in _without(parts, column if column in schema.names else ""):
             waiting = pa.concat_tables([waiting, table.cast(schema)])
             while waiting.num_rows >= _GROUP:
-                file.write_table(waiting.slice(0, _GROUP).combine_chunks())
+                write(waiting.slice(0, _GROUP))
                 waiting, written = waiting.slice(_GROUP), written + 1
         if waiting.num_rows or not written:
-            file.write_table(waiting.combine_chunks())
+            write(waiting)
 
 
 def _without(parts: Sequence[tuple[Path, Collection[str]]], column: str) -> Iterator[pa.Table]:

@@ -1,6 +1,5 @@
 """SQL over the store: DuckDB views of the parquet files, in memory, nothing written."""
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from infuser_core.errors import UsageError
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import RUNS, list_runs
+from infuser_core.terminal import to_json
 
 VIEWS: dict[str, str] = {
     "checkpoints": """
@@ -333,7 +333,7 @@ def _facts(record: Record) -> tuple[Any, ...]:
         record.version,
         record.seed,
         sealed.canonical(record.config),
-        json.dumps(record.summary),
+        to_json(record.summary),
         sum(record.rows.values()),
         record.num_bytes,
         record.seconds,

@@ -1,6 +1,7 @@
 """Text of models, books and questions cannot steer a terminal, whatever command prints it."""
 
 import json
+import math
 import sys
 import unicodedata
 
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.cli.options import show
-from infuser_core.terminal import printable, table
+from infuser_core.terminal import printable, table, to_json
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2Jred\x9b31m\x7f\r\u202etxt.exe"
 
@@ -20,9 +21,28 @@ def test_no_control_character_is_left(text: str):
     assert left <= {"\n", "\t"}
 
 
-@given(st.text())
-def test_json_still_says_the_same(text: str):
-    assert json.loads(printable(json.dumps({"a": text}, ensure_ascii=False))) == {"a": text}
+FACTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text(), inner),
+)
+
+
+def refuse(word: str) -> None:
+    raise AssertionError(f"{word} is no JSON")
+
+
+def plain(fact: object) -> object:
+    """What JSON can say of it."""
+    if isinstance(fact, dict):
+        return {key: plain(value) for key, value in fact.items()}
+    if isinstance(fact, (list, tuple)):
+        return [plain(value) for value in fact]
+    return None if fact in (math.inf, -math.inf) or fact != fact else fact
+
+
+@given(FACTS)
+def test_json_says_the_same_and_is_json(fact: object):
+    assert json.loads(to_json(fact), parse_constant=refuse) == plain(fact)
 
 
 @pytest.mark.parametrize("terminal", [False, True], ids=["piped", "terminal"])

@@ -46,7 +46,7 @@ def test_samples_of_lm_eval_carry_the_row_of_their_data_and_repeat_it_for_every_
     ]
     assert said(lines(tmp_path / "samples.jsonl", *rows), "math500") == [("t/0", "2", 0, "two"), ("t/0", "2", 1, "2")]
     rows[0]["resps"] = [[[-1.5, False]], [[-0.5, True]]]
-    with pytest.raises(DocumentError, match="row 1 has log-likelihoods and no text"):
+    with pytest.raises(DocumentError, match="row 1: the row has log-likelihoods and no text"):
         read_dump(lines(tmp_path / "samples.jsonl", rows[0]), "math500")
 
 
@@ -149,6 +149,43 @@ def test_a_wrong_row_of_many_is_left_out_by_name_and_more_of_them_stop(tmp_path:
         read_dump(lines(tmp_path / "out.jsonl", CHOICE), "mmlu_pro")
     with pytest.raises(ConfigError, match="no rows of its own"):
         read_dump(lines(tmp_path / "out.jsonl", CHOICE), "math:sqrt")
+
+
+@pytest.mark.parametrize(
+    "responses",
+    [
+        [[["-28.94", "False"]], [["-4.0", "True"]]],
+        [[[-28.94, False]], [[-4.0, True]]],
+        [["-28.94", "False"]],
+        [[-28.94]],
+    ],
+)
+def test_log_likelihoods_are_no_answers(tmp_path: Path, responses: Any):
+    with pytest.raises(DocumentError, match="row 1: the row has log-likelihoods and no text"):
+        read_dump(lines(tmp_path / "out.jsonl", {"doc": CHOICE, "resps": responses}), "mmlu_pro")
+
+
+@pytest.mark.parametrize("responses", [["True", "False"], ["12", "yes"], [["5", "False"]]])
+def test_short_answers_are_no_log_likelihoods(tmp_path: Path, responses: list[Any]):
+    assert len(said(lines(tmp_path / "out.jsonl", {"doc": CHOICE, "resps": responses}), "mmlu_pro")) == 2
+
+
+def test_a_sample_without_a_text_counts_as_an_empty_answer(tmp_path: Path):
+    silent = {**SAMPLE, "output": {"choices": [{"message": {"content": None}}, {"message": {"content": "(B)"}}]}}
+    row = {**CHOICE, "responses": [None, "(B)"]}
+    for rows in (silent, row):
+        assert [each[2:] for each in said(lines(tmp_path / "o.jsonl", rows), "mmlu_pro")] == [(0, ""), (1, "(B)")]
+    detail = {"doc": {"query": "?", "choices": ["4"], "gold_index": 0}, "model_response": {"text": "four"}}
+    assert [each[3] for each in said(lines(tmp_path / "o.jsonl", detail), "gsm8k")] == ["four"]
+    with pytest.raises(DocumentError, match="the row has no resps"):
+        read_dump(lines(tmp_path / "o.jsonl", {**detail, "model_response": {"text": []}}), "gsm8k")
+
+
+def test_several_targets_are_refused_and_not_dropped(tmp_path: Path):
+    detail = {"doc": {"query": "?", "choices": ["4", "four"], "gold_index": [0, 1]}, "model_response": {"text": ["4"]}}
+    for row in ({**SAMPLE, "choices": [], "target": ["4", "four"]}, detail):
+        with pytest.raises(DocumentError, match="row 1: 2 targets"):
+            read_dump(lines(tmp_path / "out.jsonl", row), "gsm8k")
 
 
 def test_saved_answers_are_scored_without_torch(tmp_path: Path):

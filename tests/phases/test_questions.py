@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from infuser_core.benchmarks.parts.question_sets import content_of, load_questions
+from infuser_core.benchmarks.parts.question_sets import content_of, load_questions, question_of
 from infuser_core.config.sources import FileQuestions, NanoQuestions
 from infuser_core.errors import DocumentError
 from infuser_core.verifiers.parts.grading import Grading, grading_of
@@ -19,6 +21,12 @@ ROW = {
     "field": "Mathematics",
     "subfield": "Arithmetic",
 }
+
+
+STRUCTURES = st.one_of(
+    st.none(), st.booleans(), st.just(float("nan")), st.lists(st.integers(), min_size=2),
+    st.dictionaries(st.text(), st.text()), st.just([{"role": "user", "content": "1 + 1?"}]),
+)  # fmt: skip
 
 
 def read(tmp_path: Path, rows: list[dict[str, Any]] | str, size: int | None = None):
@@ -52,6 +60,17 @@ def test_a_list_and_a_file_of_lines_say_the_same(tmp_path: Path):
         ("A", ["B", "A"], "B"),
         (1, ["1", "0"], "A"),
         ("42", {"A": "41", "B": "42"}, "B"),
+        ("42", {"B": "42", "A": "41"}, "B"),
+        ("B", {"A": "41", "B": "42", "C": None}, "B"),
+        (["42"], ["41", "42"], "B"),
+        ("B", {"text": ["41", "42"], "label": ["A", "B"]}, "B"),
+        ("2", {"text": ["41", "42"], "label": ["1", "2"]}, "B"),
+        (1, {"text": ["41", "42"], "label": ["1", "2"]}, "A"),
+        ("b", [{"label": "b", "text": "42"}, {"label": "a", "text": "41"}], "B"),
+        # CSV has no lists: a cell holds one as JSON, or as Python prints it.
+        ("42", '["41", "42"]', "B"),
+        ("42", "['41', '42']", "B"),
+        ("B", '{"A": "41", "B": "42"}', "B"),
     ],
 )
 def test_the_answer_is_found_as_text_then_as_letter_or_index(tmp_path: Path, truth: Any, choices: Any, letter: str):
@@ -73,6 +92,17 @@ def test_a_question_without_choices_is_answered_freely(tmp_path: Path, source: s
         ([ROW, {**ROW, "question_id": ""}], "{path}, row 2: no question_id"),
         ([{**ROW, "question_text": None}], "{path}, row 1: no question_text"),
         ([{key: ROW[key] for key in ROW if key != "ground_truth"}], "{path}, row 1: no ground_truth"),
+        ([{**ROW, "choices": "41|42"}], "{path}, row 1: field choices: expected choices as a list"),
+        # An array of numpy as pandas prints it: Python joins texts without commas.
+        ([{**ROW, "choices": "['41' '42']", "ground_truth": "A"}], "{path}, row 1: 1 choices"),
+        ([{**ROW, "choices": ["41", "42", None]}], "{path}, row 1: field choices: expected choices as a list"),
+        ([{**ROW, "choices": [["41"], ["42"]]}], "{path}, row 1: field choices: expected choices as a list"),
+        ([{**ROW, "choices": {"A": "41", "C": "42"}}], "{path}, row 1: field choices: expected choices as a list"),
+        ([{**ROW, "choices": [{"label": "A", "text": "42"}] * 2}], "{path}, row 1: field choices: expected choices"),
+        (
+            [{**ROW, "choices": {"text": ["2", "42"], "label": ["1", "2"]}, "ground_truth": "2"}],
+            "{path}, row 1: the answer '2' is a choice and the label of another",
+        ),
         ([{**ROW, "ground_truth": 3}], "{path}, row 1: the answer 3 is none of the choices"),
         ([{**ROW, "choices": list("abcdefghijk")}], "{path}, row 1: 11 choices"),
         ([ROW, ROW], "{path}: question_id q1 twice"),
@@ -85,6 +115,23 @@ def test_a_wrong_file_is_refused_with_its_row(tmp_path: Path, rows: Any, message
         read(tmp_path, rows)
     assert caught.value.message.startswith(message.format(path=tmp_path / "set.json"))
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("field", ["question_id", "question_text", "ground_truth"])
+@given(value=STRUCTURES)
+def test_a_value_of_another_type_is_never_printed_into_a_question(field: str, value: Any):
+    with pytest.raises(DocumentError, match=f"(no|field) {field}"):
+        question_of({**ROW, "choices": None, field: value}, "row 1")
+
+
+def test_a_structure_that_a_table_fills_with_null_is_no_choices(tmp_path: Path):
+    (question,) = read(tmp_path, [{**ROW, "choices": {"A": None, "B": None}}])
+    assert (question.choices, question.answer) == ([], "42")
+
+
+def test_a_row_without_a_column_names_those_that_are_there():
+    with pytest.raises(DocumentError, match="no question_id; there are prompt, answer"):
+        question_of({"prompt": "1 + 1?", "answer": "2"}, "row 1")
 
 
 def test_another_number_of_rows_than_expected_is_refused(tmp_path: Path):

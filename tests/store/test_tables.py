@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import math
 import os
 import typing
 from collections.abc import Sequence
 from pathlib import Path
 
+import duckdb
 import places
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infuser_core import schemas
-from infuser_core.store.tables import arrow_schema, head, read_rows, write_rows
+from infuser_core.store.tables import arrow_schema, concatenate, head, read_rows, row_writer, write_rows
 from infuser_core.store.views import TABLES
 
 GOLDEN = places.GOLDEN / "schemas.json"
@@ -96,6 +98,63 @@ def test_the_same_rows_give_the_same_bytes(tmp_path: Path):
     for name in ("one", "other"):
         write_rows(tmp_path / name, rows, schemas.Topic)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    name: str
+    value: float | None
+    words: list[str]
+
+
+def measures(*values: float | None) -> list[Measure]:
+    return [Measure(name=f"m{place}", value=value, words=["w" * 99] * 9) for place, value in enumerate(values)]
+
+
+def groups_and_statistics(path: Path) -> list[tuple[int, bool]]:
+    with pq.ParquetFile(path) as file:
+        groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+        return [(group.num_rows, group.column(1).statistics is not None) for group in groups]
+
+
+@pytest.mark.parametrize("values", [(1.0, math.nan, 2.0), (math.nan, None, math.nan), (7.0, None, math.nan, -math.inf)])
+def test_sql_finds_nan(tmp_path: Path, values: tuple[float | None, ...]):
+    written, joined = tmp_path / "rows.parquet", tmp_path / "joined.parquet"
+    rows = measures(*values)
+    with row_writer(written, Measure, group=1) as keep:
+        for row in rows:
+            keep(row)
+    concatenate([(written, []), (written, ["m0"])], joined, column="name")
+    assert repr(read_rows(written, Measure)) == repr(rows)
+    for path, expected in ((written, rows), (joined, rows + rows[1:])):
+        numbers = [row.value for row in expected if row.value is not None]
+        for question, holds in {
+            "isnan(value)": math.isnan,
+            "value <= 2": lambda number: number <= 2,
+            "value > 5": lambda number: math.isnan(number) or number > 5,  # SQL orders NaN after every number
+        }.items():
+            ((count,),) = duckdb.sql(f"select count(*) from '{path}' where {question}").fetchall()
+            assert count == sum(map(holds, numbers)), (path.name, question)
+    assert [each.name for each in tmp_path.iterdir() if each.suffix == ".tmp"] == []
+
+
+def test_statistics_go_only_where_nan_is(tmp_path: Path):
+    for name, values, statistics in (("plain", (1.0, 2.0), True), ("nan", (1.0, math.nan), False)):
+        write_rows(tmp_path / name, measures(*values), Measure)
+        assert groups_and_statistics(tmp_path / name) == [(2, statistics)]
+
+
+def test_a_row_group_ends_before_its_texts_are_too_long_to_read(tmp_path: Path):
+    rows, path = measures(*map(float, range(50)), math.nan), tmp_path / "rows.parquet"
+    with row_writer(path, Measure, group_bytes=10_000) as keep:
+        for row in rows:
+            keep(row)
+    groups = groups_and_statistics(path)
+    assert len(groups) > 4 and all(rows < 12 for rows, _ in groups)
+    assert repr(read_rows(path, Measure)) == repr(rows)
+    with row_writer(path, Measure, group_bytes=1) as keep:
+        keep(rows[0])
+    assert read_rows(path, Measure) == rows[:1], "one row is written whole, whatever its length"
 
 
 def test_no_rows_keep_their_columns(tmp_path: Path):

@@ -1,8 +1,11 @@
 """Fields of a foreign row, checked: what is missing or of another kind is named with what was expected."""
 
+import ast
 import hashlib
+import json
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from infuser_core.errors import DocumentError
@@ -27,49 +30,98 @@ def value(row: Row, names: str) -> Any:
     return next((row[name] for name in names.split("|") if row.get(name) is not None), None)
 
 
-def text(row: Row, names: str) -> str:
-    """A text that is not blank, trimmed; numbers become text."""
+def written(row: Row, names: str) -> str:
+    """A text that is not blank, as it is, or of a list its only item; numbers become text, and nothing else does."""
     found = value(row, names)
-    if isinstance(found, bool) or not isinstance(found, str | int | float) or not str(found).strip():
+    found = found[0] if isinstance(found, list) and len(found) == 1 else found
+    if (given := _text(found)) is None or not given.strip():
         raise refuse(names, "a text", found)
-    return str(found).strip()
+    return given
+
+
+def text(row: Row, names: str) -> str:
+    """The same, trimmed."""
+    return written(row, names).strip()
 
 
 def label(row: Row, names: str) -> str:
-    """A text for breakdowns, or empty; of a list its first item."""
+    """A text for breakdowns, or empty; of a list its first item. NaN is how tables write an empty cell."""
     found = value(row, names)
     if isinstance(found, list | tuple):
-        found = found[0] if found else ""
-    return "" if found is None else str(found).strip()
+        found = found[0] if found else None
+    if found is None or (isinstance(found, float) and math.isnan(found)):
+        return ""
+    if (given := _text(found)) is None:
+        raise refuse(names, "a text", found)
+    return given.strip()
+
+
+def _text(found: Any) -> str | None:
+    """Text of a text or a finite number; None for anything else, which has no one way to be printed."""
+    plain = isinstance(found, str | int | float) and not isinstance(found, bool)
+    return str(found) if plain and (isinstance(found, str) or math.isfinite(found)) else None
 
 
 def options(row: Row, names: str, *, fewest: int, most: int = len(LETTERS)) -> list[str]:
-    """Choices by letter: a list, a mapping, or lettered objects; only the last letters may lack a text."""
-    found = value(row, names)
-    listed = _by_letter(found) if isinstance(found, Mapping) else _unlettered(found)
-    if listed is None:
-        raise refuse(names, "choices as a list, or by letter from A on without a gap", found)
-    if not fewest <= len(listed) <= most:
+    """Choices by letter, trimmed, in any form of `labelled`."""
+    choices = [choice.strip() for choice in labelled(row, names).values()]
+    if not fewest <= len(choices) <= most:
         wanted = str(fewest) if fewest == most else f"{fewest} to {most}"
-        raise refuse(names, f"{wanted} choices", f"{len(listed)} choices")
-    return listed
+        raise refuse(names, f"{wanted} choices", f"{len(choices)} choices")
+    return choices
 
 
-def _by_letter(found: Mapping[str, Any]) -> list[str] | None:
-    there = {key: text for key, text in found.items() if text is not None}
-    if sorted(there) != list(LETTERS[: len(there)]):
-        return None
-    return [str(there[key]).strip() for key in sorted(there)]
+def labelled(row: Row, names: str) -> dict[str, str]:
+    """Choices in order by label: letters from A on, or numbers from 0 or 1 on where the row has those.
+
+    They are a list, a mapping, labelled objects, lists of labels and texts, or one of these as JSON or Python in a
+    cell; only the last may lack a text. Raises DocumentError for another form, a gap, or a label that is there twice.
+    """
+    found = value(row, names)
+    pairs = _pairs(_parsed(found))
+    if pairs is not None:
+        choices = {key: given for key, each in pairs if (given := _text(each)) is not None}
+        numbers = [list(map(str, range(start, start + len(pairs)))) for start in (0, 1)]
+        if len(choices) == len(pairs) and list(choices) in [[*LETTERS[: len(pairs)]], *numbers]:
+            return choices
+    expected = "choices as a list, or by letter from A on without a gap (as JSON in a cell of CSV)"
+    raise refuse(names, expected, found)
 
 
-def _unlettered(found: Any) -> list[str] | None:
-    if not isinstance(found, Sequence) or isinstance(found, str):
+def _parsed(found: Any) -> Any:
+    """The value; of a list or a mapping that was printed into a cell, what was printed."""
+    for read in (json.loads, ast.literal_eval):
+        try:
+            return read(found) if isinstance(found, str) else found
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            continue
+    return found
+
+
+def _pairs(found: Any) -> list[tuple[str, Any]] | None:
+    """Labels, in order, with what they label; None for no form of choices."""
+    if isinstance(found, Mapping):
+        for key, content in _LETTER_KEYS:
+            labels, texts = found.get(key), found.get(content)
+            if isinstance(labels, list) and isinstance(texts, list):
+                return _sorted(zip(labels, texts, strict=True)) if len(labels) == len(texts) else None
+        return _sorted(found.items())
+    if not isinstance(found, list | tuple):
         return None
     for key, content in _LETTER_KEYS:
         if found and all(isinstance(item, Mapping) and key in item for item in found):
-            return _by_letter({str(item[key]): item.get(content) for item in found})
-    plain = all(isinstance(item, str | int | float) for item in found)
-    return [str(item).strip() for item in found] if plain else None
+            return _sorted((item[key], item.get(content)) for item in found)
+    # More choices than letters are numbered: the reader says how many there may be.
+    labels = LETTERS if len(found) <= len(LETTERS) else [str(place) for place in range(len(found))]
+    return list(zip(labels, found, strict=False))
+
+
+def _sorted(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any]]:
+    """By label, without the last ones that have no text: tables fill what a shorter row lacks with null."""
+    named = sorted(((str(key).strip().upper(), each) for key, each in pairs), key=lambda pair: (len(pair[0]), pair[0]))
+    while named and named[-1][1] is None:
+        named.pop()
+    return named
 
 
 def letter(row: Row, names: str, choices: Sequence[str]) -> str:

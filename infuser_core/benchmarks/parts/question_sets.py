@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -10,7 +10,7 @@ from typing import Any
 
 from infuser_core import plugins
 from infuser_core.benchmarks import gpqa_diamond
-from infuser_core.benchmarks.parts import validation
+from infuser_core.benchmarks.parts import fields, validation
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.config import shipped
 from infuser_core.config.run import BenchmarkSettings
@@ -27,6 +27,7 @@ Source = NanoQuestions | FileQuestions | BenchmarkQuestions | MixQuestions
 
 # Verifiers of the data sources that the published files name; any other free answer is mathematics.
 _VERIFIERS = {"aime": "integer", "aime2024": "integer", "aime2025": "integer", "bbeh": "bbeh", "bbehopen": "bbeh"}
+_NEEDED = ("question_id", "question_text", "ground_truth")
 _KINDS = ("numerical", "expression", "tuple", "interval", "equation", "set", "text")
 
 
@@ -104,76 +105,101 @@ def _mixed(source: MixQuestions, seed: int, evaluated: Sequence[BenchmarkSetting
 
 
 def question_of(row: dict[str, Any], where: str) -> Question:
-    """One row in the published layout; its answer is matched by text first: choices may themselves be letters."""
-    missing = [name for name in ("question_id", "question_text", "ground_truth") if row.get(name) in (None, "")]
+    """One row in the published layout; its answer is matched by text first: choices may themselves be letters.
+
+    Raises DocumentError naming the row and the field that is missing or of another type.
+    """
+    missing = [name for name in _NEEDED if row.get(name) in (None, "")]
     if missing:
-        raise DocumentError(f"{where}: no {missing[0]}", hint="needed: question_id, question_text, ground_truth")
-    listed = row.get("choices") or []
-    choices = [str(choice) for choice in (listed.values() if isinstance(listed, dict) else listed)]
-    answer = _letter(row["ground_truth"], choices, where) if choices else str(row["ground_truth"])
+        there = ", ".join(map(str, row))
+        raise DocumentError(f"{where}: no {missing[0]}; there are {there}", hint=f"needed: {', '.join(_NEEDED)}")
+    try:
+        return _typed(row)
+    except DocumentError as error:
+        raise DocumentError(f"{where}: {error.message}", hint=error.hint) from error
+
+
+def _typed(row: dict[str, Any]) -> Question:
+    name, truth = fields.written(row, "question_id"), fields.written(row, "ground_truth")
+    listed = fields.labelled(row, "choices") if _has_choices(row) else {}
+    choices, answer = list(listed.values()), _letter(row["ground_truth"], truth, listed) if listed else truth
     if choices and _plain(row.get("data_source")).startswith("gpqa"):
         # The published rows have the right answer in a fixed place: they are shuffled when they are put to a model.
-        places = gpqa_diamond.order(str(row["question_id"]), count=len(choices))
+        places = gpqa_diamond.order(name, count=len(choices))
         choices, answer = [choices[place] for place in places], LETTERS[places.index(LETTERS.index(answer))]
-    grading = _grading(row)
+    grading = _grading(row, truth, choices)
     return Question(
-        question_id=str(row["question_id"]),
-        text=str(row["question_text"]),
+        question_id=name,
+        text=fields.written(row, "question_text"),
         choices=choices,
         answer=", ".join(part.strip() for part in answer.split(";")) if grading.multiple else answer,
         verifier="choice" if choices else _verifier(row),
-        domain=str(row.get("field") or row.get("domain") or ""),
-        subdomain=str(row.get("subfield") or row.get("subdomain") or ""),
+        domain=fields.label(row, "field") or fields.label(row, "domain"),
+        subdomain=fields.label(row, "subfield") or fields.label(row, "subdomain"),
         grading=as_text(grading),
     )
+
+
+def _has_choices(row: dict[str, Any]) -> bool:
+    """Whether there are any: an empty cell or list is none, nor is a structure that parquet fills with null."""
+    found = row.get("choices")
+    return any(each is not None for each in found.values()) if isinstance(found, dict) else found not in (None, "", [])
 
 
 def _verifier(row: dict[str, Any]) -> str:
     """The shipped verifier of a free answer: the one that the row names, its data source's, or that of mathematics."""
     told = str(row.get("verifier") or "")
-    return told if told in plugins.VERIFIERS.names() else _VERIFIERS.get(_plain(row.get("data_source")), "math")
+    return told if told in _names(plugins.VERIFIERS) else _VERIFIERS.get(_plain(row.get("data_source")), "math")
 
 
-def _grading(row: dict[str, Any]) -> Grading:
+def _grading(row: dict[str, Any], truth: str, choices: Sequence[str]) -> Grading:
     """Rules for comparing an answer, as far as the row has them: `;` parts an olympiad problem's several answers."""
     route = _route(row)
-    if row.get("choices"):
+    if choices:
         return Grading(route=route)
-    kind = str(row.get("answer_type") or "").lower()
-    several = route.startswith("olympiadbench") and ";" in str(row["ground_truth"])
+    kind = fields.label(row, "answer_type").lower()
+    several = route.startswith("olympiadbench") and ";" in truth
     return Grading(
         route=route,
         answer_type=kind if kind in _KINDS else "",
         multiple=several,
-        tolerance=str(row.get("error") or ""),
-        unit=str(row.get("unit") or "").strip("$ "),
+        tolerance=fields.label(row, "error"),
+        unit=fields.label(row, "unit").strip("$ "),
     )
 
 
 def _route(row: dict[str, Any]) -> str:
     """The benchmark that a row says it is from, by data source or domain; empty when it names none."""
     told = [_plain(row.get(name)) for name in ("data_source", "domain")]
-    return next((name for name in _benchmarks() if any(source.startswith(_plain(name)) for source in told)), "")
+    return next(
+        (name for name, plain in _names(plugins.BENCHMARKS).items() if any(each.startswith(plain) for each in told)), ""
+    )
 
 
 @cache
-def _benchmarks() -> tuple[str, ...]:
-    return tuple(plugins.BENCHMARKS.names())
+def _names(registry: plugins.Registry) -> dict[str, str]:
+    """Names of the shipped plug-ins, with their letters and digits: the folder is listed once, not for every row."""
+    return {name: _plain(name) for name in registry.names()}
 
 
 def _plain(name: Any) -> str:
     return "".join(sign for sign in str(name or "").lower() if sign.isalnum())
 
 
-def _letter(truth: Any, choices: Sequence[str], where: str) -> str:
-    if len(choices) > len(LETTERS):
-        raise DocumentError(f"{where}: {len(choices)} choices", hint=f"at most {len(LETTERS)}")
-    if choices.count(str(truth)) > 1:
-        raise DocumentError(f"{where}: the answer {truth!r} is several choices", hint="every choice has its own text")
-    if str(truth) in choices:
-        return LETTERS[choices.index(str(truth))]
-    if isinstance(truth, int) and 0 <= truth < len(choices):
+def _letter(truth: Any, text: str, listed: Mapping[str, str]) -> str:
+    """Letter of the choice that is the answer by its text, its place from 0, or its label."""
+    labels, choices = list(listed), list(listed.values())
+    if not 1 < len(choices) <= len(LETTERS):
+        raise DocumentError(f"{len(choices)} choices", hint=f"from 2 to {len(LETTERS)}")
+    if choices.count(text) > 1:
+        raise DocumentError(f"the answer {truth!r} is several choices", hint="every choice has its own text")
+    numbered = labels[0] != LETTERS[0]
+    if numbered and text in labels and text in choices and labels.index(text) != choices.index(text):
+        raise DocumentError(f"the answer {truth!r} is a choice and the label of another", hint="give letters as labels")
+    if text in choices:
+        return LETTERS[choices.index(text)]
+    if isinstance(truth, int) and not numbered and 0 <= truth < len(choices):
         return LETTERS[truth]
-    if isinstance(truth, str) and truth in LETTERS[: len(choices)] and len(truth) == 1:
-        return truth
-    raise DocumentError(f"{where}: the answer {truth!r} is none of the choices", hint="give the text of a choice")
+    if (label := text.strip().upper()) in labels:
+        return LETTERS[labels.index(label)]
+    raise DocumentError(f"the answer {truth!r} is none of the choices", hint="give the text of a choice")
