@@ -4,7 +4,6 @@ Their rows are told apart by their columns. A row carries the data set's own row
 question of as it does of the data; only where it does not are the questions the benchmark's own, by identifier.
 """
 
-import json
 import struct
 import warnings
 import zipfile
@@ -14,7 +13,7 @@ from typing import Any
 
 from infuser_core import plugins
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.files import rows_of
+from infuser_core.benchmarks.parts.files import announce, loads, rows_of
 from infuser_core.benchmarks.parts.spec import MOST_WRONG, Benchmark, Place
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError, shown
@@ -77,7 +76,8 @@ def _rows(path: Path) -> Iterator[Row]:
         with zipfile.ZipFile(path) as archive:
             names = sorted(name for name in archive.namelist() if name.endswith(".json"))
             for name in [name for name in names if name.startswith("samples/")] or names:
-                found = json.loads(_member(archive, name))
+                found, halves = loads(_member(archive, name))
+                announce(path / name, halves)
                 yield from found if isinstance(found, list) else [found]
         return
     for row in rows_of(path):

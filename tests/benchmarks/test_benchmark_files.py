@@ -1,6 +1,7 @@
 """Benchmark files are found in one order of places, in any common format, and refused with their place."""
 
 import csv
+import gzip
 import json
 import shutil
 import warnings
@@ -194,7 +195,10 @@ def test_a_missing_column_names_what_is_there(tmp_path: Path):
         ("set.jsonl", b'{"problem": "x"', "line 1 is not JSON"),
         ("set.json", b"[1, 2]", "row 1 is no object"),
         ("set.json", b"[{]", "is not JSON"),
-        ("set.jsonl", b"\xff\xfe\x00", "is damaged"),
+        ("set.jsonl", b"\xff\xfe\x00", "is not UTF-8: byte 0xff"),
+        ("set.csv", b"problem,answer\ncaf\xe9,2\n", "is not UTF-8: byte 0xe9"),
+        ("set.jsonl.gz", gzip.compress(b"{}")[:-9], "is damaged"),
+        ("set.csv", b"PK\x03\x04 and so on", "is a zip archive or a workbook"),
         ("set.parquet", b"PAR1 no", "is no parquet file"),
         ("set.jsonl", b"", "holds no rows"),
         ("set.json", b"", "is not JSON"),
@@ -206,6 +210,26 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: bytes, mess
         read(tmp_path / name)
     assert str(tmp_path / name) in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "name", ["SET.PARQUET", "set.pq", "SET.CSV", "set.tsv", "set.jsonl.gz", "set.csv.gz", "set.JSON"]
+)
+def test_a_format_is_known_by_content_or_by_its_name_in_any_letters(tmp_path: Path, name: str):
+    plain = {"pq": "parquet", "tsv": "csv"}.get(name.lower().split(".")[1], name.lower().split(".")[1])
+    content = write(tmp_path / f"plain.{plain}", rows("a", "b")).read_bytes()
+    content = content.replace(b",", b"\t") if name == "set.tsv" else content
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    assert [row["unique_id"] for row in rows_of(path)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl"])
+def test_half_a_surrogate_pair_is_replaced_and_counted(tmp_path: Path, suffix: str):
+    path = write(tmp_path / f"set{suffix}", [{"a": "cut \ud83d", "b": ["\ude00", {"c": "\U0001f600"}]}, {"a": "whole"}])
+    with pytest.warns(DataWarning, match="half a surrogate pair in 2 texts"):
+        found = list(rows_of(path))
+    assert found == [{"a": "cut \ufffd", "b": ["\ufffd", {"c": "\U0001f600"}]}, {"a": "whole"}]
 
 
 def test_a_path_that_is_not_there_is_named(tmp_path: Path):

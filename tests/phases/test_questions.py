@@ -106,6 +106,7 @@ def test_a_question_without_choices_is_answered_freely(tmp_path: Path, source: s
         ([{**ROW, "ground_truth": 3}], "{path}, row 1: the answer 3 is none of the choices"),
         ([{**ROW, "choices": list("abcdefghijk")}], "{path}, row 1: 11 choices"),
         ([ROW, ROW], "{path}: question_id q1 twice"),
+        ([], "{path} holds no rows"),
         ("[1, 2]", "{path}, row 1 is no object"),
         ("{not json", "{path} is not JSON: "),
     ],

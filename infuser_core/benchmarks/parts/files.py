@@ -1,55 +1,87 @@
 """Rows of data files of any kind: parquet, CSV, JSON or JSON lines, read one by one and written in part."""
 
 import csv
+import gzip
 import itertools
 import json
 import sys
+import warnings
+import zlib
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from infuser_core import durable
-from infuser_core.errors import DocumentError
+from infuser_core.errors import DataWarning, DocumentError
 
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _LISTS = ("examples", "data", "questions", "rows")
 
 
+_PACKED = {
+    b"PK\x03\x04": "a zip archive or a workbook",
+    b"\x28\xb5\x2f\xfd": "packed by zstd",
+    b"\xfd7zX": "packed by xz",
+}
+"""First bytes of what is no data file, and what it is."""
+
+
 def rows_of(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of one file. Raises DocumentError naming the file when it cannot be read."""
+    """The rows of one file, also packed by gzip. Raises DocumentError naming the file when it cannot be read."""
     try:
         yield from _reader(path)
+    except (EOFError, gzip.BadGzipFile, zlib.error, csv.Error) as error:
+        raise DocumentError(f"{path} is damaged: {error}", hint="fetch the file again") from error
     except OSError as error:
         raise DocumentError(
             f"cannot read {path}: {error.strerror or error}", hint="check the path and its rights"
         ) from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DocumentError(f"{path} is damaged: {error}", hint="fetch the file again") from error
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise DocumentError(
+            f"{path} is not UTF-8: byte {byte:#04x}", hint="convert it: `iconv -f LATIN1 -t UTF-8`, or from UTF-16"
+        ) from error
 
 
 def _reader(path: Path) -> Iterable[dict[str, Any]]:
     if path.is_dir():
         raise DocumentError(f"cannot read {path}: a folder", hint="name the file in it, also behind a hub's address")
-    if path.suffix == ".parquet":
+    with path.open("rb") as file:
+        first = file.read(4)
+    if first in _PACKED:
+        raise DocumentError(f"{path} is {_PACKED[first]}", hint="unpack it, or save it as JSON, CSV or parquet")
+    if first == b"PAR1" or _suffix(path) == ".parquet":
         # Arrow costs a third of a second: only those who read parquet pay.
         from infuser_core.store.tables import foreign_rows
 
         return foreign_rows(path)
-    if path.suffix == ".csv":
-        return _csv(path)
-    return _json(path)
+    return _csv(path) if _suffix(path) in _DELIMITERS else _json(path)
+
+
+def _suffix(path: Path) -> str:
+    """Suffix of the content, without `.gz`, in small letters."""
+    name = path.name.lower()
+    return Path(name.removesuffix(".gz")).suffix
+
+
+def _text(path: Path, **how: Any) -> TextIO:
+    """The file's text, unpacked."""
+    with path.open("rb") as file:
+        is_packed = file.read(2) == b"\x1f\x8b"
+    return cast(TextIO, (gzip.open if is_packed else open)(path, "rt", encoding="utf-8-sig", **how))
 
 
 def _csv(path: Path) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        yield from csv.DictReader(file)
+    with _text(path, newline="") as file:
+        yield from csv.DictReader(file, delimiter=_DELIMITERS[_suffix(path)])
 
 
 def _json(path: Path) -> Iterator[dict[str, Any]]:
     """A list, an object holding one, or one object per line; a `.jsonl` file is never held as a whole."""
-    with path.open(encoding="utf-8-sig") as file:
+    with _text(path) as file:
         first = next((line for line in file if line.strip()), "")
-        if path.suffix == ".jsonl" or _is_row(first):
+        if _suffix(path) == ".jsonl" or _is_row(first):
             yield from _lines(path, itertools.chain([first], file))
             return
     yield from _listed(path)
@@ -65,24 +97,57 @@ def _is_row(line: str) -> bool:
 
 
 def _lines(path: Path, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    total = 0
     for number, line in enumerate(filter(str.strip, lines), 1):
         try:
-            row = json.loads(line)
+            row, halves = loads(line)
         except (json.JSONDecodeError, RecursionError) as error:
             hint = "one JSON object per line; an interrupted download ends like this: fetch the file again"
             raise DocumentError(f"{path}, line {number} is not JSON: {error}", hint=hint) from error
+        total += halves
         yield _object(row, f"{path}, line {number}")
+    announce(path, total)
 
 
 def _listed(path: Path) -> Iterator[dict[str, Any]]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        with _text(path) as file:
+            found, halves = loads(file.read())
     except (json.JSONDecodeError, RecursionError) as error:
         raise DocumentError(f"{path} is not JSON: {error}", hint="a list of objects, or one object per line") from error
+    announce(path, halves)
     if isinstance(found, dict):
         found = next((found[name] for name in _LISTS if isinstance(found.get(name), list)), [found])
     for number, row in enumerate(found if isinstance(found, list) else [found], 1):
         yield _object(row, f"{path}, row {number}")
+
+
+def loads(text: str | bytes) -> tuple[Any, int]:
+    """Value of JSON, and number of texts with half a surrogate pair: no tokenizer takes one, so it becomes U+FFFD."""
+    value = json.loads(text)
+    # JSON says one as an escape: most texts have none and are not walked through.
+    mark = b"\\ud" if isinstance(text, bytes) else "\\ud"
+    return _whole(value) if mark in text.lower() else (value, 0)  # type: ignore[operator]
+
+
+def _whole(value: Any) -> tuple[Any, int]:
+    if isinstance(value, str):
+        whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return whole, int(whole != value)
+    if isinstance(value, list):
+        each = [_whole(item) for item in value]
+        return [item for item, _ in each], sum(count for _, count in each)
+    if isinstance(value, dict):
+        items = {key: _whole(item) for key, item in value.items()}
+        return {key: item for key, (item, _) in items.items()}, sum(count for _, count in items.values())
+    return value, 0
+
+
+def announce(path: Path, halves: int) -> None:
+    """Warn of texts that were changed."""
+    if halves:
+        text = f"{path}: half a surrogate pair in {halves:,} texts, replaced by U+FFFD"
+        warnings.warn(text, DataWarning, stacklevel=2)
 
 
 def _object(row: Any, where: str) -> dict[str, Any]:
@@ -93,18 +158,20 @@ def _object(row: Any, where: str) -> dict[str, Any]:
 
 def keep_rows(source: Path, target: Path, wanted: Collection[int]) -> None:
     """Write the rows whose place, from 1, is wanted, unchanged, in the source's order and format."""
-    if source.suffix == ".parquet":
+    if source.suffix.lower() in (".gz", ".tsv"):
+        raise DocumentError(f"{source}: rows cannot be left out of this format", hint="save it as JSON, CSV or parquet")
+    if _suffix(source) == ".parquet":
         from infuser_core.store.tables import take_rows
 
         return take_rows(source, target, sorted(wanted))
     with durable.replacing(target) as draft:
-        if source.suffix == ".jsonl":
+        if _suffix(source) == ".jsonl":
             lines = filter(str.strip, source.read_text(encoding="utf-8-sig").splitlines(keepends=True))
             text = "".join(line for place, line in enumerate(lines, 1) if place in wanted)
             draft.write_text(text, encoding="utf-8")
             return None
         rows = [row for place, row in enumerate(rows_of(source), 1) if place in wanted]
-        if source.suffix == ".csv":
+        if _suffix(source) == ".csv":
             _write_csv(draft, source, rows)
         else:
             draft.write_text(json.dumps(_shaped(source, rows), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

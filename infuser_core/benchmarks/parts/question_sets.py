@@ -43,6 +43,8 @@ def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSe
     if isinstance(source, NanoQuestions):
         return lab.questions(source.topics, source.split, source.size, seed, source.world)
     rows = list(rows_of(shipped.data(source.path)))
+    if not rows:
+        raise DocumentError(f"{source.path} holds no rows", hint="name a file with questions")
     if source.size is not None and source.size != len(rows):
         raise DocumentError(f"{source.path} has {len(rows)} questions, expected {source.size}", hint="correct `size`")
     questions = [question_of(row, f"{source.path}, row {number}") for number, row in enumerate(rows, 1)]
