@@ -40,8 +40,8 @@ from infuser_core.engines.training.packing import MicroBatch
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint
 
-# Distance from the plain probe in fp64. In fp32 either form is up to 2e-3 off, on every device: how far the two are from
-# each other depends on the order of the device's sums, and says nothing about which is right.
+# Distance from the plain probe in fp64. In fp32 either form is up to 2e-3 off, on every device: how far the two are
+# from each other depends on the order of the device's sums, and says nothing about which is right.
 LIMITS = {"float32": 3e-3, "float64": 1e-9}
 Engine = Callable[..., LocalTrainer]
 
