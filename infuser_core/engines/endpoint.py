@@ -26,6 +26,7 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.errors import EngineError, UsageError
+from infuser_core.reasoning import with_reasoning
 from infuser_core.schemas import Checkpoint
 from infuser_core.seeding import seed_of
 
@@ -209,8 +210,10 @@ class Endpoint:
             choice, usage = found["choices"][0], found.get("usage") or {}
             thoughts = choice["message"].get("reasoning_content") or choice["message"].get("reasoning") or ""
             text = choice["message"].get("content") or ""
+            if not (isinstance(thoughts, str) and isinstance(text, str)):
+                raise TypeError("the reply is no text")
             return ChatReply(
-                text=f"<think>\n{thoughts}\n</think>\n\n{text}" if thoughts else str(text),
+                text=with_reasoning(thoughts, text),
                 finish_reason=str(choice.get("finish_reason") or "stop"),
                 prompt_tokens=int(usage.get("prompt_tokens") or 0),
                 response_tokens=int(usage.get("completion_tokens") or 0),

@@ -127,6 +127,17 @@ def test_responses_end_at_what_model_and_tokenizer_name(
     assert sampler._ends == folder_ends(Path(anchor.path), Renderer(Path(anchor.path)).end_token) == ends
 
 
+def test_marks_of_reasoning_are_shown_where_they_are_special_tokens(source: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    names = ["<think>", "</think>", "<|channel|>", "<|turn|>"]
+    tokenizer.add_special_tokens({"additional_special_tokens": names})
+    tokenizer.save_pretrained(source)
+    think, closes, channel, turn = tokenizer.convert_tokens_to_ids(names)
+    renderer = Renderer(source)
+    assert renderer.decode([think, 7, closes, 8, turn, END]).split() == ["<think>", "w7", "</think>", "w8"]
+    assert renderer.decode([channel, 7, turn]).split() == ["<|channel|>", "w7"]
+
+
 def test_code_that_comes_with_a_model_is_refused_unrun(source: Path, tmp_path: Path) -> None:
     (source / "payload.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Config: ...\nclass Model: ...\n")
     changed(source / "config.json", auto_map={"AutoModelForCausalLM": "payload.Model"})

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from infuser_core.engines.protocols import Messages, PromptGroup, SamplingParams
 from infuser_core.errors import CheckpointError, EngineError
+from infuser_core.reasoning import is_mark
 
 TEMPLATE_FILE = "chat_template.jinja"
 """Where transformers looks for a template beside the tokenizer."""
@@ -31,6 +32,7 @@ class Renderer:
 
     def __init__(self, folder: Path) -> None:
         self._tokenizer = _read(folder)
+        self._hidden = _hidden(self._tokenizer)
         self._template = None if self._tokenizer.chat_template is not None else plain_template(self._tokenizer)
         self._merges = self._template is None and not _shows_system(self._tokenizer)
 
@@ -66,10 +68,16 @@ class Renderer:
         return list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text without special tokens, spaces as the tokens spell them."""
-        return str(
-            self._tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        )
+        """Text without special tokens but the marks of reasoning, spaces as the tokens spell them."""
+        shown = [token for token in token_ids if token not in self._hidden]
+        return str(self._tokenizer.decode(shown, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def _hidden(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Special tokens that no text shows. Some families make the marks of reasoning special: those are shown."""
+    added = tokenizer.added_tokens_decoder
+    special = {*tokenizer.all_special_ids, *(token for token, entry in added.items() if entry.special)}
+    return frozenset(token for token in special if not is_mark(str(tokenizer.convert_ids_to_tokens(token))))
 
 
 def merged(messages: Messages) -> Messages:
