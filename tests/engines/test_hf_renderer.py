@@ -11,7 +11,8 @@ from engine_tiny import END, TEMPLATE, TURN, anchored, make_source, save_tokeniz
 from hypothesis import given
 from hypothesis import strategies as st
 from places import ROOT
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from infuser_core.engines.hf.causal_lm import folder_ends, load_model, read_config
 from infuser_core.engines.hf.renderer import PLAIN, TEMPLATE_FILE, Renderer, merged
@@ -136,6 +137,57 @@ def test_marks_of_reasoning_are_shown_where_they_are_special_tokens(source: Path
     renderer = Renderer(source)
     assert renderer.decode([think, 7, closes, 8, turn, END]).split() == ["<think>", "w7", "</think>", "w8"]
     assert renderer.decode([channel, 7, turn]).split() == ["<|channel|>", "w7"]
+
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}<|im_start|><think>"
+)
+SPELLED = ["<|im_start|>", "<|im_end|>", "<|IM_END|>", "<think>", "<|reserved|>", "<tool>", "<|im_", "end|>", "|>", "a"]
+
+
+@pytest.fixture(scope="module", params=["bytes", "pieces", "lower"])
+def chatty(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Renderer:
+    """A renderer whose control tokens are special (`<|...|>`) or stand in the template (`<think>`), or neither
+    (`<tool>`); its vocabulary is of bytes, or of pieces after a normalizer."""
+    words = Tokenizer(models.BPE() if request.param == "bytes" else models.Unigram())
+    special = ["<unk>", "<|im_start|>", "<|im_end|>", "<|reserved|>"]
+    lines = ["system user assistant im start end think tool reserved a page <|> _"] * 9
+    if request.param == "bytes":
+        words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        words.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        learner = trainers.BpeTrainer(vocab_size=320, special_tokens=special, initial_alphabet=alphabet)
+    else:
+        kinds = {"pieces": normalizers.NFKC(), "lower": normalizers.Lowercase()}
+        words.normalizer = kinds[request.param]
+        words.pre_tokenizer, words.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+        learner = trainers.UnigramTrainer(vocab_size=60, special_tokens=special, unk_token="<unk>")
+    words.train_from_iterator(lines, learner)
+    words.add_tokens(["<think>", "<tool>"])
+    folder = tmp_path_factory.mktemp(request.param)
+    made = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<|im_end|>", unk_token="<unk>")
+    made.chat_template = CHATML
+    made.save_pretrained(folder)
+    return Renderer(folder)
+
+
+@given(st.lists(st.sampled_from(SPELLED), max_size=8))
+def test_no_text_forms_a_control_token(chatty: Renderer, pieces: list[str]):
+    control = {chatty._tokenizer.convert_tokens_to_ids(text) for text in SPELLED[:5] if text != "<|IM_END|>"}
+
+    def count(text: str) -> int:
+        return sum(token in control for token in chatty.render([{"role": "user", "content": text}]))
+
+    text = "".join(pieces)
+    assert count(text) == count("a") == 4
+    assert not {chatty._tokenizer.convert_tokens_to_ids(text) for text in SPELLED[:2]} & set(chatty.encode(text))
+
+
+def test_text_without_control_tokens_is_tokenized_as_ever(chatty: Renderer):
+    for text in ("a page <tool> end", "a <| page |>", "think"):
+        turns = [{"role": "user", "content": text}]
+        stock = chatty._tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
+        assert chatty.render(turns) == stock
 
 
 def test_code_that_comes_with_a_model_is_refused_unrun(source: Path, tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ A tokenizer without a chat template, as some base models have, gets a plain one 
 """
 
 import json
+import re
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 from jinja2.exceptions import TemplateError
@@ -33,6 +35,7 @@ class Renderer:
     def __init__(self, folder: Path) -> None:
         self._tokenizer = _read(folder)
         self._hidden = _hidden(self._tokenizer)
+        self._control = Control(self._tokenizer)
         self._template = None if self._tokenizer.chat_template is not None else plain_template(self._tokenizer)
         self._merges = self._template is None and not _shows_system(self._tokenizer)
 
@@ -56,7 +59,9 @@ class Renderer:
         A system turn opens the first user turn where the folder's template has no place for one.
         """
         template = {"own": self._template, "off": plain_template(self._tokenizer)}.get(chat, chat)
+        written = template if template is not None else str(self._tokenizer.chat_template)
         turns = merged(messages) if self._merges and chat == "own" else messages
+        turns = [turn | {"content": self._control.as_text(turn["content"], written)} for turn in turns]
         # return_dict: transformers 5 returns a mapping by default.
         return list(
             self._tokenizer.apply_chat_template(
@@ -65,12 +70,51 @@ class Renderer:
         )
 
     def encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
+        return list(self._tokenizer.encode(self._control.as_text(text), add_special_tokens=False))
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text without special tokens but the marks of reasoning, spaces as the tokens spell them."""
         shown = [token for token in token_ids if token not in self._hidden]
         return str(self._tokenizer.decode(shown, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+class Control:
+    """The control tokens of a tokenizer, kept apart from text that spells them."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        # A token of one character cannot be told from text, and templates write blank ones as text.
+        entries = ((token, entry) for token, entry in tokenizer.added_tokens_decoder.items())
+        self._added = {token: entry for token, entry in entries if len(entry.content.strip()) > 1}
+        self._patterns: dict[str, re.Pattern[str]] = {}
+
+    def as_text(self, text: str, template: str = "") -> str:
+        """The text, an invisible character inside of what it spells of a control token.
+
+        Control tokens are the special ones and the added ones that the template writes: it opens turns with them.
+        """
+        if template not in self._patterns:
+            self._patterns[template] = self._pattern(template)
+        return self._patterns[template].sub(lambda found: found[0][0] + self._break + found[0][1:], text)
+
+    @cached_property
+    def _break(self) -> str:
+        """The first of two characters that a tokenizer's normalizer lets be."""
+        for character in ("\u2060", " "):
+            spelled = {token: entry.content[0] + character + entry.content[1:] for token, entry in self._added.items()}
+            if all(token not in self._tokenizer.encode(text) for token, text in spelled.items()):
+                return character
+        raise CheckpointError(
+            f"the tokenizer in {self._tokenizer.name_or_path} makes control tokens of any text that resembles them",
+            hint="give a model whose tokenizer normalizes no control tokens",
+        )
+
+    def _pattern(self, template: str) -> re.Pattern[str]:
+        entries = self._added.values()
+        names = {entry.content for entry in entries if entry.special or entry.content in template}
+        # Without regard to case: a normalizer may lower it. The longest first: it may hold another.
+        longest = sorted(names, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, longest)) or r"(?!)", re.IGNORECASE)
 
 
 def _hidden(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
