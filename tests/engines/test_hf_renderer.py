@@ -17,7 +17,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from infuser_core.engines.hf.causal_lm import folder_ends, load_model, read_config
 from infuser_core.engines.hf.renderer import PLAIN, TEMPLATE_FILE, Renderer, merged
 from infuser_core.engines.hf.sampler import HFSampler
-from infuser_core.errors import CheckpointError
+from infuser_core.errors import CheckpointError, ConfigError
 
 SYSTEM = [{"role": "system", "content": "w7"}, {"role": "user", "content": "w8 w9"}]
 ALONE = SYSTEM[1:]
@@ -188,6 +188,58 @@ def test_text_without_control_tokens_is_tokenized_as_ever(chatty: Renderer):
         turns = [{"role": "user", "content": text}]
         stock = chatty._tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
         assert chatty.render(turns) == stock
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (
+            "{% for m in messages %}{% for p in m['content'] %}{{ p['text'] }}{% endfor %}{% endfor %}",
+            "system and user",
+        ),
+        (
+            "{% for m in messages if m['role'] == 'system' %}{{ m['content'] }}{% endfor %}",
+            "leaves out the text of (system and )?user",
+        ),
+        ("{{ messages[0]['content'][:4] }}", "leaves out"),
+        ("{{ raise_exception('only for tools') }}", "only for tools"),
+        ("{{ messages[0]['content'] + 1 }}", "fails"),
+    ],
+    ids=["takes parts", "leaves out the user", "cuts", "refuses everything", "is broken"],
+)
+def test_a_template_that_loses_text_is_refused(source: Path, template: str, said: str):
+    retold(source, template)
+    with pytest.raises(CheckpointError, match=said):
+        Renderer(source)
+    retold(source, SHOWS)
+    with pytest.raises(ConfigError, match=said):
+        Renderer(source).render(SYSTEM, template)
+    # Nothing is lost where there is no system turn.
+    shown = IGNORES.replace("if m['role'] != 'system'", "if m['role'] == 'user'")
+    assert Renderer(source).render(ALONE, shown) == [2, 8, 9, TURN, 6]
+
+
+def test_of_several_templates_the_default_counts_and_a_file_beats_them_all(source: Path):
+    (source / TEMPLATE_FILE).unlink()
+    several = [{"name": "rag", "template": IGNORES}, {"name": "default", "template": SHOWS}]
+    changed(source / "tokenizer_config.json", chat_template=several)
+    assert Renderer(source).render(SYSTEM) == SHOWN
+    changed(source / "tokenizer_config.json", chat_template=several[:1])
+    with pytest.raises(CheckpointError, match="none is the default: rag"):
+        Renderer(source)
+    (source / TEMPLATE_FILE).write_text(SHOWS)
+    assert Renderer(source).render(SYSTEM) == SHOWN
+
+
+def test_a_template_that_asks_the_clock_gets_a_fixed_day(source: Path):
+    asks = "w{{ strftime_now('%d')|int }} w{{ strftime_now('%y')|int }}"
+    retold(source, f"{{% macro day() %}}{asks}{{% endmacro %}}{{{{ day() }}}} " + SHOWS)
+    renderer = Renderer(source)
+    assert renderer.render(SYSTEM) == [1, 26, *SHOWN]
+    written = renderer._put(SYSTEM, "{{ strftime_now('%d %b %Y, %A %-d. %B, %H:%M') }}", tokenize=False)
+    assert written == "01 Jan 2026, Thursday 1. January, 00:00"
+    spaced = "  \n x{{ strftime_now('%d') }}"
+    assert renderer._put(SYSTEM, spaced, tokenize=False) == "  \n x01"
 
 
 def test_code_that_comes_with_a_model_is_refused_unrun(source: Path, tmp_path: Path) -> None:
