@@ -180,10 +180,26 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Pre
     return model.eval()
 
 
+def saved_buffers(model: PreTrainedModel) -> dict[str, Tensor]:
+    """Tensors of a model's checkpoint that are no parameters, e.g. a router's bias, in the model's dtype.
+
+    Raises EngineError for integers: files of a run's checkpoints are of one floating dtype.
+    """
+    saved = model.state_dict().keys()
+    found = {name: buffer for name, buffer in model.named_buffers() if name in saved}
+    if other := [name for name, buffer in found.items() if not buffer.is_floating_point()]:
+        raise EngineError(
+            f"{other[0]} of {type(model).__name__} holds {found[other[0]].dtype}, and checkpoints keep floats alone",
+            hint="choose a model without such tables",
+        )
+    return {name: buffer.to(model.dtype) for name, buffer in found.items()}
+
+
 @torch.no_grad()
 def refill(model: PreTrainedModel, folder: Path) -> bool:
     """Copy a folder's weights into a loaded model; False, and nothing changed, for adapters and other tensors."""
     own = dict(model.named_parameters())
+    fixed = saved_buffers(model)
     try:
         found = (
             {}
@@ -192,7 +208,10 @@ def refill(model: PreTrainedModel, folder: Path) -> bool:
         )
     except (OSError, SafetensorError):
         return False
-    if {name: each.shape for name, each in found.items()} != {name: each.shape for name, each in own.items()}:
+    if {name: each.shape for name, each in found.items()} != {name: each.shape for name, each in (own | fixed).items()}:
+        return False
+    # Buffers are no part of what is trained: where they differ, it is another model.
+    if any(not torch.equal(found[name].to(each), each) for name, each in fixed.items()):
         return False
     for name, weight in own.items():
         weight.copy_(found[name])

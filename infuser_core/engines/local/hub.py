@@ -22,6 +22,7 @@ from infuser_core.engines.hf.causal_lm import (
     load_model,
     outer_layers,
     read_config,
+    saved_buffers,
 )
 from infuser_core.engines.hf.renderer import Renderer
 from infuser_core.engines.local.memory import PREPARED, free_host_memory, require_memory
@@ -51,7 +52,7 @@ def prepare_anchor(
     model = load_model(source, dtype=torch.float32, device=torch.device("cpu"))
     out.mkdir(parents=True, exist_ok=True)
     tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    _begin(out, tensors, optimizer, outer=outer_layers(model))
+    _begin(out, tensors, optimizer, outer=outer_layers(model), buffers=saved_buffers(model))
     copy_companions(source, out)
 
 
@@ -89,11 +90,17 @@ def unpack_gguf(file: gguf.GgufFile, out: Path) -> tuple[str, ...]:
 
 
 def _begin(
-    out: Path, weights: Tensors, optimizer: Given, *, outer: Collection[str] = (), adapter: bool = False
+    out: Path,
+    weights: Tensors,
+    optimizer: Given,
+    *,
+    outer: Collection[str] = (),
+    buffers: Tensors | None = None,
+    adapter: bool = False,
 ) -> None:
     options = options_of(optimizer)
     moments, state = first_moments(options, weights, outer), TrainerState(step=0, optimizer=options.to_json())
-    write_checkpoint(out, weights=weights, moments=moments, state=state, adapter=adapter)
+    write_checkpoint(out, weights={**weights, **(buffers or {})}, moments=moments, state=state, adapter=adapter)
 
 
 def write_hub_layout(
