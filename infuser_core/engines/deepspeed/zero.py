@@ -22,11 +22,10 @@ from infuser_core.engines.hf.causal_lm import (
     IMPLEMENTATION,
     multiply_experts,
     read_config,
-    refuse_logit_changes,
-    refuse_other_attention,
     saved_buffers,
     without_dropout,
 )
+from infuser_core.engines.hf.limits import refuse_logit_changes, refuse_other_attention
 from infuser_core.engines.training.output_layer import Receiver
 from infuser_core.engines.training.packing import MicroBatch
 from infuser_core.engines.training.policy import ModelPolicy

@@ -29,6 +29,7 @@ from transformers.utils import logging as transformers_logging
 from infuser_core.adapters import base_of
 from infuser_core.durable import fsync
 from infuser_core.engines.hf.layouts import Layout
+from infuser_core.engines.hf.limits import refuse_logit_changes, refuse_other_attention, require_positions
 from infuser_core.engines.hf.model_files import COMPANIONS, WEIGHTS, files_of
 from infuser_core.engines.hf.renderer import record_template
 from infuser_core.errors import CheckpointError, EngineError
@@ -130,9 +131,6 @@ _AGAIN = "fetch the model again"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
 _building = Lock()
-
-UNSUPPORTED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
-"""Config keys that change logits after the output layer, which the engines apply themselves."""
 
 
 def settle_process(threads: int) -> None:
@@ -304,24 +302,12 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
     return model
 
 
-def refuse_logit_changes(config: object) -> None:
-    """Raises EngineError for a model whose logits are more than a linear map of its hidden states."""
-    for key in UNSUPPORTED:
-        if getattr(config, key, None) not in (None, 1.0):
-            raise EngineError(f"the model's config sets {key}, which the engines do not apply", hint="choose another")
-
-
-def refuse_other_attention(model: PreTrainedModel) -> None:
-    """Raises EngineError for a model with layers that no layout reaches: packed responses would see each other."""
-    if not model._supports_attention_backend or model._is_stateful:
-        raise EngineError(
-            f"{type(model).__name__} looks back by other means than attention that transformers lets others compute",
-            hint="choose an architecture of such attention alone, e.g. Qwen, Llama, OLMo, Gemma, Phi or GPT-NeoX",
-        )
-
-
 def hidden_states(model: PreTrainedModel, input_ids: Tensor, position_ids: Tensor, layout: Layout) -> Tensor:
-    """Final hidden states [rows, tokens, hidden] of one forward call, without the output layer."""
+    """Final hidden states [rows, tokens, hidden] of one forward call, without the output layer.
+
+    Raises EngineError for positions past which a row's numbers would depend on its neighbours (see most_positions).
+    """
+    require_positions(model, position_ids)
     output = model.base_model(input_ids=input_ids, position_ids=position_ids, use_cache=False, layout=layout)
     return output.last_hidden_state
 

@@ -34,6 +34,7 @@ from infuser_core.engines.training.checkpoint import (
     write_checkpoint,
 )
 from infuser_core.engines.training.optimizer import Given, first_moments, options_of
+from infuser_core.engines.training.self_test import require_same
 
 
 def prepare_anchor(
@@ -45,11 +46,13 @@ def prepare_anchor(
 ) -> None:
     """Write a trainable checkpoint of `source` into `out`: fp32, zero state.
 
-    Raises CheckpointError where `source` is no model folder, EngineError where `free` bytes do not hold it.
+    Raises CheckpointError where `source` is no model folder, EngineError where `free` bytes do not hold it and for a
+    model that the engines compute otherwise than transformers does.
     """
     if (weights := weights_of(source)) is not None:
         require_memory(weights, PREPARED, free=free(), purpose="making an anchor of it")
     model = load_model(source, dtype=torch.float32, device=torch.device("cpu"))
+    require_same(model)
     out.mkdir(parents=True, exist_ok=True)
     tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
     _begin(out, tensors, optimizer, outer=outer_layers(model), buffers=saved_buffers(model))
