@@ -1,12 +1,59 @@
 """Limits of the engines: checks of a configuration, a loaded model and its numbers."""
 
+from inspect import signature
+from pathlib import Path
+
+from safetensors import safe_open
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
+from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
-from infuser_core.errors import EngineError
+from infuser_core.engines.hf.model_files import weight_files
+from infuser_core.errors import CheckpointError, EngineError
 
 UNSUPPORTED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 """Config keys that change logits after the output layer, which the engines apply themselves."""
+
+
+FLOATS = {"F64", "F32", "F16", "BF16"}
+"""Dtypes of weights in safetensors that are numbers as they are."""
+_PLAIN = "take the model in bf16 or fp32"
+
+
+def unpack_weights(config: PretrainedConfig) -> bool:
+    """Let a quantised model load as plain floats; whether it is one.
+
+    Raises CheckpointError for a method that transformers cannot unpack.
+    """
+    packing = getattr(config, "quantization_config", None)
+    if packing is None:
+        return False
+    packing = packing if isinstance(packing, dict) else packing.to_dict()
+    method = str(packing.get("quant_method"))
+    kind = AUTO_QUANTIZATION_CONFIG_MAPPING.get(method)
+    if kind is None or "dequantize" not in signature(kind).parameters:
+        raise CheckpointError(
+            f"the model's weights are quantised by {method} (quantization_config) and cannot be unpacked", hint=_PLAIN
+        )
+    config.quantization_config = {**packing, "dequantize": True}
+    return True
+
+
+def refuse_packed_weights(model: PreTrainedModel, folder: Path, *, unpacked: bool) -> None:
+    """Raises CheckpointError for integers or 8-bit floats in the place of weights, which are nothing without scales.
+
+    `unpacked` weights have been multiplied by theirs: only what is left of them is looked at.
+    """
+    own = dict(model.named_parameters())
+    kinds = {name: str(each.dtype) for name, each in own.items() if not each.is_floating_point() or each.itemsize == 1}
+    for path in [] if unpacked else weight_files(folder):
+        if path.suffix == ".safetensors":
+            with safe_open(path, framework="pt") as file:
+                stored = {name: file.get_slice(name).get_dtype() for name in own.keys() & set(file.keys())}
+            kinds |= {name: kind for name, kind in stored.items() if kind not in FLOATS}
+    if kinds:
+        name = min(kinds)
+        raise CheckpointError(f"{name} in {folder} holds {kinds[name]} numbers without their scales", hint=_PLAIN)
 
 
 def refuse_logit_changes(config: object) -> None:

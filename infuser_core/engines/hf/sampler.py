@@ -212,7 +212,8 @@ class HFSampler:
         """One completion per seed and group, in the caller's order. Raises EngineError for an unusable prompt."""
         if self._model is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
-        require_room(groups, params, most_positions(self._model.config))
+        vocabulary = int(self._model.config.get_text_config().vocab_size)
+        require_room(groups, params, most_positions(self._model.config), vocabulary)
         results: list[list[Completion]] = [[] for _ in groups]
         total, done, tokens = sum(len(group.seeds) for group in groups), 0, 0
         for places in self._batches(groups, params):

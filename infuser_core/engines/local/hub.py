@@ -56,7 +56,7 @@ def prepare_anchor(
     out.mkdir(parents=True, exist_ok=True)
     tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
     _begin(out, tensors, optimizer, outer=outer_layers(model), buffers=saved_buffers(model))
-    copy_companions(source, out)
+    copy_companions(source, out, unpacked=True)
 
 
 def random_model(source: Path, out: Path, *, seed: int) -> tuple[str, int]:
@@ -66,7 +66,7 @@ def random_model(source: Path, out: Path, *, seed: int) -> tuple[str, int]:
     config = read_config(source)
     with redirect_stdout(sys.stderr):
         AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(out)
-    copy_companions(source, out)
+    copy_companions(source, out, unpacked=True)
     return str(config.model_type), int(config.get_text_config().vocab_size)
 
 

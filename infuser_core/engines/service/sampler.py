@@ -142,7 +142,7 @@ class ServiceSampler:
         """
         if self._folder is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
-        require_room(groups, params, self._limit)
+        require_room(groups, params, self._limit, self._vocabulary)
         if not self._stations:
             self._take(self._folder, shape=self._shape)
         self.wake()
