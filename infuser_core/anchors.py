@@ -8,10 +8,12 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from infuser_core.adapters import base_of
 from infuser_core.config.corpus import EndpointModel
 from infuser_core.config.engine import EngineSettings
 from infuser_core.config.shipped import read_yaml
 from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
+from infuser_core.engines.hf.model_files import weight_files
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel, Sampler
 from infuser_core.errors import ConfigError
@@ -27,7 +29,8 @@ ORIGIN = "origin.yaml"
 """Record of an imported anchor: the file that it was made from. It is no part of the model's digest."""
 PLAIN_TURNS = "The anchor has no chat template: prompts are put as plain turns, `User:` and `Assistant:`."
 """Note on such a model."""
-_ENTERS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja")
+_ENTERS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "additional_chat_templates/*.jinja")
+"""Files that may enter a model besides its weights, and are fetched from the hub with them."""
 
 
 def anchor_folder(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> Path:
@@ -76,11 +79,17 @@ def template_status(folder: Path) -> dict[str, str]:
 
 
 def anchor_digest(folder: Path) -> str:
-    """sha256 over names and contents of the files that make the model."""
-    files = sorted({path for pattern in _ENTERS for path in folder.glob(pattern)})
+    """sha256 over names and contents of all files that loading the model reads, those of an adapter's base included.
+
+    Raises CheckpointError for an adapter without its base.
+    """
+    base = base_of(folder)
+    files = sorted({*weight_files(folder), *(path for pattern in _ENTERS for path in folder.glob(pattern))})
     total = hashlib.sha256()
     for path, found in zip(files, verify.digests(files), strict=True):
-        total.update(path.name.encode() + bytes.fromhex(found))
+        total.update(path.relative_to(folder).as_posix().encode() + bytes.fromhex(found))
+    if base is not None:
+        total.update(bytes.fromhex(anchor_digest(base)))
     return total.hexdigest()
 
 

@@ -15,7 +15,8 @@ from transformers import AutoModelForCausalLM
 
 from infuser_core.adapters import CONFIG, WEIGHTS, base_of, pointer
 from infuser_core.config.roles import AdapterSettings
-from infuser_core.engines.hf.causal_lm import compute_in_own_dtype, copy_model, load_model
+from infuser_core.engines.hf.causal_lm import copy_model, load_model
+from infuser_core.engines.hf.norms import compute_in_own_dtype
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.local.hub import prepare_adapter
 from infuser_core.engines.local.trainer import LocalTrainer

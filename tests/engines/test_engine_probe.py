@@ -13,7 +13,6 @@ from engine_tiny import (
     OBJECTIVE,
     SHAPES,
     TINY,
-    VOCABULARY,
     WINDOW,
     gradient,
     make_checkpoint,
@@ -25,11 +24,10 @@ from engine_tiny import (
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 from infuser_core.algorithm.influence import Elementwise, direction
 from infuser_core.algorithm.score import cosine
-from infuser_core.engines.hf.causal_lm import load_model
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.probe.fast import FastProbe
 from infuser_core.engines.probe.recorder import Recorder
@@ -182,17 +180,30 @@ def test_small_pieces_change_nothing(
     assert max(sizes) == 300
 
 
-@pytest.mark.parametrize("tied", [True, False])
-def test_an_output_layer_with_bias(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tied: bool) -> None:
-    def with_bias(*arguments: object, **options: object) -> PreTrainedModel:
-        model = load_model(*arguments, **options)  # type: ignore[arg-type]
-        model.lm_head.bias = nn.Parameter(torch.linspace(-1, 1, VOCABULARY, dtype=model.dtype))
-        return model
+class BiasedConfig(Qwen3Config):
+    model_type = "biased_qwen3"
 
-    for module in ("hub", "trainer"):
-        monkeypatch.setattr(f"infuser_core.engines.local.{module}.load_model", with_bias)
-    checkpoint = make_checkpoint(tmp_path, tied=tied)
+
+class Biased(Qwen3ForCausalLM):
+    """A Qwen3 whose output layer has a bias, as Phi's has."""
+
+    config_class = BiasedConfig
+
+    def __init__(self, config: BiasedConfig) -> None:
+        super().__init__(config)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=True)
+        self.post_init()
+
+
+AutoConfig.register(BiasedConfig.model_type, BiasedConfig)
+AutoModelForCausalLM.register(BiasedConfig, Biased)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_output_layer_with_bias(tmp_path: Path, tied: bool) -> None:
+    checkpoint = make_family(tmp_path, BiasedConfig.model_type, tied=tied, **TINY, head_dim=8)
     fast, plain = (trainer(checkpoint, dtype="float64", probe=name) for name in ("fast", "reference"))
+    assert "lm_head.bias" in fast.shapes()
     agree(fast, plain, make_groups(SHAPES), reference(plain, tmp_path), 1e-9)
 
 

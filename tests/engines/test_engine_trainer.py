@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 from engine_tiny import (
+    LATENT,
     OBJECTIVE,
+    ROUTED,
     SHAPES,
     WINDOW,
     gradient,
@@ -37,6 +39,10 @@ MODELS = {
     "olmo3": ("olmo3", WINDOW),
     "olmo3, window of one": ("olmo3", {"sliding_window": 1}),
     "mistral": ("mistral", WINDOW),
+    "youtu, values wider than keys": ("youtu", LATENT | {"v_head_dim": 24}),
+    "youtu, values narrower than keys": ("youtu", LATENT),
+    "apertus, an activation with buffers": ("apertus", {"hidden_size": 32}),
+    "glm4_moe, a router with a buffer": ("glm4_moe", ROUTED),
 }
 
 

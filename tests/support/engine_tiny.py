@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from infuser_core.algorithm.preset import Preset
+from infuser_core.engines.hf.causal_lm import multiply_experts, saved_buffers
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Objective, TrainGroup, TrainRow
@@ -47,6 +48,28 @@ TINY = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
 SMALL = {"hidden_size": 128, "intermediate_size": 96, "num_hidden_layers": 4}
 WINDOW = {"sliding_window": 8}
 """Three layers of four look back on eight tokens, one on everything."""
+LATENT = {
+    "hidden_size": 32,
+    "num_key_value_heads": 4,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 6,
+    "kv_lora_rank": 8,
+    "q_lora_rank": 8,
+    "head_dim": 8,
+}
+"""Attention of latent keys and values, whose heads differ in size."""
+ROUTED = {
+    "hidden_size": 32,
+    "head_dim": 8,
+    "moe_intermediate_size": 16,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+}
+"""Experts chosen by a router whose bias is a buffer."""
 
 
 def make_source(folder: Path, family: str = "qwen3", *, seed: int = 0, tied: bool = False, **changes: object) -> Path:
@@ -73,9 +96,9 @@ def save_tokenizer(folder: Path, *, template: str | None = TEMPLATE, end: str = 
 
 @torch.no_grad()
 def _disturb(model: PreTrainedModel) -> None:
-    for parameter in model.parameters():
-        if parameter.dim() == 1:
-            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    for tensor in [*model.parameters(), *saved_buffers(model).values()]:
+        if tensor.dim() == 1:
+            tensor.add_(torch.randn_like(tensor), alpha=0.1)
 
 
 def make_family(folder: Path, family: str, *, seed: int = 0, tied: bool = False, **changes: object) -> Checkpoint:
@@ -136,7 +159,9 @@ def gradient(engine: LocalTrainer, groups: list[TrainGroup], *, denominator: int
 
 def stock_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float64) -> PreTrainedModel:
     """The checkpoint's model as transformers itself computes it."""
-    return AutoModelForCausalLM.from_pretrained(checkpoint.path, dtype=dtype, attn_implementation="eager")
+    model = AutoModelForCausalLM.from_pretrained(checkpoint.path, dtype=dtype, attn_implementation="eager")
+    multiply_experts(model)
+    return model
 
 
 def stock_logprobs(model: PreTrainedModel, prompt: list[int], response: list[int], temperature: float) -> Tensor:

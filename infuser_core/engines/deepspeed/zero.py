@@ -22,13 +22,14 @@ from infuser_core.engines.hf.causal_lm import (
     IMPLEMENTATION,
     multiply_experts,
     read_config,
-    refuse_logit_changes,
-    refuse_other_attention,
+    saved_buffers,
     without_dropout,
 )
+from infuser_core.engines.hf.limits import refuse_logit_changes, refuse_other_attention
 from infuser_core.engines.training.output_layer import Receiver
 from infuser_core.engines.training.packing import MicroBatch
 from infuser_core.engines.training.policy import ModelPolicy
+from infuser_core.errors import EngineError
 
 ONE_GROUP = 10**15
 """Elements of a sub-group: more than any model has, so that a rank's part is one buffer."""
@@ -78,6 +79,12 @@ def empty_model(folder: Path) -> PreTrainedModel:
     model.tie_weights()
     refuse_other_attention(model)
     multiply_experts(model)
+    if buffers := saved_buffers(model):
+        raise EngineError(
+            f"{type(model).__name__} has fixed tensors besides its parameters, which sharded training does not keep: "
+            f"{', '.join([*buffers][:3])}",
+            hint="set engine.trainer local, or choose another model",
+        )
     return without_dropout(model).eval()
 
 

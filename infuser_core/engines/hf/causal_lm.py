@@ -5,14 +5,15 @@ A model loaded with `attn_implementation=IMPLEMENTATION` builds no mask of its o
 """
 
 import ctypes
+import json
 import os
 import shutil
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -29,49 +30,20 @@ from transformers.utils import logging as transformers_logging
 from infuser_core.adapters import base_of
 from infuser_core.durable import fsync
 from infuser_core.engines.hf.layouts import Layout
+from infuser_core.engines.hf.limits import (
+    refuse_logit_changes,
+    refuse_other_attention,
+    refuse_packed_weights,
+    require_positions,
+    unpack_weights,
+)
 from infuser_core.engines.hf.model_files import COMPANIONS, WEIGHTS, files_of
+from infuser_core.engines.hf.norms import compute_in_own_dtype
 from infuser_core.engines.hf.renderer import record_template
 from infuser_core.errors import CheckpointError, EngineError
 
 IMPLEMENTATION = "infuser_layout"
 """Name under which transformers finds `layout_attention`."""
-
-TOLERANCE = 1e-3
-"""Largest deviation from the formula at which a layer counts as one: stock layers round to fp32 or less."""
-
-
-def epsilon_of(module: nn.Module) -> float | None:
-    """The constant under the root; None where the module names none."""
-    found = getattr(module, "variance_epsilon", getattr(module, "eps", None))
-    return found if isinstance(found, float) else None
-
-
-def rms_norm(states: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """weight * x / sqrt(mean(x^2) + eps) over the last dimension, in the operands' dtype."""
-    return states * torch.rsqrt(states.square().mean(-1, keepdim=True) + eps) * weight
-
-
-@torch.no_grad()
-def is_rms_norm(module: nn.Module) -> bool:
-    """Whether the module is `rms_norm` with one vector of weights, tried on numbers."""
-    own, eps = dict(module.named_parameters(recurse=False)), epsilon_of(module)
-    if list(own) != ["weight"] or own["weight"].dim() != 1 or eps is None:
-        return False
-    weight = own["weight"]
-    generator = torch.Generator().manual_seed(0)
-    # Shifted, so that a norm that subtracts the mean gives another result.
-    trial = torch.randn(3, len(weight), generator=generator).add_(0.5).to(weight.device, weight.dtype)
-    found, expected = module(trial), rms_norm(trial, weight, eps)
-    return found.shape == expected.shape and bool((found - expected).abs().max() <= TOLERANCE)
-
-
-def compute_in_own_dtype(model: nn.Module) -> None:
-    """Stock norms round to fp32 whatever the model's dtype; let those of a float64 model compute in float64."""
-    for module in model.modules():
-        if is_rms_norm(module):
-            eps = epsilon_of(module)
-            assert isinstance(module.weight, Tensor) and eps is not None
-            module.__dict__["forward"] = partial(rms_norm, weight=module.weight, eps=eps)
 
 
 def layout_attention(
@@ -97,7 +69,8 @@ def layout_attention(
     window = sliding_window if sliding_window is not None and layout.longest > sliding_window else None
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     output = layout.attend(int(module.layer_idx), query, key, value, scaling=scale, window=window)  # type: ignore[arg-type]
-    return output, None
+    # Some families take views of it, as of what transformers' own attention gives.
+    return output.contiguous(), None
 
 
 AttentionInterface.register(IMPLEMENTATION, layout_attention)
@@ -130,9 +103,6 @@ _AGAIN = "fetch the model again"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
 _building = Lock()
-
-UNSUPPORTED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
-"""Config keys that change logits after the output layer, which the engines apply themselves."""
 
 
 def settle_process(threads: int) -> None:
@@ -180,10 +150,26 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Pre
     return model.eval()
 
 
+def saved_buffers(model: PreTrainedModel) -> dict[str, Tensor]:
+    """Tensors of a model's checkpoint that are no parameters, e.g. a router's bias, in the model's dtype.
+
+    Raises EngineError for integers: files of a run's checkpoints are of one floating dtype.
+    """
+    saved = model.state_dict().keys()
+    found = {name: buffer for name, buffer in model.named_buffers() if name in saved}
+    if other := [name for name, buffer in found.items() if not buffer.is_floating_point()]:
+        raise EngineError(
+            f"{other[0]} of {type(model).__name__} holds {found[other[0]].dtype}, and checkpoints keep floats alone",
+            hint="choose a model without such tables",
+        )
+    return {name: buffer.to(model.dtype) for name, buffer in found.items()}
+
+
 @torch.no_grad()
 def refill(model: PreTrainedModel, folder: Path) -> bool:
     """Copy a folder's weights into a loaded model; False, and nothing changed, for adapters and other tensors."""
     own = dict(model.named_parameters())
+    fixed = saved_buffers(model)
     try:
         found = (
             {}
@@ -192,7 +178,10 @@ def refill(model: PreTrainedModel, folder: Path) -> bool:
         )
     except (OSError, SafetensorError):
         return False
-    if {name: each.shape for name, each in found.items()} != {name: each.shape for name, each in own.items()}:
+    if {name: each.shape for name, each in found.items()} != {name: each.shape for name, each in (own | fixed).items()}:
+        return False
+    # Buffers are no part of what is trained: where they differ, it is another model.
+    if any(not torch.equal(found[name].to(each), each) for name, each in fixed.items()):
         return False
     for name, weight in own.items():
         weight.copy_(found[name])
@@ -238,6 +227,11 @@ def read_config(folder: Path) -> PretrainedConfig:
         raise CheckpointError(
             f"{folder / 'config.json'} cannot be read: {str(error).splitlines()[0]}", hint=_AGAIN
         ) from error
+    except StrictDataclassError as error:
+        raise CheckpointError(
+            f"{folder / 'config.json'} contradicts itself: {' '.join(str(error.__cause__ or error).split())[:200]}",
+            hint="correct it, or fetch the model again",
+        ) from error
     except ValueError as error:
         raise CheckpointError(
             f"the model in {folder} is none that transformers knows: {str(error).splitlines()[0]}",
@@ -253,6 +247,7 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
     """
     transformers_logging.disable_progress_bar()
     base = base_of(folder)
+    unpacked = unpack_weights(config)
     try:
         # While it builds a model, transformers changes settings of the whole process.
         with _building:
@@ -266,9 +261,19 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
-    except (OSError, SafetensorError) as error:
+    except ImportError as error:
+        raise CheckpointError(
+            f"the weights in {folder} need a package that is not installed: {str(error).splitlines()[0]}",
+            hint="take the model in bf16 or fp32",
+        ) from error
+    except (OSError, SafetensorError, ValueError) as error:
         raise CheckpointError(
             f"the weights in {folder} cannot be read: {str(error).splitlines()[0]}", hint=_AGAIN
+        ) from error
+    except KeyError as error:
+        raise EngineError(
+            f"{config.model_type}: its attention has no place for {error}, the kernel of sampler and trainer",
+            hint="choose an architecture whose attention transformers lets others compute, e.g. Qwen, Llama or OLMo",
         ) from error
     model: PreTrainedModel = made[0]
     found: dict[str, Any] = made[1]
@@ -277,6 +282,12 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
     if wrong:
         message = f"{folder} lacks {len(wrong)} of the model's weights, or has others: {', '.join(wrong[:3])}"
         raise CheckpointError(message, hint=_AGAIN)
+    if unused := sorted(found["unexpected_keys"]):
+        raise CheckpointError(
+            f"{folder} has {len(unused)} weights that {type(model).__name__} has no place for: {', '.join(unused[:3])}",
+            hint="config.json contradicts the weights (layers, biases), or belongs to another model: correct it",
+        )
+    refuse_packed_weights(model, base or folder, unpacked=unpacked)
     if base is not None:
         # Imported here: peft takes seconds.
         from infuser_core.engines.hf.adapters import merge
@@ -285,24 +296,12 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
     return model
 
 
-def refuse_logit_changes(config: object) -> None:
-    """Raises EngineError for a model whose logits are more than a linear map of its hidden states."""
-    for key in UNSUPPORTED:
-        if getattr(config, key, None) not in (None, 1.0):
-            raise EngineError(f"the model's config sets {key}, which the engines do not apply", hint="choose another")
-
-
-def refuse_other_attention(model: PreTrainedModel) -> None:
-    """Raises EngineError for a model with layers that no layout reaches: packed responses would see each other."""
-    if not model._supports_attention_backend or model._is_stateful:
-        raise EngineError(
-            f"{type(model).__name__} looks back by other means than attention that transformers lets others compute",
-            hint="choose an architecture of such attention alone, e.g. Qwen, Llama, OLMo, Gemma, Phi or GPT-NeoX",
-        )
-
-
 def hidden_states(model: PreTrainedModel, input_ids: Tensor, position_ids: Tensor, layout: Layout) -> Tensor:
-    """Final hidden states [rows, tokens, hidden] of one forward call, without the output layer."""
+    """Final hidden states [rows, tokens, hidden] of one forward call, without the output layer.
+
+    Raises EngineError for positions past which a row's numbers would depend on its neighbours (see most_positions).
+    """
+    require_positions(model, position_ids)
     output = model.base_model(input_ids=input_ids, position_ids=position_ids, use_cache=False, layout=layout)
     return output.last_hidden_state
 
@@ -313,14 +312,17 @@ def folder_ends(folder: Path, tokenizer_end: int | None) -> list[int]:
     A base model thus ends at its end-of-text token alone, whatever marks the end of a turn in its template; a chat
     model whose tokenizer ends turns ends at those as well. Raises EngineError where nobody names any.
     """
-    stored = (folder / "generation_config.json").is_file()
-    generation = GenerationConfig.from_pretrained(folder, local_files_only=True) if stored else None
     named: list[int] = []
-    for source in (generation, read_config(folder)):
+    for source in (_generation_config(folder), read_config(folder)):
         found = getattr(source, "eos_token_id", None)
         if found is not None:
-            named = list(found) if isinstance(found, list) else [int(found)]
+            named = list(found) if isinstance(found, list) else [found]
             break
+    if any(type(each) is not int for each in named):
+        raise CheckpointError(
+            f"{folder}: eos_token_id is {named}, and not a token or a list of tokens",
+            hint="correct it in generation_config.json and config.json",
+        )
     if tokenizer_end is not None and tokenizer_end not in named:
         named.append(tokenizer_end)
     if not named:
@@ -328,9 +330,27 @@ def folder_ends(folder: Path, tokenizer_end: int | None) -> list[int]:
     return named
 
 
-def copy_companions(source: Path, target: Path) -> None:
-    """Copy config and tokenizer files, and write down the chat template where there was none; flushed to the disk."""
+def _generation_config(folder: Path) -> GenerationConfig | None:
+    """Settings of generation; None where a folder has none. Raises CheckpointError for a file that cannot be read."""
+    if not (folder / "generation_config.json").is_file():
+        return None
+    try:
+        return GenerationConfig.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(
+            f"{folder / 'generation_config.json'} cannot be read: {str(error).splitlines()[0]}", hint=_AGAIN
+        ) from error
+
+
+def copy_companions(source: Path, target: Path, *, unpacked: bool = False) -> None:
+    """Copy config and tokenizer files, and write down the chat template where there was none; flushed to the disk.
+
+    With `unpacked`, the target's weights are plain floats, whatever the source's are.
+    """
     copies = [Path(shutil.copyfile(found, target / found.name)) for found in files_of(source, COMPANIONS)]
+    content = json.loads((target / "config.json").read_text(encoding="utf-8"))
+    if unpacked and content.pop("quantization_config", None) is not None:
+        (target / "config.json").write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     for copied in sorted([*copies, *record_template(source, target)]):
         fsync(copied)
 
@@ -356,4 +376,4 @@ def save_merged(source: Path, target: Path, *, dtype: torch.dtype) -> None:
     exact = torch.promote_types(dtype, torch.float32)
     model = load_model(source, dtype=exact, device=torch.device("cpu"))
     nn.Module.to(model, dtype).save_pretrained(target)
-    copy_companions(source, target)
+    copy_companions(source, target, unpacked=True)

@@ -28,7 +28,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from infuser_core.engines.hf.causal_lm import refuse_logit_changes, refuse_other_attention
+from infuser_core.engines.hf.limits import refuse_logit_changes, refuse_other_attention
 from infuser_core.engines.hf.renderer import plain_template
 from infuser_core.errors import CheckpointError
 

@@ -3,7 +3,7 @@
 The cache holds every group's prompt once, and every sample's own tokens beside it.
 
 Shapes: _G groups, _N samples per group (a grid of G x N rows), _H key-value heads, _P prompt tokens (right-padded),
-_C own tokens, _D head size.
+_C own tokens, _D head size of queries and keys, _E that of values: some families have narrower ones.
 """
 
 from typing import Protocol
@@ -26,7 +26,8 @@ class Layout(Protocol):
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
     ) -> Tensor:
-        """Attention output [rows, tokens, heads, d] of [rows, heads, tokens, d] query and [rows, kv heads, ...].
+        """Attention output [rows, tokens, heads, e] of query [rows, heads, tokens, d], key [rows, kv heads, tokens, d]
+        and value [rows, kv heads, tokens, e].
 
         With `window`, a token sees itself and the `window` - 1 tokens before it.
         """
@@ -55,10 +56,10 @@ class DecodeCache:
         return len(self.lengths_G)
 
     def store_prompts(self, layer: int, start: int, key: Tensor, value: Tensor) -> None:
-        """Keep the keys and values [g, H, p, D] of the prompts from row `start` on."""
+        """Keep the keys [g, H, p, D] and values [g, H, p, E] of the prompts from row `start` on."""
         if layer not in self._prompts:
-            shape = (self.groups, key.shape[1], int(self.lengths_G.max()), key.shape[3])
-            self._prompts[layer] = (key.new_zeros(shape), key.new_zeros(shape))
+            shape = (self.groups, key.shape[1], int(self.lengths_G.max()))
+            self._prompts[layer] = (key.new_zeros(*shape, key.shape[3]), value.new_zeros(*shape, value.shape[3]))
         rows, columns = slice(start, start + key.shape[0]), slice(0, key.shape[2])
         self._prompts[layer][0][rows, :, columns] = key
         self._prompts[layer][1][rows, :, columns] = value
@@ -81,7 +82,7 @@ class DecodeCache:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
     ) -> Tensor:
-        """Append this step's key and value; attention output [G N, 1, heads, D]."""
+        """Append this step's key and value; attention output [G N, 1, heads, E]."""
         keys, values = self._append(layer, key, value)
         prompt_keys, prompt_values = self._prompts[layer]
         groups, kv_heads, width, size = prompt_keys.shape
@@ -100,8 +101,8 @@ class DecodeCache:
         seen, fresh = weights.split([width, own.shape[-1]], dim=-1)
         seen = seen.view(groups, self.samples, kv_heads, repeats, width).transpose(1, 2)
         output = seen.reshape(groups, kv_heads, -1, width) @ prompt_values
-        output = output.view(groups, kv_heads, self.samples, repeats, size).transpose(1, 2)
-        return (output.flatten(0, 1) + fresh @ values).reshape(-1, 1, query.shape[1], size)
+        output = output.view(groups, kv_heads, self.samples, repeats, values.shape[3]).transpose(1, 2)
+        return (output.flatten(0, 1) + fresh @ values).reshape(-1, 1, query.shape[1], values.shape[3])
 
     def _padding(self) -> Tensor | None:
         """True where a prompt slot is padding; None where all prompts have one length."""
@@ -119,7 +120,7 @@ class DecodeCache:
 
     def _append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         if layer not in self._own or self._own[layer][0].shape[2] == self._step:
-            self._own[layer] = (self._grown(layer, 0, key), self._grown(layer, 1, key))
+            self._own[layer] = (self._grown(layer, 0, key), self._grown(layer, 1, value))
         keys, values = self._own[layer]
         keys[:, :, self._step] = key[:, :, 0]
         values[:, :, self._step] = value[:, :, 0]
@@ -145,7 +146,7 @@ class PrefillLayout:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
     ) -> Tensor:
-        """Causal attention [g, p, heads, D]; padding sits to the right, where no real token looks."""
+        """Causal attention [g, p, heads, E]; padding sits to the right, where no real token looks."""
         self._cache.store_prompts(layer, self._start, key, value)
         repeats = query.shape[1] // key.shape[1]
         keys, values = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)

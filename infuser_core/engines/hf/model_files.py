@@ -3,8 +3,12 @@
 Imports no torch: who only starts engines has no use for the seconds that it takes.
 """
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from infuser_core.errors import CheckpointError
 
 COMPANIONS = (
     "config.json",
@@ -23,9 +27,41 @@ WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
 """The weights themselves."""
 
 
+_HEADS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+"""Where transformers looks for weights, in this order; it takes the first."""
+
+
 def files_of(folder: Path, patterns: Sequence[str]) -> list[Path]:
     """A folder's files of these patterns, by name."""
     return sorted({found for pattern in patterns for found in folder.glob(pattern) if found.is_file()})
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that transformers takes a model's weights from, an index before its shards; empty without any.
+
+    Raises CheckpointError for an index or config.json that holds no JSON object.
+    """
+    configured = _json(folder / "config.json").get("transformers_weights")
+    head = next((path for name in ([configured] if configured else _HEADS) if (path := folder / name).is_file()), None)
+    if head is None or head.suffix != ".json":
+        return [head] if head else []
+    shards = dict.fromkeys(_json(head).get("weight_map", {}).values())
+    return [head, *(path for name in shards if (path := folder / name).is_file())]
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except ValueError as error:
+        raise CheckpointError(f"{path} is no JSON: {error}", hint="fetch the model again") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path} holds no JSON object", hint="fetch the model again")
+    return content
 
 
 def companions(folder: Path) -> dict[str, bytes]:

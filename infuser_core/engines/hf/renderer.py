@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub.errors import StrictDataclassError
 from jinja2.exceptions import TemplateError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
@@ -214,20 +215,29 @@ def _read(folder: Path) -> PreTrainedTokenizerBase:
         found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, StrictDataclassError) as error:
         raise CheckpointError(
-            f"the tokenizer in {folder} cannot be read: {str(error).splitlines()[0]}",
-            hint="give a folder with tokenizer.json; code that comes with a tokenizer is never run",
+            f"the tokenizer in {folder} cannot be read: {' '.join(str(error.__cause__ or error).split())[:200]}",
+            hint="give a folder with config.json and tokenizer.json; code that comes with a tokenizer is never run",
         ) from error
+    # Without any of its files, transformers makes up one that knows no text.
+    if len(found) <= len(found.added_tokens_decoder):
+        raise CheckpointError(f"{folder} holds no tokenizer", hint="give a folder with tokenizer.json")
     return found
 
 
-def require_room(groups: Sequence[PromptGroup], params: SamplingParams, limit: int | None) -> None:
-    """Raises EngineError for a prompt without tokens, or one that leaves no room for its response."""
+def require_room(groups: Sequence[PromptGroup], params: SamplingParams, limit: int | None, vocabulary: int) -> None:
+    """Raises EngineError for a prompt without tokens, with one that the model does not know, or without room for its
+    response."""
     for group in groups:
         length = len(group.token_ids)
         if length == 0:
             raise EngineError(f"the prompt of {group.group_id!r} is empty", hint="render at least one token")
+        if (largest := max(group.token_ids)) >= vocabulary:
+            raise EngineError(
+                f"the prompt of {group.group_id!r} holds token {largest}, and the model's vocab_size is {vocabulary}",
+                hint="the tokenizer belongs to another model: give the one that the model was trained with",
+            )
         if limit is not None and length + group.limit(params) > limit:
             raise EngineError(
                 f"prompt of {group.group_id!r}: {length} tokens and a response limit of {group.limit(params)} exceed "

@@ -26,6 +26,7 @@ from infuser_core.engines.hf.causal_lm import (
     settle_process,
 )
 from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
+from infuser_core.engines.hf.limits import most_positions, require_finite
 from infuser_core.engines.hf.model_files import companions
 from infuser_core.engines.hf.output_head import OutputHead
 from infuser_core.engines.hf.renderer import Renderer, require_room
@@ -38,6 +39,8 @@ from infuser_core.engines.protocols import (
     no_keep,
     no_progress,
 )
+from infuser_core.engines.training.checkpoint import STATE
+from infuser_core.engines.training.self_test import require_same
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
 from infuser_core.series import Series
@@ -189,7 +192,11 @@ class HFSampler:
         if self._model is None or kind != self._kind or not refill(self._model, folder):
             self.sleep()
             self._renderer = Renderer(folder)
-            self._model = load_model(folder, dtype=self._dtype, device=self._device)
+            model = load_model(folder, dtype=self._dtype, device=self._device)
+            # Checkpoints of a run come from an anchor that passed.
+            if not (folder / STATE).is_file():
+                require_same(model)
+            self._model = model
             self._ends = folder_ends(folder, self._renderer.end_token)
         self._kind = kind
 
@@ -205,7 +212,8 @@ class HFSampler:
         """One completion per seed and group, in the caller's order. Raises EngineError for an unusable prompt."""
         if self._model is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
-        require_room(groups, params, getattr(self._model.config, "max_position_embeddings", None))
+        vocabulary = int(self._model.config.get_text_config().vocab_size)
+        require_room(groups, params, most_positions(self._model.config), vocabulary)
         results: list[list[Completion]] = [[] for _ in groups]
         total, done, tokens = sum(len(group.seeds) for group in groups), 0, 0
         for places in self._batches(groups, params):
@@ -310,7 +318,9 @@ class _Batch:
         uniforms_R = torch.from_numpy(uniforms(self._seeds_R, position)).to(self._device)
         tokens_R, logprobs_R = pick(logits_RV, uniforms_R, self._params)
         self._tokens_RT[self._rows_R, position] = tokens_R.cpu()
-        self._logprobs_RT[self._rows_R, position] = logprobs_R.cpu()
+        found_R = logprobs_R.cpu()
+        require_finite(self._model, found_R)
+        self._logprobs_RT[self._rows_R, position] = found_R
         ended_R = torch.isin(tokens_R, self._ends).cpu().numpy() & self._alive_R
         self._lengths_R[self._rows_R[ended_R]] = position + 1
         self._stopped_R[self._rows_R[ended_R]] = True

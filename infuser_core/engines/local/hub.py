@@ -22,6 +22,7 @@ from infuser_core.engines.hf.causal_lm import (
     load_model,
     outer_layers,
     read_config,
+    saved_buffers,
 )
 from infuser_core.engines.hf.renderer import Renderer
 from infuser_core.engines.local.memory import PREPARED, free_host_memory, require_memory
@@ -33,6 +34,7 @@ from infuser_core.engines.training.checkpoint import (
     write_checkpoint,
 )
 from infuser_core.engines.training.optimizer import Given, first_moments, options_of
+from infuser_core.engines.training.self_test import require_same
 
 
 def prepare_anchor(
@@ -44,15 +46,17 @@ def prepare_anchor(
 ) -> None:
     """Write a trainable checkpoint of `source` into `out`: fp32, zero state.
 
-    Raises CheckpointError where `source` is no model folder, EngineError where `free` bytes do not hold it.
+    Raises CheckpointError where `source` is no model folder, EngineError where `free` bytes do not hold it and for a
+    model that the engines compute otherwise than transformers does.
     """
     if (weights := weights_of(source)) is not None:
         require_memory(weights, PREPARED, free=free(), purpose="making an anchor of it")
     model = load_model(source, dtype=torch.float32, device=torch.device("cpu"))
+    require_same(model)
     out.mkdir(parents=True, exist_ok=True)
     tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    _begin(out, tensors, optimizer, outer=outer_layers(model))
-    copy_companions(source, out)
+    _begin(out, tensors, optimizer, outer=outer_layers(model), buffers=saved_buffers(model))
+    copy_companions(source, out, unpacked=True)
 
 
 def random_model(source: Path, out: Path, *, seed: int) -> tuple[str, int]:
@@ -62,7 +66,7 @@ def random_model(source: Path, out: Path, *, seed: int) -> tuple[str, int]:
     config = read_config(source)
     with redirect_stdout(sys.stderr):
         AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(out)
-    copy_companions(source, out)
+    copy_companions(source, out, unpacked=True)
     return str(config.model_type), int(config.get_text_config().vocab_size)
 
 
@@ -89,11 +93,17 @@ def unpack_gguf(file: gguf.GgufFile, out: Path) -> tuple[str, ...]:
 
 
 def _begin(
-    out: Path, weights: Tensors, optimizer: Given, *, outer: Collection[str] = (), adapter: bool = False
+    out: Path,
+    weights: Tensors,
+    optimizer: Given,
+    *,
+    outer: Collection[str] = (),
+    buffers: Tensors | None = None,
+    adapter: bool = False,
 ) -> None:
     options = options_of(optimizer)
     moments, state = first_moments(options, weights, outer), TrainerState(step=0, optimizer=options.to_json())
-    write_checkpoint(out, weights=weights, moments=moments, state=state, adapter=adapter)
+    write_checkpoint(out, weights={**weights, **(buffers or {})}, moments=moments, state=state, adapter=adapter)
 
 
 def write_hub_layout(

@@ -18,6 +18,7 @@ from infuser_core.engines.protocols import (
 )
 from infuser_core.engines.training.checkpoint import (
     MOMENTS,
+    Tensors,
     TrainerState,
     fill,
     read_reference,
@@ -44,10 +45,20 @@ class FlatTrainer:
         self._accumulated = False
 
     def _hold(
-        self, policy: Policy, flat: FlatParameters, state: TrainerState, folder: Path, *, adapter: bool = False
+        self,
+        policy: Policy,
+        flat: FlatParameters,
+        state: TrainerState,
+        folder: Path,
+        *,
+        adapter: bool = False,
+        buffers: Tensors | None = None,
     ) -> None:
-        """Take what a checkpoint folder holds; the weights are in `flat` already, those of adapters alone or all."""
-        self._policy, self._flat, self._adapter = policy, flat, adapter
+        """Take what a checkpoint folder holds; the weights are in `flat` already, those of adapters alone or all.
+
+        `buffers` are fixed tensors that every checkpoint holds besides.
+        """
+        self._policy, self._flat, self._adapter, self._buffers = policy, flat, adapter, buffers or {}
         self._optimizer = optimizer_of(flat, self._options)
         self._optimizer.steps = state.step
         fill(self._optimizer.state(), folder / MOMENTS)
@@ -150,7 +161,7 @@ class FlatTrainer:
         flat, optimizer = self._flat, self._optimizer
         write_checkpoint(
             path,
-            weights=flat.views(flat.data),
+            weights={**flat.views(flat.data), **self._buffers},
             moments=optimizer.state(),
             state=TrainerState(step=optimizer.steps, optimizer=self._options.to_json()),
             adapter=self._adapter,

@@ -22,6 +22,7 @@ from infuser_core.engines.hf.causal_lm import (
     load_model,
     outer_layers,
     repeat_exactly,
+    saved_buffers,
     settle_process,
 )
 from infuser_core.engines.local.memory import STATE, Asked, TokenBudget, free_memory, require_memory
@@ -109,7 +110,9 @@ class LocalTrainer(FlatTrainer):
         self._choice.renew()
         policy = ModelPolicy(model, compute_dtype=self._compute_dtype, recomputation=self._recomputation)
         adapter = base_of(folder) is not None
-        self._hold(policy, FlatParameters(trained, outer=outer_layers(model)), state, folder, adapter=adapter)
+        buffers = {} if adapter else saved_buffers(model)
+        flat = FlatParameters(trained, outer=outer_layers(model))
+        self._hold(policy, flat, state, folder, adapter=adapter, buffers=buffers)
         if not self._budget.settled:
             frozen = sum(each.nbytes for each in model.parameters() if not each.requires_grad)
             # What the other roles' trainers on the device will take is left to them.
@@ -154,7 +157,8 @@ class LocalTrainer(FlatTrainer):
         copy_companions(folder, path)
         if self._adapter:
             fsync(Path(shutil.copyfile(folder / CONFIG, path / CONFIG)))
-        elif self._board is not None:
+        # What is handed over is what is trained: an engine that starts from it would lack the buffers.
+        elif self._board is not None and not self._buffers:
             self._board.put(path, self._role, self)
         return step
 

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from infuser_core.engines.hf.causal_lm import epsilon_of, is_rms_norm
+from infuser_core.engines.hf.norms import epsilon_of, is_rms_norm
 from infuser_core.engines.probe.choice import refusal
 from infuser_core.engines.probe.sums import QuestionSums
 

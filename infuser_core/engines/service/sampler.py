@@ -16,6 +16,7 @@ from typing import Any
 from infuser_core.engines.cluster.host import RemoteStation, stations
 from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.engines.hf.causal_lm import choose_device, choose_dtype, device_name, folder_ends, read_config
+from infuser_core.engines.hf.limits import most_positions
 from infuser_core.engines.hf.renderer import Renderer, require_room
 from infuser_core.engines.protocols import (
     Completion,
@@ -121,7 +122,7 @@ class ServiceSampler:
         self._vocabulary = int(text.vocab_size)
         # Judges and other readers of the corpus are asked things of any length.
         longest = self._options.max_model_len if checkpoint.role in (Role.SOLVER, Role.GENERATOR) else None
-        limits = [getattr(text, "max_position_embeddings", None), longest]
+        limits = [most_positions(config), longest]
         self._limit = min((limit for limit in limits if limit), default=None)
         self._longest = None if longest is None else self._limit
         self._folder = folder
@@ -141,7 +142,7 @@ class ServiceSampler:
         """
         if self._folder is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
-        require_room(groups, params, self._limit)
+        require_room(groups, params, self._limit, self._vocabulary)
         if not self._stations:
             self._take(self._folder, shape=self._shape)
         self.wake()

@@ -87,12 +87,11 @@ class PackedLayout:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
     ) -> Tensor:
-        """Attention output [1, T, heads, D]."""
-        heads, size = query.shape[1], query.shape[3]
+        """Attention output [1, T, heads, E], E the size of a value's head."""
         padded = [self._unpack(each) for each in (query, key, value)]
         parts = [out for bucket in self._buckets for out in _attend(bucket, *padded, scaling=scaling, window=window)]
         flat = _Pack.apply(torch.cat(parts), self._slots, self._pads, self._inverse)
-        return flat.view(1, -1, heads, size)
+        return flat.view(1, -1, query.shape[1], value.shape[3])
 
     def _unpack(self, states: Tensor) -> Tensor:
         """[1, heads, T, D] to padded slots [slots, heads, D]."""

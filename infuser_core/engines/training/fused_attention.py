@@ -135,15 +135,18 @@ def _tried(make: LayoutMaker, config: Any, dtype: torch.dtype, device: torch.dev
     """Output and gradients of query, key and value, fp64, for fixed random operands."""
     queries = int(config.num_attention_heads)
     keys = int(getattr(config, "num_key_value_heads", None) or queries)
-    size = int(getattr(config, "head_dim", None) or config.hidden_size // queries)
+    size = int(
+        getattr(config, "qk_head_dim", None) or getattr(config, "head_dim", None) or config.hidden_size // queries
+    )
+    value_size = int(getattr(config, "v_head_dim", None) or size)
     draw = torch.Generator().manual_seed(0)
     total = sum(shape.prompt + sum(shape.rows) for shape in TRIED)
 
-    def random(count: int) -> Tensor:
-        return torch.randn(1, count, total, size, generator=draw).to(device, dtype)
+    def random(count: int, width: int = size) -> Tensor:
+        return torch.randn(1, count, total, width, generator=draw).to(device, dtype)
 
-    operands = [random(count).requires_grad_() for count in (queries, keys, keys)]
-    slopes = random(queries).transpose(1, 2)
+    operands = [each.requires_grad_() for each in (random(queries), random(keys), random(keys, value_size))]
+    slopes = random(queries, value_size).transpose(1, 2)
     output = make(TRIED, device=device).attend(0, *operands, scaling=size**-0.5)
     output.backward(slopes.to(output.dtype))
     return [each.detach().double() for each in (output, *(operand.grad for operand in operands)) if each is not None]

@@ -1,0 +1,134 @@
+"""Self-test of a loaded model: sampler and trainer compute the log-probabilities of transformers' own forward.
+
+An architecture may look back by other means than attention, scale its logits, or let the frequencies of its positions
+depend on the longest row of a call. No list of families is complete, so a few random tokens decide.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from infuser_core.engines.hf.causal_lm import IMPLEMENTATION, hidden_states
+from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
+from infuser_core.engines.hf.limits import most_positions, require_finite
+from infuser_core.engines.hf.output_head import OutputHead
+from infuser_core.engines.protocols import TrainGroup, TrainRow
+from infuser_core.engines.training.packing import Packer
+from infuser_core.errors import EngineError
+
+PROMPTS, RESPONSE, SAMPLES = (4, 7), 3, 2
+"""Tokens of the prompts and of every response, and responses to each prompt."""
+LIMITS = {torch.float64: 1e-3, torch.float32: 1e-2, torch.bfloat16: 0.25}
+"""Largest mean difference of a token's log-probability, nats. What a wrong model gives is 1 and more."""
+
+
+@torch.inference_mode()
+def require_same(model: PreTrainedModel) -> None:
+    """Raises EngineError with place and size for a model that the engines compute otherwise than transformers does."""
+    groups = _groups(model)
+    family = type(model).__name__
+    try:
+        expected = _plain(model, groups)
+        require_finite(model, expected)
+        found = {
+            "sampled with a cache": _sampled(model, groups),
+            "packed beside other responses": _packed(model, groups),
+        }
+        if (most := most_positions(model.config)) is not None:
+            found["packed beside a row at the last position"] = _packed(model, groups, last=most - 1)
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
+        message = str(error).strip().splitlines() or [""]
+        raise EngineError(
+            f"{family} cannot be computed by sampler and trainer: {type(error).__name__}: {message[0][:200]}",
+            hint="choose another model: see the page on models",
+        ) from error
+    for place, logprobs in found.items():
+        gap = float((logprobs - expected[: len(logprobs)]).abs().mean())
+        # Written so that a gap that is no number is refused as well.
+        if not gap <= LIMITS[model.dtype]:
+            raise EngineError(
+                f"{family}: log-probabilities {place} differ from those of transformers by {gap:.2g} nats a token, "
+                f"over {LIMITS[model.dtype]}",
+                hint="its layers look at other rows of a call: choose another model",
+            )
+
+
+def _groups(model: PreTrainedModel) -> list[TrainGroup]:
+    """Two groups of random tokens, the same for every model of a vocabulary."""
+    draw = torch.Generator().manual_seed(0)
+    vocabulary = int(model.config.get_text_config().vocab_size)
+
+    def tokens(count: int) -> list[int]:
+        return torch.randint(vocabulary, (count,), generator=draw).tolist()
+
+    return [
+        TrainGroup(
+            group_id=str(prompt),
+            prompt_token_ids=tokens(prompt),
+            rows=[
+                TrainRow(token_ids=tokens(RESPONSE), advantage=1.0, sampler_logprobs=[0.0] * RESPONSE)
+                for _ in range(SAMPLES)
+            ],
+        )
+        for prompt in PROMPTS
+    ]
+
+
+def _chosen(logits: Tensor, tokens: Tensor) -> Tensor:
+    return torch.log_softmax(logits.float(), -1).gather(-1, tokens[..., None])[..., 0].flatten()
+
+
+def _plain(model: PreTrainedModel, groups: list[TrainGroup]) -> Tensor:
+    """Log-probabilities of all response tokens, one row after the other, by the model's own forward."""
+    rows = [(group.prompt_token_ids, row.token_ids) for group in groups for row in group.rows]
+    with _own_attention(model):
+        found = []
+        for prompt, response in rows:
+            ids = torch.tensor([[*prompt, *response]], device=model.device)
+            logits = model(ids, use_cache=False).logits[0, len(prompt) - 1 : -1]
+            found.append(_chosen(logits, ids[0, len(prompt) :]))
+    return torch.cat(found)
+
+
+@contextmanager
+def _own_attention(model: PreTrainedModel) -> Iterator[None]:
+    model.set_attn_implementation("eager")
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(IMPLEMENTATION)
+
+
+def _packed(model: PreTrainedModel, groups: list[TrainGroup], *, last: int | None = None) -> Tensor:
+    """The same in one packed call; with `last`, of the first group alone, beside a second one that ends there."""
+    packer = Packer(token_budget=1 << 20, device=model.device, dtype=torch.float32)
+    (segments,) = packer.plan(groups)
+    batch, first = packer.pack(segments), segments[0].num_tokens
+    positions = batch.position_ids.clone()
+    if last is not None:
+        positions[:, first:] += last - int(positions[:, first:].max())
+    hidden = hidden_states(model, batch.input_ids, positions, batch.layout)[0].index_select(0, batch.predictors_S)
+    found = _chosen(OutputHead(model).logits(hidden), batch.targets_S)
+    return found if last is None else found[: RESPONSE * SAMPLES]
+
+
+def _sampled(model: PreTrainedModel, groups: list[TrainGroup]) -> Tensor:
+    """The same as the sampler does it: prompts padded side by side, then token by token with the cache."""
+    device, width, head = model.device, max(PROMPTS), OutputHead(model)
+    lengths = torch.tensor(PROMPTS, device=device)
+    cache = DecodeCache(lengths, SAMPLES, RESPONSE)
+    ids = torch.tensor([[*group.prompt_token_ids, *[0] * (width - len(group.prompt_token_ids))] for group in groups])
+    places = torch.arange(width, device=device).expand(len(groups), width)
+    hidden = hidden_states(model, ids.to(device), places, PrefillLayout(cache, 0, width))
+    states = [hidden[torch.arange(len(groups), device=device), lengths - 1].repeat_interleave(SAMPLES, 0)]
+    responses = torch.tensor([list(row.token_ids) for group in groups for row in group.rows], device=device)
+    for step in range(RESPONSE - 1):
+        positions = (lengths + step).repeat_interleave(SAMPLES)[:, None]
+        states.append(hidden_states(model, responses[:, step : step + 1], positions, cache)[:, 0])
+        cache.next_step()
+    return _chosen(head.logits(torch.stack(states, 1).flatten(0, 1)).unflatten(0, responses.shape), responses)
