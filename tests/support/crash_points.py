@@ -14,6 +14,7 @@ from pathlib import Path
 import yaml
 from launcher import SmallRun, copy_store
 
+from infuser_core import sealed
 from infuser_core.nano import world
 from infuser_core.store import pruned, verify
 from infuser_core.store.journal import Journal
@@ -100,7 +101,8 @@ def passed(listing: Path) -> list[Point]:
 def content(root: Path, run: str) -> dict[str, str]:
     """Key of each artifact of the run to a digest of its bytes as they lie on the disk, checkpoints included.
 
-    Tables of times and addresses differ by their nature, as does the record of when and where.
+    Tables of times and addresses differ by their nature, as does the record of when and where. A file that retention
+    removed counts by its recorded digest: a whole artifact and a thinned one have the same content.
     """
     store = Store(root)
     found = {}
@@ -108,11 +110,13 @@ def content(root: Path, run: str) -> dict[str, str]:
         folder = store.folder(entry.key)
         record = json.loads((folder / MANIFEST).read_text())
         digest = hashlib.sha256(entry.digest.encode())
+        files = {name: removed.sha256 for name, removed in pruned.read(folder).items()}
         # A note of what was pruned says when.
         noted = (MANIFEST, pruned.FILE)
-        for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in noted):
+        for path in (path for path in folder.rglob("*") if path.is_file() and path.name not in noted):
             if path.name not in record["volatile"]:
-                digest.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+                files[path.relative_to(folder).as_posix()] = sealed.digest_of_file(path)
+        digest.update(sealed.canonical(files).encode())
         found[entry.key] = digest.hexdigest()
     return found
 

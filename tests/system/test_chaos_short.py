@@ -4,11 +4,14 @@ from pathlib import Path
 
 import pytest
 from campaign import torment
+from crash_points import content, mismatches
 from launcher import Launcher, SmallRun
 from motion import missing
 from readers import Readers
 from script import Fault, parse, scripts, shrink
-from world import world
+from world import KEEP, copy, world
+
+from infuser_core.store import pruned
 
 SECONDS = 45.0
 # The likeliest first: a slow machine does not come to the last.
@@ -32,6 +35,23 @@ def test_likely_faults_are_survived(launch: Launcher, small_run: SmallRun, tmp_p
     tally = torment(Readers(world=made), chosen, seconds=SECONDS, stopped=5.0)
     assert not tally.findings, capsys.readouterr().out
     assert tally.faults
+
+
+def test_a_thinned_artifact_has_the_content_of_a_whole_one_and_a_damaged_one_has_not(
+    launch: Launcher, small_run: SmallRun, tmp_path: Path
+):
+    root = tmp_path / "store"
+    copy(small_run.root, root)
+    whole = content(root, small_run.name)
+    assert launch("gc", "--apply", *KEEP, store=root).code == 0
+    thinned = next(root.glob(f"artifacts/*/*/{pruned.FILE}")).parent
+    assert content(root, small_run.name) == whole
+    removed = next(iter(pruned.read(thinned)))
+    (thinned / removed).write_bytes(b"other")
+    assert mismatches(whole, content(root, small_run.name)) == [thinned.name]
+    (thinned / removed).unlink()
+    (thinned / pruned.FILE).unlink()
+    assert mismatches(whole, content(root, small_run.name)) == [thinned.name]
 
 
 def test_a_seed_gives_the_same_script_and_its_words_repeat_it():

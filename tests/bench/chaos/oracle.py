@@ -13,8 +13,6 @@ from readers import Answer, Readers
 from script import Script
 from world import KEEP, World, runs_touched
 
-from infuser_core.store import pruned
-
 WRONG, LOST, TRACEBACK = "wrong", "lost", "traceback"
 HARMLESS, RESTORED, TOLD = "harmless", "restored", "told"
 _PAGES = 0.25
@@ -137,9 +135,6 @@ def _repaired(world: World, harmed: Sequence[str]) -> tuple[bool, list[Finding]]
             differing = mismatches(dict(world.reference[name]), content(world.store, name))
         except (OSError, ValueError) as error:
             differing = [str(error)]
-        # A repair may make a thinned checkpoint whole again: its bytes are more, and verified by the doctor.
-        thin = {path.parent.name for path in (world.run.root / "artifacts").glob(f"*/*/{pruned.FILE}")}
-        differing = [key for key in differing if key not in thin]
         if differing:
             what = f"{len(differing)} artifacts differ after the repair, e.g. {differing[0]}"
             findings.append(Finding(kind=WRONG, who=f"resume {name}", what=what))

@@ -115,7 +115,8 @@ def swap(path: Path, at: float) -> None:
 def link(path: Path, at: float) -> None:
     """A symbolic link to the same content outside of the store, or, one time in two, to nothing."""
     outside = Path(tempfile.gettempdir()) / f"chaos-outside-{os.getpid()}"
-    shutil.copy(path, outside)
+    # With its times: they order runs that began in the same second.
+    shutil.copy2(path, outside)
     path.unlink()
     path.symlink_to(outside if at < 0.5 else outside.with_name("nowhere"))
 
