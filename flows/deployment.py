@@ -314,10 +314,10 @@ def _serve_deployment(root: Path, process: subprocess.Popen[bytes]) -> None:
     from prefect.flows import EntrypointType
 
     from flows.full_pipeline import infuser
-    from flows.server.crashed_runs import expect_heartbeats, keep_settling, settle_at_start, store_tag
+    from flows.server.crashed_runs import install_automations, keep_settling, settle_at_start, store_tag
 
     since = datetime.now(UTC)
-    expect_heartbeats()
+    install_automations()
     settle_at_start(root, since=since)
 
     ended = threading.Event()

@@ -25,6 +25,7 @@ from infuser_core.errors import DocumentError, KilledProcessError, UsageError
 
 ROOT = Path(__file__).parent.parent
 PROC = Path("/proc")
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
 MEMORY_PAGE = os.sysconf("SC_PAGE_SIZE")
 WATCH_SECONDS = 0.2
 LOOK_SECONDS = 1.0
@@ -238,8 +239,47 @@ def killed(name: str, status: int) -> KilledProcessError:
     """The error for a process that somebody else ended."""
     return KilledProcessError(
         f"the process of {name} was killed from outside ({signal.Signals(-status).name})",
-        hint="the system kills for want of memory: `dmesg` says so; free some, or use fewer workers, and resume",
+        hint=f"{guess_of_kill()}; free some memory, or use fewer workers, and resume",
     )
+
+
+def guess_of_kill() -> str:
+    """The likely cause of a kill: a signal does not say who sent it, and the control group only counts."""
+    kills = memory_kills()
+    if kills is None:
+        return "perhaps the system killed it for want of memory: `dmesg` may say so"
+    if kills:
+        return f"probably for want of memory: the system has killed {kills} in this control group"
+    return "probably a person or a scheduler: in this control group, the system has killed none for want of memory"
+
+
+def memory_kills(process: Path = PROC / "self", groups: Path = CONTROL_GROUPS) -> int | None:
+    """Processes that the system killed for want of memory in the control group of a process; None if it does not say.
+
+    Versions 1 and 2 of control groups; the folder of a container's own group is the root of what it sees.
+    """
+    with contextlib.suppress(OSError):
+        for line in (process / "cgroup").read_text().splitlines():
+            _, controllers, place = line.split(":", 2)
+            if controllers not in ("", "memory"):
+                continue
+            for folder in (groups / controllers / place.lstrip("/"), groups / controllers):
+                with contextlib.suppress(OSError):
+                    count = (folder / ("memory.oom_control" if controllers else "memory.events")).read_text()
+                    if found := re.search(r"^oom_kill (\d+)$", count, re.MULTILINE):
+                        return int(found[1])
+    return None
+
+
+def permitted(limit: int, wanted: int) -> int:
+    """The smaller of a resource's wanted limit and its hard one, which no process may raise."""
+    hard = resource.getrlimit(limit)[1]
+    return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+
+
+def lower(limit: int, wanted: int, *, spare: int = 0) -> None:
+    """Limit a resource of this process as far as it may; `spare` is how much larger the hard limit is."""
+    resource.setrlimit(limit, (permitted(limit, wanted), permitted(limit, wanted + spare)))
 
 
 def _reason(ended: Finished, limits: Limits) -> str:
@@ -250,17 +290,19 @@ def _reason(ended: Finished, limits: Limits) -> str:
     said = RAISED.sub("", lines[-1])[:REASON_CHARS] if lines else ""
     aborted = ended.status in (-signal.SIGABRT, -signal.SIGTRAP, -signal.SIGILL)
     if "MemoryError" in said or "bad_alloc" in said or aborted:
-        return f"needs more than {round(limits.memory_bytes / (1 << 30), 1):g} GB of memory: {said}".rstrip(": ")
+        memory = permitted(resource.RLIMIT_AS, limits.memory_bytes)
+        by = ", which is what `ulimit -v` allows" if memory < limits.memory_bytes else ""
+        return f"needs more than {round(memory / (1 << 30), 1):g} GB of memory{by}: {said}".rstrip(": ")
     if ended.status < 0:
         return f"crashed: {signal.Signals(-ended.status).name}"
     return said or f"exit status {ended.status}"
 
 
 def _limit(cpu_seconds: int, memory_bytes: int) -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    lower(resource.RLIMIT_CPU, cpu_seconds, spare=1)
+    lower(resource.RLIMIT_AS, memory_bytes)
+    lower(resource.RLIMIT_FSIZE, 0)
+    lower(resource.RLIMIT_CORE, 0)
 
 
 def main() -> None:

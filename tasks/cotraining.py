@@ -52,7 +52,7 @@ from tasks.rollouts import (
 )
 from tasks.run import Run
 from tasks.stage import stage
-from tasks.training_pool import budget_of, carried, documents_of
+from tasks.training_pool import budget_of, carried, documents_of, warn_of_small_pool
 from tasks.work import Work, with_lost
 
 _WHOLE = (pruned.MOMENTS, pruned.WEIGHTS)
@@ -141,6 +141,7 @@ def generate_questions(
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         documents = documents_of(run.store, pool)
+        warn_of_small_pool(run, documents)
         earlier = run.store.rows(before, "earlier_questions", Question) if before else []
         generated = generate_phase.generate_questions(
             documents,

@@ -36,7 +36,7 @@ from infuser_core.trackers.parts.run_log import RunLog
 from tasks.run_control import Control, Only, Planning
 
 _WHOLE = Asked()
-_FREE = ("track", "store", "cluster")
+_FREE = ("track", "store", "cluster", "data.allow_overlap")
 """Settings that a resumed run may change: they change no result."""
 
 

@@ -1,5 +1,6 @@
 """Anchor and training pool, which the iterations start from and draw from."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,9 +12,10 @@ from infuser_core.anchors import anchor_bytes, anchor_digest, anchor_folder, tem
 from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.engines.configured import constants
 from infuser_core.engines.protocols import Progress
-from infuser_core.errors import DocumentError
+from infuser_core.errors import DataWarning, DocumentError
 from infuser_core.phases import allocate as allocate_phase
 from infuser_core.phases.allocate import Budget, fixed_budget
+from infuser_core.phases.generate_questions import excluded
 from infuser_core.schemas import Allocation, Document, InfluenceScore, Judgement, Question
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Store, Table
@@ -32,6 +34,14 @@ TABLE = "pool_rows"
 def documents_of(store: Store, pool: ArtifactRef) -> list[Document]:
     """The rows of a pool, which every iteration asks for."""
     return store.rows(pool, TABLE if pool.kind == TRAINING else "documents", Document)
+
+
+def warn_of_small_pool(run: Run, pool: Sequence[Document]) -> None:
+    """A DataWarning where an iteration asks for more documents than the pool has, without those that are excluded."""
+    asked, available = run.config.cotrain.documents, len(pool) - len(excluded(run.config, pool))
+    if available < asked:
+        text = f"cotrain.documents = {asked:,} and the pool has {available:,}: every iteration draws all {available:,}"
+        warnings.warn(text, DataWarning, stacklevel=2)
 
 
 def carried(store: Store, pool: ArtifactRef) -> list[Question]:

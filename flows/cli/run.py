@@ -140,12 +140,14 @@ def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, as_json: 
     """Record a variant of a run that shares everything before an iteration, and execute it."""
     from flows.plan import plan_fork
     from infuser_core.planning.fork import fork_of, write
+    from infuser_core.planning.split import load_sets, require_apart
 
     origin, _, at = place.rpartition("@")
     if not origin or not re.fullmatch(NUMBER, at):
         raise UsageError(f"--fork {place}: no iteration", hint="e.g. --fork RUN@10 --set cotrain.reward.name=variance")
     root = settings.store_root() if dry_run else settings.writable_store_root()
     planned = fork_of(root, runs.find_run(root, origin), at=int(at), changes=changes, name=name)
+    require_apart(planned.history.latest, load_sets(planned.history.latest))
     plan = plan_fork(planned)
     if not dry_run:
         write(root, planned)

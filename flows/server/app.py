@@ -32,6 +32,8 @@ from flows.server.mirror import mirror
 from infuser_core.lineage.markdown import VIEW
 
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
+IN_MEMORY = "prefect-in-memory"
+"""Host of Prefect's client inside its server."""
 
 
 def main(listening: int, store: str, hosts: list[str]) -> None:
@@ -74,7 +76,7 @@ def create_app(store: Path, hosts: list[str]) -> FastAPI:
     app.router.routes.insert(0, Route(f"{VIEW}/{{path:path}}", _to_viewer(store)))
     app.add_middleware(OwnPages, hosts=hosts)
     # A name that somebody else's DNS turned into this machine's address is a foreign page's way around its origin.
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*LOOPBACK, *hosts], www_redirect=False)
+    app.add_middleware(OwnHosts, allowed_hosts=[*LOOPBACK, *hosts], www_redirect=False)
     return app
 
 
@@ -98,6 +100,15 @@ def _to_viewer(store: Path) -> Callable[[Request], Response]:
         return PlainTextResponse(said, status_code=404)
 
     return lead
+
+
+class OwnHosts(TrustedHostMiddleware):
+    """Refuses names of other hosts. Prefect's automations call the application without a socket, under their own."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # The socket's address, not what a request says; it has no name.
+        server = scope.get("server") or ("", None)
+        await (self.app if server[0] == IN_MEMORY else super().__call__)(scope, receive, send)
 
 
 class OwnPages:

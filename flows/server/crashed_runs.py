@@ -1,11 +1,12 @@
-"""Marks flow runs as Crashed in Prefect when the process that executed them is gone.
+"""Marks flow runs as Crashed in Prefect when the process that executed them, or was to start them, is gone.
 
-The runner does this for its own flow runs. Nobody does it for an `infuser run` that was killed, nor for the sub-flows
-and tasks inside a killed run.
+The runner does this for its own flow runs. Prefect does not for an `infuser run` that was killed, for the sub-flows and
+tasks inside a killed run, and for a flow run that was Pending when its runner died, which keeps its pool's slot.
 """
 
 import os
 import threading
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,10 @@ _STARTING = timedelta(seconds=30)
 _GONE = "the process that ran this is gone"
 _BEAT = "prefect.flow-run.heartbeat"
 _SILENT = timedelta(seconds=90)
-_AUTOMATION = "infuser: flow runs without a heartbeat are Crashed"
+_SUBMITTED = timedelta(minutes=10)
+_ENDS = ("Completed", "Failed", "Cancelled", "Crashed", "Paused")
+_SUBMISSIONS = ("Pending", "Submitting", "InfrastructurePending")
+_WAITING = ("Scheduled", "Late", "AwaitingRetry", "AwaitingConcurrencySlot")
 
 
 def store_tag(root: Path) -> str:
@@ -28,7 +32,7 @@ def store_tag(root: Path) -> str:
 def keep_settling(root: Path, ended: threading.Event, *, since: datetime) -> None:
     """Settle every few seconds. A run counts as dead when it is so twice in a row: starting takes a moment.
 
-    `since` is when this runner began: it watches no deployment's flow run that was Running before.
+    `since` is when this runner began: it watches no deployment's flow run that was Running or Pending before.
     """
     suspects: set[str] = set()
     while not ended.wait(_EVERY):
@@ -64,11 +68,16 @@ def _settle(client: Any, root: Path, suspects: set[str] | None, *, since: dateti
     from prefect.client.schemas.objects import StateType
     from prefect.states import Crashed
 
-    running = {"state": {"type": {"any_": [StateType.RUNNING]}}}
-    found = client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(running))
+    alive = {"state": {"type": {"any_": [StateType.RUNNING, StateType.PENDING]}}}
+    found = client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(alive))
     # Root flow runs of this store that no runner watches, and whose lock nobody holds.
     mine = [run for run in found if store_tag(root) in run.tags and run.parent_task_run_id is None]
-    unwatched = [run for run in mine if run.deployment_id is None or (since and run.state.timestamp < since)]
+    # A Pending one has no lock yet: its starter is gone if it is older than this runner.
+    unwatched = [
+        run
+        for run in mine
+        if (run.deployment_id is None and run.state.is_running()) or (since and run.state.timestamp < since)
+    ]
     gone = {str(run.id) for run in unwatched if not runs.is_held(root, run.name)}
     dead = (
         gone & suspects
@@ -79,44 +88,64 @@ def _settle(client: Any, root: Path, suspects: set[str] | None, *, since: dateti
         parent = _parent(client, run)
         if str(run.id) in dead or (parent and parent.state.is_final()):
             client.set_flow_run_state(run.id, Crashed(message=_GONE), force=True)
-    for task in client.read_task_runs(task_run_filter=TaskRunFilter.model_validate(running)):
+    for task in client.read_task_runs(task_run_filter=TaskRunFilter.model_validate(alive)):
         if task.flow_run_id and client.read_flow_run(task.flow_run_id).state.is_final():
             client.set_task_run_state(task.id, Crashed(message=_GONE), force=True)
     return gone
 
 
-def expect_heartbeats() -> None:
-    """Install the rule that a flow run which began to send heartbeats and falls silent becomes Crashed.
+def install_automations() -> None:
+    """Install the rules that end flow runs whose process, or whose runner, died; existing ones stay as they are.
 
-    Runner and flow run may die together; the server of this environment outlives them, and comes without such a rule.
+    Runner and flow run may die together; the server of this environment outlives them, and comes without such rules.
     """
     from prefect.client.orchestration import get_client
+
+    with get_client(sync_client=True) as client:
+        for wanted in _automations():
+            if not client.read_automations_by_name(wanted.name):
+                client.create_automation(wanted)
+
+
+def _automations() -> Iterator[Any]:
+    """One for flow runs that fall silent after a heartbeat, one for those that are handed to a runner and never run."""
     from prefect.client.schemas.objects import StateType
     from prefect.events.actions import ChangeFlowRunState
     from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture, ResourceSpecification
 
-    ends = {f"prefect.flow-run.{name}" for name in ("Completed", "Failed", "Cancelled", "Crashed", "Paused")}
-    wanted = AutomationCore(
-        name=_AUTOMATION,
-        description="Installed by `infuser serve`; it may be changed or switched off in the UI.",
-        trigger=EventTrigger(
-            match=ResourceSpecification({"prefect.resource.id": ["prefect.flow-run.*"]}),
-            for_each={"prefect.resource.id"},
-            after={_BEAT},
-            expect={_BEAT, *ends},
-            posture=Posture.Proactive,
-            threshold=1,
-            within=_SILENT,
+    def entering(*states: str) -> set[str]:
+        return {f"prefect.flow-run.{state}" for state in states}
+
+    for name, after, expect, within, message in (
+        (
+            "infuser: flow runs without a heartbeat are Crashed",
+            {_BEAT},
+            {_BEAT, *entering(*_ENDS)},
+            _SILENT,
+            f"no heartbeat for {_SILENT.seconds} s",
         ),
-        actions=[
-            ChangeFlowRunState(
-                state=StateType.CRASHED, name="Crashed", message=f"no heartbeat for {_SILENT.seconds} s", force=True
-            )
-        ],
-    )
-    with get_client(sync_client=True) as client:
-        if not client.read_automations_by_name(_AUTOMATION):
-            client.create_automation(wanted)
+        (
+            "infuser: flow runs that never start are Crashed",
+            entering(*_SUBMISSIONS),
+            entering("Running", "Retrying", *_ENDS, *_WAITING),
+            _SUBMITTED,
+            f"did not start within {_SUBMITTED.seconds} s: its runner is gone",
+        ),
+    ):
+        yield AutomationCore(
+            name=name,
+            description="Installed by `infuser serve`; it may be changed or switched off in the UI.",
+            trigger=EventTrigger(
+                match=ResourceSpecification({"prefect.resource.id": ["prefect.flow-run.*"]}),
+                for_each={"prefect.resource.id"},
+                after=after,
+                expect=expect,
+                posture=Posture.Proactive,
+                threshold=1,
+                within=within,
+            ),
+            actions=[ChangeFlowRunState(state=StateType.CRASHED, name="Crashed", message=message, force=True)],
+        )
 
 
 def _parent(client: Any, run: Any) -> Any:

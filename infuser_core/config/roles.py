@@ -1,9 +1,9 @@
 """Settings of co-training: the two roles, their loss and optimizer, given questions, and the budget of documents."""
 
 import math
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from infuser_core.algorithm.advantage import SigmaB, SingleRow
 from infuser_core.algorithm.preset import BatchStd, LengthNorm, Overlong, PartialMinibatch, RatioLevel, TisForm
@@ -113,6 +113,16 @@ class ProblemSettings(Settings):
     """Domain of the rows; each problem's own when empty."""
 
 
+Overlap = Literal[
+    "dev-validation", "dev-benchmarks", "validation-benchmarks", "problems-validation", "problems-benchmarks"
+]
+"""Two sets of questions: one that a run learns from or chooses by, and one that checks the result."""
+
+
+def _every_overlap(value: object) -> object:
+    return {True: list(get_args(Overlap)), False: []}[value] if isinstance(value, bool) else value
+
+
 class DataSettings(Settings):
     """Data of a run: dev and validation questions of the target, and problems of other sources."""
 
@@ -122,6 +132,9 @@ class DataSettings(Settings):
     """Selects the checkpoint; disjoint from dev."""
     problems: list[ProblemSettings] = Field(default=[])
     """Problems that join the pool; with the route `direct` they are the pool."""
+    allow_overlap: Annotated[list[Overlap], BeforeValidator(_every_overlap)] = Field(default=[])
+    """Pairs of sets that may share questions; true is all of them. Any other pair that does stops the run before it
+    starts. It changes no result, is no part of a recipe or of the run's name, and a resumed run may have others."""
 
 
 class BudgetSettings(Settings):

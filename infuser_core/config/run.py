@@ -357,7 +357,8 @@ class RunConfig(Settings):
             part: {name for name, value in values.items() if getattr(getattr(self, part), name) == value}
             for part, values in unset.items()
         }
-        return digest_of(self.model_dump(mode="json", exclude={"track": True, "store": True, "cluster": True, **quiet}))
+        free: dict[str, Any] = {"track": True, "store": True, "cluster": True, "data": {"allow_overlap"}}
+        return digest_of(self.model_dump(mode="json", exclude={**free, **quiet}))
 
     @property
     def label(self) -> str:

@@ -141,8 +141,7 @@ class _Shift:
                 self._rest(worker, lost=len(said) > lost)
         raise KilledProcessError(
             f"{self._task.name}: {self._task.item(item)} lost its worker: {'; '.join(dict.fromkeys(said))}",
-            hint="the system kills for want of memory: `dmesg` says so; free some, or use fewer workers, and repeat: "
-            "what is finished is kept",
+            hint=f"{child.guess_of_kill()}; free some memory, or use fewer workers, and repeat: finished work is kept",
         )
 
     def end(self, *, now: bool) -> None:

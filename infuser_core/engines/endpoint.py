@@ -26,6 +26,7 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.errors import EngineError, UsageError
+from infuser_core.reasoning import with_reasoning
 from infuser_core.schemas import Checkpoint
 from infuser_core.seeding import seed_of
 
@@ -163,11 +164,12 @@ class Endpoint:
             except httpx.HTTPError as error:
                 trouble = f"{type(error).__name__}: {error}"
             else:
-                if answer.status_code == httpx.codes.BAD_REQUEST and _RENAMED in answer.text and _RENAMED not in body:
+                if _status(answer) == httpx.codes.BAD_REQUEST and _RENAMED in answer.text and _RENAMED not in body:
                     self._limit = _RENAMED
                     continue
-                if answer.status_code not in _BUSY:
-                    return self._read(answer)
+                status = _status(answer)
+                if status not in _BUSY:
+                    return self._read(answer, status)
                 trouble = f"HTTP {answer.status_code}: {self._said(answer)}"
                 wait = _asked_wait(answer, wait)
             # Spread by a number of the request itself, so that callers do not come back all at once.
@@ -195,13 +197,13 @@ class Endpoint:
             body["seed"] = request.seed & _SEED_BITS
         return body
 
-    def _read(self, answer: httpx.Response) -> ChatReply:
-        if answer.status_code == httpx.codes.OK:
+    def _read(self, answer: httpx.Response, status: int) -> ChatReply:
+        if status == httpx.codes.OK:
             return self._reply(answer)
         said = self._said(answer)
-        if answer.status_code in (400, 413, 422) and _does_not_fit(said):
+        if status in (400, 413, 422) and _does_not_fit(said):
             return ChatReply(text="", finish_reason="prompt_too_long", prompt_tokens=0, response_tokens=0)
-        raise EngineError(f"{self.name}: HTTP {answer.status_code}: {said}", hint=_remedy(answer.status_code, said))
+        raise EngineError(f"{self.name}: HTTP {answer.status_code}: {said}", hint=_remedy(status, said))
 
     def _reply(self, answer: httpx.Response) -> ChatReply:
         try:
@@ -209,8 +211,10 @@ class Endpoint:
             choice, usage = found["choices"][0], found.get("usage") or {}
             thoughts = choice["message"].get("reasoning_content") or choice["message"].get("reasoning") or ""
             text = choice["message"].get("content") or ""
+            if not (isinstance(thoughts, str) and isinstance(text, str)):
+                raise TypeError("the reply is no text")
             return ChatReply(
-                text=f"<think>\n{thoughts}\n</think>\n\n{text}" if thoughts else str(text),
+                text=_storable(with_reasoning(thoughts, text)),
                 finish_reason=str(choice.get("finish_reason") or "stop"),
                 prompt_tokens=int(usage.get("prompt_tokens") or 0),
                 response_tokens=int(usage.get("completion_tokens") or 0),
@@ -225,7 +229,7 @@ class Endpoint:
         """The server's message on one line, without the key that some servers repeat."""
         try:
             found: Any = answer.json()
-            error = found.get("error", found) if isinstance(found, dict) else found
+            error = found.get("error") or found if isinstance(found, dict) else found
             parts = [error.get("message"), error.get("code")] if isinstance(error, dict) else [error]
             text = " ".join(str(part) for part in parts if part) or answer.text
         except ValueError:
@@ -234,6 +238,24 @@ class Endpoint:
 
     def _hidden(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
+
+
+def _status(answer: httpx.Response) -> int:
+    """The status; of an error that a gateway sends under 200 its own code, else 503: most such troubles pass."""
+    try:
+        found = answer.json() if answer.status_code == httpx.codes.OK else {}
+        error = found.get("error") or found["choices"][0].get("error")
+        code = str(error.get("code") or "") if isinstance(error, dict) else ""
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return answer.status_code
+    if not error:
+        return answer.status_code
+    return int(code) if re.fullmatch("[45][0-9]{2}", code) else int(httpx.codes.SERVICE_UNAVAILABLE)
+
+
+def _storable(text: str) -> str:
+    """The text, halves of surrogate pairs replaced: a reply cut inside of an emoji ends in one."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _asked_wait(answer: httpx.Response, wait: float) -> float:

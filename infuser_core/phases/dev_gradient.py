@@ -9,10 +9,10 @@ from infuser_core.algorithm.score import newest_share
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.parts.not_finite import NotFinite, check_kept, is_finite, lose, without_lost
-from infuser_core.phases.training import ObjectiveSettings, by_group, train_group
+from infuser_core.phases.training import ObjectiveSettings, by_group
 from infuser_core.schemas import Gradient, Rollout
 
-VERSION = 1
+VERSION = 2
 FILE = "gradient.safetensors"
 
 
@@ -74,7 +74,7 @@ def dev_gradient(
     def attempt(lost: Collection[str]) -> Gradient:
         groups = {name: rows for name, rows in every.items() if name not in lost}
         rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
-        train = [train_group(rows, centre(rewards[group_id])) for group_id, rows in groups.items()]
+        train = [settings.objective.train_group(rows, centre(rewards[group_id])) for group_id, rows in groups.items()]
         constants = settings.objective.constants(groups.values())
         solver.zero_grad()
         report = solver.forward_backward(train, constants, denominator=max(1, len(groups)), progress=progress)
@@ -85,7 +85,11 @@ def dev_gradient(
             solver.add_gradient(previous.path, weight=1.0 - share, own=share)
         norm = solver.keep_gradient(workspace / FILE)
         solver.zero_grad()
-        varied = [group for group in train if not is_flat(rewards[group.group_id])]
+        varied = [
+            group
+            for group in train
+            if not is_flat(rewards[group.group_id]) and any(row.advantage for row in group.rows)
+        ]
         if not is_finite(report.loss, norm):
             lose(solver, varied, constants, of=len(varied), workspace=workspace)
             check_kept(workspace / FILE, norm, of="the dev objective")

@@ -18,7 +18,6 @@ from infuser_core.phases.training import (
     by_group,
     left_out,
     logprobs_of,
-    train_group,
 )
 from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
@@ -97,10 +96,7 @@ def score_influence(
     logprobs: list[TrainerLogprobs] = []
     shared: list[SharedBackward] = []
     if settings.probe and reference is not None and reference_norm > 0 and varied:
-        credited = settings.objective.credited
-        grouped = [
-            train_group(groups[group_id], credited(groups[group_id], centre(rewards[group_id]))) for group_id in varied
-        ]
+        grouped = [settings.objective.train_group(groups[name], centre(rewards[name])) for name in varied]
         # C is that of the whole batch, whichever of its questions turn out to be lost.
         constants = settings.objective.constants(groups[group_id] for group_id in varied)
         run = partial(

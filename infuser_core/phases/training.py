@@ -105,6 +105,16 @@ class ObjectiveSettings:
             temperature=self.temperature,
         )
 
+    def train_group(
+        self,
+        rollouts: Sequence[Rollout],
+        advantages_G: Sequence[float],
+        old_logprobs: Mapping[str, Sequence[float]] | None = None,
+        anchor_logprobs: Mapping[str, Sequence[float]] | None = None,
+    ) -> TrainGroup:
+        """`train_group` with the advantages that this loss credits."""
+        return train_group(rollouts, self.credited(rollouts, advantages_G), old_logprobs, anchor_logprobs)
+
     def credited(self, rollouts: Sequence[Rollout], advantages_G: Sequence[float]) -> list[float]:
         """Advantages of a group's rows; 0 for one cut at the length limit where those are masked (DAPO, sec. 3.4)."""
         masked = self.overlong == "mask"
@@ -255,10 +265,7 @@ def update(
     tokens = 0
     for batch in batches:
         taken = before.step + sum(not done.skipped for done in updates)
-        train = [
-            train_group(rows, settings.objective.credited(rows, advantages[rows[0].group_id]), old, reference)
-            for rows in batch
-        ]
+        train = [settings.objective.train_group(rows, advantages[rows[0].group_id], old, reference) for rows in batch]
         facts = BatchFacts.of(batch, flat_share=flat_share)
         trainer.zero_grad()
         divisor = step_denominator(len(train), minibatch=size, mode=mode)

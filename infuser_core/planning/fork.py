@@ -37,8 +37,8 @@ _FIXED = {
     "engine.dtype": "the anchor and every checkpoint are made with it",
 }
 """Settings that hold for a whole run, and why."""
-_FREE = ("corpus.exclude",)
-"""Exceptions: they say what is drawn in an iteration."""
+_FREE = ("corpus.exclude", "data.allow_overlap")
+"""Exceptions: the first says what is drawn in an iteration, the second changes no result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,10 @@ from pathlib import Path
 
 from infuser_core import plugins, settings
 from infuser_core.anchors import anchor_folder
-from infuser_core.benchmarks.parts.question_sets import load_questions
 from infuser_core.config import shipped
 from infuser_core.config.roles import ALL_LINEAR
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import (
-    BenchmarkQuestions,
     FileQuestions,
     FolderAnchor,
     HubAnchor,
@@ -22,10 +20,10 @@ from infuser_core.config.sources import (
 from infuser_core.errors import ConfigError
 from infuser_core.hub import fetched
 from infuser_core.phases.parts.shown import AIM
+from infuser_core.planning.split import load_sets, require_apart
 from infuser_core.plugins import MAIN_ROUTE, needs_documents, templates
 from infuser_core.prompts.load import load
 from infuser_core.sandbox import run as sandbox
-from infuser_core.schemas import Question
 
 
 def missing(config: RunConfig) -> list[ConfigError]:
@@ -96,18 +94,16 @@ def preflight(config: RunConfig) -> None:
     settings.track_seconds()
     for name in config.track:
         plugins.tracker(name)
-    asked: list[Question] = []
     for key, source in _sources(config):
-        # Questions of files are read when they are needed.
         if isinstance(source, FileQuestions):
             _must_exist(f"{key}.path", source.path)
-        if isinstance(source, BenchmarkQuestions):
-            asked += load_questions(source, seed=config.seed, evaluated=config.evaluate.benchmarks)
     for number, benchmark in enumerate(config.evaluate.benchmarks):
         if benchmark.path:
             _must_exist(f"evaluate.benchmarks.{number}.path", benchmark.path)
-        # Read here once: a damaged file must not be found out after the training.
-        asked += plugins.benchmark(benchmark.name)(benchmark)
+    # Read here once: a damaged file must not be found out after the training.
+    sets = load_sets(config)
+    require_apart(config, sets)
+    asked = [question for each in sets for question in each.questions]
     asking = _generator_prompts(config)
     reward = plugins.reward(config.cotrain.reward.name)
     if config.cotrain.budget.mode == "bandit" and not reward.needs_influence:

@@ -123,8 +123,11 @@ def create_run(
     path = runs_folder(root) / name / RECORD
     if path.is_file():
         known = complete(read_config(root, name))
-        asked = {**config, **{key: known[key] for key in free if key in known}}
-        changed = [f"{key} is {old!r}, asked {new!r}" for key, old, new in differing(known, asked)]
+        changed = [
+            f"{key} is {old!r}, asked {new!r}"
+            for key, old, new in differing(known, config)
+            if not any(f"{key}.".startswith(f"{each}.") for each in free)
+        ]
         if changed:
             raise ConfigError(
                 f"run {name} exists with other settings: {'; '.join(changed[:3])}",

@@ -64,6 +64,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "cotrain.exclude_questions": {"cotrain": {"exclude_questions": ["0/d1/0-ab"]}},
     "cotrain.route": {"prompts": "paper", "cotrain": {"route": "free_form"}},
     "cotrain.mid_eos_penalty": {"cotrain": {"mid_eos_penalty": -0.5}},
+    "data.allow_overlap": {"data": {"allow_overlap": True}},
     "data.problems": {"data": {"problems": [{"source": {"type": "nano", "split": "dev", "size": 4}, "count": 8}]}},
     "cotrain.budget.mode": {"cotrain": {"budget": {"mode": "bandit"}}},
     "cotrain.budget.shares": {"cotrain": {"budget": {"mode": "shares", "shares": {"": 1.0}}}},
@@ -210,7 +211,7 @@ def test_every_leaf_changes_the_stages_of_the_golden_table(world: Path):
 def test_names_places_and_machinery_change_nothing(world: Path):
     engine = ["device", "threads", "token_budget", "gradient_checkpointing", "probe", "overlap"]
     free = ["name", "variant", "evaluate.benchmarks.0.path", *[f"engine.{leaf}" for leaf in engine]]
-    free += ["cotrain.validate_every", "cotrain.iterations", "track"]
+    free += ["cotrain.validate_every", "cotrain.iterations", "track", "data.allow_overlap"]
     assert {leaf: table(world)[leaf] for leaf in free} == {leaf: [] for leaf in free}
 
 

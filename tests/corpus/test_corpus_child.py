@@ -15,7 +15,7 @@ from corpus_books import BookPlan, write_book
 from corpus.read.converters import pdfium
 from corpus.read.file_kinds import COUNTER
 from corpus.read.page import Job
-from infuser_core.child import PROC, ROOT, Limits, call
+from infuser_core.child import PROC, ROOT, Limits, call, memory_kills
 from infuser_core.errors import DocumentError, KilledProcessError, UsageError
 
 
@@ -83,3 +83,31 @@ def child_at_work() -> int:
 def children() -> Iterator[int]:
     for task in (PROC / "self" / "task").iterdir():
         yield from map(int, (task / "children").read_text().split())
+
+
+def test_a_low_limit_of_the_shell_holds_and_is_named(tmp_path: Path):
+    write_book(tmp_path / "a.pdf", BookPlan())
+    code = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
+        "from infuser_core.child import Limits, call\n"
+        f"print(call({COUNTER!r}, {{'path': {str(tmp_path / 'a.pdf')!r}}}, Limits(memory_bytes=1 << 32)))\n"
+        "try: call('builtins:bytearray', {'source': 1 << 31}, Limits(memory_bytes=1 << 32))\n"
+        "except Exception as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    pages, refusal = done.stdout.splitlines()
+    assert pages.isdigit() or "pages" in pages
+    assert "more than 1 GB of memory, which is what `ulimit -v` allows" in refusal
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("place", ["", "jobs/7"], ids=["container", "group"])
+def test_kills_for_want_of_memory_are_those_of_the_control_group(tmp_path: Path, version: int, place: str):
+    name, file = ("memory", "memory.oom_control") if version == 1 else ("", "memory.events")
+    folder = tmp_path / "groups" / name / place
+    folder.mkdir(parents=True)
+    (tmp_path / "cgroup").write_text(f"9:pids:/\n4:{name}:/jobs/7\n")
+    assert memory_kills(tmp_path, tmp_path / "groups") is None
+    (folder / file).write_text("oom 4\noom_kill 3\noom_group_kill 1\n")
+    assert memory_kills(tmp_path, tmp_path / "groups") == 3
+    assert memory_kills(tmp_path / "nothing", tmp_path / "groups") is None

@@ -76,3 +76,29 @@ def test_a_real_cluster_is_waited_for_from_before_it_listens(starting: str):
 
 def wait_on(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*WAIT, *arguments], cwd=ROOT, env=ALONE, capture_output=True, text=True)
+
+
+CONNECT = """
+from infuser_core.engines.cluster.connection import connected
+from infuser_core.errors import EngineError
+try:
+    print(connected(None, cores=1).get_runtime_context().get_session_name())
+except EngineError as error:
+    print(error.message, error.hint)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variable", ["TMPDIR", "RAY_TMPDIR"])
+def test_a_long_temporary_folder_has_a_short_one_for_sockets_or_is_named(tmp_path: Path, variable: str):
+    folder = tmp_path / ("t" * 100)
+    folder.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "RAY_TMPDIR"}
+    done = subprocess.run(
+        [sys.executable, "-c", CONNECT],
+        env={**environment, variable: str(folder)}, cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    wanted = "session_" if variable == "TMPDIR" else f"{folder} is too long for Ray's sockets"
+    assert done.stdout.startswith(wanted), done.stdout
+    assert variable == "TMPDIR" or "set RAY_TMPDIR" in done.stdout

@@ -146,7 +146,23 @@ def busy(status: int) -> Script:
     return lambda body, times: echo(body, times) if times > 1 else refused(status, "later")
 
 
-@pytest.mark.parametrize(("script", "timeout"), [(busy(429), 5.0), (busy(500), 5.0), (busy(503), 5.0), (late, 0.2)])
+def hidden(value: dict[str, Any]) -> Script:
+    """An error under status 200, at first."""
+    return lambda body, times: echo(body, times) if times > 1 else (200, {}, value)
+
+
+PASSING = [
+    {"error": {"message": "overloaded"}},
+    {"error": {"code": 429, "message": "slow down"}, "choices": None},
+    {"error": "upstream closed"},
+    {"choices": [{"error": {"code": 502}, "finish_reason": "error", "message": {"content": "half a re"}}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("script", "timeout"),
+    [(busy(429), 5.0), (busy(500), 5.0), (busy(503), 5.0), (late, 0.2), *((hidden(each), 5.0) for each in PASSING)],
+)
 def test_trouble_that_passes_is_tried_again(script: Script, timeout: float):
     with server(script) as (url, log):
         assert endpoint(url, timeout=timeout).complete([user("a"), user("b")], max_tokens=1) == ["to a", "to b"]
@@ -197,7 +213,32 @@ def test_a_refusal_is_not_tried_again_says_what_to_do_and_nothing_more_is_asked(
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("value", ["<html>hello", {"choices": []}, [1], {"choices": [{"message": None}]}])
+def test_a_refusal_under_status_200_is_one_and_a_prompt_that_does_not_fit_too():
+    value: dict[str, Any] = {"error": {"code": 401, "message": "bad key"}}
+    with server(lambda body, times: (200, {}, value)) as (url, log):
+        with pytest.raises(EngineError, match="HTTP 200: bad key 401"):
+            endpoint(url).complete([user("a")], max_tokens=1)
+    assert len(log.bodies) == 1
+    value["error"] = {"code": 400, "message": "maximum context length is 9"}
+    with server(lambda body, times: (200, {}, value)) as (url, log):
+        assert endpoint(url).complete([user("a")], max_tokens=1) == [""]
+
+
+def test_half_a_surrogate_pair_is_replaced():
+    with server(lambda body, times: said("so \ud83d")) as (url, _):
+        assert endpoint(url).complete([user("a")], max_tokens=1) == ["so \ufffd"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "<html>hello",
+        {"choices": []},
+        [1],
+        {"choices": [{"message": None}]},
+        {"choices": [{"message": {"content": [1]}}]},
+    ],
+)
 def test_an_answer_of_another_form_is_an_error(value: Any):
     with server(lambda body, times: (200, {}, value)) as (url, _), pytest.raises(EngineError, match="has another form"):
         endpoint(url).complete([user("a")], max_tokens=1)

@@ -40,8 +40,9 @@ from infuser_core.engines.training.packing import MicroBatch
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint
 
-# Sums in another order: both forms are off by 3e-4 in fp32, and on a CPU without AVX-512 1.2e-5 apart.
-LIMITS = {"float32": 5e-5, "float64": 1e-9}
+# Distance from the plain probe in fp64. In fp32 either form is up to 2e-3 off, on every device: how far the two are
+# from each other depends on the order of the device's sums, and says nothing about which is right.
+LIMITS = {"float32": 3e-3, "float64": 1e-9}
 Engine = Callable[..., LocalTrainer]
 
 
@@ -98,7 +99,8 @@ def cosines(each: Similarity) -> list[float]:
 
 def check_scalars(found: list[Similarity], expected: list[Similarity], limit: float) -> None:
     for one, other in zip(found, expected, strict=True):
-        assert one.group_id == other.group_id and one.reference_norm == other.reference_norm
+        assert one.group_id == other.group_id
+        assert one.reference_norm == pytest.approx(other.reference_norm, rel=1e-6)
         assert one.direction_norm == pytest.approx(other.direction_norm, rel=limit, abs=1e-30)
         assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=limit, abs=1e-30)
         assert cosines(one) == pytest.approx(cosines(other), abs=limit)
@@ -127,7 +129,7 @@ def test_fast_is_plain(
     engine: Engine, folder: Path, dtype: str, tied: bool, shapes: list, seed: int, budget: int
 ) -> None:
     fast = engine(tied=tied, dtype=dtype, token_budget=budget, probe="fast")
-    plain = engine(tied=tied, dtype=dtype, probe="reference")
+    plain = engine(tied=tied, dtype="float64", probe="reference")
     groups = make_groups(shapes, seed=seed)
     # The padding token counts as a word of the prompt and has no embedding gradient.
     groups[0] = replace(groups[0], prompt_token_ids=[0, *groups[0].prompt_token_ids[1:]])
@@ -148,7 +150,7 @@ def test_fast_is_plain_for(engine: Engine, folder: Path, family: str, tied: bool
     # Four layers of 128 wide heads and sums of thousands: fp32 alone is off by more than the limit there.
     for dtype, limit in LIMITS.items() if family != "olmo3" else [("float64", 1e-6)]:
         fast = engine(family, tied, dtype=dtype, probe="fast", **options)
-        plain = engine(family, tied, dtype=dtype, probe="reference")
+        plain = engine(family, tied, dtype="float64", probe="reference")
         agree(fast, plain, make_groups(SHAPES), reference(plain, folder / f"{family}-{tied}"), limit)
 
 

@@ -11,12 +11,13 @@ from engine_tiny import END, TEMPLATE, TURN, anchored, make_source, save_tokeniz
 from hypothesis import given
 from hypothesis import strategies as st
 from places import ROOT
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from infuser_core.engines.hf.causal_lm import folder_ends, load_model, read_config
 from infuser_core.engines.hf.renderer import PLAIN, TEMPLATE_FILE, Renderer, merged
 from infuser_core.engines.hf.sampler import HFSampler
-from infuser_core.errors import CheckpointError
+from infuser_core.errors import CheckpointError, ConfigError
 
 SYSTEM = [{"role": "system", "content": "w7"}, {"role": "user", "content": "w8 w9"}]
 ALONE = SYSTEM[1:]
@@ -125,6 +126,120 @@ def test_responses_end_at_what_model_and_tokenizer_name(
     anchor, sampler = anchored(source), HFSampler(device="cpu")
     sampler.load(anchor)
     assert sampler._ends == folder_ends(Path(anchor.path), Renderer(Path(anchor.path)).end_token) == ends
+
+
+def test_marks_of_reasoning_are_shown_where_they_are_special_tokens(source: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    names = ["<think>", "</think>", "<|channel|>", "<|turn|>"]
+    tokenizer.add_special_tokens({"additional_special_tokens": names})
+    tokenizer.save_pretrained(source)
+    think, closes, channel, turn = tokenizer.convert_tokens_to_ids(names)
+    renderer = Renderer(source)
+    assert renderer.decode([think, 7, closes, 8, turn, END]).split() == ["<think>", "w7", "</think>", "w8"]
+    assert renderer.decode([channel, 7, turn]).split() == ["<|channel|>", "w7"]
+
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}<|im_start|><think>"
+)
+SPELLED = ["<|im_start|>", "<|im_end|>", "<|IM_END|>", "<think>", "<|reserved|>", "<tool>", "<|im_", "end|>", "|>", "a"]
+
+
+@pytest.fixture(scope="module", params=["bytes", "pieces", "lower"])
+def chatty(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Renderer:
+    """A renderer whose control tokens are special (`<|...|>`) or stand in the template (`<think>`), or neither
+    (`<tool>`); its vocabulary is of bytes, or of pieces after a normalizer."""
+    words = Tokenizer(models.BPE() if request.param == "bytes" else models.Unigram())
+    special = ["<unk>", "<|im_start|>", "<|im_end|>", "<|reserved|>"]
+    lines = ["system user assistant im start end think tool reserved a page <|> _"] * 9
+    if request.param == "bytes":
+        words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        words.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        learner = trainers.BpeTrainer(vocab_size=320, special_tokens=special, initial_alphabet=alphabet)
+    else:
+        kinds = {"pieces": normalizers.NFKC(), "lower": normalizers.Lowercase()}
+        words.normalizer = kinds[request.param]
+        words.pre_tokenizer, words.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+        learner = trainers.UnigramTrainer(vocab_size=60, special_tokens=special, unk_token="<unk>")
+    words.train_from_iterator(lines, learner)
+    words.add_tokens(["<think>", "<tool>"])
+    folder = tmp_path_factory.mktemp(request.param)
+    made = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<|im_end|>", unk_token="<unk>")
+    made.chat_template = CHATML
+    made.save_pretrained(folder)
+    return Renderer(folder)
+
+
+@given(st.lists(st.sampled_from(SPELLED), max_size=8))
+def test_no_text_forms_a_control_token(chatty: Renderer, pieces: list[str]):
+    control = {chatty._tokenizer.convert_tokens_to_ids(text) for text in SPELLED[:5] if text != "<|IM_END|>"}
+
+    def count(text: str) -> int:
+        return sum(token in control for token in chatty.render([{"role": "user", "content": text}]))
+
+    text = "".join(pieces)
+    assert count(text) == count("a") == 4
+    assert not {chatty._tokenizer.convert_tokens_to_ids(text) for text in SPELLED[:2]} & set(chatty.encode(text))
+
+
+def test_text_without_control_tokens_is_tokenized_as_ever(chatty: Renderer):
+    for text in ("a page <tool> end", "a <| page |>", "think"):
+        turns = [{"role": "user", "content": text}]
+        stock = chatty._tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
+        assert chatty.render(turns) == stock
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        (
+            "{% for m in messages %}{% for p in m['content'] %}{{ p['text'] }}{% endfor %}{% endfor %}",
+            "system and user",
+        ),
+        (
+            "{% for m in messages if m['role'] == 'system' %}{{ m['content'] }}{% endfor %}",
+            "leaves out the text of (system and )?user",
+        ),
+        ("{{ messages[0]['content'][:4] }}", "leaves out"),
+        ("{{ raise_exception('only for tools') }}", "only for tools"),
+        ("{{ messages[0]['content'] + 1 }}", "fails"),
+    ],
+    ids=["takes parts", "leaves out the user", "cuts", "refuses everything", "is broken"],
+)
+def test_a_template_that_loses_text_is_refused(source: Path, template: str, said: str):
+    retold(source, template)
+    with pytest.raises(CheckpointError, match=said):
+        Renderer(source)
+    retold(source, SHOWS)
+    with pytest.raises(ConfigError, match=said):
+        Renderer(source).render(SYSTEM, template)
+    # Nothing is lost where there is no system turn.
+    shown = IGNORES.replace("if m['role'] != 'system'", "if m['role'] == 'user'")
+    assert Renderer(source).render(ALONE, shown) == [2, 8, 9, TURN, 6]
+
+
+def test_of_several_templates_the_default_counts_and_a_file_beats_them_all(source: Path):
+    (source / TEMPLATE_FILE).unlink()
+    several = [{"name": "rag", "template": IGNORES}, {"name": "default", "template": SHOWS}]
+    changed(source / "tokenizer_config.json", chat_template=several)
+    assert Renderer(source).render(SYSTEM) == SHOWN
+    changed(source / "tokenizer_config.json", chat_template=several[:1])
+    with pytest.raises(CheckpointError, match="none is the default: rag"):
+        Renderer(source)
+    (source / TEMPLATE_FILE).write_text(SHOWS)
+    assert Renderer(source).render(SYSTEM) == SHOWN
+
+
+def test_a_template_that_asks_the_clock_gets_a_fixed_day(source: Path):
+    asks = "w{{ strftime_now('%d')|int }} w{{ strftime_now('%y')|int }}"
+    retold(source, f"{{% macro day() %}}{asks}{{% endmacro %}}{{{{ day() }}}} " + SHOWS)
+    renderer = Renderer(source)
+    assert renderer.render(SYSTEM) == [1, 26, *SHOWN]
+    written = renderer._put(SYSTEM, "{{ strftime_now('%d %b %Y, %A %-d. %B, %H:%M') }}", tokenize=False)
+    assert written == "01 Jan 2026, Thursday 1. January, 00:00"
+    spaced = "  \n x{{ strftime_now('%d') }}"
+    assert renderer._put(SYSTEM, spaced, tokenize=False) == "  \n x01"
 
 
 def test_code_that_comes_with_a_model_is_refused_unrun(source: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from engine_tiny import (
     stock_model,
 )
 
+from infuser_core.engines.hf.output_head import OutputHead
 from infuser_core.engines.hf.sampler import HFSampler, pick, uniforms
 from infuser_core.engines.pool import SamplerChat
 from infuser_core.engines.protocols import PromptGroup, SamplingParams
@@ -106,6 +107,15 @@ def test_log_probabilities_are_those_of_the_plain_model(tmp_path: Path, model: s
             for each in samples:
                 wanted = stock_logprobs(plain, group.token_ids, each.token_ids, 0.7)
                 assert each.logprobs == pytest.approx(wanted.tolist(), abs=1e-4)
+
+
+def test_a_bf16_model_has_fp32_logits(tmp_path: Path) -> None:
+    model = stock_model(make_checkpoint(tmp_path)).bfloat16()
+    hidden = torch.randn(5, model.config.hidden_size).bfloat16()
+    weight = model.get_output_embeddings().weight
+    logits = OutputHead(model).logits(hidden)
+    assert logits.dtype == torch.float32
+    torch.testing.assert_close(logits.double(), hidden.double() @ weight.double().t(), rtol=1e-5, atol=1e-6)
 
 
 def test_greedy_follows_the_most_likely_token(sampler: HFSampler, anchor: Checkpoint) -> None:

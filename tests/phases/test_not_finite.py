@@ -20,6 +20,7 @@ from infuser_core.phases import update_generator as generator_phase
 from infuser_core.phases import update_solver as solver_phase
 from infuser_core.phases.dev_gradient import DevGradient, dev_gradient
 from infuser_core.phases.score_influence import Scored
+from infuser_core.phases.training import train_group
 from infuser_core.phases.update_generator import GeneratorUpdate
 from infuser_core.phases.update_solver import SolverUpdate
 from infuser_core.schemas import InfluenceScore, Rollout, ScoreStatus
@@ -119,7 +120,7 @@ def test_a_reference_that_is_not_finite_scores_nothing(tmp_path: Path):
 
 
 def poisoned_group() -> TrainGroup:
-    return score_phase.train_group(varied(["q1"], poisoned=["q1"]), [0.5, -0.5])
+    return train_group(varied(["q1"], poisoned=["q1"]), [0.5, -0.5])
 
 
 # The words of the stages

@@ -67,6 +67,29 @@ def test_a_running_mean_is_adams_first_moment_over_the_iterations(trainer: FakeT
     assert float(alone[2].norm()) == 0.0 < float(found[2].norm())
 
 
+def test_answers_cut_at_the_limit_give_no_direction_where_they_are_masked(trainer: FakeTrainer, tmp_path: Path):
+    keep = gradient_phase.settings_of(CONFIG)
+    mask = replace(keep, objective=replace(keep.objective, overlong="mask"))
+    rows = answers("d1", ["first", "second", "third", "fourth"], correct=[True, False, False, True])
+    cut = [replace(row, finish_reason="length") if place == 1 else row for place, row in enumerate(rows)]
+    directions = {}
+    for name, dev, settings in (
+        ("whole", rows, mask),
+        ("same", rows, keep),
+        ("masked", cut, mask),
+        ("kept", cut, keep),
+    ):
+        (tmp_path / name).mkdir()
+        dev_gradient(dev, trainer, settings, workspace=tmp_path / name)
+        directions[name] = load_file(tmp_path / name / FILE)["weights"]
+    assert torch.equal(directions["whole"], directions["same"]) and torch.equal(directions["kept"], directions["same"])
+    # What the masked row gave alone is what is missing.
+    assert not torch.allclose(directions["masked"], directions["kept"])
+    every = [replace(row, finish_reason="length") for row in rows]
+    facts = dev_gradient(every, trainer, mask, workspace=tmp_path).facts
+    assert (facts.norm, facts.num_varied) == (0.0, 0)
+
+
 @pytest.mark.parametrize("reward", [1.0, 0.0], ids=["solved", "hopeless"])
 def test_a_dev_set_without_variance_gives_none(trainer: FakeTrainer, tmp_path: Path, reward: float):
     dev = [*rollouts("d1", [reward] * 4), *rollouts("d2", [reward] * 4)]

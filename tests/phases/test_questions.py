@@ -160,6 +160,10 @@ LAYOUTS = {
         {"problem": "What is 2 + 3?", "solution": SOLUTION}, {"question_text": "problem", "ground_truth": "solution"},
     ),
     "TRL, a chat": ({"messages": CHAT}, {"question_text": "messages", "ground_truth": "messages"}),
+    "a chat with reasoning": (
+        {"messages": [*CHAT[:1], {"role": "assistant", "content": "5</think>The answer is 5. <think>\\boxed{6}?"}]},
+        {"question_text": "messages", "ground_truth": "messages"},
+    ),
     "turns by speaker": (
         {"conversations": [{"from": "human", "value": "What is 2 + 3?"}, {"from": "gpt", "value": "The answer is 5."}]},
         {"question_text": "conversations.0.value", "ground_truth": "conversations.1.value"},

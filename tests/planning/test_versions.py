@@ -21,7 +21,7 @@ REFRESH = "INFUSER_REFRESH_GOLDEN"
 
 ALGORITHM = (
     "infuser_core.phases.", "infuser_core.algorithm.", "infuser_core.phases.parsing", "infuser_core.prompts.load",
-    "infuser_core.verifiers.", "infuser_core.sandbox.",
+    "infuser_core.verifiers.", "infuser_core.sandbox.", "infuser_core.reasoning",
 )  # fmt: skip
 SEEDS = ("infuser_core.seeding",)
 LIBRARY = ("corpus.", "infuser_core.nano.")

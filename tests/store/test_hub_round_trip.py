@@ -76,6 +76,7 @@ def test_a_new_run_takes_model_questions_pool_and_benchmark_from_the_hub(pushed:
         "corpus.pool": "hf://datasets/me/pool",
         "cotrain.iterations": 0,
         "evaluate.benchmarks": exam,
+        "data.allow_overlap": "[dev-benchmarks]",
     }
     arguments = ["run", "configs/nano.yaml", "--name", "second"]
     for key, value in changes.items():

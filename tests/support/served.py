@@ -47,10 +47,15 @@ class Served:
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """Answer of the REST API."""
+        return self.send("POST", path, body)
+
+    def send(self, method: str, path: str, body: dict[str, Any]) -> Any:
+        """The same for any method; None for an empty answer."""
         headers = {"content-type": "application/json", **self.headers}
-        request = urllib.request.Request(f"{self.url}/{path}", json.dumps(body).encode(), headers)
+        request = urllib.request.Request(f"{self.url}/{path}", json.dumps(body).encode(), headers, method=method)
         with urllib.request.urlopen(request, timeout=20) as answer:
-            return json.load(answer)
+            content = answer.read()
+        return json.loads(content) if content else None
 
     def state(self, flow_run: str) -> str:
         """State name of a flow run."""

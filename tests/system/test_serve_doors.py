@@ -78,6 +78,7 @@ def test_a_foreign_name_and_a_foreign_page_are_refused(served: Served, secret: b
     known = served.headers if secret else {}
     preflight = {"origin": EVIL, "access-control-request-method": "POST", "access-control-request-headers": "x"}
     assert ask(served, "POST", host="evil.example", **known).status == 400
+    assert ask(served, "POST", host="prefect-in-memory", **known).status == 400, "a name inside the server only"
     for answer in (
         ask(served, "POST", origin=EVIL, **{"content-type": "text/plain"}, **known),
         ask(served, "POST", origin="null", **known),

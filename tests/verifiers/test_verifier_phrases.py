@@ -19,10 +19,10 @@ def question(verifier: str, answer: str, *, choices: int = 0) -> Question:
         ("Answer: **D**", "D"), ("the correct answer is option (e)", "E"), ("The answer is:\n\nB", "B"),
         ("The answer is (A). No: the answer is (B).", "B"), (r"the answer is \text{(B)}", "B"),
         ("the answer is $C$", "C"), ("the answer is C because", "C"), (r"\boxed{D}. The answer is (A).", "D"),
-        (r"it is \boxed{17}, so the answer is (F).", "F"), ("<think>the answer is (A)</think> Answer: B", "B"),
+        (r"it is \boxed{17}, so the answer is (F).", "F"),
         ("The answer is closest to 3", None), ("the answer is 100 degrees F", None), ("the answer is incorrect", None),
         ("The answer is A natural number", None), ("the answer is not (A)", None), ("the answer is (A, C)", None),
-        ("the answers are (A)", None), ("<think>the answer is (A)</think> I do not know", None), ("answer is a", None),
+        ("the answers are (A)", None), ("answer is a", None),
     ],
 )  # fmt: skip
 def test_the_last_phrase_that_names_a_letter_counts(response: str, letter: str | None):

@@ -22,6 +22,7 @@ from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQu
 from infuser_core.errors import DataWarning, DocumentError
 from infuser_core.nano import lab
 from infuser_core.prompts.load import LETTERS
+from infuser_core.reasoning import answer_of
 from infuser_core.schemas import Question
 from infuser_core.sealed import digest_of
 from infuser_core.seeding import seed_of
@@ -159,6 +160,7 @@ def _mapped(row: Row, columns: Mapping[str, str]) -> Row:
 
 def _final(text: str, column: str) -> str:
     """The answer of a worked solution: after the mark of GSM8K, in its last box, or announced; or the text itself."""
+    text = answer_of(text) or text
     answer = text.rpartition(gsm8k.MARK)[2].strip() if gsm8k.MARK in text else boxed(text, preset="phrase")
     if not answer and len(_WORD.findall(text)) > _MOST_WORDS:
         wanted = f"an answer, or a solution that ends in \\boxed{{...}} or {gsm8k.MARK}"

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,6 +15,10 @@ OBJECT_STORE = 512 * 2**20
 
 ANSWER_SECONDS = 10.0
 """Longest wait for a cluster's head to listen."""
+
+LONGEST_FOLDER = 107 - len("/ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
+"""Most bytes of a temporary folder's path: a Unix socket's has at most 107 on Linux, and Ray makes its own below."""
+SHORT_FOLDER = "/tmp"
 
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ray")
 _lock = threading.Lock()
@@ -92,6 +97,19 @@ def actor_on(ray: Any, machine: Machine, kind: type, *given: Any, beside: str = 
     return made.options(num_cpus=0, scheduling_strategy=on(ray, machine)).remote(*given)
 
 
+def _sockets() -> str:
+    """Folder of Ray's sockets: its own choice, or `/tmp` where that is too long for the name of a socket."""
+    chosen = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+    if len(os.fsencode(chosen)) > LONGEST_FOLDER:
+        if "RAY_TMPDIR" in os.environ or not os.access(SHORT_FOLDER, os.W_OK | os.X_OK):
+            raise EngineError(
+                f"{chosen} is too long for Ray's sockets: {len(os.fsencode(chosen))} bytes, at most {LONGEST_FOLDER}",
+                hint="set RAY_TMPDIR to a folder with a short path that can be written",
+            )
+        chosen = SHORT_FOLDER
+    return f"{chosen}/ray"
+
+
 def _start(ray: Any, cluster: Cluster | None, cores: int) -> None:
     if cluster is None:
         ray.init(
@@ -100,6 +118,7 @@ def _start(ray: Any, cluster: Cluster | None, cores: int) -> None:
             include_dashboard=False,
             object_store_memory=OBJECT_STORE,
             _node_ip_address="127.0.0.1",
+            _temp_dir=_sockets(),
             log_to_driver=False,
             logging_level="error",
         )

@@ -5,14 +5,19 @@ A tokenizer without a chat template, as some base models have, gets a plain one 
 """
 
 import json
+import re
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from jinja2.exceptions import TemplateError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from infuser_core.engines.protocols import Messages, PromptGroup, SamplingParams
-from infuser_core.errors import CheckpointError, EngineError
+from infuser_core.errors import CheckpointError, ConfigError, EngineError
+from infuser_core.reasoning import is_mark
 
 TEMPLATE_FILE = "chat_template.jinja"
 """Where transformers looks for a template beside the tokenizer."""
@@ -23,7 +28,17 @@ PLAIN = (
 )
 """Turns as plain text under their role's name. No mark ends a turn: a base model ends at its end-of-text token."""
 
-_PROBE: Messages = [{"role": "system", "content": "Systemprobe"}, {"role": "user", "content": "Question"}]
+_PROBE: Messages = [{"role": "system", "content": "Systemprobe"}, {"role": "user", "content": "Userprobe"}]
+DATE = datetime(2026, 1, 1, tzinfo=UTC)
+"""The day that a template sees when it asks the clock: a prompt must not depend on the day of the run."""
+# transformers hands no functions to a template, so this one is a macro: it takes the place of the library's own.
+_CLOCK = "{%- macro strftime_now(format) -%}{{ format FILTERS }}{%- endmacro %}\n".replace(
+    "FILTERS",
+    " ".join(
+        f"| replace('{code}', '{DATE.strftime(code)}')"
+        for code in [f"%{sign}{letter}" for letter in "aAbBcdfHIjmMpSuUwWxXyYzZ" for sign in ("", "-")]
+    ),
+)
 
 
 class Renderer:
@@ -31,8 +46,14 @@ class Renderer:
 
     def __init__(self, folder: Path) -> None:
         self._tokenizer = _read(folder)
-        self._template = None if self._tokenizer.chat_template is not None else plain_template(self._tokenizer)
-        self._merges = self._template is None and not _shows_system(self._tokenizer)
+        self._hidden = _hidden(self._tokenizer)
+        self._control = Control(self._tokenizer)
+        self._own = _own_template(self._tokenizer, folder)
+        self._plain = plain_template(self._tokenizer)
+        self._merges = self._own is not None and self._fault(self._own, _PROBE) != ""
+        if self._own is not None and self._merges and (fault := self._fault(self._own, merged(_PROBE))):
+            raise CheckpointError(f"the chat template in {folder} {fault}", hint="mend the template: prompts need both")
+        self._probed: set[tuple[str, bool]] = set()
 
     @property
     def end_token(self) -> int | None:
@@ -46,30 +67,101 @@ class Renderer:
     @property
     def own_template(self) -> bool:
         """Whether the folder brings a chat template; without one, prompts are put as plain text."""
-        return self._template is None
+        return self._own is not None
 
     def render(self, messages: Messages, chat: str = "own") -> list[int]:
         """Tokens of the chat turns with the assistant's header; `chat` is own, off or a template in Jinja.
 
-        A system turn opens the first user turn where the folder's template has no place for one.
+        A system turn opens the first user turn where the folder's template has no place for one. Raises ConfigError for
+        a template in Jinja that leaves a turn out.
         """
-        template = {"own": self._template, "off": plain_template(self._tokenizer)}.get(chat, chat)
+        template = {"own": self._plain if self._own is None else self._own, "off": self._plain}.get(chat, chat)
         turns = merged(messages) if self._merges and chat == "own" else messages
+        if chat not in ("own", "off"):
+            self._probe(chat, system=any(turn["role"] == "system" for turn in turns))
+        turns = [turn | {"content": self._control.as_text(turn["content"], template)} for turn in turns]
+        return list(self._put(turns, template, tokenize=True))
+
+    def _put(self, turns: Messages, template: str, *, tokenize: bool) -> Any:
+        """The turns with the assistant's header: tokens, or text."""
         # return_dict: transformers 5 returns a mapping by default.
-        return list(
-            self._tokenizer.apply_chat_template(
-                turns, chat_template=template, add_generation_prompt=True, return_dict=False
-            )
+        return self._tokenizer.apply_chat_template(
+            turns,
+            chat_template=_CLOCK + template if "strftime_now" in template else template,
+            add_generation_prompt=True,
+            tokenize=tokenize,
+            return_dict=False,
         )
+
+    def _fault(self, template: str, turns: Messages) -> str:
+        """The reason why a template cannot put the probe's turns; empty where it shows them all."""
+        try:
+            text = str(self._put(turns, template, tokenize=False))
+        except (TemplateError, TypeError, ValueError) as error:
+            return f"fails: {error}"
+        lost = [turn["role"] for turn in _PROBE if turn["content"] not in text and turn["content"] in str(turns)]
+        return f"leaves out the text of {' and '.join(lost)}" if lost else ""
+
+    def _probe(self, template: str, *, system: bool) -> None:
+        if (template, system) in self._probed:
+            return
+        if fault := self._fault(template, _PROBE if system else _PROBE[1:]):
+            raise ConfigError(f"chat: the template {fault}", hint="write every turn's content as text")
+        self._probed.add((template, system))
 
     def encode(self, text: str) -> list[int]:
-        return list(self._tokenizer.encode(text, add_special_tokens=False))
+        return list(self._tokenizer.encode(self._control.as_text(text), add_special_tokens=False))
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text without special tokens, spaces as the tokens spell them."""
-        return str(
-            self._tokenizer.decode(list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        """Text without special tokens but the marks of reasoning, spaces as the tokens spell them."""
+        shown = [token for token in token_ids if token not in self._hidden]
+        return str(self._tokenizer.decode(shown, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+class Control:
+    """The control tokens of a tokenizer, kept apart from text that spells them."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+        self._tokenizer = tokenizer
+        # A token of one character cannot be told from text, and templates write blank ones as text.
+        entries = ((token, entry) for token, entry in tokenizer.added_tokens_decoder.items())
+        self._added = {token: entry for token, entry in entries if len(entry.content.strip()) > 1}
+        self._patterns: dict[str, re.Pattern[str]] = {}
+
+    def as_text(self, text: str, template: str = "") -> str:
+        """The text, an invisible character inside of what it spells of a control token.
+
+        Control tokens are the special ones and the added ones that the template writes: it opens turns with them.
+        """
+        if template not in self._patterns:
+            self._patterns[template] = self._pattern(template)
+        return self._patterns[template].sub(lambda found: found[0][0] + self._break + found[0][1:], text)
+
+    @cached_property
+    def _break(self) -> str:
+        """The first of two characters that a tokenizer's normalizer lets be."""
+        for character in ("\u2060", " "):
+            spelled = {token: entry.content[0] + character + entry.content[1:] for token, entry in self._added.items()}
+            if all(token not in self._tokenizer.encode(text) for token, text in spelled.items()):
+                return character
+        raise CheckpointError(
+            f"the tokenizer in {self._tokenizer.name_or_path} makes control tokens of any text that resembles them",
+            hint="give a model whose tokenizer normalizes no control tokens",
         )
+
+    def _pattern(self, template: str) -> re.Pattern[str]:
+        entries = self._added.values()
+        names = {entry.content for entry in entries if entry.special or entry.content in template}
+        # Without regard to case: a normalizer may lower it. The longest first: it may hold another.
+        longest = sorted(names, key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, longest)) or r"(?!)", re.IGNORECASE)
+
+
+def _hidden(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
+    """Special tokens that no text shows. Some families make the marks of reasoning special: those are shown."""
+    added = tokenizer.added_tokens_decoder
+    special = {*tokenizer.all_special_ids, *(token for token, entry in added.items() if entry.special)}
+    return frozenset(token for token in special if not is_mark(str(tokenizer.convert_ids_to_tokens(token))))
 
 
 def merged(messages: Messages) -> Messages:
@@ -82,13 +174,17 @@ def merged(messages: Messages) -> Messages:
     return [{"role": "user", "content": f"{system['content']}\n\n{turns[0]['content']}"}, *turns[1:]]
 
 
-def _shows_system(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the tokenizer's own template writes a system turn. Some refuse one, some leave it out silently."""
-    try:
-        shown = tokenizer.apply_chat_template(_PROBE, tokenize=False, add_generation_prompt=True)
-    except TemplateError:
-        return False
-    return _PROBE[0]["content"] in str(shown)
+def _own_template(tokenizer: PreTrainedTokenizerBase, folder: Path) -> str | None:
+    """The folder's chat template; None where it has none. Raises CheckpointError for several without a default."""
+    found = tokenizer.chat_template
+    if not isinstance(found, dict):
+        return found
+    if "default" not in found:
+        raise CheckpointError(
+            f"{folder} has several chat templates and none is the default: {', '.join(sorted(found))}",
+            hint=f"write the one to use into {TEMPLATE_FILE} in that folder",
+        )
+    return str(found["default"])
 
 
 def plain_template(tokenizer: PreTrainedTokenizerBase) -> str:

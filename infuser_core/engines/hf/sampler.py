@@ -27,6 +27,7 @@ from infuser_core.engines.hf.causal_lm import (
 )
 from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
 from infuser_core.engines.hf.model_files import companions
+from infuser_core.engines.hf.output_head import OutputHead
 from infuser_core.engines.hf.renderer import Renderer, require_room
 from infuser_core.engines.protocols import (
     Completion,
@@ -227,7 +228,7 @@ class HFSampler:
         alone = DecodeCache(torch.tensor([width], device=self._device), 1, 1)
         places = torch.arange(width, device=self._device)[None]
         hidden = hidden_states(self._model, ids, places, PrefillLayout(alone, 0, width))[0, len(prompt) - 1 : -1]
-        logits_TV = self._model.get_output_embeddings()(hidden).float() / temperature
+        logits_TV = OutputHead(self._model).logits(hidden) / temperature
         found: list[float] = torch.log_softmax(logits_TV, -1).gather(1, ids[0, len(prompt) :, None])[:, 0].tolist()
         return found
 
@@ -261,7 +262,7 @@ class _Batch:
         prefill_tokens: int,
     ) -> None:
         self._model, self._groups, self._params, self._prefill_tokens = model, groups, params, prefill_tokens
-        self._device = model.device
+        self._device, self._head = model.device, OutputHead(model)
         samples = max(len(group.seeds) for group in groups)
         lengths_G = torch.tensor([len(group.token_ids) for group in groups], device=self._device)
         self._longest = max(group.limit(params) for group in groups)
@@ -302,7 +303,7 @@ class _Batch:
             ends = self._cache.lengths_G[start:stop] - 1
             last.append(hidden[torch.arange(stop - start, device=self._device), ends])
             start = stop
-        return self._head(torch.cat(last))
+        return self._head.logits(torch.cat(last))
 
     def _choose(self, logits_RV: Tensor, position: int) -> Tensor:
         """Draw and record the token at `position` of every row; mark rows that ended."""
@@ -321,7 +322,7 @@ class _Batch:
         positions_R = (self._cache.lengths_G + position).repeat_interleave(self._cache.samples)
         hidden = hidden_states(self._model, tokens_R[:, None], positions_R[:, None], self._cache)
         self._cache.next_step()
-        return self._head(hidden[:, 0])
+        return self._head.logits(hidden[:, 0])
 
     def _shrink(self, tokens_R: Tensor) -> Tensor:
         """Drop finished groups, and narrow the grid to the most rows any group still runs; returns kept tokens."""
@@ -336,9 +337,6 @@ class _Batch:
         self._cache.keep(torch.from_numpy(kept_G).to(self._device), rows_tensor, width)
         self._seeds_R, self._alive_R, self._rows_R = self._seeds_R[rows], self._alive_R[rows], self._rows_R[rows]
         return tokens_R.index_select(0, rows_tensor)
-
-    def _head(self, hidden: Tensor) -> Tensor:
-        return self._model.get_output_embeddings()(hidden)
 
     def _completions(self, first: int, count: int) -> list[Completion]:
         rows, lengths = range(first, first + count), self._lengths_R.tolist()

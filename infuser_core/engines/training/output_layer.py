@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from infuser_core.capacity.memory import LOGIT_CELLS
+from infuser_core.engines.hf.output_head import product, wide, wide_logits
 
 CPU_CELLS = 1 << 17
 """Logits of a tile on a CPU."""
@@ -255,32 +256,6 @@ class _Dense:
             product(left_SW.to(hidden_SH.dtype).t(), hidden_SH, self.weight.dtype, out=self.weight[rows])
         if self.bias is not None:
             torch.sum(left_SW, 0, out=self.bias[rows])
-
-
-def product(left: Tensor, right: Tensor, dtype: torch.dtype, *, out: Tensor | None = None) -> Tensor:
-    """left @ right with the result in `dtype`, whatever the operands' own: bf16 operands, fp32 sums and result."""
-    if left.dtype == dtype:
-        return torch.mm(left, right, out=out)
-    if left.device.type == "cpu":
-        return torch.mm(left.to(dtype), right.to(dtype), out=out)
-    if out is None:
-        return torch.mm(left, right, out_dtype=dtype)
-    return torch.mm(left, right, out_dtype=dtype, out=out)
-
-
-def wide_logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, *, out: Tensor | None = None) -> Tensor:
-    """hidden @ weight^T + bias, [S, W], in fp32 or wider: bf16 logits would move log-probabilities by .03 nats."""
-    dtype = wide(weight)
-    if bias is None:
-        return product(hidden, weight.t(), dtype, out=out)
-    if weight.dtype == dtype:
-        return torch.addmm(bias.to(dtype), hidden, weight.t(), out=out)
-    return product(hidden, weight.t(), dtype, out=out).add_(bias)
-
-
-def wide(tensor: Tensor) -> torch.dtype:
-    """Dtype of logits and what is made of them: a sum over the vocabulary loses too much in bf16."""
-    return torch.promote_types(tensor.dtype, torch.float32)
 
 
 class Tiles:

@@ -15,11 +15,11 @@ from infuser_core.algorithm.score import cosine
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.errors import CheckpointError
 from infuser_core.phases.drawing import Kept
-from infuser_core.phases.training import ObjectiveSettings, by_group, train_group
+from infuser_core.phases.training import ObjectiveSettings, by_group
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, QuestionLabel, Rollout, ScoreStatus
 
-VERSION = 1
+VERSION = 2
 SCORES = Registry(kind="score", package="infuser_core.phases.studies.scores", outside="my_package.my_score")
 """`score(question)` of a Candidate; None for a question of which it can say nothing."""
 PAPER = "preconditioned_cosine"
@@ -104,7 +104,8 @@ def named_scores(
             continue
         group = groups[row.question_id]
         solver.zero_grad()
-        solver.forward_backward([train_group(group, centre([a.reward for a in group]))], constants, denominator=1)
+        train = objective.train_group(group, centre([answer.reward for answer in group]))
+        solver.forward_backward([train], constants, denominator=1)
         solver.keep_gradient(file)
         label = labelled.get(row.question_id)
         candidate = Candidate(

@@ -24,7 +24,7 @@ from infuser_core.schemas import Checkpoint, InfluenceScore, NotFinite, Rollout
 from infuser_core.seeding import seed_of
 from infuser_core.statistics.correlation import RankCorrelation, rank_correlations
 
-VERSION = 6
+VERSION = 7
 
 Measure = Callable[[Trainer], np.ndarray]
 """Values of a trainer's weights, one per question [Q]."""
@@ -109,7 +109,7 @@ def step_effects(
         gone = None
         if not is_flat(rewards):
             solver.load(checkpoint)
-            gone = _stepped(groups[name], solver, constants, step.learning_rate)
+            gone = _stepped(groups[name], solver, constants, step)
             if gone is None:
                 changes = {each: measure(solver) - before[each] for each, measure in measures.items()}
                 odd = [value.mean() for value in changes.values() if not is_finite(float(value.mean()))]
@@ -128,12 +128,12 @@ def step_effects(
     return Effects(effects=effects, lost=lost)
 
 
-def _stepped(group: Sequence[Rollout], solver: Trainer, constants: Objective, rate: float) -> NotFinite | None:
+def _stepped(group: Sequence[Rollout], solver: Trainer, constants: Objective, step: UpdateSettings) -> NotFinite | None:
     """Take the question's step; what is not finite, if anything."""
-    train = train_group(group, centre([answer.reward for answer in group]))
+    train = step.objective.train_group(group, centre([answer.reward for answer in group]))
     solver.zero_grad()
     loss = solver.forward_backward([train], constants, denominator=1).loss
-    norm = solver.optim_step(rate) if is_finite(loss) else math.nan
+    norm = solver.optim_step(step.learning_rate) if is_finite(loss) else math.nan
     return None if is_finite(norm) else flawed(train.group_id, loss, norm)
 
 

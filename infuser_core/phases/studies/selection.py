@@ -22,7 +22,7 @@ from infuser_core.seeding import seed_of
 from infuser_core.statistics.bootstrap import estimate
 from infuser_core.statistics.correlation import RankCorrelation, rank_correlations
 
-VERSION = 3
+VERSION = 4
 BEFORE, RANDOM, WORST = "before", "random", f"{PAPER} reversed"
 
 
@@ -137,7 +137,7 @@ def _train(solver: Trainer, groups: Sequence[Sequence[Rollout]], settings: Selec
     constants = settings.step.objective.constants(groups)
     plain = [train_group(rows, [0.0] * len(rows)) for rows in groups]
     old = logprobs_of(groups, solver.logprobs(plain, temperature=constants.temperature))
-    train = [train_group(rows, centre([row.reward for row in rows]), old) for rows in groups]
+    train = [settings.step.objective.train_group(rows, centre([row.reward for row in rows]), old) for rows in groups]
     for _ in range(settings.steps):
         solver.zero_grad()
         solver.forward_backward(train, constants, denominator=len(train))

@@ -6,11 +6,12 @@ the rules said stays beside its word. A reply that is not one digit changes noth
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from infuser_core import plugins
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.prompts.load import load
+from infuser_core.reasoning import answer_of
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers.parts.grading import Finding, Stage
 
@@ -31,8 +32,11 @@ class Job:
 def check_all(jobs: Sequence[Job], *, preset: str = "paper", progress: Progress = no_progress) -> list[Finding]:
     """One finding per job, in order. Verifiers that offer `check_many` get all of their jobs in one call.
 
+    Reasoning answers nothing: verifiers get the response without it, save under `official`, whose readers are fixed.
     Raises ConfigError for an unknown preset or verifier.
     """
+    if preset != "official":
+        jobs = [replace(job, response=answer_of(job.response)) for job in jobs]
     places: dict[str, list[int]] = {}
     for place, job in enumerate(jobs):
         places.setdefault(job.question.verifier, []).append(place)
@@ -83,5 +87,5 @@ def break_ties(jobs: Sequence[Job], findings: Sequence[Finding], model: ChatMode
         prompts.append(template.messages(question=question.text, reference=question.answer, answer=answer))
     replies = model.complete(prompts, max_tokens=MAX_TOKENS) if prompts else []
     verdicts = {"1": Verdict.CORRECT, "0": Verdict.WRONG}
-    said = {place: verdicts.get(reply.strip()) for place, reply in zip(asked, replies, strict=True)}
+    said = {place: verdicts.get(answer_of(reply).strip()) for place, reply in zip(asked, replies, strict=True)}
     return {place: verdict for place, verdict in said.items() if verdict and verdict != findings[place].verdict}

@@ -6,7 +6,8 @@ second rule; its free-form template is a variant of the first. `strict-last`: th
 by the length limit does not hide it. `official`: the last one that opens, as in the authors' code; when that one does
 not close there is no answer.
 
-An empty box is no box: a prompt's own `\boxed{}` that a model repeats is not an answer.
+An empty box is no box: a prompt's own `\boxed{}` that a model repeats is not an answer. Responses come here without
+their reasoning (`batch.check_all`), under every preset but `official`.
 
 The last part is preset `official` alone: how the authors' evaluation reads and compares answers, defects included.
 The route in `Question.grading` chooses among its benchmark-specific readers; every other route has the general one.
@@ -140,7 +141,7 @@ def _closing_braces(content: str) -> dict[int, int]:
 
 
 # An answer announced by a phrase: `answer` (also `answer choice`, `answer option`) followed by `is`, `would be`,
-# `should be` or a colon, outside a think block; bold marks and line breaks may stand between. The last phrase that
+# `should be` or a colon; bold marks and line breaks may stand between. The last phrase that
 # holds an answer counts. For a choice the answer is one letter in brackets, or one capital letter ended by
 # punctuation, a bold mark, the line, or a reason, so that "the answer is A natural number", "is closest" and "is 100
 # degrees F" name none. For anything else it is the formula between dollar signs that follows, or the rest of the
@@ -165,7 +166,7 @@ _SENTENCE = re.compile(r"\.(?=\s|\Z)|\*\*")
 def announced_letter(response: str) -> str | None:
     """The letter of the last phrase that names one; None when there is none."""
     found = None
-    for match in _ANNOUNCED_LETTER.finditer(_outside(response)):
+    for match in _ANNOUNCED_LETTER.finditer(response):
         letter: str = match["round"] or match["square"] or match["bare"]
         # Case is ignored in words alone: a bare small letter is a word.
         if match["bare"] is None or letter.isupper():
@@ -176,14 +177,10 @@ def announced_letter(response: str) -> str | None:
 def announced(response: str) -> str | None:
     """The text that the last phrase announces, without dollar signs, bold marks and the sentence's end."""
     found = None
-    for match in _ANNOUNCED_TEXT.finditer(_outside(response)):
+    for match in _ANNOUNCED_TEXT.finditer(response):
         text = match["formula"] or _SENTENCE.split(match["rest"], maxsplit=1)[0]
         found = text.strip(" \t*_$") or found
     return found
-
-
-def _outside(response: str) -> str:
-    return response.rpartition("</think>")[2]
 
 
 _MMLU_PRO_PHRASES = (re.compile(r"answer is \(?([A-J])", re.IGNORECASE), re.compile(r"[Aa]nswer:\s*+([A-J])"))

@@ -34,6 +34,7 @@ logging.disable(logging.CRITICAL)
 import math_verify  # noqa: E402
 import sympy  # noqa: E402
 
+from infuser_core.child import lower  # noqa: E402
 from infuser_core.verifiers.parts import equality  # noqa: E402
 
 Request = dict[str, Any]
@@ -53,8 +54,8 @@ def main() -> None:
     """Serve requests until their pipe closes."""
     requests = Connection(int(sys.argv[1]), writable=False)
     replies = Connection(int(sys.argv[2]), readable=False)
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    lower(resource.RLIMIT_AS, _MEMORY_BYTES)
+    lower(resource.RLIMIT_CORE, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGALRM, _late)
     _end_with_standard_input()

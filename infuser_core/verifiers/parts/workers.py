@@ -17,7 +17,7 @@ from multiprocessing import Pipe
 from pathlib import Path
 from queue import LifoQueue
 
-from infuser_core.child import FROM_OUTSIDE, WATCH_SECONDS, Watch
+from infuser_core.child import FROM_OUTSIDE, WATCH_SECONDS, Watch, guess_of_kill
 from infuser_core.errors import EngineError, KilledProcessError
 
 LIMIT_SECONDS = 4.0
@@ -133,7 +133,7 @@ class Pool:
                 return reply
         raise KilledProcessError(
             f"verifiers: {ATTEMPTS} math workers were killed from outside, one after the other",
-            hint="the system kills for want of memory: `dmesg` says so; free some and resume",
+            hint=f"{guess_of_kill()}; free some memory and resume",
         )
 
     def _ask(self, request: Mapping[str, object], seconds: float) -> Reply | None:

@@ -1,0 +1,54 @@
+"""Logits of an output layer in fp32 or wider, whatever its dtype.
+
+bf16 rounds logits by up to 2^-9 of their size: log-probabilities move by hundredths of a nat,
+and two passes over the same weights disagree about which tokens an importance ratio clips.
+"""
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+
+class OutputHead:
+    """The output layer of a model that samples. On a CPU the weight of a bf16 model is widened once, at the start."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self._layer = model.get_output_embeddings()
+        self._wide_weight: Tensor | None = None
+        # A subclass may do more than multiply: it is called as it is.
+        if type(self._layer) is nn.Linear and self._layer.weight.dtype != wide(self._layer.weight):
+            weight = self._layer.weight
+            self._wide_weight = weight.to(wide(weight)) if weight.device.type == "cpu" else weight
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Logits [R, V] of final hidden states [R, H]."""
+        if self._wide_weight is None:
+            logits: Tensor = self._layer(hidden)
+            return logits
+        return wide_logits(hidden.to(self._wide_weight.dtype), self._wide_weight, self._layer.bias)
+
+
+def product(left: Tensor, right: Tensor, dtype: torch.dtype, *, out: Tensor | None = None) -> Tensor:
+    """left @ right with the result in `dtype`, whatever the operands' own: bf16 operands, fp32 sums and result."""
+    if left.dtype == dtype:
+        return torch.mm(left, right, out=out)
+    if left.device.type == "cpu":
+        return torch.mm(left.to(dtype), right.to(dtype), out=out)
+    if out is None:
+        return torch.mm(left, right, out_dtype=dtype)
+    return torch.mm(left, right, out_dtype=dtype, out=out)
+
+
+def wide_logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, *, out: Tensor | None = None) -> Tensor:
+    """hidden @ weight^T + bias, [S, W], in fp32 or wider."""
+    dtype = wide(weight)
+    if bias is None:
+        return product(hidden, weight.t(), dtype, out=out)
+    if weight.dtype == dtype:
+        return torch.addmm(bias.to(dtype), hidden, weight.t(), out=out)
+    return product(hidden, weight.t(), dtype, out=out).add_(bias)
+
+
+def wide(tensor: Tensor) -> torch.dtype:
+    """Dtype of logits and of what comes from them: a sum over the vocabulary loses too much in bf16."""
+    return torch.promote_types(tensor.dtype, torch.float32)

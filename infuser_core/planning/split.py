@@ -1,0 +1,117 @@
+"""The split of a run's questions: what it learns from or chooses by shares nothing with what checks the result."""
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+from infuser_core import plugins
+from infuser_core.benchmarks.parts.question_sets import load_questions
+from infuser_core.benchmarks.parts.validation import key
+from infuser_core.config.roles import Overlap
+from infuser_core.config.run import RunConfig
+from infuser_core.config.sources import BenchmarkQuestions
+from infuser_core.errors import ConfigError, shown
+from infuser_core.schemas import Question
+
+EXAMPLES = 3
+"""Shared questions that a message quotes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionSet:
+    """Questions of one setting."""
+
+    part: str
+    """dev, validation, problems or benchmarks."""
+    name: str
+    """The set in a message."""
+    questions: Sequence[Question]
+    """Its questions, in the order of the source."""
+
+
+def load_sets(config: RunConfig) -> list[QuestionSet]:
+    """Every set of questions of a run. Raises DocumentError or ConfigError for a set that cannot be read."""
+    data, evaluated = config.data, config.evaluate.benchmarks
+    sources = [
+        ("dev", "data.dev", data.dev),
+        ("validation", "data.validation", data.validation),
+        *(("problems", f"data.problems.{number}", each.source) for number, each in enumerate(data.problems)),
+    ]
+    return [
+        *(
+            QuestionSet(part=part, name=name, questions=load_questions(source, seed=config.seed, evaluated=evaluated))
+            for part, name, source in sources
+        ),
+        *(
+            QuestionSet(
+                part="benchmarks",
+                name=f"benchmark {each.label or each.name}",
+                questions=plugins.benchmark(each.name)(each),
+            )
+            for each in evaluated
+        ),
+    ]
+
+
+def require_apart(config: RunConfig, sets: Sequence[QuestionSet]) -> None:
+    """Raises ConfigError where two of the sets share questions and `data.allow_overlap` does not name the pair."""
+    pairs: list[Overlap] = []
+    counts: list[str] = []
+    examples: list[str] = []
+    keys = [[identity(question) for question in each.questions] for each in sets]
+    for pair, first, second in _pairs(sets):
+        if pair in config.data.allow_overlap:
+            continue
+        one, other = sets[first], sets[second]
+        known = dict(zip(keys[first], one.questions, strict=True))
+        shared = [
+            (known[name], question)
+            for name, question in zip(keys[second], other.questions, strict=True)
+            if name in known
+        ]
+        if shared:
+            pairs.append(pair)
+            counts.append(
+                f"{len(shared):,} of the {len(other.questions):,} questions of {other.name} are in {one.name}"
+            )
+            examples += [
+                f"{shown(copy.text)} ({one.name} {question.question_id}, {other.name} {copy.question_id})"
+                for question, copy in shared[:EXAMPLES]
+            ]
+    if pairs:
+        drawn = isinstance(config.data.validation, BenchmarkQuestions) and "validation-benchmarks" in pairs
+        own = "data.validation.leak_free: true draws others; " if drawn else ""
+        allowed = ", ".join(dict.fromkeys([*config.data.allow_overlap, *pairs]))
+        raise ConfigError(
+            f"{'; '.join(counts)}; e.g. {', '.join(examples[:EXAMPLES])}",
+            hint=f"give each set questions of its own; {own}"
+            f"where the overlap is by design: --set 'data.allow_overlap=[{allowed}]'",
+        )
+
+
+def _pairs(sets: Sequence[QuestionSet]) -> Iterator[tuple[Overlap, int, int]]:
+    """The pairs that are compared, by the places of their sets."""
+    for pair in get_args(Overlap):
+        first, second = pair.split("-")
+        for place, one in enumerate(sets):
+            for other, each in enumerate(sets):
+                if (one.part, each.part) == (first, second):
+                    yield pair, place, other
+
+
+def identity(question: Question) -> tuple[str, str]:
+    """Equal for questions of one text, as `key` has it, whose formulas have the same operators: 5 + 3 is not 5 - 3.
+
+    A hyphen between two letters is no operator, and neither is `=`, which some copies of `2 + 2 = ?` have not.
+    """
+    text = unicodedata.normalize("NFKC", question.text)
+    found = []
+    for place, sign in enumerate(text):
+        if unicodedata.category(sign) == "Pd" or sign == "\N{MINUS SIGN}":
+            before, after = text[place - 1 : place], text[place + 1 : place + 2]
+            if not (before.isalpha() and after.isalpha()):
+                found.append("-")
+        elif sign != "=" and (sign in "*/^" or unicodedata.category(sign) == "Sm"):
+            found.append(sign)
+    return key(question), "".join(found)

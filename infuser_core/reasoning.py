@@ -1,0 +1,46 @@
+"""Reasoning parted from the answer, by the marks that model families write.
+
+Text between an opening and a closing mark is reasoning, and so is everything after an opening mark that never closes:
+the length limit cut it off. A closing mark alone ends reasoning that the prompt opened. Which family a mark belongs to
+does not matter.
+"""
+
+import re
+
+_NAMES = r"(?:\w{1,16}[:_])?(?:think|thinking|thoughts?|reasoning)"
+# Qwen, DeepSeek and most others; Seed; Mistral; Kimi; Cohere; Apertus; OpenThinker; gpt-oss and Gemma, whose channels
+# hold the answer too.
+_MARK = re.compile(
+    rf"(?P<opens>(?i:<{_NAMES}>)|\[THINK\]|◁think▷|<\|(?:START_THINKING|inner_prefix|begin_of_thought)\|>"
+    r"|<\|channel\|?>\s*+(?:analysis|commentary|thought)\b)"
+    rf"|(?i:</{_NAMES}>)|\[/THINK\]|◁/think▷|<\|(?:END_THINKING|inner_suffix|end_of_thought)\|>"
+    r"|<channel\|>|<\|channel\|>\s*+final\b(?:<\|message\|>)?"
+)
+_CHANNEL = re.compile(r"<\|channel\|?>|<channel\|>")
+
+
+def answer_of(response: str) -> str:
+    """The response without its reasoning; empty where the reasoning never ends."""
+    parts: list[str] = []
+    start, reasons = 0, False
+    for mark in _MARK.finditer(response):
+        if mark["opens"] is None:
+            if not reasons:
+                parts.clear()
+            start, reasons = mark.end(), False
+        elif not reasons:
+            parts.append(response[start : mark.start()])
+            reasons = True
+    if not reasons:
+        parts.append(response[start:])
+    return "\n".join(part for part in parts if part)
+
+
+def with_reasoning(reasoning: str, answer: str) -> str:
+    """One text of what a server sends as two; the answer alone where there is no reasoning."""
+    return f"<think>\n{reasoning}\n</think>\n\n{answer}" if reasoning else answer
+
+
+def is_mark(token: str) -> bool:
+    """Whether a token of the vocabulary parts reasoning from the answer, or begins a mark that does."""
+    return _MARK.fullmatch(token) is not None or _CHANNEL.fullmatch(token) is not None
