@@ -291,6 +291,20 @@ def test_a_benchmark_reads_other_columns_too(tmp_path: Path):
     assert [question.answer for question in plugins.benchmark("released")(settings)] == ["42"]
 
 
+@pytest.mark.parametrize("others", [["four", 5], '["four", 5]'])
+def test_a_row_may_have_further_right_answers(tmp_path: Path, others: Any):
+    row = {"question": "2 + 2?", "gold": {"value": "4", "aliases": others}}
+    columns = {"question_text": "question", "ground_truth": "gold.value", "also_right": "gold.aliases"}
+    (question,) = read(tmp_path, [row], **columns)
+    assert (question.answer, grading_of(question).also_right) == ("4", ("four", "5"))
+    (question,) = read(tmp_path, [{**ROW, "also_right": ["42", 0]}])
+    assert (question.answer, grading_of(question).also_right) == ("B", ("A",))
+    with pytest.raises(DocumentError, match="the answer 'four' is none of the choices"):
+        read(tmp_path, [{**ROW, "also_right": ["four"]}])
+    with pytest.raises(DocumentError, match="field also_right: expected a list"):
+        read(tmp_path, [{**ROW, "also_right": "four"}])
+
+
 def test_another_number_of_rows_than_expected_is_refused(tmp_path: Path):
     assert len(read(tmp_path, [ROW], size=1)) == 1
     with pytest.raises(DocumentError, match="has 1 questions, expected 2"):

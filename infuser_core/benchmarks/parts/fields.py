@@ -117,6 +117,14 @@ def _text(found: Any) -> str | None:
     return str(found) if plain and (isinstance(found, str) or math.isfinite(found)) else None
 
 
+def several(row: Row, names: str) -> list[Any]:
+    """Items of a list, also as JSON in a cell; none where there is none."""
+    found = _parsed(value(row, names) or [])
+    if not isinstance(found, list):
+        raise refuse(names, "a list", found)
+    return found
+
+
 def options(row: Row, names: str, *, fewest: int, most: int = len(LETTERS)) -> list[str]:
     """Choices by letter, trimmed, in any form of `labelled`."""
     choices = [choice.strip() for choice in labelled(row, names).values()]

@@ -4,7 +4,7 @@ import hashlib
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
@@ -35,7 +35,8 @@ Source = NanoQuestions | FileQuestions | BenchmarkQuestions | MixQuestions
 _VERIFIERS = {"aime": "integer", "aime2024": "integer", "aime2025": "integer", "bbeh": "bbeh", "bbehopen": "bbeh"}
 _NEEDED = ("question_id", "question_text", "ground_truth")
 _OPTIONAL = (
-    "choices", "data_source", "verifier", "field", "domain", "subfield", "subdomain", "answer_type", "error", "unit",
+    "choices", "also_right", "data_source", "verifier", "field", "domain", "subfield", "subdomain",
+    "answer_type", "error", "unit",
 )  # fmt: skip
 _USUAL = {
     "question_text": ("problem", "question", "prompt", "messages"),
@@ -187,23 +188,28 @@ def _proposal(row: Row) -> str:
 
 
 def _typed(row: Row) -> Question:
-    name, truth = fields.written(row, "question_id"), fields.written(row, "ground_truth")
+    name, truths = fields.written(row, "question_id"), [row["ground_truth"], *fields.several(row, "also_right")]
+    answers = [fields.written({"ground_truth": truth}, "ground_truth") for truth in truths]
     listed = fields.labelled(row, "choices") if _has_choices(row) else {}
-    choices, answer = list(listed.values()), _letter(row["ground_truth"], truth, listed) if listed else truth
+    choices, grading = list(listed.values()), _grading(row, answers[0], listed)
+    if choices:
+        answers = [_letter(truth, text, listed) for truth, text in zip(truths, answers, strict=True)]
     if choices and _plain(row.get("data_source")).startswith("gpqa"):
         # The published rows have the right answer in a fixed place: they are shuffled when they are put to a model.
         places = gpqa_diamond.order(name, count=len(choices))
-        choices, answer = [choices[place] for place in places], LETTERS[places.index(LETTERS.index(answer))]
-    grading = _grading(row, truth, choices)
+        choices = [choices[place] for place in places]
+        answers = [LETTERS[places.index(LETTERS.index(answer))] for answer in answers]
+    if grading.multiple:
+        answers = [", ".join(part.strip() for part in answer.split(";")) for answer in answers]
     return Question(
         question_id=name,
         text=fields.written(row, "question_text"),
         choices=choices,
-        answer=", ".join(part.strip() for part in answer.split(";")) if grading.multiple else answer,
+        answer=answers[0],
         verifier="choice" if choices else _verifier(row),
         domain=fields.label(row, "field") or fields.label(row, "domain"),
         subdomain=fields.label(row, "subfield") or fields.label(row, "subdomain"),
-        grading=as_text(grading),
+        grading=as_text(replace(grading, also_right=tuple(each for each in answers[1:] if each != answers[0]))),
     )
 
 
@@ -219,7 +225,7 @@ def _verifier(row: Row) -> str:
     return told if told in _names(plugins.VERIFIERS) else _VERIFIERS.get(_plain(row.get("data_source")), "math")
 
 
-def _grading(row: Row, truth: str, choices: Sequence[str]) -> Grading:
+def _grading(row: Row, truth: str, choices: Collection[str]) -> Grading:
     """Rules for comparing an answer, as far as the row has them: `;` parts an olympiad problem's several answers."""
     route = _route(row)
     if choices:
