@@ -79,8 +79,8 @@ def turns(found: Any, role: str) -> list[str] | None:
 def _spoken(content: Any) -> str:
     """Text of a turn: it is one, or a list of parts."""
     parts = content if isinstance(content, list) else [{"text": content}]
-    texts = [part.get("text") if isinstance(part, Mapping) else None for part in parts]
-    if not all(isinstance(text, str) for text in texts):
+    texts = [part["text"] for part in parts if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
+    if len(texts) != len(parts):
         raise refuse("content", "a turn of text alone", content)
     return "".join(texts)
 

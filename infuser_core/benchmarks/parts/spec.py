@@ -17,7 +17,7 @@ from infuser_core.benchmarks.parts.fields import mapped
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
-from infuser_core.hub import DATA, HubAddress, fetched, snapshot
+from infuser_core.hub import DATA, HubAddress, fetched, find_data, is_data, snapshot, stem_and_suffix
 from infuser_core.schemas import Question
 from infuser_core.sealed import digest_of
 from infuser_core.settings import data_root, store_root
@@ -123,10 +123,8 @@ def locate(benchmark: Benchmark, settings: BenchmarkSettings, *, local: bool = F
     """
     if settings.path:
         return _named(benchmark, fetched(settings.path))
-    root = data_root()
-    for place in (root / benchmark.name, *(root / f"{benchmark.name}{suffix}" for suffix in DATA)):
-        if place.exists():
-            return _named(benchmark, place)
+    if place := find_data(data_root(), benchmark.name):
+        return _named(benchmark, place)
     if not benchmark.repos:
         raise ConfigError(f"benchmark {benchmark.name}: no path", hint="name the benchmark's file in `path`")
     return [file for folder in download(benchmark, local=local) for file in _named(benchmark, folder)]
@@ -156,16 +154,20 @@ def files_in(benchmark: Benchmark, folder: Path) -> list[Path]:
         (Path(at) / name).relative_to(folder).as_posix()
         for at, _, files in os.walk(folder, followlinks=True)
         for name in files
-        if name.endswith(DATA) and not name.startswith(".")
+        if is_data(name)
     )
     # A benchmark in several data sets has several folders in a local copy: a layout may start anywhere.
     for layout in benchmark.files:
         patterns = [pattern for each in layout.split() for pattern in (each, f"*/{each}")]
-        found = [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
+        found = [name for name in names if any(fnmatch(_plain(name), pattern.lower()) for pattern in patterns)]
         if found:
             return [folder / name for name in found]
-    of_split = [name for name in names if benchmark.split in Path(name).stem]
+    of_split = [name for name in names if benchmark.split in stem_and_suffix(name)[0].lower()]
     return [folder / name for name in of_split or names]
+
+
+def _plain(name: str) -> str:
+    return name.lower().removesuffix(".gz")
 
 
 def source_of(benchmark: Benchmark, file: Path) -> str:
@@ -175,7 +177,8 @@ def source_of(benchmark: Benchmark, file: Path) -> str:
     there = [(path.rfind(short.lower()), short) for short in shorts if short.lower() in path]
     if len(shorts) > 1 and there:
         return max(there)[1]
-    return file.parent.name if file.stem in ("task", "data") else file.stem
+    stem, _ = stem_and_suffix(file.name)
+    return file.parent.name if stem in ("task", "data") else stem
 
 
 def question(
