@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Literal
 
 from infuser_core.errors import ConfigError, UsageError
 
 SCHEME = "hf://"
-DATA = (".parquet", ".jsonl", ".json", ".csv")
-"""Endings of files with rows."""
+DATA = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
+"""Endings of files with rows, the preferred one first: in small letters, without `.gz`."""
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _ADDRESS = re.compile(
     rf"{SCHEME}(datasets/|models/)?(?!(?:datasets|models|spaces)/)({_NAME}/{_NAME})(?:@([^/@]+))?(?:/(.+))?"
@@ -52,6 +52,27 @@ def address(text: str) -> HubAddress:
     )
 
 
+def stem_and_suffix(name: str) -> tuple[str, str]:
+    """Parts of a file's name without `.gz`; the suffix in small letters."""
+    path = PurePath(name[:-3] if name.lower().endswith(".gz") else name)
+    return path.stem, path.suffix.lower()
+
+
+def is_data(name: str) -> bool:
+    """Whether a file of this name has rows; hidden ones have not."""
+    return stem_and_suffix(name)[1] in DATA and not name.startswith(".")
+
+
+def find_data(folder: Path, name: str) -> Path | None:
+    """The folder, or the file with rows, that is called `name` in a folder; None when there is none."""
+    place = folder / name
+    if place.exists():
+        return place
+    suffixes = {path: stem_and_suffix(path.name) for path in sorted(place.parent.glob(f"{place.name}.*"))}
+    files = [path for path, (stem, suffix) in suffixes.items() if stem == place.name and suffix in DATA]
+    return min(files, key=lambda path: DATA.index(suffixes[path][1]), default=None)
+
+
 @lru_cache(maxsize=64)
 def fetched(given: str) -> Path:
     """The file or folder that is meant: a path of this machine as it is, an address once its files are here.
@@ -67,7 +88,7 @@ def fetched(given: str) -> Path:
     place = snapshot(where, patterns, what=given, remedy=remedy) / where.path
     if not place.exists():
         raise ConfigError(f"{given}: {where.repo} has no such file", hint=f"its page lists them; {_FORMS}")
-    rows = [path for path in place.rglob("*") if path.suffix in DATA and not path.name.startswith(".")]
+    rows = [path for path in place.rglob("*") if is_data(path.name)]
     return rows[0] if len(rows) == 1 and where.kind == "dataset" and place.is_dir() else place
 
 

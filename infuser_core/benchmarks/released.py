@@ -20,4 +20,4 @@ def load(settings: BenchmarkSettings) -> list[Question]:
     """The rows of `settings.path`."""
     if not settings.path:
         raise ConfigError(f"benchmark {settings.label or settings.name}: no path", hint="name the benchmark's file")
-    return load_questions(FileQuestions(type="file", path=settings.path), seed=0)
+    return load_questions(FileQuestions(type="file", path=settings.path, columns=settings.columns), seed=0)

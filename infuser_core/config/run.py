@@ -22,6 +22,7 @@ from infuser_core.config.roles import (
 )
 from infuser_core.config.sources import (
     AnchorSource,
+    Columns,
     Count,
     FilePath,
     Seed,
@@ -248,6 +249,8 @@ class BenchmarkSettings(Settings):
     """Module in `infuser_core/benchmarks`."""
     path: FilePath = ""
     """Data file or folder, where the benchmark reads one."""
+    columns: Columns = Field(default={})
+    """Columns of another layout, by the names that the benchmark reads, e.g. `{problem: prompt}`."""
     label: str = ""
     """Name in tables; the module's name when empty."""
     only: list[str] = Field(default=[])

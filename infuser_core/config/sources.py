@@ -43,6 +43,10 @@ def _named(path: str) -> str:
 FilePath = Annotated[str, AfterValidator(_named)]
 """Path of a file or a folder; relative ones start where the command runs."""
 
+Columns = Annotated[dict[str, Annotated[str, Field(min_length=1)]], Field(exclude_if=lambda value: not value)]
+"""Fields that a reader wants, by name, to the columns of a file that hold them; a dot leads into objects and lists. An
+empty mapping is no part of a recipe or of a run's name: it is as if the setting were not there."""
+
 World = Literal["basic", "hard", "strong", "wide", "composed", "broad"]
 ShelfName = Literal["mixed", "by_domain"]
 
@@ -89,13 +93,15 @@ class NanoQuestions(Settings):
 
 
 class FileQuestions(Settings):
-    """Questions in a JSON, JSONL, CSV or parquet file with question_id, question_text, choices, ground_truth."""
+    """Questions in a JSON, JSONL, CSV or parquet file with question_text, choices and ground_truth."""
 
     type: Literal["file"]
     path: FilePath
     """Path, or `hf://datasets/OWNER/NAME` with `@REVISION` and `/FILE` as needed."""
     size: Rows | None = None
     """Expected number of rows; another number is an error for the dev set."""
+    columns: Columns = Field(default={})
+    """Columns of another layout, e.g. `{question_text: problem, ground_truth: reward_model.ground_truth}`."""
 
 
 class Quota(Settings):

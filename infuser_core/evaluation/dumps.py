@@ -16,9 +16,10 @@ from infuser_core.benchmarks.parts import fields
 from infuser_core.benchmarks.parts.files import announce, loads, rows_of
 from infuser_core.benchmarks.parts.spec import MOST_WRONG, Benchmark, Place
 from infuser_core.config.run import BenchmarkSettings
-from infuser_core.errors import ConfigError, DataWarning, DocumentError, shown
+from infuser_core.errors import ConfigError, DataWarning, DocumentError
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import BenchmarkResponse, Question
+from infuser_core.verifiers.parts.grading import Grading, as_text
 
 TEXTS = ("resps", "model_outputs", "generated_text", "output_list", "responses", "response", "generations")
 """Columns with what a model said, the first that is there."""
@@ -168,37 +169,42 @@ def _question(benchmark: Benchmark, row: Row, place: Place) -> Question | None:
 
 
 def _detailed(benchmark: Benchmark, doc: Row, place: Place) -> Question:
-    """A question of lighteval's details: its choices are letters, or the one answer."""
-    choices, index = list(fields.labelled(doc, "choices").values()), _only(doc.get("gold_index"))
-    if not isinstance(index, int) or not 0 <= index < len(choices):
-        raise DocumentError(f"gold_index {index!r} is no choice", hint="details of generated answers have one")
-    several = len(choices) > 1
-    key, target = fields.label(doc, "id") or str(place.number), LETTERS[index] if several else choices[index]
-    return _saved(benchmark, key, fields.written(doc, "query"), target, choices if several else [])
+    """A question of lighteval's details: its choices have letters, or are all right answers."""
+    choices, golds = list(fields.labelled(doc, "choices").values()), _several(doc.get("gold_index"))
+    if wrong := [gold for gold in golds if not isinstance(gold, int) or not 0 <= gold < len(choices)]:
+        raise DocumentError(f"gold_index {wrong[0]!r} is no choice", hint="details of generated answers have some")
+    lettered = len(choices) > len({*golds})
+    targets = [LETTERS[gold] if lettered else choices[gold] for gold in golds]
+    key = fields.label(doc, "id") or str(place.number)
+    return _saved(benchmark, key, fields.written(doc, "query"), targets, choices if lettered else [])
 
 
 def _inspected(benchmark: Benchmark, row: Row) -> Question:
     """A question of Inspect's sample."""
-    asked, target = row.get("input"), {"target": _only(row["target"])}
+    asked, targets = row.get("input"), [fields.written({"target": each}, "target") for each in _several(row["target"])]
     text = asked if isinstance(asked, str) else _content(asked[-1].get("content")) if asked else ""
     choices = list(fields.labelled(row, "choices").values()) if row.get("choices") else []
-    return _saved(benchmark, fields.written(row, "id"), text, fields.written(target, "target"), choices)
+    return _saved(benchmark, fields.written(row, "id"), text, targets, choices)
 
 
-def _only(target: Any) -> Any:
-    """A target that may be a list of one. Verifiers compare with one answer: alternatives would be counted wrong."""
-    if isinstance(target, list) and len(target) > 1:
-        raise DocumentError(f"{len(target)} targets {shown(target)}", hint="one right answer a row can be scored")
-    return (target or [None])[0] if isinstance(target, list) else target
+def _several(target: Any) -> list[Any]:
+    """Targets, any of which is right, of a list or of one alone; null for an empty list."""
+    return target or [None] if isinstance(target, list) else [target]
 
 
-def _saved(benchmark: Benchmark, key: str, text: str, target: str, choices: list[str]) -> Question:
+def _saved(benchmark: Benchmark, key: str, text: str, targets: list[str], choices: list[str]) -> Question:
     """A question as a harness saved it: choices make it one of letters, else the benchmark says how it is verified."""
-    if choices and target not in LETTERS[: len(choices)]:
-        raise DocumentError(f"target {target!r} is no answer", hint="a letter where there are choices")
+    if choices and (wrong := [each for each in targets if each not in LETTERS[: len(choices)]]):
+        raise DocumentError(f"target {wrong[0]!r} is no answer", hint="a letter where there are choices")
     free = benchmark.verifier if benchmark.verifier in FREE else "math"
-    verifier = "choice" if choices else free
-    return Question(question_id=key, text=text, choices=choices, answer=target, verifier=verifier)
+    return Question(
+        question_id=key,
+        text=text,
+        choices=choices,
+        answer=targets[0],
+        verifier="choice" if choices else free,
+        grading=as_text(Grading(also_right=tuple(targets[1:]))),
+    )
 
 
 def _response(benchmark: str, key: str, place: int, text: str) -> BenchmarkResponse:

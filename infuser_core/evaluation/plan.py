@@ -14,7 +14,7 @@ from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, UsageError
 from infuser_core.evaluation.models import NamedModel, is_nano
 from infuser_core.evaluation.settings import EvaluationSettings, phrasing_of
-from infuser_core.hub import DATA
+from infuser_core.hub import find_data
 from infuser_core.phases.answering import OWN, AskSettings, prompt_name, solver_templates, template_digest
 from infuser_core.phases.evaluate import Ask, Key
 from infuser_core.prompts.load import load
@@ -241,11 +241,10 @@ def _located(benchmark: BenchmarkSettings, known: Benchmark | None, data: Path |
         return benchmark
     stems = [benchmark.name, *known.repos, *(repo.split("/")[-1] for repo in known.repos)]
     for stem in stems:
-        for place in (data / stem, *(data / f"{stem}{suffix}" for suffix in DATA)):
-            if place.exists():
-                # A benchmark in several data sets lies beside itself: the loader tells its files apart.
-                beside = data if len(known.repos) > 1 and stem != benchmark.name else place
-                return benchmark.model_copy(update={"path": str(beside)})
+        if place := find_data(data, stem):
+            # A benchmark in several data sets lies beside itself: the loader tells its files apart.
+            beside = data if len(known.repos) > 1 and stem != benchmark.name else place
+            return benchmark.model_copy(update={"path": str(beside)})
     raise ConfigError(f"--data {data}: nothing there for {benchmark.name}", hint=f"looked for {', '.join(stems)}")
 
 

@@ -90,7 +90,7 @@ def _examples(path: Path, benchmark: str) -> Iterator[Example]:
             f"examples: no file {source}", hint="one row each: question_text, choices, ground_truth, reply"
         )
     for number, row in enumerate(rows_of(source), 1):
-        question = question_of({"question_id": str(number), **row}, f"{source}, row {number}")
+        question = question_of(row, f"{source}, row {number}", name=str(number))
         yield Example(question=question, reply=str(row.get("reply") or rf"\boxed{{{question.answer}}}"))
 
 

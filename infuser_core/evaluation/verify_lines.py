@@ -198,7 +198,8 @@ def _grading(values: Mapping[str, Any]) -> str:
             raise _Malformed(f"{name}: expected a string")
     if not texts and not multiple:
         return ""
-    return as_text(Grading(multiple=multiple, **{name: str(value) for name, value in texts.items()}))
+    facts: dict[str, Any] = {name: str(value) for name, value in texts.items()}
+    return as_text(Grading(multiple=multiple, **facts))
 
 
 def _question(kind: str, gold: str, choices: list[str], grading: str) -> Question:

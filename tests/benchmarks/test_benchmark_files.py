@@ -68,6 +68,27 @@ def test_every_format_gives_the_same_questions(tmp_path: Path, suffix: str):
     assert [question.question_id for question in found] == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    "suffix", [".parquet", ".PARQUET", ".JSONL", ".jsonl.gz", ".JSON.GZ", ".csv.gz", ".tsv", ".TSV"]
+)
+def test_files_with_capitals_or_packed_are_found_where_small_ones_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+):
+    monkeypatch.setenv("INFUSER_DATA", str(tmp_path))
+    plain = suffix.lower().removesuffix(".gz")
+    content = write(tmp_path / f"draft{plain.replace('.tsv', '.csv')}", rows("a")).read_bytes()
+    content = content.replace(b",", b"\t") if plain == ".tsv" else content
+    path = tmp_path / f"math500{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix.lower().endswith(".gz") else content)
+    assert locate(plugins.describe("math500"), BenchmarkSettings(name="math500")) == [path]
+    assert [question.question_id for question in read()] == ["a"]
+    folder = tmp_path / "set"
+    folder.mkdir()
+    path.rename(folder / f"TEST{suffix}")
+    write(folder / "train.jsonl", rows("b"))
+    assert [question.question_id for question in read(folder)] == ["a"]
+
+
 @pytest.mark.parametrize("key", ["examples", "data", "questions", "rows"])
 def test_an_object_that_holds_the_rows_is_read_pretty_or_plain(tmp_path: Path, key: str):
     for name, indent in (("plain", None), ("pretty", 2)):

@@ -15,6 +15,8 @@ import pytest
 
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
 from infuser_core.evaluation.dumps import read_dump
+from infuser_core.verifiers.parts.batch import Job, check_all
+from infuser_core.verifiers.parts.grading import grading_of
 
 CHOICE = {
     "question_id": 7, "question": "Which is even?", "options": ["1", "2", "3"], "answer": "B", "answer_index": 1,
@@ -181,11 +183,23 @@ def test_a_sample_without_a_text_counts_as_an_empty_answer(tmp_path: Path):
         read_dump(lines(tmp_path / "o.jsonl", {**detail, "model_response": {"text": []}}), "gsm8k")
 
 
-def test_several_targets_are_refused_and_not_dropped(tmp_path: Path):
+def test_several_targets_are_alternatives(tmp_path: Path):
     detail = {"doc": {"query": "?", "choices": ["4", "four"], "gold_index": [0, 1]}, "model_response": {"text": ["4"]}}
     for row in ({**SAMPLE, "choices": [], "target": ["4", "four"]}, detail):
-        with pytest.raises(DocumentError, match="row 1: 2 targets"):
-            read_dump(lines(tmp_path / "out.jsonl", row), "gsm8k")
+        (question,), _ = read_dump(lines(tmp_path / "out.jsonl", row), "gsm8k")
+        assert (question.answer, question.choices, question.verifier) == ("4", [], "math")
+        jobs = [Job(response=rf"\boxed{{{said}}}", question=question) for said in ("four", "4", "5")]
+        assert [found.verdict for found in check_all(jobs)] == ["correct", "correct", "wrong"]
+    letters = {"query": "?", "choices": ["4", "four", "5"], "gold_index": [0, 1]}
+    for row in ({**SAMPLE, "target": ["A", "B"]}, {**detail, "doc": letters}):
+        (question,), _ = read_dump(lines(tmp_path / "out.jsonl", row), "gsm8k")
+        assert (question.answer, grading_of(question).also_right) == ("A", ("B",))
+    with pytest.raises(DocumentError, match="target 'E' is no answer"):
+        read_dump(lines(tmp_path / "out.jsonl", {**SAMPLE, "target": ["A", "E"]}), "gsm8k")
+    with pytest.raises(DocumentError, match="gold_index 3 is no choice"):
+        read_dump(lines(tmp_path / "out.jsonl", {**detail, "doc": {**letters, "gold_index": [0, 3]}}), "gsm8k")
+    with pytest.raises(DocumentError, match="field target: expected a text, found None"):
+        read_dump(lines(tmp_path / "out.jsonl", {**SAMPLE, "target": []}), "gsm8k")
 
 
 def test_saved_answers_are_scored_without_torch(tmp_path: Path):

@@ -1,16 +1,21 @@
 """Question files in the published layout are read whole, or refused with file and row."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.benchmarks.parts.question_sets import content_of, load_questions, question_of
+from infuser_core import plugins
+from infuser_core.benchmarks.parts.question_sets import content_of, load_questions, question_of, values_of
+from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import FileQuestions, NanoQuestions
-from infuser_core.errors import DocumentError
+from infuser_core.errors import DataWarning, DocumentError
 from infuser_core.verifiers.parts.grading import Grading, grading_of
 
 ROW = {
@@ -29,10 +34,10 @@ STRUCTURES = st.one_of(
 )  # fmt: skip
 
 
-def read(tmp_path: Path, rows: list[dict[str, Any]] | str, size: int | None = None):
+def read(tmp_path: Path, rows: list[dict[str, Any]] | str, size: int | None = None, **columns: str):
     path = tmp_path / "set.json"
     path.write_text(rows if isinstance(rows, str) else json.dumps(rows))
-    return load_questions(FileQuestions(type="file", path=str(path), size=size), seed=0)
+    return load_questions(FileQuestions(type="file", path=str(path), size=size, columns=columns), seed=0)
 
 
 def test_a_row_becomes_a_question(tmp_path: Path):
@@ -133,6 +138,171 @@ def test_a_structure_that_a_table_fills_with_null_is_no_choices(tmp_path: Path):
 def test_a_row_without_a_column_names_those_that_are_there():
     with pytest.raises(DocumentError, match="no question_id; there are prompt, answer"):
         question_of({"prompt": "1 + 1?", "answer": "2"}, "row 1")
+
+
+CHAT = [{"role": "user", "content": "What is 2 + 3?"}, {"role": "assistant", "content": "It is \\boxed{5}."}]
+VERL = {
+    "data_source": "somebody/sums", "prompt": CHAT[:1], "ability": "math",
+    "reward_model": {"style": "rule", "ground_truth": "5"}, "extra_info": {"index": 7, "split": "train"},
+}  # fmt: skip
+VERL_COLUMNS = {"question_text": "prompt", "ground_truth": "reward_model.ground_truth"}
+SOLUTION = "Two and three are added. " * 8 + "So the sum is \\boxed{5}."
+LAYOUTS = {
+    "verl": (VERL, VERL_COLUMNS),
+    "verl, the index as identifier": (VERL, {**VERL_COLUMNS, "question_id": "extra_info.index"}),
+    "TRL, a plain prompt": (
+        {"prompt": "What is 2 + 3?", "answer": "5"}, {"question_text": "prompt", "ground_truth": "answer"},
+    ),
+    "TRL, a prompt of turns": (
+        {"prompt": CHAT[:1], "completion": CHAT[1:]}, {"question_text": "prompt", "ground_truth": "completion"},
+    ),
+    "TRL, a worked solution": (
+        {"problem": "What is 2 + 3?", "solution": SOLUTION}, {"question_text": "problem", "ground_truth": "solution"},
+    ),
+    "TRL, a chat": ({"messages": CHAT}, {"question_text": "messages", "ground_truth": "messages"}),
+    "a chat with reasoning": (
+        {"messages": [*CHAT[:1], {"role": "assistant", "content": "5</think>The answer is 5. <think>\\boxed{6}?"}]},
+        {"question_text": "messages", "ground_truth": "messages"},
+    ),
+    "turns by speaker": (
+        {"conversations": [{"from": "human", "value": "What is 2 + 3?"}, {"from": "gpt", "value": "The answer is 5."}]},
+        {"question_text": "conversations.0.value", "ground_truth": "conversations.1.value"},
+    ),
+    "turns of parts": (
+        {"messages": [{**turn, "content": [{"type": "text", "text": turn["content"]}]} for turn in CHAT]},
+        {"question_text": "messages", "ground_truth": "messages"},
+    ),
+    "TTRL": (
+        {"prompt": "What is 2 + 3?", "answer": "5", "source": "sums", "id": "7"},
+        {"question_text": "prompt", "ground_truth": "answer", "question_id": "id"},
+    ),
+    "a list of one answer in a text": (
+        {"prompt": CHAT[:1], "reward_model": {"ground_truth": '["5"]'}}, VERL_COLUMNS,
+    ),
+    "DeepScaleR": (
+        {"problem": "What is 2 + 3?", "answer": "5", "solution": SOLUTION},
+        {"question_text": "problem", "ground_truth": "answer"},
+    ),
+    "a solution with its answer behind a mark": (
+        {"question": "What is 2 + 3?", "answer": "2 + 3 = <<2+3=5>>5 apples.\n#### 5"},
+        {"question_text": "question", "ground_truth": "answer"},
+    ),
+    "a place in a list": (
+        {"turns": ["What is 2 + 3?", "5"]}, {"question_text": "turns.0", "ground_truth": "turns.-1"},
+    ),
+    "a column with a dot in its name": (
+        {"q.text": "What is 2 + 3?", "q.key": 5}, {"question_text": "q.text", "ground_truth": "q.key"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+@pytest.mark.parametrize("suffix", [".json", ".parquet", ".csv"])
+def test_columns_read_the_layouts_of_other_trainers(tmp_path: Path, name: str, suffix: str):
+    row, columns = LAYOUTS[name]
+    path = tmp_path / f"set{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist([row]), path)
+    elif suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(row))
+            writer.writeheader()
+            writer.writerow({key: json.dumps(v) if isinstance(v, list | dict) else v for key, v in row.items()})
+    else:
+        path.write_text(json.dumps([row]))
+    (question,) = load_questions(FileQuestions(type="file", path=str(path), columns=columns), seed=0)
+    identifier = "7" if "question_id" in columns else "1"
+    assert (question.question_id, question.text, question.answer) == (identifier, "What is 2 + 3?", "5")
+    assert (question.verifier, question.choices) == ("math", [])
+
+
+@pytest.mark.parametrize(
+    ("row", "columns", "message"),
+    [
+        (
+            VERL, {**VERL_COLUMNS, "ground_truth": "reward_model.answer"},
+            "{path}, row 1: no reward_model.answer; there are data_source, prompt, ability, "
+            "reward_model.style, reward_model.ground_truth, extra_info.index, extra_info.split",
+        ),
+        ({"messages": CHAT * 2}, {"question_text": "messages"}, "{path}, row 1: messages has 2 turns of the user"),
+        ({"messages": CHAT[1:]}, {"question_text": "messages"}, "{path}, row 1: messages has 0 turns of the user"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image", "image": "x.png"}]}]},
+            {"question_text": "messages"}, "{path}, row 1: field content: expected a turn of text alone",
+        ),
+        (
+            {"problem": "1 + 1?", "solution": SOLUTION.replace("\\boxed{5}", "five")},
+            {"question_text": "problem", "ground_truth": "solution"}, "{path}, row 1: field solution: expected an",
+        ),
+        (
+            {"problem": "1 + 1?", "answer": {"value": 2}},
+            {"question_text": "problem", "ground_truth": "answer"}, "{path}, row 1: field ground_truth: expected a",
+        ),
+        (
+            {"problem": "1 + 1?", "answer": None},
+            {"question_text": "problem", "ground_truth": "answer"}, "{path}, row 1: no ground_truth",
+        ),
+        (VERL, {**VERL_COLUMNS, "question": "prompt"}, "{path}, row 1: columns.question: no field of a question"),
+    ],
+)  # fmt: skip
+def test_columns_that_do_not_fit_are_refused(tmp_path: Path, row: Any, columns: dict[str, str], message: str):
+    with pytest.raises(DocumentError) as caught:
+        read(tmp_path, [row], **columns)
+    assert caught.value.message.startswith(message.format(path=tmp_path / "set.json"))
+    assert caught.value.hint
+
+
+def test_one_of_several_turns_is_named_by_its_place(tmp_path: Path):
+    row = {"messages": [*CHAT, {"role": "user", "content": "And 2 + 2?"}], "answer": "4"}
+    (question,) = read(tmp_path, [row], question_text="messages.-1.content", ground_truth="answer")
+    assert question.text == "And 2 + 2?"
+
+
+def test_system_turns_are_left_out_and_counted(tmp_path: Path):
+    row = {**VERL, "prompt": [{"role": "system", "content": "Use a box."}, *CHAT[:1]]}
+    with pytest.warns(DataWarning, match="system turns of 1 rows are left out"):
+        questions = read(tmp_path, [VERL, row], **VERL_COLUMNS)
+    assert [question.text for question in questions] == ["What is 2 + 3?"] * 2
+
+
+def test_a_refusal_proposes_the_columns(tmp_path: Path):
+    with pytest.raises(DocumentError, match="no question_text") as caught:
+        read(tmp_path, [VERL])
+    assert "columns: {question_text: prompt, ground_truth: reward_model.ground_truth}" in str(caught.value.hint)
+
+
+def test_columns_at_their_default_change_no_setting():
+    plain = FileQuestions(type="file", path="x.json")
+    assert values_of(plain) == {"type": "file", "size": None}
+    assert "columns" not in plain.model_dump() and "columns" not in BenchmarkSettings(name="released").model_dump()
+    mapped = FileQuestions(type="file", path="x.json", columns=VERL_COLUMNS)
+    assert values_of(mapped) == {"type": "file", "size": None, "columns": VERL_COLUMNS}
+
+
+def test_a_benchmark_reads_other_columns_too(tmp_path: Path):
+    path = tmp_path / "aime.json"
+    path.write_text(json.dumps([{"prompt": "What is 20 + 22?", "key": {"value": "42"}}]))
+    columns = {"problem": "prompt", "answer": "key.value"}
+    with pytest.warns(DataWarning, match="1 questions, expected 30"):
+        (question,) = plugins.benchmark("aime2024")(BenchmarkSettings(name="aime2024", path=str(path), columns=columns))
+    assert (question.text, question.answer) == ("What is 20 + 22?", "42")
+    columns = {"question_text": "prompt", "ground_truth": "key.value"}
+    settings = BenchmarkSettings(name="released", path=str(path), columns=columns)
+    assert [question.answer for question in plugins.benchmark("released")(settings)] == ["42"]
+
+
+@pytest.mark.parametrize("others", [["four", 5], '["four", 5]'])
+def test_a_row_may_have_further_right_answers(tmp_path: Path, others: Any):
+    row = {"question": "2 + 2?", "gold": {"value": "4", "aliases": others}}
+    columns = {"question_text": "question", "ground_truth": "gold.value", "also_right": "gold.aliases"}
+    (question,) = read(tmp_path, [row], **columns)
+    assert (question.answer, grading_of(question).also_right) == ("4", ("four", "5"))
+    (question,) = read(tmp_path, [{**ROW, "also_right": ["42", 0]}])
+    assert (question.answer, grading_of(question).also_right) == ("B", ("A",))
+    with pytest.raises(DocumentError, match="the answer 'four' is none of the choices"):
+        read(tmp_path, [{**ROW, "also_right": ["four"]}])
+    with pytest.raises(DocumentError, match="field also_right: expected a list"):
+        read(tmp_path, [{**ROW, "also_right": "four"}])
 
 
 def test_another_number_of_rows_than_expected_is_refused(tmp_path: Path):

@@ -1,5 +1,7 @@
 """Many responses at once equal one response at a time, in order."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from infuser_core.errors import ConfigError
 from infuser_core.verifiers.parts import batch
 from infuser_core.verifiers.parts.batch import Job, check_all
 from infuser_core.verifiers.parts.extract import PRESETS
-from infuser_core.verifiers.parts.grading import Finding, correct
+from infuser_core.verifiers.parts.grading import Finding, Grading, as_text, correct
 
 calls: list[tuple[int, str]] = []
 """Jobs and preset of every call of `check_many` below."""
@@ -50,6 +52,25 @@ jobs_of = st.lists(
 def test_a_batch_equals_one_at_a_time(jobs: list[Job], preset: str):
     plain = [plugins.verifier(job.question.verifier).check(job.response, job.question, preset=preset) for job in jobs]
     assert check_all(jobs, preset=preset) == plain
+
+
+@given(jobs_of, st.lists(st.sampled_from(["A", "B", "7", "known"]), max_size=3), st.sampled_from(PRESETS))
+def test_of_several_right_answers_the_best_finding_counts(jobs: list[Job], others: list[str], preset: str):
+    grading = as_text(Grading(also_right=tuple(others)))
+    both = [replace(job, question=replace(job.question, grading=grading)) for job in jobs]
+    alone = [
+        check_all(
+            [job, *(replace(job, question=replace(job.question, answer=other)) for other in others)], preset=preset
+        )
+        for job in jobs
+    ]
+    expected = [
+        next((each for rank in ("correct", "unverified") for each in found if each.verdict == rank), found[0])
+        for found in alone
+    ]
+    assert [(found.verdict, found.extracted) for found in check_all(both, preset=preset)] == [
+        (found.verdict, found.extracted) for found in expected
+    ]
 
 
 def test_a_verifier_with_its_own_machinery_gets_its_jobs_in_one_call():

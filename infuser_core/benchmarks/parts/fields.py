@@ -5,7 +5,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from infuser_core.errors import DocumentError
@@ -13,6 +13,8 @@ from infuser_core.prompts.load import LETTERS
 
 Row = Mapping[str, Any]
 _LETTER_KEYS = (("letter", "content"), ("key", "value"), ("label", "text"))
+_PRINTED = re.compile(r"\s*\[\s*[{\"]")
+_PLACE = re.compile(r"-?\d{1,9}", re.ASCII)
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:,(?:\\!)?\d{3})+(?:\.\d+)?")
 _OPEN, _CLOSE = "([{", ")]}"
 
@@ -28,6 +30,59 @@ def refuse(field: str, expected: str, found: Any) -> DocumentError:
 def value(row: Row, names: str) -> Any:
     """The first of `a|b|c` that the row has and that is not None; None when there is none."""
     return next((row[name] for name in names.split("|") if row.get(name) is not None), None)
+
+
+def mapped(row: Row, columns: Mapping[str, str]) -> Row:
+    """The row with what is at these dotted paths, by the names that a reader knows.
+
+    A part of a path is a key of an object or a place in a list, from 0 or from -1 at the end; a text may hold both as
+    JSON. Below null all is null. Raises DocumentError with the columns that are there for a path that is not.
+    """
+    return {**row, **{name: _at(row, path) for name, path in columns.items()}} if columns else row
+
+
+def _at(row: Row, path: str) -> Any:
+    found: Any = row
+    for part in [path] if path in row else path.split("."):
+        found = _parsed(found)
+        if found is None:
+            return None
+        if isinstance(found, Mapping) and part in found:
+            found = found[part]
+        elif isinstance(found, list) and _PLACE.fullmatch(part) and -len(found) <= int(part) < len(found):
+            found = found[int(part)]
+        else:
+            raise DocumentError(f"no {path}; there are {', '.join(paths(row))}", hint="correct `columns`")
+    return _parsed(found) if isinstance(found, str) and _PRINTED.match(found) else found
+
+
+def paths(row: Row, above: str = "") -> Iterator[str]:
+    """Columns of a row as `columns` names them: what an object holds, by the object's name and a dot."""
+    for name, each in row.items():
+        if isinstance(each, Mapping) and each:
+            yield from paths(each, f"{above}{name}.")
+        else:
+            yield f"{above}{name}"
+
+
+def turns(found: Any, role: str) -> list[str] | None:
+    """Texts of one role's turns of a chat; None for what is no chat.
+
+    Raises DocumentError for a turn with an image, or another part that is no text.
+    """
+    is_chat = isinstance(found, list) and all(
+        isinstance(each, Mapping) and {"role", "content"} <= {*each} for each in found
+    )
+    return [_spoken(turn["content"]) for turn in found if turn["role"] == role] if found and is_chat else None
+
+
+def _spoken(content: Any) -> str:
+    """Text of a turn: it is one, or a list of parts."""
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = [part["text"] for part in parts if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
+    if len(texts) != len(parts):
+        raise refuse("content", "a turn of text alone", content)
+    return "".join(texts)
 
 
 def written(row: Row, names: str) -> str:
@@ -60,6 +115,14 @@ def _text(found: Any) -> str | None:
     """Text of a text or a finite number; None for anything else, which has no one way to be printed."""
     plain = isinstance(found, str | int | float) and not isinstance(found, bool)
     return str(found) if plain and (isinstance(found, str) or math.isfinite(found)) else None
+
+
+def several(row: Row, names: str) -> list[Any]:
+    """Items of a list, also as JSON in a cell; none where there is none."""
+    found = _parsed(value(row, names) or [])
+    if not isinstance(found, list):
+        raise refuse(names, "a list", found)
+    return found
 
 
 def options(row: Row, names: str, *, fewest: int, most: int = len(LETTERS)) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any, TextIO, cast
 
 from infuser_core import durable
 from infuser_core.errors import DataWarning, DocumentError
+from infuser_core.hub import stem_and_suffix
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _LISTS = ("examples", "data", "questions", "rows")
@@ -59,9 +60,7 @@ def _reader(path: Path) -> Iterable[dict[str, Any]]:
 
 
 def _suffix(path: Path) -> str:
-    """Suffix of the content, without `.gz`, in small letters."""
-    name = path.name.lower()
-    return Path(name.removesuffix(".gz")).suffix
+    return stem_and_suffix(path.name)[1]
 
 
 def _text(path: Path, **how: Any) -> TextIO:

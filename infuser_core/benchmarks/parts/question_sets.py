@@ -1,26 +1,32 @@
 """Question sets: from the micro-world, from files in the layout of the published sets, or sampled from benchmarks."""
 
 import hashlib
+import re
+import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from infuser_core import plugins
-from infuser_core.benchmarks import gpqa_diamond
+from infuser_core.benchmarks import gpqa_diamond, gsm8k
 from infuser_core.benchmarks.parts import fields, validation
+from infuser_core.benchmarks.parts.fields import Row
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.config import shipped
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, NanoQuestions
-from infuser_core.errors import DocumentError
+from infuser_core.errors import DataWarning, DocumentError
 from infuser_core.nano import lab
 from infuser_core.prompts.load import LETTERS
+from infuser_core.reasoning import answer_of
 from infuser_core.schemas import Question
 from infuser_core.sealed import digest_of
 from infuser_core.seeding import seed_of
+from infuser_core.verifiers.parts.extract import boxed
 from infuser_core.verifiers.parts.grading import Grading, as_text
 
 Source = NanoQuestions | FileQuestions | BenchmarkQuestions | MixQuestions
@@ -28,6 +34,18 @@ Source = NanoQuestions | FileQuestions | BenchmarkQuestions | MixQuestions
 # Verifiers of the data sources that the published files name; any other free answer is mathematics.
 _VERIFIERS = {"aime": "integer", "aime2024": "integer", "aime2025": "integer", "bbeh": "bbeh", "bbehopen": "bbeh"}
 _NEEDED = ("question_id", "question_text", "ground_truth")
+_OPTIONAL = (
+    "choices", "also_right", "data_source", "verifier", "field", "domain", "subfield", "subdomain",
+    "answer_type", "error", "unit",
+)  # fmt: skip
+_USUAL = {
+    "question_text": ("problem", "question", "prompt", "messages"),
+    "ground_truth": ("reward_model.ground_truth", "answer", "solution", "completion", "messages"),
+}
+"""Columns of other layouts, the likeliest first: a refusal proposes them."""
+_SPEAKERS = {"question_text": "user", "ground_truth": "assistant"}
+_MOST_WORDS = 30
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _KINDS = ("numerical", "expression", "tuple", "interval", "equation", "set", "text")
 
 
@@ -47,7 +65,11 @@ def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSe
         raise DocumentError(f"{source.path} holds no rows", hint="name a file with questions")
     if source.size is not None and source.size != len(rows):
         raise DocumentError(f"{source.path} has {len(rows)} questions, expected {source.size}", hint="correct `size`")
-    questions = [question_of(row, f"{source.path}, row {number}") for number, row in enumerate(rows, 1)]
+    questions = [
+        question_of(row, f"{source.path}, row {number}", name=str(number), columns=source.columns)
+        for number, row in enumerate(rows, 1)
+    ]
+    _announce_system(source, rows)
     twice = next((name for name, times in Counter(each.question_id for each in questions).items() if times > 1), None)
     if twice is not None:
         raise DocumentError(f"{source.path}: question_id {twice} twice", hint="identifiers are unique")
@@ -106,55 +128,104 @@ def _mixed(source: MixQuestions, seed: int, evaluated: Sequence[BenchmarkSetting
     return list(found.values())
 
 
-def question_of(row: dict[str, Any], where: str) -> Question:
-    """One row in the published layout; its answer is matched by text first: choices may themselves be letters.
+def question_of(row: Row, where: str, *, name: str = "", columns: Mapping[str, str] = MappingProxyType({})) -> Question:
+    """One row in the published layout, or with `columns` that name another's; `name` where it has no question_id.
 
-    Raises DocumentError naming the row and the field that is missing or of another type.
+    Of a chat in a mapped column the user's one turn is the question, the assistant's one turn the answer. Raises
+    DocumentError naming the row and the field that is missing or of another type.
     """
-    missing = [name for name in _NEEDED if row.get(name) in (None, "")]
-    if missing:
-        there = ", ".join(map(str, row))
-        raise DocumentError(f"{where}: no {missing[0]}; there are {there}", hint=f"needed: {', '.join(_NEEDED)}")
     try:
-        return _typed(row)
+        found = {**({"question_id": name} if name else {}), **(_mapped(row, columns) if columns else row)}
+        if missing := [field for field in _NEEDED if found.get(field) in (None, "")]:
+            raise DocumentError(f"no {missing[0]}; there are {', '.join(fields.paths(row))}", hint=_proposal(row))
+        return _typed(found)
     except DocumentError as error:
         raise DocumentError(f"{where}: {error.message}", hint=error.hint) from error
 
 
-def _typed(row: dict[str, Any]) -> Question:
-    name, truth = fields.written(row, "question_id"), fields.written(row, "ground_truth")
+def _mapped(row: Row, columns: Mapping[str, str]) -> Row:
+    if unknown := [name for name in columns if name not in (*_NEEDED, *_OPTIONAL)]:
+        hint = f"a question has {', '.join((*_NEEDED, *_OPTIONAL))}"
+        raise DocumentError(f"columns.{unknown[0]}: no field of a question", hint=hint)
+    found = dict(fields.mapped(row, columns))
+    for name, role in _SPEAKERS.items():
+        said = fields.turns(found[name], role) if name in columns else None
+        if said is not None and len(said) != 1:
+            hint = f"one of them: `{name}: {columns[name]}.0.content`, its place from 0"
+            raise DocumentError(f"{columns[name]} has {len(said)} turns of the {role}", hint=hint)
+        found[name] = said[0] if said else found.get(name)
+    if "ground_truth" in columns and isinstance(found["ground_truth"], str) and not _has_choices(found):
+        found["ground_truth"] = _final(found["ground_truth"], columns["ground_truth"])
+    return found
+
+
+def _final(text: str, column: str) -> str:
+    """The answer of a worked solution: after the mark of GSM8K, in its last box, or announced; or the text itself."""
+    text = answer_of(text) or text
+    answer = text.rpartition(gsm8k.MARK)[2].strip() if gsm8k.MARK in text else boxed(text, preset="phrase")
+    if not answer and len(_WORD.findall(text)) > _MOST_WORDS:
+        wanted = f"an answer, or a solution that ends in \\boxed{{...}} or {gsm8k.MARK}"
+        raise fields.refuse(column, wanted, text)
+    return answer or text
+
+
+def _announce_system(source: FileQuestions, rows: Sequence[Row]) -> None:
+    """Warn of turns that are no part of a question."""
+    column = source.columns.get("question_text")
+    chats = (fields.mapped(row, {"": column})[""] for row in rows) if column else ()
+    count = sum(bool(fields.turns(chat, "system")) for chat in chats)
+    if count:
+        text = f"{source.path}: system turns of {count:,} rows are left out: the prompt profile has its own"
+        warnings.warn(text, DataWarning, stacklevel=3)
+
+
+def _proposal(row: Row) -> str:
+    """A hint with the likely columns of a row in another layout."""
+    there = list(fields.paths(row))
+    likely = {name: next((each for each in usual if each in there), "...") for name, usual in _USUAL.items()}
+    mapping = ", ".join(f"{name}: {column}" for name, column in likely.items() if name not in there)
+    return f"needed: {', '.join(_NEEDED)}; `columns: {{{mapping}}}` reads another layout"
+
+
+def _typed(row: Row) -> Question:
+    name, truths = fields.written(row, "question_id"), [row["ground_truth"], *fields.several(row, "also_right")]
+    answers = [fields.written({"ground_truth": truth}, "ground_truth") for truth in truths]
     listed = fields.labelled(row, "choices") if _has_choices(row) else {}
-    choices, answer = list(listed.values()), _letter(row["ground_truth"], truth, listed) if listed else truth
+    choices, grading = list(listed.values()), _grading(row, answers[0], listed)
+    if choices:
+        answers = [_letter(truth, text, listed) for truth, text in zip(truths, answers, strict=True)]
     if choices and _plain(row.get("data_source")).startswith("gpqa"):
         # The published rows have the right answer in a fixed place: they are shuffled when they are put to a model.
         places = gpqa_diamond.order(name, count=len(choices))
-        choices, answer = [choices[place] for place in places], LETTERS[places.index(LETTERS.index(answer))]
-    grading = _grading(row, truth, choices)
+        choices = [choices[place] for place in places]
+        answers = [LETTERS[places.index(LETTERS.index(answer))] for answer in answers]
+    if grading.multiple:
+        answers = [", ".join(part.strip() for part in answer.split(";")) for answer in answers]
     return Question(
         question_id=name,
         text=fields.written(row, "question_text"),
         choices=choices,
-        answer=", ".join(part.strip() for part in answer.split(";")) if grading.multiple else answer,
+        answer=answers[0],
         verifier="choice" if choices else _verifier(row),
         domain=fields.label(row, "field") or fields.label(row, "domain"),
         subdomain=fields.label(row, "subfield") or fields.label(row, "subdomain"),
-        grading=as_text(grading),
+        grading=as_text(replace(grading, also_right=tuple(each for each in answers[1:] if each != answers[0]))),
     )
 
 
-def _has_choices(row: dict[str, Any]) -> bool:
+def _has_choices(row: Row) -> bool:
     """Whether there are any: an empty cell or list is none, nor is a structure that parquet fills with null."""
     found = row.get("choices")
     return any(each is not None for each in found.values()) if isinstance(found, dict) else found not in (None, "", [])
 
 
-def _verifier(row: dict[str, Any]) -> str:
+def _verifier(row: Row) -> str:
     """The shipped verifier of a free answer: the one that the row names, its data source's, or that of mathematics."""
     told = str(row.get("verifier") or "")
     return told if told in _names(plugins.VERIFIERS) else _VERIFIERS.get(_plain(row.get("data_source")), "math")
 
 
-def _grading(row: dict[str, Any], truth: str, choices: Sequence[str]) -> Grading:
+def _grading(row: Row, truth: str, choices: Collection[str]) -> Grading:
     """Rules for comparing an answer, as far as the row has them: `;` parts an olympiad problem's several answers."""
     route = _route(row)
     if choices:
@@ -170,7 +241,7 @@ def _grading(row: dict[str, Any], truth: str, choices: Sequence[str]) -> Grading
     )
 
 
-def _route(row: dict[str, Any]) -> str:
+def _route(row: Row) -> str:
     """The benchmark that a row says it is from, by data source or domain; empty when it names none."""
     told = [_plain(row.get(name)) for name in ("data_source", "domain")]
     return next(

@@ -9,13 +9,15 @@ from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatch
 from functools import cache, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from infuser_core import durable
+from infuser_core.benchmarks.parts.fields import mapped
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
-from infuser_core.hub import DATA, HubAddress, fetched, snapshot
+from infuser_core.hub import DATA, HubAddress, fetched, find_data, is_data, snapshot, stem_and_suffix
 from infuser_core.schemas import Question
 from infuser_core.sealed import digest_of
 from infuser_core.settings import data_root, store_root
@@ -90,7 +92,7 @@ class Benchmark:
         there are no files, DocumentError when more than `MOST_WRONG` of the rows are wrong.
         """
         stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in locate(self, settings)]
-        return list(_loaded(self, tuple(stamps)))
+        return list(_loaded(self, tuple(stamps), tuple(settings.columns.items())))
 
 
 def download(benchmark: Benchmark, *, local: bool = False) -> list[Path]:
@@ -121,10 +123,8 @@ def locate(benchmark: Benchmark, settings: BenchmarkSettings, *, local: bool = F
     """
     if settings.path:
         return _named(benchmark, fetched(settings.path))
-    root = data_root()
-    for place in (root / benchmark.name, *(root / f"{benchmark.name}{suffix}" for suffix in DATA)):
-        if place.exists():
-            return _named(benchmark, place)
+    if place := find_data(data_root(), benchmark.name):
+        return _named(benchmark, place)
     if not benchmark.repos:
         raise ConfigError(f"benchmark {benchmark.name}: no path", hint="name the benchmark's file in `path`")
     return [file for folder in download(benchmark, local=local) for file in _named(benchmark, folder)]
@@ -154,16 +154,20 @@ def files_in(benchmark: Benchmark, folder: Path) -> list[Path]:
         (Path(at) / name).relative_to(folder).as_posix()
         for at, _, files in os.walk(folder, followlinks=True)
         for name in files
-        if name.endswith(DATA) and not name.startswith(".")
+        if is_data(name)
     )
     # A benchmark in several data sets has several folders in a local copy: a layout may start anywhere.
     for layout in benchmark.files:
         patterns = [pattern for each in layout.split() for pattern in (each, f"*/{each}")]
-        found = [name for name in names if any(fnmatch(name, pattern) for pattern in patterns)]
+        found = [name for name in names if any(fnmatch(_plain(name), pattern.lower()) for pattern in patterns)]
         if found:
             return [folder / name for name in found]
-    of_split = [name for name in names if benchmark.split in Path(name).stem]
+    of_split = [name for name in names if benchmark.split in stem_and_suffix(name)[0].lower()]
     return [folder / name for name in of_split or names]
+
+
+def _plain(name: str) -> str:
+    return name.lower().removesuffix(".gz")
 
 
 def source_of(benchmark: Benchmark, file: Path) -> str:
@@ -173,7 +177,8 @@ def source_of(benchmark: Benchmark, file: Path) -> str:
     there = [(path.rfind(short.lower()), short) for short in shorts if short.lower() in path]
     if len(shorts) > 1 and there:
         return max(there)[1]
-    return file.parent.name if file.stem in ("task", "data") else file.stem
+    stem, _ = stem_and_suffix(file.name)
+    return file.parent.name if stem in ("task", "data") else stem
 
 
 def question(
@@ -250,26 +255,33 @@ def _code() -> str:
 
 
 @lru_cache(maxsize=64)
-def _loaded(benchmark: Benchmark, stamps: tuple[Stamp, ...]) -> tuple[Question, ...]:
+def _loaded(
+    benchmark: Benchmark, stamps: tuple[Stamp, ...], columns: tuple[tuple[str, str], ...]
+) -> tuple[Question, ...]:
     """The questions of files as they are."""
     files = [Path(path) for path, _, _ in stamps]
-    if benchmark.keep:
+    if benchmark.keep and not columns:
         questions = remembered(benchmark.name, stamps, lambda: read(benchmark, files))
     else:
-        questions = list(read(benchmark, files))
+        questions = list(read(benchmark, files, dict(columns)))
     if benchmark.rows not in (None, len(questions)):
         counts = f"{len(questions):,} questions, expected {benchmark.rows:,}"
         warnings.warn(f"{benchmark.name}: {counts}: scores do not compare", DataWarning, stacklevel=2)
     return tuple(questions)
 
 
-def read(benchmark: Benchmark, files: Sequence[Path]) -> Iterator[Question]:
-    """The files' questions one by one, with unique identifiers; a few wrong rows are announced and left out."""
+def read(
+    benchmark: Benchmark, files: Sequence[Path], columns: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Question]:
+    """The files' questions one by one, with unique identifiers; a few wrong rows are announced and left out.
+
+    `columns` names those of another layout by the names that the benchmark reads.
+    """
     seen: dict[str, tuple[str, int]] = {}
     wrong: list[DocumentError] = []
     rows = left_out = again = 0
     for path in files:
-        for number, question in _file(benchmark, path):
+        for number, question in _file(benchmark, path, columns):
             rows += 1
             if isinstance(question, DocumentError):
                 wrong.append(question)
@@ -310,15 +322,18 @@ def _announce(benchmark: Benchmark, count: int, what: str) -> None:
         warnings.warn(f"{benchmark.name}: {count:,} {what}", DataWarning, stacklevel=3)
 
 
-def _file(benchmark: Benchmark, path: Path) -> Iterator[tuple[int, Question | DocumentError | None]]:
+def _file(
+    benchmark: Benchmark, path: Path, columns: Mapping[str, str]
+) -> Iterator[tuple[int, Question | DocumentError | None]]:
     """Row numbers with the question, with what is wrong, or with None for a row of something else."""
     assert benchmark.read is not None, f"{benchmark.name} reads no rows"
     source, number = source_of(benchmark, path), 0
     for number, row in enumerate(rows_of(path), 1):
         if number == 1:
-            _check_columns(benchmark, path, list(row))
+            _check_columns(benchmark, path, [*row, *columns])
         try:
-            yield number, benchmark.read(row, Place(benchmark=benchmark, source=source, number=number))
+            place = Place(benchmark=benchmark, source=source, number=number)
+            yield number, benchmark.read(mapped(row, columns), place)
         except DocumentError as error:
             yield number, DocumentError(f"{benchmark.name}: {path}, row {number}: {error.message}", hint=error.hint)
     if number == 0:

@@ -13,10 +13,13 @@ from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.prompts.load import load
 from infuser_core.reasoning import answer_of
 from infuser_core.schemas import Question, Verdict
-from infuser_core.verifiers.parts.grading import Finding, Stage
+from infuser_core.verifiers.parts.grading import Finding, Stage, grading_of
 
 REPORT_EVERY = 500
 """Jobs between two reports of progress: a few hundredths of a second of text comparison."""
+
+_BEST = (Verdict.NO_ANSWER, Verdict.WRONG, Verdict.UNVERIFIED, Verdict.CORRECT)
+"""Verdicts by what they say for an answer: one that a limit left open may be right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +36,17 @@ def check_all(jobs: Sequence[Job], *, preset: str = "paper", progress: Progress 
     """One finding per job, in order. Verifiers that offer `check_many` get all of their jobs in one call.
 
     Reasoning answers nothing: verifiers get the response without it, save under `official`, whose readers are fixed.
-    Raises ConfigError for an unknown preset or verifier.
+    Where a question has several right answers, the best finding counts. Raises ConfigError for an unknown preset or
+    verifier.
     """
     if preset != "official":
         jobs = [replace(job, response=answer_of(job.response)) for job in jobs]
+    others = [
+        (place, replace(job, question=replace(job.question, answer=answer)))
+        for place, job in enumerate(jobs)
+        for answer in grading_of(job.question).also_right
+    ]
+    asked, jobs = len(jobs), [*jobs, *(job for _, job in others)]
     places: dict[str, list[int]] = {}
     for place, job in enumerate(jobs):
         places.setdefault(job.question.verifier, []).append(place)
@@ -55,7 +65,9 @@ def check_all(jobs: Sequence[Job], *, preset: str = "paper", progress: Progress 
                 findings = [verifier.check(job.response, job.question, preset=preset) for job in own]
             found.update(zip(mine, findings, strict=True))
             progress(len(found), len(jobs), 0)
-    return [found[place] for place in range(len(jobs))]
+    for number, (place, _) in enumerate(others, asked):
+        found[place] = max(found[place], found[number], key=lambda finding: _BEST.index(finding.verdict))
+    return [found[place] for place in range(asked)]
 
 
 PROMPT = "judge_answer"
@@ -84,7 +96,8 @@ def break_ties(jobs: Sequence[Job], findings: Sequence[Finding], model: ChatMode
     prompts = []
     for place in asked:
         question, answer = jobs[place].question, findings[place].extracted or ""
-        prompts.append(template.messages(question=question.text, reference=question.answer, answer=answer))
+        reference = " or ".join([question.answer, *grading_of(question).also_right])
+        prompts.append(template.messages(question=question.text, reference=reference, answer=answer))
     replies = model.complete(prompts, max_tokens=MAX_TOKENS) if prompts else []
     verdicts = {"1": Verdict.CORRECT, "0": Verdict.WRONG}
     said = {place: verdicts.get(answer_of(reply).strip()) for place, reply in zip(asked, replies, strict=True)}

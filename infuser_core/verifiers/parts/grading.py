@@ -109,6 +109,8 @@ class Grading:
     """Absolute tolerance of numerical answers, comma-joined where parts differ; empty: exact."""
     unit: str = ""
     """Unit that an answer may carry."""
+    also_right: tuple[str, ...] = ()
+    """Further right answers, each as `Question.answer` is written: any one counts."""
     tests: str = ""
     """Code: JSON file with the problem's tests (see `verifiers/code.py`)."""
     tests_sha256: str = ""
@@ -133,8 +135,9 @@ def _parsed(text: str) -> Grading:
     if not text:
         return Grading()
     try:
-        return Grading(**json.loads(text))
-    except (json.JSONDecodeError, TypeError) as error:
+        facts = json.loads(text)
+        return Grading(**{**facts, "also_right": tuple(facts.get("also_right", ()))})
+    except (json.JSONDecodeError, TypeError, AttributeError) as error:
         known = ", ".join(field.name for field in fields(Grading))
         raise DocumentError(f"grading {text[:80]!r}: {error}", hint=f"a JSON object of {known}") from error
 
