@@ -1,9 +1,11 @@
 """Written rules of notations that a value alone does not decide, one line each: answer, reference, verdict."""
 
+import time
+
 import pytest
 
 from infuser_core.schemas import Verdict
-from infuser_core.verifiers import choice, exact, integer
+from infuser_core.verifiers import bbeh, choice, exact, integer, literal
 from infuser_core.verifiers.math import _Budget
 from infuser_core.verifiers.parts import compare
 from infuser_core.verifiers.parts.values import Rules
@@ -209,6 +211,28 @@ def test_wide_letters_and_digits_are_read_as_choices_texts_and_integers():
         assert reading is not None and reading[0] == plain
     assert exact.agreement("１，０００", "1000") and not exact.agreement("１，００１", "1000")
     assert integer.value("０４２") == 42
+    for wide, plain in (
+        ("２５", "25"),
+        ("（Ａ）", "A"),
+        ("Ｙｅｓ．", "yes"),
+        ("１，０００", "1000"),
+        ("ａ，ｂ", "a, b"),
+    ):
+        assert bbeh.agreement(wide, plain)
+    assert bbeh.agreement("25", "２５")
+    assert not bbeh.agreement("（Ａ）", "A", as_float=True)
+
+
+def test_wide_signs_of_a_literal_are_read_and_its_strings_stay_as_they_are():
+    for wide, plain in (
+        ("［１，２］", [1, 2]), ("（１．５，－３）", (1.5, -3)), ("｛１：＇ａ＇｝", {1: "a"}), ("Ｔｒｕｅ", True),
+        ("['ａ'， \"ｂ\\\"，\"]", ["ａ", 'ｂ"，']),
+    ):  # fmt: skip
+        assert literal.value_of(wide) == plain
+    assert literal.value_of("'ａ'") != literal.value_of("'a'")
+    began = time.perf_counter()
+    assert literal.value_of("'" + "\\'" * 4990 + "，") is None
+    assert time.perf_counter() - began < 0.5
 
 
 def test_a_ratio_that_looks_like_a_time_is_a_ratio_where_the_question_asks_for_one():
