@@ -56,6 +56,9 @@ class Cell:
         self._closing = contextlib.ExitStack()
         self._memory_at = 0.0
         started = False
+        # Counted before the start, or the program would be one of them where this process is no root. The count is the
+        # user's, not the sandbox's, where there is no user namespace.
+        self._others = 0 if containment.mode == "bwrap" else of_user(os.geteuid() or NOBODY)
         try:
             self._start(containment, whole=program.kind == "stdin", scientific=program.scientific)
             nonce = secrets.token_bytes(NONCE_BYTES)
@@ -124,10 +127,6 @@ class Cell:
 
     def _order(self, containment: Containment, program: Program, nonce: bytes) -> dict[str, Any]:
         seconds = self.limits.seconds if program.kind == "stdin" else self.limits.total_seconds
-        processes = PROCESSES
-        if containment.mode != "bwrap":
-            # The count is the user's, not the sandbox's, where there is no user namespace.
-            processes += of_user(os.geteuid() or NOBODY)
         limits = {
             "RLIMIT_CPU": math.ceil(seconds) + 1,
             "RLIMIT_AS": (self.limits.memory_mb << 20) + RESERVE_BYTES,
@@ -137,7 +136,7 @@ class Cell:
             "RLIMIT_CORE": 0,
             "RLIMIT_MEMLOCK": 0,
             "RLIMIT_MSGQUEUE": 0,
-            "RLIMIT_NPROC": processes,
+            "RLIMIT_NPROC": PROCESSES + self._others,
         }
         order = {"kind": program.kind, "source": program.source, "setup": program.setup, "entry": program.entry}
         shown = PACKAGES if program.scientific and containment.mode == "bwrap" else ""

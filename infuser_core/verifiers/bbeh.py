@@ -1,7 +1,8 @@
 r"""Answers of BIG-Bench Extra Hard: a boxed string against a reference string, by the benchmark's fuzzy match.
 
 Both sides: text wrappers, dollar signs and the backslash of `\_` off, `**` dropped, lower case, one space after a comma
-dropped, one final period dropped; of the response the first line alone. Then the first of these rules that holds
+dropped, one final period dropped, full-width letters, digits and signs as their ASCII forms; of the response the first
+line alone. Then the first of these rules that holds
 decides, each on its own, and its name is the reason:
 
 - equal text;
@@ -13,7 +14,7 @@ decides, each on its own, and its name is the reason:
 - equal without question mark: one at the end, on either side.
 
 `paper` reads the first closed box, `strict-last` the last closed one. `official` reads the last opened box or an answer
-phrase, and its numbers are whatever Python reads as a float.
+phrase, its numbers are whatever Python reads as a float, and full-width characters stay as they are.
 """
 
 import re
@@ -25,6 +26,7 @@ from infuser_core.verifiers import exact
 from infuser_core.verifiers.parts import extract
 from infuser_core.verifiers.parts.extract import boxed, unwrap
 from infuser_core.verifiers.parts.grading import Finding, Reason, correct, no_answer, unverified, wrong
+from infuser_core.verifiers.parts.tokens import FULL_WIDTH
 
 _WORDS = re.compile(r"\\(?:text(?:bf|it|rm|tt)?|mathrm|mathtt)\{([^{}]*)\}")
 _ESCAPED = re.compile(r"\\([_$%&#])")
@@ -55,6 +57,8 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 
 def agreement(found: str, reference: str, *, as_float: bool = False) -> Reason | None:
     """The first rule under which the two are equal, or None. `as_float`: `1e400` and `inf` are numbers, too."""
+    if not as_float:
+        found, reference = found.translate(FULL_WIDTH), reference.translate(FULL_WIDTH)
     left, right = plain(unwrap(found).strip().partition("\n")[0]), plain(reference)
     if left == right:
         return Reason.TEXT

@@ -11,8 +11,9 @@ from infuser_core.schemas import Question
 from infuser_core.verifiers.parts import extract
 from infuser_core.verifiers.parts.extract import boxed, unwrap
 from infuser_core.verifiers.parts.grading import Finding, Reason, correct, no_answer, unverified, wrong
-from infuser_core.verifiers.parts.tokens import FULL_WIDTH, Tokens, measure, split, too_big
+from infuser_core.verifiers.parts.tokens import FULL_WIDTH, Tokens, split, too_big
 from infuser_core.verifiers.parts.tokens import tokens as tokens_of
+from infuser_core.verifiers.parts.units import measure
 
 _INTEGER = re.compile(r"0*(\d{1,3})(?:\.0+)?", re.ASCII)
 _DECORATION = re.compile(r"\\?\$|\\?%|\^\s*+(?:\\circ|\{\s*+\\circ\s*+\})|\\degree|°|\\[,!;:]")

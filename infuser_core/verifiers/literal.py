@@ -1,5 +1,6 @@
 """Python values: the boxed literal equals the reference, whatever its spacing and quotes; floats allow for rounding.
 
+Full-width digits and signs are read as their ASCII forms, but for the characters of a string, which are its value.
 `paper` reads the first closed box, `strict-last` and `phrase` the last closed one, `official` the last opened one.
 """
 
@@ -12,9 +13,12 @@ from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.code_tests import same_value
 from infuser_core.verifiers.parts.extract import boxed, unwrap
 from infuser_core.verifiers.parts.grading import Finding, Reason, correct, no_answer, unverified, wrong
+from infuser_core.verifiers.parts.tokens import FULL_WIDTH
 
 LONGEST = 10_000
 """Characters of a literal that is read."""
+# A string that does not end reaches to the end: each character is read once.
+_STRING = re.compile(r"""('(?:\\.?|[^'\\])*(?:'|\Z)|"(?:\\.?|[^"\\])*(?:"|\Z))|[^'"]+""", re.DOTALL)
 _ESCAPED = re.compile(r"\\([{}_%&#$])")
 
 
@@ -45,6 +49,6 @@ def value_of(text: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.literal_eval(text.strip())
+            return ast.literal_eval(_STRING.sub(lambda part: part[1] or part[0].translate(FULL_WIDTH), text).strip())
     except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
         return None

@@ -120,7 +120,7 @@ def _decided(pair: _Pair) -> Finding:
 
 
 class _Budget:
-    """The oracle of one verification: all of its requests together have the time of one."""
+    """The oracle of one verification: all of its requests together have the processor time of one."""
 
     def __init__(self) -> None:
         self._left = LIMIT_SECONDS

@@ -24,7 +24,7 @@ from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers import math
 from infuser_core.verifiers.parts import workers
 from infuser_core.verifiers.parts.batch import Job
-from infuser_core.verifiers.parts.workers import LIMIT_SECONDS, Pool
+from infuser_core.verifiers.parts.workers import GRACE_SECONDS, LIMIT_SECONDS, Pool
 
 TESTS = Path(__file__).resolve().parents[1]
 DATA = TESTS / "data"
@@ -191,7 +191,7 @@ def limits(cases: list[dict[str, Any]]) -> Iterator[Row]:
     longest = {"main thread": max(map(timed, probes))}
     with ThreadPoolExecutor(1) as thread:
         longest["another thread"] = max(thread.map(timed, probes))
-    bound = LIMIT_SECONDS + SLACK
+    bound = LIMIT_SECONDS + GRACE_SECONDS + SLACK
     for where, seconds in longest.items():
         name = f"longest of {len(probes)} hang probes, {where}"
         yield Row(name=name, value=seconds, unit="s", target=f"<= {bound}")
@@ -208,7 +208,7 @@ def limits(cases: list[dict[str, Any]]) -> Iterator[Row]:
     for thread_ in both:
         thread_.join()
     name = "a request while all workers are poisoned"
-    yield Row(name=name, value=wait, unit="s", target=f"<= {2 * LIMIT_SECONDS}")
+    yield Row(name=name, value=wait, unit="s", target=f"<= {2 * (LIMIT_SECONDS + GRACE_SECONDS)}")
 
 
 EQUAL = {"ask": "equal", "answer": r"\sin x", "gold": r"\cos x", "within": [0, 0]}

@@ -11,6 +11,8 @@ from infuser_core.verifiers.parts.code_tests import CodeCase, is_root, same_outp
 LENGTH = 40_000
 SECONDS = 1.0
 """CPU time of one text; a quadratic pattern takes 4 s and more."""
+ATTEMPTS = 3
+"""Runs of a slow text: a collection of garbage may fall into one."""
 PIECES = ("1", "a", " ", "~", "`", "\n", "[]", "1,", "\\text", "\\boxed{", "~~~\n", ".", "A ", "(")
 HEADS = ("", "\\boxed{", "\\boxed{\\text{", "\\boxed{~~~", "\\boxed{\\begin{verbatim}", "```", "a:")
 TAILS = ("x!", "`", "}")
@@ -26,13 +28,17 @@ READERS = {
 }
 
 
+def seconds_of(name: str, text: str) -> float:
+    start = time.process_time()
+    READERS[name](text)
+    return time.process_time() - start
+
+
 @pytest.mark.parametrize("name", READERS)
 def test_the_time_of_an_answer_grows_with_its_length(name: str):
     for head, piece, tail in itertools.product(HEADS, PIECES, TAILS):
         text = head + (piece * LENGTH)[:LENGTH] + tail
-        start = time.process_time()
-        READERS[name](text)
-        assert time.process_time() - start < SECONDS, (head, piece, tail)
+        assert any(seconds_of(name, text) < SECONDS for _ in range(ATTEMPTS)), (head, piece, tail)
 
 
 @pytest.mark.parametrize(

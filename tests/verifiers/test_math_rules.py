@@ -1,9 +1,11 @@
 """Written rules of notations that a value alone does not decide, one line each: answer, reference, verdict."""
 
+import time
+
 import pytest
 
 from infuser_core.schemas import Verdict
-from infuser_core.verifiers import choice, exact, integer
+from infuser_core.verifiers import bbeh, choice, exact, integer, literal
 from infuser_core.verifiers.math import _Budget
 from infuser_core.verifiers.parts import compare
 from infuser_core.verifiers.parts.values import Rules
@@ -50,12 +52,155 @@ WIDE = """
 ２^１０ | 1024 | correct
 """
 
+RELATIONS = r"""
+b>a | a<b | correct
+a \le b | b \ge a | correct
+a<b | a \le b | wrong
+b<a | a<b | wrong
+c>b>a | a<b<c | correct
+a<c<b | a<b<c | wrong
+3<x+y | x+y>3 | correct
+-2x-2y<-6 | x+y>3 | correct
+x+y \ge 3 | x+y>3 | wrong
+x+y<3 | x+y>3 | wrong
+x+2y>3 | x+y>3 | wrong
+1 \ge x^2+y^2 | x^2+y^2 \le 1 | correct
+x^2>4 | x^2+2x>4+2x | correct
+x^2+y^2>1 | x+y>1 | unverified
+x^2>4 | x>2 | wrong
+d>c, b>a | a<b, c<d | correct
+2<1 | x<1 | wrong
+"""
+NOTHING = r"""
+\text{no solution} | \emptyset | correct
+\{\} | \text{No solutions.} | correct
+\text{There is no real solution} | \text{no solution} | correct
+the empty set | \varnothing | correct
+x \in \emptyset | \text{no solution} | correct
+\{\emptyset\} | \emptyset | wrong
+\text{one solution} | \text{no solution} | wrong
+\text{infinitely many solutions} | \text{no solution} | wrong
+0 | \text{no solution} | wrong
+\text{no} | \text{no solution} | wrong
+DNE | \text{does not exist} | correct
+\text{The limit does not exist.} | DNE | correct
+\text{undefined} | \text{DNE} | correct
+D \cdot N \cdot E | DNE | wrong
+\infty | \text{DNE} | wrong
+0 | \text{undefined} | wrong
+\text{does not exist} | \emptyset | wrong
+"""
+SETS = r"""
+(2,\infty)\cup(-\infty,1) | (-\infty,1)\cup(2,\infty) | correct
+(-\infty,1),(2,\infty) | (-\infty,1)\cup(2,\infty) | correct
+(0,2]\cup[1,3) | (0,3) | correct
+(0,3) | (0,\sqrt{2}]\cup(\frac{\pi}{3},3) | correct
+[0,1)\cup(1,2] | [0,2] | wrong
+[0,1)\cup[1,2] | [0,2] | correct
+(1,2)\cup\{2\} | (1,2] | correct
+\{1\}\cup\{2\} | \{2,1\} | correct
+(1,2)\cup(3,4) | (1,2)\cup(3,5) | wrong
+(\sqrt{2},2)\cup(2,3) | (\sqrt{2},3) | wrong
+(a,b)\cup(c,d) | (c,d)\cup(a,b) | correct
+(-\infty,a)\cup(a,\infty) | x \ne a | correct
+(a,b]\cup[b,c) | (a,c) | wrong
+x<1, x>2 | (-\infty,1)\cup(2,\infty) | wrong
+x>1, x \ne 3 | (1,3)\cup(3,\infty) | correct
+x>1 | (1,3)\cup(3,\infty) | wrong
+2 \ne x | x \neq 2 | correct
+x \not= 2 | x \ne 2 | correct
+x \ne 3 | x \ne 2 | wrong
+x = 2 | x \ne 2 | wrong
+2 | x \ne 2 | wrong
+b \ne a | a \ne b | correct
+x < 2 \text{ or } x > 2 | x \ne 2 | correct
+(-\infty,\infty) | x \ne 2 | wrong
+\mathbb{R} \setminus \{2\} | x \ne 2 | correct
+x \in \mathbb{R} - \{2\} | (-\infty,2)\cup(2,\infty) | correct
+\{x : x \ne 2\} | (-\infty,2)\cup(2,\infty) | correct
+\text{all real numbers except } 2 | x \ne 2 | correct
+x \ne \pm 2 | x \ne -2, 2 | correct
+x \ne -2 \text{ and } x \ne 2 | \mathbb{R}\setminus\{-2,2\} | correct
+x \ne -2 \text{ or } x \ne 2 | \mathbb{R}\setminus\{-2,2\} | wrong
+x \ne 2, 3 | x \ne 2 | wrong
+y \ne 2 | x \ne 2 | wrong
+"""
+CASES = r"""
+[[ 0 & x \le 0 \\ 1+x & 0<x ]] | [[ x+1 & x>0 \\ 0 & x \le 0 ]] | correct
+[[ x+1, & \text{if } x>0, \\ 0, & \text{if } x \le 0. ]] | [[ x+1 & x>0 \\ 0 & x \le 0 ]] | correct
+f(x)=[[ x+1 \text{ for } x>0 \\ 0 \text{ else} ]] | [[ x+1 & x>0 \\ 0 & \text{otherwise} ]] | correct
+[[ 0 & x>0 \\ x+1 & x \le 0 ]] | [[ x+1 & x>0 \\ 0 & x \le 0 ]] | wrong
+[[ x+1 & x \ge 0 \\ 0 & x < 0 ]] | [[ x+1 & x>0 \\ 0 & x \le 0 ]] | wrong
+[[ x+1 & x>0 ]] | [[ x+1 & x>0 \\ 0 & x \le 0 ]] | wrong
+[[ x+1 & x>0 \\ 0 & \text{otherwise} ]] | [[ x+1 & x>0 \\ 0 & x \le 0 ]] | unverified
+[[ 1 & n \text{ even} \\ 0 & n \text{ odd} ]] | [[ 0, & n \text{ is odd} \\ 1, & n \text{ is even} ]] | correct
+[[ 1 & n \text{ even} \\ 0 & n \text{ odd} ]] | [[ 1 & n \text{ odd} \\ 0 & n \text{ even} ]] | unverified
+[[ y=2 \\ x=1 ]] | x=1, y=2 | correct
+"""
+VECTORS = r"""
+\langle 1,2,3 \rangle | (1,2,3) | correct
+<1,2,3> | \left\langle 1,2,3 \right\rangle | correct
+(1,2,3) | \begin{pmatrix} 1 \\ 2 \\ 3 \end{pmatrix} | correct
+\begin{pmatrix} 1 & 2 & 3 \end{pmatrix} | \begin{pmatrix} 1 \\ 2 \\ 3 \end{pmatrix} | wrong
+2\mathbf{j}+\mathbf{i}-3\mathbf{k} | \langle 1,2,-3 \rangle | correct
+\langle 1,2,3 \rangle | \hat{\imath}+2\hat{\jmath}+3\hat{k} | correct
+\frac{\vec{i}+\vec{j}}{\sqrt{2}} | (\frac{\sqrt{2}}{2},\frac{1}{\sqrt{2}}) | correct
+2t\mathbf{i}+t^2\mathbf{j} | \begin{pmatrix} 2t \\ t^2 \end{pmatrix} | correct
+\mathbf{i}-\mathbf{k} | (1,0,-1) | correct
+3\mathbf{i}+4\mathbf{j} | (3,4,0) | correct
+3\mathbf{i}+4\mathbf{j} | (4,3) | wrong
+\mathbf{i}+\mathbf{j}+2\mathbf{k} | (1,1,3) | wrong
+3i+4 | (3,4) | wrong
+4i | (4,0) | wrong
+\langle 2,1 \rangle | \langle 1,2 \rangle | wrong
+0 | \langle 0,0 \rangle | wrong
+"""
+AMOUNTS = r"""
+2\text{ hours }30\text{ minutes} | 2.5\text{ hours} | correct
+150\text{ minutes} | \text{2 hours 30 minutes} | correct
+2 h 30 min | 2\text{ hours and }30\text{ minutes} | correct
+2 hours, 30 minutes | 150\text{ minutes} | correct
+2\text{ hours }30\text{ minutes} | 150 | correct
+2\text{ hours }30\text{ minutes} | 2.5 | correct
+2\text{ hours }31\text{ minutes} | 2\text{ hours }30\text{ minutes} | wrong
+2\text{ hours} | 2\text{ hours }30\text{ minutes} | wrong
+30\text{ minutes }2\text{ hours} | 2\text{ hours }30\text{ minutes} | wrong
+5\text{ ft }6\text{ in} | 66\text{ inches} | correct
+3\text{ dollars and }50\text{ cents} | \$3.50 | correct
+1 week, 2 days and 12 hours | 9.5\text{ days} | correct
+30^\circ 15' 36'' | 30.26^\circ | correct
+5\text{ feet }6\text{ kg} | 5\text{ feet} | wrong
+2\text{ hours }5\text{ apples} | 2\text{ hours} | wrong
+2:30 | 2\text{ hours }30\text{ minutes} | wrong
+3\text{ m}, 50\text{ cm} | 50\text{ cm}, 3\text{ m} | correct
+"""
+NAMES = r"""
+(x,y)=(1,2) | (1,2) | correct
+(1,2) | (x,y)=(1,2) | correct
+(x,y,z)=(1,2,3) | \langle 1,2,3 \rangle | correct
+y=2, x=1 | (x,y)=(1,2) | correct
+(x,y)=(1,2) | x=1, y=2 | correct
+(y,x)=(2,1) | (x,y)=(1,2) | correct
+(y,x)=(1,2) | (x,y)=(1,2) | wrong
+(a,b)=(1,2) | (x,y)=(1,2) | wrong
+x=2, y=1 | (x,y)=(1,2) | wrong
+(x,y)=(1,2,3) | (x,y)=(1,2) | wrong
+(x,y)=(1,2) \text{ or } (3,4) | (3,4),(1,2) | correct
+(x,y) \in \{(1,2),(3,4)\} | (3,4),(1,2) | correct
+x=y=1 | y=1, x=1 | correct
+x=y=1 | x=1, y=2 | wrong
+x=y=1 | x=1 | unverified
+"""
+
+TABLES = TIMES + INDICES + WIDE + RELATIONS + NOTHING + SETS + CASES + VECTORS + AMOUNTS + NAMES
+
 
 def _cases(table: str) -> list[list[str]]:
+    table = table.replace("[[", r"\begin{cases}").replace("]]", r"\end{cases}")
     return [[part.strip() for part in line.split(" | ")] for line in table.splitlines() if line]
 
 
-@pytest.mark.parametrize(("answer", "reference", "verdict"), _cases(TIMES + INDICES + WIDE))
+@pytest.mark.parametrize(("answer", "reference", "verdict"), _cases(TABLES))
 def test_a_notation_is_judged_by_its_rule(answer: str, reference: str, verdict: str):
     assert compare.decide(answer, reference, Rules(), _Budget()).verdict == Verdict(verdict)
 
@@ -66,6 +211,28 @@ def test_wide_letters_and_digits_are_read_as_choices_texts_and_integers():
         assert reading is not None and reading[0] == plain
     assert exact.agreement("１，０００", "1000") and not exact.agreement("１，００１", "1000")
     assert integer.value("０４２") == 42
+    for wide, plain in (
+        ("２５", "25"),
+        ("（Ａ）", "A"),
+        ("Ｙｅｓ．", "yes"),
+        ("１，０００", "1000"),
+        ("ａ，ｂ", "a, b"),
+    ):
+        assert bbeh.agreement(wide, plain)
+    assert bbeh.agreement("25", "２５")
+    assert not bbeh.agreement("（Ａ）", "A", as_float=True)
+
+
+def test_wide_signs_of_a_literal_are_read_and_its_strings_stay_as_they_are():
+    for wide, plain in (
+        ("［１，２］", [1, 2]), ("（１．５，－３）", (1.5, -3)), ("｛１：＇ａ＇｝", {1: "a"}), ("Ｔｒｕｅ", True),
+        ("['ａ'， \"ｂ\\\"，\"]", ["ａ", 'ｂ"，']),
+    ):  # fmt: skip
+        assert literal.value_of(wide) == plain
+    assert literal.value_of("'ａ'") != literal.value_of("'a'")
+    began = time.perf_counter()
+    assert literal.value_of("'" + "\\'" * 4990 + "，") is None
+    assert time.perf_counter() - began < 0.5
 
 
 def test_a_ratio_that_looks_like_a_time_is_a_ratio_where_the_question_asks_for_one():

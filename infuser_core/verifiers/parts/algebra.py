@@ -92,11 +92,30 @@ def proportional(left: Value, right: Value) -> bool | None:
     """Whether the zeros of two values are written the same but for a constant factor; None when that is open."""
     if not left.top or not right.top:
         return not left.top and not right.top
-    ratio = next(iter(left.top.values())) / right.top.get(next(iter(left.top)), Fraction(1))
-    if {term: factor * ratio for term, factor in right.top.items()} == left.top:
+    if multiple(left, right) is not None:
         return True
     hidden = any(name[0] == OPAQUE for name in symbols(left) | symbols(right))
     return None if hidden else False
+
+
+def multiple(left: Value, right: Value) -> Fraction | None:
+    """The number by which the numerator of `right` is multiplied in that of `left`; None where there is none."""
+    term = next(iter(left.top), ONE)
+    ratio = left.top.get(term, Fraction(0)) / right.top.get(term, Fraction(1))
+    return ratio if {term: factor * ratio for term, factor in right.top.items()} == left.top else None
+
+
+def components(value: Value, names: str) -> list[Value] | None:
+    """The factors of symbols of one letter of which each term has one, as in `2i+3j`; None for any other value."""
+    tops: dict[str, Polynomial] = {name: {} for name in names}
+    for (radicand, powers), factor in value.top.items():
+        units = [power for power in powers if power[0] in tops]
+        if len(units) != 1 or units[0][1] != 1:
+            return None
+        tops[units[0][0]][radicand, tuple(power for power in powers if power != units[0])] = factor
+    # `3i` alone is a complex number.
+    is_vector = any(list(tops.values())[1:]) and not symbols(Value(top=value.bottom, bottom=_UNIT)) & set(names)
+    return [Value(top=top, bottom=value.bottom) for top in tops.values()] if is_vector else None
 
 
 def symbols(value: Value) -> set[str]:

@@ -12,18 +12,25 @@ from infuser_core.verifiers.parts import algebra
 from infuser_core.verifiers.parts.algebra import TooBigError
 from infuser_core.verifiers.parts.grading import Finding, Stage, correct, unverified, wrong
 from infuser_core.verifiers.parts.reading import value_of
-from infuser_core.verifiers.parts.structure import ORDERED, Kind, Node, is_symbol, read
+from infuser_core.verifiers.parts.relations import SETS, same_inequality, same_set
+from infuser_core.verifiers.parts.structure import ORDERED, OTHERWISE, Kind, Node, is_name, read
 from infuser_core.verifiers.parts.tokens import Tokens, tokens, too_big
+from infuser_core.verifiers.parts.units import in_several_units
 from infuser_core.verifiers.parts.values import Oracle, Rules, same_value, tex
 
 MAX_PARTS = 32
 """Longest list that is matched part by part."""
 MAX_MEMBERS = 4
 """Longest chain of equalities that counts as an answer."""
-_REALS = re.compile(
-    r"(?:[a-z]\s*\\in\s*)?\\(?:math(?:bb|bf)\s*(?:\{\s*R\s*\}|R)|R\b)|(?:\\text\s*\{)?\s*all\s+real(?:s|\s+numbers)\s*\}?",
-    re.IGNORECASE,
-)
+_ALL = r"all real(?:s| numbers)"
+_BY_NAME = {
+    rf"(?:[a-z] ?\\in ?)?\\(?:math(?:bb|bf) ?(?:\{{ ?R ?\}}|R)|R\b)|{_ALL}": r"(-\infty,\infty)",
+    rf"{_ALL},? (?:except|other than|excluding)(?: for)? (\S.*)": r"R\setminus\{X\}",
+    r"(?:there (?:is|are) )?no (?:real |integer )?solutions?(?: exists?)?|(?:the )?empty set|none": r"\emptyset",
+    r"(?:(?:the|this) limit |it )?(?:does not exist|is undefined)|undefined|DNE|d\.n\.e|\\nexists": r"\text{undefined}",
+}
+_NAMES = {re.compile(pattern, re.IGNORECASE): meaning for pattern, meaning in _BY_NAME.items()}
+_WORDS = re.compile(r"\\(?:text|textbf|textrm|mathrm)\s*\{([^{}]*)\}")
 _LETTER = re.compile(r"\(?([A-Z])\s*[.):]\s+\S.*", re.DOTALL)
 
 
@@ -31,7 +38,7 @@ def decide(answer: str, reference: str, rules: Rules, oracle: Oracle) -> Finding
     """Whether an answer means the reference. Raises what the oracle raises, and nothing else."""
     if answer.strip() == reference.strip():
         return correct(Stage.TEXT)
-    answer, reference = _all_reals(answer, reference), _all_reals(reference, reference)
+    answer, reference = _by_name(answer, reference), _by_name(reference, reference)
     if too_big(answer) or too_big(reference):
         return unverified(Stage.LIMIT)
     try:
@@ -69,28 +76,42 @@ class _Comparison:
         """Structures: `place` is the part's position in the reference, for its tolerance."""
         if Kind.EQUATION in (found.kind, wanted.kind):
             return self._equations(found, wanted, place)
+        told = None if Kind.VALUE in (found.kind, wanted.kind) else same_inequality(found.tokens, wanted.tokens)
+        if told or (found == wanted and found.kind == Kind.CLAIM):
+            return correct(Stage.RELATION)
         if Kind.CLAIM in (found.kind, wanted.kind):
-            both = found.kind == wanted.kind
-            return unverified(Stage.RELATION) if both else wrong(Stage.RELATION)
+            both = found.kind == wanted.kind or OTHERWISE in (found.tokens, wanted.tokens)
+            return unverified(Stage.RELATION) if both and told is None else wrong(Stage.RELATION)
         if found.unknown and wanted.unknown and found.unknown != wanted.unknown:
             return wrong(Stage.RELATION)
         if found.kind == Kind.SET and len(found.items) == 1 and wanted.kind == Kind.VALUE:
             return self.nodes(found.items[0], wanted, place)
         if wanted.kind == Kind.SET and len(wanted.items) == 1 and found.kind != Kind.SET:
             return self.nodes(found, wanted.items[0], place)
+        is_set = wanted.kind in SETS or (wanted.kind == Kind.LIST and all(item.unknown for item in wanted.items))
+        if is_set and {found.kind, wanted.kind} & {Kind.UNION, Kind.WITHOUT} and same_set(found, wanted):
+            return correct(Stage.STRUCTURE)
         if found.kind == wanted.kind == Kind.VALUE:
             return same_value(found.tokens, wanted.tokens, place, self.rules, self.oracle)
         return self._parts(found, wanted, place)
 
     def _parts(self, found: Node, wanted: Node, place: int) -> Finding:
+        found, wanted = _column(found), _column(wanted)
         kinds = {found.kind, wanted.kind}
+        if kinds == {Kind.VALUE, Kind.LIST}:
+            # `2 hours and 30 minutes`, which reads as a list.
+            one, other = (_in_several_units(node) for node in (found, wanted))
+            if one and other:
+                return same_value(one, other, place, self.rules, self.oracle)
+        if kinds == {Kind.VALUE, Kind.TUPLE}:
+            return _same_vector(found, wanted)
         if (kinds == {Kind.LIST, Kind.TUPLE} and not self.rules.interval) or (
             kinds == {Kind.LIST} and self.rules.ordered
         ):
             return self._in_order(found, wanted, place)
-        if kinds <= {Kind.LIST, Kind.SET} or kinds == {Kind.UNION}:
-            return self._in_any_order(found, wanted, is_set=kinds != {Kind.LIST})
-        if len(kinds) == 1 and found.kind in ORDERED:
+        if kinds <= {Kind.LIST, Kind.SET} or kinds in ({Kind.UNION}, {Kind.CASES}):
+            return self._in_any_order(found, wanted, is_set=kinds not in ({Kind.LIST}, {Kind.CASES}))
+        if len(kinds) == 1 and (found.kind in ORDERED or found.kind == Kind.WITHOUT):
             return self._in_order(found, wanted, place)
         return wrong(Stage.STRUCTURE)
 
@@ -122,11 +143,14 @@ class _Comparison:
     # --- relations ---------------------------------------------------------------------------------------------------
 
     def _equations(self, found: Node, wanted: Node, place: int) -> Finding:
+        mine, theirs = _each_name(found), _each_name(wanted)
+        if mine and theirs and (found.kind == wanted.kind == Kind.EQUATION or Kind.LIST in (found.kind, wanted.kind)):
+            return self._in_any_order(mine, theirs, is_set=False)
         if wanted.kind == Kind.EQUATION:
             signs, sides = _members(wanted)
             if r"\approx" in signs:
                 # The exact side of `1/3 \approx 0.33`, the only one of `p \approx 3`.
-                return self.nodes(found, sides[_is_name(sides[0])], place)
+                return self.nodes(found, sides[is_name(sides[0])], place)
             named = _named_value(sides)
             if found.kind != Kind.EQUATION:
                 return wrong(Stage.RELATION) if named is None else self.nodes(found, named, place)
@@ -135,7 +159,7 @@ class _Comparison:
         named = _named_value(sides)
         if named is not None and (signs == ["="] or self.rules.allows):
             return self.nodes(named, wanted, place)
-        if _is_name(sides[0]) and signs[0] == "=":
+        if is_name(sides[0]) and signs[0] == "=":
             signs, sides = signs[1:], sides[1:]
         return self._chain(signs, sides, wanted, place)
 
@@ -162,8 +186,8 @@ class _Comparison:
         left, right = _members(found)[1], _members(wanted)[1]
         if len(left) != 2 or len(right) != 2:
             return unverified(Stage.RELATION)
-        names = [side for side in (left[0], right[0]) if _is_name(side)]
-        if len(names) == 2 and names[0].tokens == names[1].tokens:
+        names = [side for side in (left[0], right[0]) if is_name(side)]
+        if len(names) == 2 and names[0] == names[1]:
             outcome = self.nodes(left[1], right[1], place)
             if outcome.verdict == Verdict.CORRECT:
                 return outcome
@@ -182,11 +206,19 @@ class _Comparison:
         return self.oracle({"ask": "equation", **sides})
 
 
-def _all_reals(text: str, reference: str) -> str:
-    """The interval for a set of all real numbers by name; a bare `R` is one where the reference is."""
-    bare = text.strip().strip("$").strip()
-    named = _REALS.fullmatch(bare) or (bare == "R" and _REALS.fullmatch(reference.strip().strip("$").strip()))
-    return r"(-\infty,\infty)" if named else text
+def _by_name(text: str, reference: str) -> str:
+    """The formula for what is written as a name, `no solution` or `DNE`; a bare `R` is one where the reference is."""
+    if text.isascii() and not re.search(r"[A-Za-z]{2}|R", text):
+        return text
+    bare, other = (
+        " ".join(_WORDS.sub(r"\1", one).strip(" \n$").removesuffix(".").split()) for one in (text, reference)
+    )
+    bare = r"\mathbb{R}" if bare == "R" and next(iter(_NAMES)).fullmatch(other) else bare
+    for name, meaning in _NAMES.items():
+        match = name.fullmatch(bare)
+        if match:
+            return meaning.replace("X", match[match.lastindex or 0])
+    return text
 
 
 def _exact(found: Tokens) -> Tokens:
@@ -217,17 +249,58 @@ def _members(node: Node) -> tuple[list[str], list[Node]]:
     return [mark.tokens[0] for mark in node.items[count + 1 :]], list(node.items[: count + 1])
 
 
-def _is_name(side: Node) -> bool:
-    return side.kind == Kind.VALUE and is_symbol(side.tokens)
-
-
 def _named_value(sides: list[Node]) -> Node | None:
     """The value that an equation gives to a name, on whichever side the name stands; None when neither is one."""
     if len(sides) != 2:
         return None
-    if _is_name(sides[0]):
+    if is_name(sides[0]):
         return sides[1]
-    return sides[0] if _is_name(sides[1]) else None
+    return sides[0] if is_name(sides[1]) else None
+
+
+def _each_name(node: Node) -> Node | None:
+    """The equations of single names that `(x,y)=(1,2)`, `x=y=1` or a list of equations makes; None for others."""
+    if node.kind == Kind.LIST:
+        return node if all(item.kind == Kind.EQUATION for item in node.items) else None
+    if node.kind != Kind.EQUATION:
+        return None
+    signs, (*names, value) = _members(node)
+    if set(signs) != {"="} or not all(map(is_name, names)) or is_name(value):
+        return None
+    pairs = [(name, value) for name in names]
+    if len(names) == 1 and names[0].kind == value.kind == Kind.TUPLE and len(names[0].items) == len(value.items):
+        pairs = list(zip(names[0].items, value.items, strict=True))
+    mark = Node(kind=Kind.VALUE, tokens=("=",))
+    equations = tuple(Node(kind=Kind.EQUATION, items=(*pair, mark)) for pair in pairs)
+    return Node(kind=Kind.LIST, items=equations) if len(equations) > 1 else None
+
+
+def _in_several_units(node: Node) -> Tokens | None:
+    """The tokens of a value, or of a list that is one amount in several units; None for another list."""
+    whole = node.tokens if node.kind == Kind.VALUE else tuple(token for item in node.items for token in item.tokens)
+    return whole if node.kind == Kind.VALUE or in_several_units(whole) else None
+
+
+def _column(node: Node) -> Node:
+    """A column as the tuple of its entries."""
+    is_column = node.kind == Kind.MATRIX and all(len(row.items) == 1 for row in node.items)
+    return Node(kind=Kind.TUPLE, items=tuple(row.items[0] for row in node.items)) if is_column else node
+
+
+def _same_vector(found: Node, wanted: Node) -> Finding:
+    """A tuple against a sum of the unit vectors i, j and k."""
+    one, many = (found, wanted) if found.kind == Kind.VALUE else (wanted, found)
+    try:
+        total, entries = value_of(one.tokens), [value_of(item.tokens) for item in many.items]
+        parts = algebra.components(total, "ijk"[: max(len(entries), 2)]) if total else None
+    except (TooBigError, ZeroDivisionError):
+        return unverified(Stage.LIMIT)
+    if parts is None or len(parts) != len(entries):
+        return wrong(Stage.STRUCTURE)
+    same = [None if entry is None else algebra.same(part, entry) for part, entry in zip(parts, entries, strict=True)]
+    if False in same:
+        return wrong(Stage.EXACT)
+    return unverified(Stage.OPEN) if None in same else correct(Stage.EXACT)
 
 
 def _covers(table: list[list[bool]], width: int, *, is_set: bool) -> bool:

@@ -1,14 +1,15 @@
-r"""Structure of an answer: a list, a tuple, an interval, a set, a union, a matrix, a relation or one value.
+r"""Structure of an answer: a list, a tuple, an interval, a set, a union, cases, a matrix, a relation or one value.
 
 Inequalities with one unknown become intervals, so that `0 \le x < 1` and `[0,1)` are the same thing. Nothing is
 compared here; kinds and numbers of parts are what the comparison goes by.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from infuser_core.verifiers.parts.tokens import ALTERING, COMMA, Tokens, match_of, split
+from infuser_core.verifiers.parts.tokens import COMMA, Tokens, match_of, split, tokens
+from infuser_core.verifiers.parts.units import ALTERING
 
 
 class Kind(StrEnum):
@@ -22,6 +23,8 @@ class Kind(StrEnum):
     OPEN_RIGHT = "[,)"
     SET = "{,}"
     UNION = "union"
+    WITHOUT = "\\"
+    CASES = "cases"
     MATRIX = "matrix"
     ROW = "row"
     EQUATION = "="
@@ -35,7 +38,7 @@ class Node:
     kind: Kind
     """Kind of the answer."""
     tokens: Tokens = ()
-    """Of a value, or of a claim."""
+    """Of a value, a claim or an inequality."""
     items: tuple["Node", ...] = ()
     """Parts in the order written."""
     unknown: str = ""
@@ -55,6 +58,11 @@ _MATRICES = frozenset(
 )
 _FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 _EMPTY = Node(kind=Kind.SET)
+_REALS = Node(kind=Kind.VALUE, tokens=("R",))
+_MINUS = frozenset([r"\setminus", r"\backslash"])
+OTHERWISE = ('"otherwise',)
+_CONDITION = re.compile(r"(?:if|for|when|where|otherwise|else)\b")
+_FILLING = re.compile(r"\b(?:if|for|when|where|is|are)\b|[,;.]")
 _LETTERS = (
     r"(?:[A-Za-z]{1,4}|\"[A-Za-z ]+|\\(?:alpha|beta|gamma|delta|epsilon|zeta|eta|theta|kappa|lambda|mu|nu|xi|rho|sigma"
     r"|tau|phi|chi|psi|omega|Gamma|Delta|Theta|Lambda|Sigma|Phi|Psi|Omega|ell))"
@@ -76,10 +84,25 @@ def read(found: Tokens, *, thousands: bool = True) -> Node:
     return _one(parts[0] if parts else found, thousands=thousands)
 
 
+def parts_of(found: Tokens) -> tuple[list[Tokens], list[str]]:
+    """The sides of a relation and the signs between them, outside all brackets."""
+    sides, place, signs = split(found, _SIGNS), 0, []
+    for side in sides[:-1]:
+        place += len(side) + 1
+        signs.append(found[place - 1])
+    return sides, signs
+
+
 def is_symbol(found: Tokens) -> bool:
     r"""Whether a left side only names the answer: `x`, `x_1`, `f(3)`, `P(A)`, `\angle ABC`, `|AB|`, `\text{Area}`."""
     words = {word for token in found if token[0] == '"' for word in token[1:].lower().split()}
     return not words & ALTERING and _NAME.fullmatch(" ".join(_without_indices(found))) is not None
+
+
+def is_name(side: Node) -> bool:
+    """Whether a side of an equation is a name, or names in brackets: `x`, `(x,y)`."""
+    names = side.items if side.kind == Kind.TUPLE else (side,)
+    return all(name.kind == Kind.VALUE and is_symbol(name.tokens) for name in names)
 
 
 def without_brackets(found: Tokens) -> Tokens:
@@ -127,8 +150,16 @@ def _list(parts: list[Tokens], *, thousands: bool, alternatives: bool) -> Node:
     for part in parts:
         node = _one(part, thousands=thousands)
         items.extend(node.items if node.kind == Kind.LIST else [node])
+    first, *others = items
+    if first.kind == Kind.WITHOUT and first.unknown and not alternatives:
+        # `x \ne 2, 3` and `x \ne 2, x \ne 3` exclude both.
+        removed = [other.items[1].items if other.kind == Kind.WITHOUT else (other,) for other in others]
+        if all(other.unknown == first.unknown or other.kind == Kind.VALUE for other in others):
+            return _without(
+                _REALS, [*first.items[1].items, *(item for each in removed for item in each)], first.unknown
+            )
     # `x<1 or x>4` is one union of intervals.
-    intervals = all(item.unknown and item.kind in ORDERED for item in items)
+    intervals = all(item.unknown and (item.kind in ORDERED or item.kind == Kind.WITHOUT) for item in items)
     if alternatives and intervals and len({item.unknown for item in items}) == 1:
         return Node(kind=Kind.UNION, items=tuple(items), unknown=items[0].unknown)
     return Node(kind=Kind.LIST, items=tuple(items))
@@ -138,12 +169,16 @@ def _one(found: Tokens, *, thousands: bool) -> Node:
     found = without_brackets(found)
     if found == (r"\emptyset",) or found == (r"\{", r"\}"):
         return _EMPTY
-    signs = [token for token in found if token in _SIGNS]
-    if signs and len(split(found, _SIGNS)) > 1:
+    if len(split(found, _SIGNS)) > 1:
         return _relation(found, thousands=thousands)
     unions = split(found, frozenset([r"\cup"]))
     if len(unions) > 1:
         return Node(kind=Kind.UNION, items=tuple(_one(part, thousands=thousands) for part in unions))
+    whole, *removed = split(_with_difference(found), _MINUS)
+    if whole and len(removed) == 1 and removed[0]:
+        return _without(_one(whole, thousands=thousands), _elements(_one(removed[0], thousands=thousands)), "")
+    if found[:1] == (r"\begin{cases}",) and found[-1:] == (r"\end{cases}",):
+        return _cases(found[1:-1], thousands=thousands)
     if found[:1] != (r"\{",) and (r"\pm" in found or r"\mp" in found):
         both = (_signed(found, "+", "-"), _signed(found, "-", "+"))
         return Node(kind=Kind.LIST, items=tuple(Node(kind=Kind.VALUE, tokens=part) for part in both))
@@ -152,6 +187,55 @@ def _one(found: Tokens, *, thousands: bool) -> Node:
         cells = [tuple(Node(kind=Kind.VALUE, tokens=cell) for cell in row) for row in rows]
         return Node(kind=Kind.MATRIX, items=tuple(Node(kind=Kind.ROW, items=row) for row in cells))
     return _bracketed(found) or Node(kind=Kind.VALUE, tokens=found)
+
+
+def _without(whole: Node, removed: list[Node], unknown: str, found: Tokens = ()) -> Node:
+    items = (whole, Node(kind=Kind.SET, items=tuple(removed)))
+    return Node(kind=Kind.WITHOUT, tokens=found, items=items, unknown=unknown)
+
+
+def _elements(node: Node) -> list[Node]:
+    return list(node.items) if node.kind in (Kind.SET, Kind.LIST) else [node]
+
+
+def _with_difference(found: Tokens) -> Tokens:
+    """The tokens with the minus of `R - \\{2\\}` as the difference of sets."""
+    pairs = zip(found, (*found[1:], ""), strict=True)
+    return tuple(r"\setminus" if pair == ("-", r"\{") else pair[0] for pair in pairs)
+
+
+def _cases(found: Tokens, *, thousands: bool) -> Node:
+    """Values with their conditions; a system of equations in the same braces is a list."""
+    rows = [_case(row) for row in split(found, frozenset(["\\\\"])) if row]
+    if not any(condition for _, condition in rows):
+        return _list([value for value, _ in rows], thousands=thousands, alternatives=False)
+    items = []
+    for value, condition in rows:
+        node = read(condition, thousands=thousands)
+        claim = Node(kind=Kind.CLAIM, tokens=condition)
+        # Words are no unit here: `n even` is another condition than `n odd`.
+        node = claim if node.kind == Kind.VALUE or any(token[0] == '"' for token in condition) else node
+        items.append(Node(kind=Kind.ROW, items=(_one(value, thousands=thousands), node)))
+    return Node(kind=Kind.CASES, items=tuple(items))
+
+
+def _case(row: Tokens) -> tuple[Tokens, Tokens]:
+    """The value and the condition of one row."""
+    value, *rest = split(row, frozenset(["&"]))
+    condition = tuple(token for part in rest for token in part)
+    words = [place for place, token in enumerate(value) if token[0] == '"' and _CONDITION.match(token[1:].lower())]
+    if words and not condition:
+        value, condition = value[: words[0]], value[words[0] :]
+    while value[-1:] and value[-1] in COMMA:
+        value = value[:-1]
+    out: list[str] = []
+    for token in condition:
+        text = " ".join(_FILLING.sub(" ", token[1:].lower()).split()) if token[0] == '"' else ""
+        plain = re.search("[a-z]{2}", text) is not None
+        out.extend(['"' + text] if plain else tokens(text) if text else [token] if token[0] != '"' else [])
+    while out and out[-1] in (*COMMA, "."):
+        out.pop()
+    return value, OTHERWISE if out in (['"else'], list(OTHERWISE)) else tuple(out)
 
 
 def _signed(found: Tokens, plus: str, minus: str) -> Tokens:
@@ -187,12 +271,15 @@ def _bracketed(found: Tokens) -> Node | None:
 
 
 def _relation(found: Tokens, *, thousands: bool) -> Node:
-    sides = split(found, _SIGNS)
-    signs = [token for token in found if token in _SIGNS]
+    sides, signs = parts_of(found)
     claim = Node(kind=Kind.CLAIM, tokens=found)
-    if len(signs) != len(sides) - 1 or not all(sides):
+    if not all(sides):
         return claim
-    if signs == [r"\in"] and is_symbol(sides[0]):
+    if signs == [r"\neq"]:
+        unknown, value = sides if is_symbol(sides[0]) else sides[::-1]
+        removed = _elements(_one(value, thousands=thousands))
+        return _without(_REALS, removed, " ".join(unknown), found) if is_symbol(unknown) else claim
+    if signs == [r"\in"] and is_name(_one(sides[0], thousands=thousands)):
         inner = _one(sides[1], thousands=thousands)
         return Node(kind=inner.kind, tokens=inner.tokens, items=inner.items, unknown=" ".join(sides[0]))
     if set(signs) <= {"=", r"\approx"}:
@@ -200,7 +287,8 @@ def _relation(found: Tokens, *, thousands: bool) -> Node:
         items = tuple(_one(side, thousands=thousands) for side in sides)
         return Node(kind=Kind.EQUATION, tokens=found, items=(*items, *marks))
     if set(signs) <= _ORDER:
-        return _interval(sides, signs) or claim
+        node = _interval(sides, signs)
+        return replace(node, tokens=found) if node else claim
     return claim
 
 

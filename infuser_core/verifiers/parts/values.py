@@ -9,12 +9,12 @@ from functools import lru_cache
 
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Question, Verdict
-from infuser_core.verifiers.parts import algebra, tokens
+from infuser_core.verifiers.parts import algebra, tokens, units
 from infuser_core.verifiers.parts.algebra import TooBigError, Value
-from infuser_core.verifiers.parts.clock import same_time
 from infuser_core.verifiers.parts.grading import Finding, Grading, Stage, correct, grading_of, unverified, wrong
 from infuser_core.verifiers.parts.reading import CONSTANTS, MAX_FACTORIAL, literal, value_of
 from infuser_core.verifiers.parts.tokens import Tokens, spell
+from infuser_core.verifiers.parts.units import same_time
 
 RELATIVE = Fraction(1, 10_000)
 """Relative tolerance of decimals where the route declares one without a number."""
@@ -135,20 +135,20 @@ def same_value(found: Tokens, wanted: Tokens, place: int, rules: Rules, oracle: 
     return next((outcome for outcome in outcomes if outcome.verdict == Verdict.CORRECT), outcomes[0])
 
 
-def _measured(found: Tokens, rules: Rules, *, letters: bool) -> tokens.Measure | None:
+def _measured(found: Tokens, rules: Rules, *, letters: bool) -> units.Measure | None:
     """The value and its unit. Plain letters are a unit where it is the declared one, or where they can be no value."""
-    declared = tokens.parse(rules.unit) if rules.unit else None
+    declared = units.parse(rules.unit) if rules.unit else None
     if declared is not None:
-        named = tokens.measure(found, declared=True, letters=True)
+        named = units.measure(found, declared=True, letters=True)
         if named is not None and named.unit is not None and named.unit.dimensions == declared.dimensions:
             return named
-    return tokens.measure(found, declared=False, letters=letters)
+    return units.measure(found, declared=False, letters=letters)
 
 
-def _factors(given: tokens.Measure, gold: tokens.Measure, rules: Rules) -> list[Value]:
+def _factors(given: units.Measure, gold: units.Measure, rules: Rules) -> list[Value]:
     """Factors that make the answer's number count in the reference's unit, to be tried in turn; none: another unit."""
     words = algebra.number(given.factor / gold.factor)
-    mine, theirs = given.unit, gold.unit or tokens.parse(rules.unit)
+    mine, theirs = given.unit, gold.unit or units.parse(rules.unit)
     if mine is None or theirs is None:
         percent, degrees = ("%", "°")
         if theirs is None and mine is not None and mine.dimensions == percent and not rules.percent:
@@ -166,6 +166,9 @@ def _factors(given: tokens.Measure, gold: tokens.Measure, rules: Rules) -> list[
             return [algebra.number(1) / straight]
         if mine is not None and gold.noun:
             return []
+        if mine is not None:
+            # A bare reference may be in any unit that the answer names.
+            return [words, *(words * algebra.number(also) for also in given.also)]
         return [] if gold.unit is not None and given.noun else [words]
     if mine.dimensions != theirs.dimensions:
         return [words] if not mine.dimensions or not theirs.dimensions else []

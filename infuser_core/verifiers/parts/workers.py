@@ -3,6 +3,9 @@ r"""Persistent worker processes for what may hang: asked from any thread, killed
 Workers are started when the first request needs one, run `symbolic.py` as a script in a bare interpreter (the parent's
 main module is never imported again) and are used by one thread at a time. A request that is late costs its worker; the
 next one is started at once, and meanwhile the others go on.
+
+Limits count the processor time of the worker: the same request ends in the same way on an idle machine and on a busy
+one. Only a worker that takes no processor time at all is ended by the clock on the wall, and its request asked again.
 """
 
 import atexit
@@ -12,6 +15,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from multiprocessing import Pipe
 from pathlib import Path
@@ -21,17 +25,22 @@ from infuser_core.child import FROM_OUTSIDE, WATCH_SECONDS, Watch, guess_of_kill
 from infuser_core.errors import EngineError, KilledProcessError
 
 LIMIT_SECONDS = 4.0
-"""Longest wait for a reply; the worker's own limit is 2 s, so that only what no longer runs Python gets here."""
+"""Processor time of one request, by the worker's own clock: double what the slowest known decisions take, so that the
+same pair does not pass on one day and fail on another."""
+GRACE_SECONDS = 2.0
+"""Processor time beyond a request's limit until the worker is killed: only what no longer runs Python gets there."""
+IDLE_SECONDS = 60.0
+"""Longest wait for a worker that takes no processor time: it was stopped, or waits for what never comes."""
 ATTEMPTS = 3
 """Workers that a request gets when somebody else kills them."""
 START_SECONDS = 60.0
-"""Longest wait for a new worker: importing takes 0.4 s, and many times that on a machine under load."""
+"""Processor time of a worker's start: importing takes 0.4 s."""
 SCRIPT = Path(__file__).with_name("symbolic.py")
 """The program of a worker."""
 
 
 Reply = tuple[str, float]
-"""A worker's word, or `late` or `lost` where it had to be given up, and the seconds that it had the request."""
+"""A worker's word, or `late` or `lost` where it had to be given up, and the processor time of the request, seconds."""
 
 
 class Worker:
@@ -66,7 +75,7 @@ class Worker:
         if self._ready:
             return
         try:
-            self._receive(START_SECONDS, Watch())
+            self._receive(START_SECONDS)
         except (EOFError, TimeoutError) as error:
             if isinstance(error, EOFError) and self.killed():
                 raise
@@ -78,17 +87,29 @@ class Worker:
             raise EngineError(message, hint="pip install 'math-verify[antlr4_13_2]>=0.9,<0.10'") from error
         self._ready = True
 
-    def ask(self, request: Mapping[str, object], *, seconds: float, watch: Watch) -> str:
+    def ask(self, request: Mapping[str, object], *, seconds: float) -> str:
         """The reply. Raises TimeoutError when it is late, EOFError or BrokenPipeError when the worker is lost."""
-        self._outbox.send_bytes(json.dumps(request).encode())
-        return self._receive(seconds, watch)
+        self._outbox.send_bytes(json.dumps({**request, "seconds": seconds}).encode())
+        return self._receive(seconds + GRACE_SECONDS)
 
-    def _receive(self, seconds: float, watch: Watch) -> str:
-        while not self._inbox.poll(min(seconds, WATCH_SECONDS)):
-            if watch.look() >= seconds:
+    def _receive(self, seconds: float) -> str:
+        before = last = self.used()
+        idle = Watch()
+        while not self._inbox.poll(WATCH_SECONDS):
+            now = self.used()
+            if now - before >= seconds:
                 raise TimeoutError
-        watch.look()
+            last, idle = (now, Watch()) if now > last else (last, idle)
+            if idle.look() >= IDLE_SECONDS:
+                self.kill()
         return self._inbox.recv_bytes().decode()
+
+    def used(self) -> float:
+        """Processor time of the process so far, seconds; 0 once it has ended and was waited for."""
+        with contextlib.suppress(OSError):
+            # The number of another process's clock, as clock_getcpuclockid(3) makes it.
+            return time.clock_gettime(~self.pid << 3 | 2)
+        return 0.0
 
     def killed(self) -> bool:
         """Whether somebody else ended the lost process: a request makes it crash, it does not kill it."""
@@ -123,7 +144,8 @@ class Pool:
             self._places.put(None)
 
     def ask(self, request: Mapping[str, object], *, seconds: float = LIMIT_SECONDS) -> Reply:
-        """The reply, after at most `seconds` of work. A worker that somebody kills costs a new one, not the reply.
+        """The reply, after at most `seconds` of processor time. A worker that somebody kills, or that takes no time at
+        all, costs a new one, not the reply.
 
         Raises EngineError when no worker can be started, KilledProcessError when one after the other is killed.
         """
@@ -132,28 +154,26 @@ class Pool:
             if reply is not None:
                 return reply
         raise KilledProcessError(
-            f"verifiers: {ATTEMPTS} math workers were killed from outside, one after the other",
+            f"verifiers: {ATTEMPTS} math workers were killed from outside, or idle for {IDLE_SECONDS:g} s",
             hint=f"{guess_of_kill()}; free some memory and resume",
         )
 
     def _ask(self, request: Mapping[str, object], seconds: float) -> Reply | None:
-        """The reply of one worker; None where it was killed or stopped from outside."""
+        """The reply of one worker; None where it was killed from outside, or idle."""
         worker = self._places.get() or self._new()
         kept: Worker | None = None
         try:
-            watch = Watch()
+            before = 0.0
             try:
                 worker.start()
-                watch = Watch()
-                text, kept = worker.ask(request, seconds=seconds, watch=watch), worker
+                before = worker.used()
+                text, kept = worker.ask(request, seconds=seconds), worker
             except (TimeoutError, EOFError, BrokenPipeError) as error:
                 text = "late" if isinstance(error, TimeoutError) else "lost"
                 # It starts while nobody waits for it.
                 kept = None if self._closed else self._new()
-                if text == "lost" and not self._closed and worker.killed():
-                    return None
-            # It may have been stopped as this process was: nothing is late by that.
-            return (text, watch.seconds) if text != "late" or not watch.missed else None
+            used = max(worker.used() - before, 0.0)
+            return None if text == "lost" and not self._closed and worker.killed() else (text, used)
         finally:
             if kept is not worker:
                 self._workers.discard(worker)
