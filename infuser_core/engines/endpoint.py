@@ -294,6 +294,8 @@ class PackedText:
     Prompts are the JSON of their turns, so that limits in tokens hold roughly and a prompt can be read back.
     """
 
+    end_token = None
+
     def render(self, messages: Messages, chat: str = "own") -> list[int]:
         """The turns as JSON: the server has the chat template."""
         del chat

@@ -52,6 +52,8 @@ ChatReply = Callable[[Messages], str]
 class ByteTokenizer:
     """protocols.Tokenizer with one token per UTF-8 byte."""
 
+    end_token = END_TOKEN
+
     def render(self, messages: Messages, chat: str = "own") -> list[int]:
         """The turns as `role: content` lines, then the assistant's header, whatever the template."""
         del chat

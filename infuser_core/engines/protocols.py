@@ -76,6 +76,10 @@ def no_keep(place: int, row: int, completion: Completion) -> None:
 class Tokenizer(Protocol):
     """Text to tokens and back, and the chat template."""
 
+    @property
+    def end_token(self) -> int | None:
+        """The token that ends a reply."""
+
     def render(self, messages: Messages, chat: str = "own") -> list[int]:
         """Tokens of the chat turns, ready for the assistant's reply.
 

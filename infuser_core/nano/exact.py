@@ -105,11 +105,11 @@ def accuracy(rows: Iterable[PairMass]) -> ExactAccuracy:
 
 
 def sound_reply(question: Question) -> str:
-    """An anchor's right reply to a choice question of the micro-world; empty for any other question."""
+    """An anchor's right reply to a choice question of the micro-world, without its end; empty for other questions."""
     fact = language.parse_question(question.text)
     if fact is None or str(fact.sound) not in question.choices:
         return ""
-    return language.solver_answer(fact, fact.topic.sound, [int(choice) for choice in question.choices]) + END
+    return language.solver_answer(fact, fact.topic.sound, [int(choice) for choice in question.choices])
 
 
 def measured(folder: Path | None, world: str, split: str) -> list[dict[str, Any]]:

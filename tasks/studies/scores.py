@@ -238,12 +238,13 @@ def _replies(asked: Studied) -> list[str]:
 
 
 def _known(asked: Studied, replies: list[str]) -> effects.Measure:
-    """The exact measure: the probability of these replies to the held-out questions."""
+    """The exact measure: the probability of these replies, their end included, to the held-out questions."""
     tokenizer = asked.run.pool.sampler(asked.checkpoint).tokenizer
+    end = [] if tokenizer.end_token is None else [tokenizer.end_token]
     profile = rollout_dev.settings_of(asked.run.config).prompts
     groups = []
     for question, reply in zip(asked.rows("held_out", "reference_questions", Question), replies, strict=True):
-        tokens = tokenizer.encode(reply)
+        tokens = tokenizer.encode(reply) + end
         row = TrainRow(token_ids=tokens, advantage=0.0, sampler_logprobs=[0.0] * len(tokens))
         prompt = tokenizer.render(messages_of(question, prompts=profile))
         groups.append(TrainGroup(group_id=question.question_id, prompt_token_ids=prompt, rows=[row]))
