@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from launcher import ROOT, Launcher, SmallRun
 
+from infuser_core.benchmarks.parts.validation import identity
 from infuser_core.config.overlays import load
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
 from infuser_core.planning.fork import fork_of
 from infuser_core.planning.preflight import preflight
-from infuser_core.planning.split import QuestionSet, identity, load_sets, require_apart
+from infuser_core.planning.split import QuestionSet, load_sets, require_apart
 from infuser_core.schemas import Question
 from infuser_core.store import runs
 from tasks.run import _FREE

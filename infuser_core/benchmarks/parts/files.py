@@ -73,7 +73,16 @@ def _text(path: Path, **how: Any) -> TextIO:
 def _csv(path: Path) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     with _text(path, newline="") as file:
-        yield from csv.DictReader(file, delimiter=_DELIMITERS[_suffix(path)])
+        reader = csv.DictReader(file, delimiter=_DELIMITERS[_suffix(path)])
+        names = [name for name in reader.fieldnames or () if name]
+        if len({*names}) < len(names):
+            raise DocumentError(f"{path} has two columns of one name", hint=f"name each once: {', '.join(names)}")
+        for row in reader:
+            # A comma in a text without quotes moves the cells after it; empty cells at the end move none.
+            if any(row.pop(None, ())):  # type: ignore[call-overload]
+                where = f"{path}, line {reader.line_num}"
+                raise DocumentError(f"{where} has more cells than the header", hint="put texts with commas in quotes")
+            yield row
 
 
 def _json(path: Path) -> Iterator[dict[str, Any]]:
