@@ -28,7 +28,7 @@ from infuser_core.schemas import Document, Question, QuestionLabel, Role, Rollou
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers.parts.grading import as_text, grading_of
 
-VERSION = 5
+VERSION = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
