@@ -10,19 +10,25 @@ cannot.
 
 import re
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from infuser_core.errors import DataWarning
+
+if TYPE_CHECKING:
+    from infuser_core.engines.protocols import Tokenizer
 
 _NAMES = r"(?:\w{1,16}[:_])?(?:think|thinking|thoughts?|reasoning)"
 # Qwen, DeepSeek and most others; Seed; Mistral; Kimi; Cohere; Apertus; OpenThinker; gpt-oss and Gemma, whose channels
 # hold the answer too.
 _MARK = re.compile(
     rf"(?P<opens>(?i:<{_NAMES}>)|\[THINK\]|◁think▷|<\|(?:START_THINKING|inner_prefix|begin_of_thought)\|>"
-    r"|<\|channel\|?>\s*+(?:analysis|commentary|thought)\b)"
+    r"|<\|channel\|?>\s*+(?:analysis|commentary|thought)\b(?:<\|message\|>)?)"
     rf"|(?i:</{_NAMES}>)|\[/THINK\]|◁/think▷|<\|(?:END_THINKING|inner_suffix|end_of_thought)\|>"
     r"|<channel\|>|<\|channel\|>\s*+final\b(?:<\|message\|>)?"
 )
+_TAIL = 32
+"""Tokens at a prompt's end that hold its last mark, even where a token is a byte."""
 _CHANNEL = re.compile(r"<\|channel\|?>|<channel\|>")
 
 
@@ -46,6 +52,16 @@ def answer_of(response: str) -> str:
 def with_reasoning(reasoning: str, answer: str) -> str:
     """One text of what a server sends as two; the answer alone where there is no reasoning."""
     return f"<think>\n{reasoning}\n</think>\n\n{answer}" if reasoning else answer
+
+
+def reply_text(tokenizer: "Tokenizer", prompt: Sequence[int], reply: Sequence[int]) -> str:
+    """Text of a reply's tokens, after the mark of reasoning that the prompt ends with, if it does.
+
+    Where the length limit cuts such a reply off, no mark in it says that all of it is reasoning.
+    """
+    end = tokenizer.decode(prompt[-_TAIL:])
+    marks = [mark for mark in _MARK.finditer(end) if not end[mark.end() :].strip()]
+    return "".join(end[mark.start() :] for mark in marks if mark["opens"]) + tokenizer.decode(reply)
 
 
 def is_mark(token: str) -> bool:
