@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from infuser_core.config.corpus import EndpointModel
 from infuser_core.config.engine import EngineSettings
 from infuser_core.config.shipped import read_yaml
 from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
-from infuser_core.engines.hf.model_files import weight_files
+from infuser_core.engines.hf.model_files import shard_names, weight_files, weight_heads
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel, Sampler
 from infuser_core.errors import ConfigError
@@ -29,8 +29,10 @@ ORIGIN = "origin.yaml"
 """Record of an imported anchor: the file that it was made from. It is no part of the model's digest."""
 PLAIN_TURNS = "The anchor has no chat template: prompts are put as plain turns, `User:` and `Assistant:`."
 """Note on such a model."""
-_ENTERS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "additional_chat_templates/*.jinja")
-"""Files that may enter a model besides its weights, and are fetched from the hub with them."""
+_COMPANIONS = ("*.json", "*.txt", "*.model", "*.jinja", "additional_chat_templates/*.jinja")
+"""Files that may enter a model besides its weights, and are fetched from the hub before them."""
+_ENTERS = (*_COMPANIONS, "*.safetensors")
+"""Files of a folder that may enter a model besides those that transformers takes: adapters, optimizer state."""
 
 
 def anchor_folder(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> Path:
@@ -157,9 +159,20 @@ def _connected(source: EndpointModel) -> "Endpoint":
 
 
 def _download(anchor: HubAnchor) -> Path:
+    """The files that loading the model opens: of weights in several forms, those that transformers takes."""
     where = HubAddress(repo=anchor.repo, revision=anchor.revision)
     remedy = "check the name and the network, or download it and use `anchor: {type: folder, path: ...}`"
-    return snapshot(where, _ENTERS, what=f"anchor {anchor.repo}@{anchor.revision}", remedy=remedy)
+    fetch = partial(snapshot, what=f"anchor {anchor.repo}@{anchor.revision}", remedy=remedy)
+    folder = fetch(where, _COMPANIONS)
+    # A branch may move meanwhile: the folder is named by the commit.
+    where = replace(where, revision=folder.name)
+    for name in weight_heads(folder):
+        fetch(where, [name])
+        if (folder / name).is_file():
+            if shards := shard_names(folder / name):
+                fetch(where, shards)
+            break
+    return folder
 
 
 @lru_cache(maxsize=1)

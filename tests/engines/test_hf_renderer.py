@@ -18,6 +18,7 @@ from infuser_core.engines.hf.causal_lm import folder_ends, load_model, read_conf
 from infuser_core.engines.hf.renderer import PLAIN, TEMPLATE_FILE, Renderer, merged
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.errors import CheckpointError, ConfigError
+from infuser_core.reasoning import answer_of, reply_text
 
 SYSTEM = [{"role": "system", "content": "w7"}, {"role": "user", "content": "w8 w9"}]
 ALONE = SYSTEM[1:]
@@ -188,6 +189,13 @@ def test_text_without_control_tokens_is_tokenized_as_ever(chatty: Renderer):
         turns = [{"role": "user", "content": text}]
         stock = chatty._tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
         assert chatty.render(turns) == stock
+
+
+def test_a_reply_to_a_template_that_opens_reasoning_begins_with_its_mark(chatty: Renderer):
+    prompt = chatty.render([{"role": "user", "content": "page"}])
+    text = reply_text(chatty, prompt, chatty.encode("reserved page"))
+    assert text.startswith("<think>") and "reserved" in text and answer_of(text) == ""
+    assert reply_text(chatty, prompt[:-1], chatty.encode("page")) == chatty.decode(chatty.encode("page"))
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,15 @@ import gzip
 import itertools
 import json
 import sys
-import warnings
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from infuser_core import durable
-from infuser_core.errors import DataWarning, DocumentError
+from infuser_core.errors import DocumentError
 from infuser_core.hub import stem_and_suffix
+from infuser_core.reasoning import announce, replace_halves
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _LISTS = ("examples", "data", "questions", "rows")
@@ -135,27 +135,7 @@ def loads(text: str | bytes) -> tuple[Any, int]:
     value = json.loads(text)
     # JSON says one as an escape: most texts have none and are not walked through.
     mark = b"\\ud" if isinstance(text, bytes) else "\\ud"
-    return _whole(value) if mark in text.lower() else (value, 0)  # type: ignore[operator]
-
-
-def _whole(value: Any) -> tuple[Any, int]:
-    if isinstance(value, str):
-        whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return whole, int(whole != value)
-    if isinstance(value, list):
-        each = [_whole(item) for item in value]
-        return [item for item, _ in each], sum(count for _, count in each)
-    if isinstance(value, dict):
-        items = {key: _whole(item) for key, item in value.items()}
-        return {key: item for key, (item, _) in items.items()}, sum(count for _, count in items.values())
-    return value, 0
-
-
-def announce(path: Path, halves: int) -> None:
-    """Warn of texts that were changed."""
-    if halves:
-        text = f"{path}: half a surrogate pair in {halves:,} texts, replaced by U+FFFD"
-        warnings.warn(text, DataWarning, stacklevel=2)
+    return replace_halves(value) if mark in text.lower() else (value, 0)  # type: ignore[operator]
 
 
 def _object(row: Any, where: str) -> dict[str, Any]:
