@@ -53,7 +53,7 @@ def require_same(model: PreTrainedModel) -> None:
         }
         if (most := most_positions(model.config)) is not None:
             found["packed beside a row at the last position"] = _packed(model, groups, last=most - 1)
-    except torch.OutOfMemoryError:
+    except (torch.OutOfMemoryError, EngineError):
         raise
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
         message = str(error).strip().splitlines() or [""]
