@@ -56,10 +56,15 @@ def anchor_notes(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> tuple[str, ..
     return _folder_notes(Path(anchor.path)) if isinstance(anchor, FolderAnchor) else ()
 
 
+def origin_of(folder: Path) -> dict[str, Any]:
+    """Record of an imported model's origin; empty for others."""
+    origin = read_yaml(folder / ORIGIN, hint="import the model again") if (folder / ORIGIN).is_file() else None
+    return origin if isinstance(origin, dict) else {}
+
+
 def _folder_notes(folder: Path) -> tuple[str, ...]:
     """Origin of an imported model, and how prompts are put to one without a chat template."""
-    origin = read_yaml(folder / ORIGIN, hint="import the model again") if (folder / ORIGIN).is_file() else None
-    if isinstance(origin, dict):
+    if origin := origin_of(folder):
         facts = "; ".join(f"{key} {origin.get(key)}" for key in ("quantisation", "licence"))
         remarks = tuple(f"The anchor: {remark}." for remark in origin.get("remarks") or ())
         return (f"The anchor was imported from {origin.get('file')} ({facts}).", *remarks)
