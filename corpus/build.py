@@ -83,6 +83,7 @@ class Built:
             stage=stage,
             reason=reason,
             structure=self.structure,
+            page_starts=page.page_starts if page else [],
         )
 
     def _ending(self) -> tuple[str, str]:

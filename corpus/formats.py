@@ -13,11 +13,12 @@ from typing import Any
 from corpus.audit.references import SUFFIXES
 from corpus.chunk.chunk import PATH_JOINT
 from corpus.chunk.split import count_tokens
-from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, write_json, write_table, writing
+from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, read_sources, write_json, write_table, writing
+from corpus.read.page import page_of
 from infuser_core import durable
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.errors import DocumentError, UsageError
-from infuser_core.schemas import Document
+from infuser_core.schemas import Document, Page, Source
 from infuser_core.sealed import digest_of_file
 from infuser_core.store.tables import foreign_rows
 
@@ -81,6 +82,54 @@ def content_of_pool(path: Path) -> str:
         return f"{file.suffix}:{digest_of_file(file)}"
     except OSError as error:
         raise DocumentError(f"corpus.pool = {path}: {error.strerror}", hint="name a pool that can be read") from error
+
+
+def has_registry(path: Path) -> bool:
+    """Whether a pool says what its sources are: one of `infuser corpus build` does."""
+    return (path / SOURCES).is_file()
+
+
+def registry_in(path: Path) -> tuple[list[Source], list[Page]]:
+    """The sources of a built pool and their converted texts, as a run's own books have them."""
+    rows = read_sources(path)
+    sources = [
+        Source(
+            source_id=row.source_id,
+            title=row.title,
+            author=row.author,
+            discipline=row.domain,
+            category="",
+            licence=row.licence,
+            licence_evidence=row.licence_evidence,
+            source_url="",
+            download_url=row.input,
+            filename=Path(row.input).name,
+            description="",
+            sha256=row.sha256,
+            num_bytes=row.num_bytes,
+            status=row.status,
+            reason=row.reason,
+        )
+        for row in rows
+    ]
+    pages = [
+        page_of(
+            row.source_id,
+            (path / row.markdown).read_bytes().decode(),
+            converter=row.converter,
+            num_pages=row.num_pages,
+            chosen=row.chosen,
+            page_starts=row.page_starts,
+        )
+        for row in rows
+        if row.markdown and (path / row.markdown).is_file()
+    ]
+    return sources, pages
+
+
+def content_of_registry(path: Path) -> str:
+    """Digest of what a built pool says of its sources."""
+    return digest_of_file(path / SOURCES)
 
 
 def _rows(path: Path) -> list[Mapping[str, Any]]:

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -69,6 +69,8 @@ class PoolSource:
     """Why it was rejected; empty when admitted."""
     structure: str = ""
     """The cutter of front and back matter: `rules`, or a model's name; why a model that was asked did not."""
+    page_starts: list[int] = field(default_factory=list)
+    """Offset in its Markdown at which each page's text begins, characters; empty where the converter does not know."""
 
 
 def markdown_name(source_id: str) -> str:

@@ -34,6 +34,8 @@ def document_pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> Artifa
     place = current(run).config.corpus.pool
     if place:
         given = documents.read_pool(run, place)
+        if documents.pool_has_registry(place):
+            documents.read_registry(run, place)
         return _audited(run, dev, validation, [given], [given])
     found = _searched(run, dev)
     pages = [documents.convert_textbooks(run, found.sources, download) for download in found.downloads]

@@ -15,7 +15,7 @@ from corpus.chunk.chunk import Discarded
 from corpus.chunk.cut import Text, cut
 from corpus.chunk.front_matter import BookBounds
 from corpus.chunk.split import RULE, Count, by_rule
-from corpus.formats import content_of_pool, documents_in
+from corpus.formats import content_of_pool, content_of_registry, documents_in, has_registry, registry_in
 from corpus.model_reply import ATTEMPTS, ModelCall
 from corpus.read import convert as converting
 from corpus.read import embedded
@@ -340,3 +340,25 @@ def read_pool(run: Run, place: str) -> Work:
     # The pool enters by content: where it lies changes nothing.
     values = {"content": content_of_pool(path)}
     return Work(recipe=run.recipe("given_pool", GIVEN_VERSION, values, {}), produce=produce)
+
+
+def pool_has_registry(place: str) -> bool:
+    """Whether a pool says what its sources are."""
+    return has_registry(fetched(place))
+
+
+@stage("sources")
+def read_registry(run: Run, place: str) -> Work:
+    """The sources of a pool and their converted texts. Nothing is computed from them: they say where texts are from."""
+    path = fetched(place)
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        sources, pages = registry_in(path)
+        admitted = sum(source.status == "admitted" for source in sources)
+        return Outcome(
+            tables={"sources": Table(row_type=Source, rows=sources), "pages": Table(row_type=Page, rows=pages)},
+            summary={"admitted": admitted, "rejected": len(sources) - admitted},
+        )
+
+    values = {"content": content_of_registry(path)}
+    return Work(recipe=run.recipe("sources", GIVEN_VERSION, values, {}), produce=produce)

@@ -58,7 +58,7 @@ def _registered(view: RunView, source_id: str) -> dict[str, Any] | None:
 def _source(view: RunView, row: dict[str, Any]) -> Passage:
     source = _registered(view, row["source_id"])
     if source is None:
-        note = "the run's store has no registry entry of this source: the pool was imported"
+        note = "the pool came without a registry of its sources; `infuser corpus build` makes one with it"
         return Passage(name="source", title="Textbook", facts={"source_id": row["source_id"]}, note=note)
     facts = {name: source[name] for name in SOURCE if source[name] not in (None, "")}
     return Passage(name="source", title="Textbook", artifact=source["artifact_key"], facts=facts)

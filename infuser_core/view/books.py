@@ -63,10 +63,8 @@ def sheet(lens: Lens, document_id: str) -> tuple[dict[str, Any] | None, str]:
     row = _chunk(lens, "select * from {chunks}", document_id)
     if not row:
         return None, "this run has no such chunk"
-    books = lens.query(
-        "select artifact_key, sha256 from sources where source_id = ? and status = 'admitted'", [row["source_id"]]
-    )
-    file = _file(lens, books[0]) if books else None
+    books = lens.query("select sha256 from sources where source_id = ? and status = 'admitted'", [row["source_id"]])
+    file = _file(lens, books[0]["sha256"]) if books else None
     if file is None:
         return None, "The store has no PDF of this book, so that no page is shown."
     starts = lens.query("select page_starts from pages where source_id = ? and reason = ''", [row["source_id"]])
@@ -77,10 +75,13 @@ def sheet(lens: Lens, document_id: str) -> tuple[dict[str, Any] | None, str]:
     return found, "" if found else "No page of the book was recognised as that of this chunk."
 
 
-def _file(lens: Lens, book: dict[str, Any]) -> Path | None:
-    record = lens.catalogue.record(book["artifact_key"])
-    name = f"{book['sha256']}.pdf"
-    return verify.sound(lens.catalogue.root, [(record, name)])[0] if name in record.files else None
+def _file(lens: Lens, digest: str) -> Path | None:
+    """The PDF of these bytes, from whichever artifact of the store holds it: another command may have fetched it."""
+    for path in sorted((lens.catalogue.root / "artifacts").glob(f"*/*/{digest}.pdf")):
+        record = lens.catalogue.find(path.parent.name)
+        if record is not None and path.name in record.files:
+            return verify.sound(lens.catalogue.root, [(record, path.name)])[0]
+    return None
 
 
 def _near(starts: list[int], start: int, end: int) -> tuple[int, ...]:
