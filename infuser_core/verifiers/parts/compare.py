@@ -30,6 +30,8 @@ _BY_NAME = {
     r"(?:(?:the|this) limit |it )?(?:does not exist|is undefined)|undefined|DNE|d\.n\.e|\\nexists": r"\text{undefined}",
 }
 _NAMES = {re.compile(pattern, re.IGNORECASE): meaning for pattern, meaning in _BY_NAME.items()}
+_NAMED = re.compile(r"[RrSsEeNnUuDd](?:(?<=R)|(?i:eal|olution|mpty|one|xist|ndefined|ne|\.n\.e))")
+"""A word of every name, or a capital R: few formulas have one, and only they are compared with the names."""
 _WORDS = re.compile(r"\\(?:text|textbf|textrm|mathrm)\s*\{([^{}]*)\}")
 _LETTER = re.compile(r"\(?([A-Z])\s*[.):]\s+\S.*", re.DOTALL)
 
@@ -208,7 +210,7 @@ class _Comparison:
 
 def _by_name(text: str, reference: str) -> str:
     """The formula for what is written as a name, `no solution` or `DNE`; a bare `R` is one where the reference is."""
-    if text.isascii() and not re.search(r"[A-Za-z]{2}|R", text):
+    if not _NAMED.search(text):
         return text
     bare, other = (
         " ".join(_WORDS.sub(r"\1", one).strip(" \n$").removesuffix(".").split()) for one in (text, reference)

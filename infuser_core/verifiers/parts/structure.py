@@ -200,6 +200,8 @@ def _elements(node: Node) -> list[Node]:
 
 def _with_difference(found: Tokens) -> Tokens:
     """The tokens with the minus of `R - \\{2\\}` as the difference of sets."""
+    if r"\{" not in found:
+        return found
     pairs = zip(found, (*found[1:], ""), strict=True)
     return tuple(r"\setminus" if pair == ("-", r"\{") else pair[0] for pair in pairs)
 

@@ -89,7 +89,8 @@ def tokens(text: str) -> Tokens:
         # Two backslashes before a name are an escape too many, except where they end a matrix row.
         text = re.sub(r"\\\\(?=[A-Za-z])", lambda _: "\\", text)
     text = re.sub(r"\\(?:left|right)\s*\.|\\\(|\\\)|\\\[|\\\]|(?<!\\)\$", "", text)
-    text = re.sub(r"\\not\s*(?:=|\\in\b)", lambda match: r"\neq " if match[0][-1] == "=" else r"\notin ", text)
+    if r"\not" in text:
+        text = re.sub(r"\\not\s*(?:=|\\in\b)", lambda match: r"\neq " if match[0][-1] == "=" else r"\notin ", text)
     text = re.sub(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)", "*", text)
     text = _BASE.sub(lambda match: f"_{{{_BASE_NAMES[match[1].lower()]}}}", text)
     found: list[str] = []
@@ -120,6 +121,8 @@ def match_of(found: Tokens | list[str], start: int) -> int:
 
 def split(found: Tokens, marks: frozenset[str]) -> list[Tokens]:
     """The parts between marks that stand outside all brackets and environments."""
+    if marks.isdisjoint(found):
+        return [found]
     parts: list[Tokens] = []
     depth, start = 0, 0
     for place, token in enumerate(found):

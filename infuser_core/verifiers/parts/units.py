@@ -264,7 +264,10 @@ def clock(found: Tokens) -> Clock | None:
 
 def same_time(found: Tokens, wanted: Tokens) -> bool | None:
     """Whether two times of day are the same; None where a side is none, or both are plain numbers."""
-    mine, theirs = clock(found), clock(wanted)
+    if len(found) == len(wanted) == 1 and found[0].isdigit() and wanted[0].isdigit():
+        return None
+    theirs = clock(wanted)
+    mine = clock(found) if theirs else None
     if mine is None or theirs is None or (mine.plain and theirs.plain):
         return None
     # Beside `9:00` a plain 9 may be anything; beside `9 a.m.` it is the hour.
