@@ -33,6 +33,8 @@ def document_pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> Artifa
     """The documents of the textbooks, or of a pool that is given, without what the audit takes away."""
     place = current(run).config.corpus.pool
     if place:
+        if documents.has_registry(place):
+            documents.read_registry(run, place)
         given = documents.read_pool(run, place)
         return _audited(run, dev, validation, [given], [given])
     found = _searched(run, dev)

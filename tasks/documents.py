@@ -5,7 +5,7 @@ made from that group's alone. Within a group, what is finished outlives a killed
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from corpus.chunk.front_matter import BookBounds
 from corpus.chunk.split import RULE, Count, by_rule
 from corpus.formats import content_of_pool, documents_in
 from corpus.model_reply import ATTEMPTS, ModelCall
+from corpus.pool import read_sources, registry_of
 from corpus.read import convert as converting
 from corpus.read import embedded
 from corpus.read.books import convert as converting_books
@@ -33,6 +34,7 @@ from infuser_core.hub import fetched
 from infuser_core.phases.answering import template_digest
 from infuser_core.prompts.load import load_or_shipped
 from infuser_core.schemas import Document, Judgement, Page, Question, Source
+from infuser_core.sealed import digest_of
 from infuser_core.store.pieces import Items, Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
@@ -317,6 +319,31 @@ def kept(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactR
         names = {row.document_id for row in run.store.rows(verdicts, "judgements", Judgement) if row.keep}
         found += [row for row in run.store.rows(group, "chunks", Document) if row.document_id in names]
     return found
+
+
+def has_registry(place: str) -> bool:
+    """Whether a pool carries the registry of its sources."""
+    return registry_of(fetched(place)) is not None
+
+
+@stage("sources")
+def read_registry(run: Run, place: str) -> Work:
+    """The registry and the page maps of a pool, as a run on catalogues has them of its books. No stage reads them."""
+    folder = registry_of(fetched(place))
+    assert folder is not None, f"{place} has no registry"
+    read = read_sources(folder)
+    tables = {
+        "sources": Table(row_type=Source, rows=[row.entry() for row in read]),
+        "pages": Table(row_type=Page, rows=[row.page() for row in read if row.markdown]),
+    }
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        admitted = sum(row.status == "admitted" for row in read)
+        return Outcome(tables=tables, summary={"admitted": admitted, "rejected": len(read) - admitted})
+
+    # By content, as the documents: where the pool lies changes nothing.
+    values = {"registry": digest_of({name: [asdict(row) for row in table.rows] for name, table in tables.items()})}
+    return Work(recipe=run.recipe("sources", GIVEN_VERSION, values, {}), produce=produce)
 
 
 @stage("given_pool")
