@@ -8,7 +8,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: quickstart test lint types rules unit venv sandbox bench-influence bench-seeds bench-verifiers bench-corpus bench-statistics \
-  bench-plan bench-view bench-peers bench-rollouts bench-gpu experiments-nano small-model crash-test chaos test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs clean
+  bench-plan bench-view bench-peers bench-rollouts bench-gpu experiments-nano small-model crash-test chaos pythons test-long test-vllm test-distributed test-distributed-long images-check anchor anchors docs clean
 
 quickstart: venv
 	$(BIN)/infuser quickstart
@@ -32,6 +32,21 @@ unit: venv sandbox
 # Kills at the other stages, faults of the machine, a served deployment that dies: minutes each.
 test-long: venv sandbox
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "long and not distributed"
+
+# Two iterations of nano under each Python that the project names; one that this machine lacks is said. No part of the
+# continuous integration: torch for another Python than PYTHON may bring CUDA, six gigabytes and six minutes of installation.
+pythons: $(addprefix python-,3.11 3.12 3.13)
+
+python-%: FOUND = $(lastword python$* $(sort $(wildcard $(HOME)/.pyenv/versions/$*.*/bin/python)))
+python-%: BUILT = .venv-python-$*
+python-%:
+	@if ! $(FOUND) --version >/dev/null 2>&1; then echo "Python $* is not on this machine: not tried"; exit 0; fi; set -e; \
+	$(FOUND) -m venv $(BUILT); \
+	$(BUILT)/bin/python -m pip install --quiet --upgrade pip; \
+	$(BUILT)/bin/python -m pip install --quiet --constraint constraints.txt --editable .; \
+	rm -rf $(BUILT)/store; \
+	INFUSER_STORE=$(BUILT)/store $(BUILT)/bin/infuser run nano --set cotrain.iterations=2; \
+	echo "$$($(BUILT)/bin/python --version): two iterations of nano are done"
 
 # The real vLLM engine, its CPU build in an environment of its own.
 test-vllm: $(VENV)/.deepspeed .venv-vllm/.installed
@@ -164,4 +179,4 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) .venv-vllm .venv-images
+	rm -rf $(VENV) .venv-vllm .venv-images .venv-python-*

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_progress
+from infuser_core.reasoning import answer_of
 
 T = TypeVar("T")
 ATTEMPTS = 3
@@ -93,7 +94,7 @@ def ask(
 def _parsed(reply: str, parse: Callable[[dict[str, Any]], T]) -> T:
     """The value of the first object that will do. Raises ReplyProblem, that of the first object, when there is none."""
     problem = ReplyProblem("the reply has no JSON object")
-    for number, found in enumerate(objects(reply.rpartition("</think>")[2])):
+    for number, found in enumerate(objects(answer_of(reply))):
         try:
             return parse(found)
         except ReplyProblem as error:

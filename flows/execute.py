@@ -35,12 +35,14 @@ def execute(
     wait: bool = False,
     page: bool = True,
     asked: Mapping[str, str] = _WHOLE,
+    record: Callable[[], None] | None = None,
 ) -> None:
     """Execute the named run, or continue it. Raises InfuserError with what a person should know.
 
     `asked` are places: `again` to compute from there on, `until` to stop after, `only` for that alone. If another
     living process executes the run, wait for its end or raise BusyRunError with its name. Without `page` nobody waits
-    for the page of its report, unless Prefect shows it.
+    for the page of its report, unless Prefect shows it. `record` writes the record of a variant once its questions are
+    checked.
     """
     root = settings.writable_store_root()
     with _terminable(name):
@@ -50,11 +52,23 @@ def execute(
             # Better said before a server starts; who holds the run is decided inside.
             runs.refuse_held(root, name)
             try:
+                _require_apart(config, name, root, again=asked.get("again", ""))
+                if record is not None:
+                    record()
                 _execute(config, name, root, page=page, asked=asked)
                 return
             except BusyRunError:
                 if not wait:
                     raise
+
+
+def _require_apart(config: "RunConfig", name: str, root: Path, *, again: str) -> None:
+    """Raises ConfigError for sets of questions that overlap; a complete run computes nothing and may have any."""
+    from infuser_core.planning.split import load_sets, require_apart
+    from infuser_core.store.journal import Journal
+
+    if again or not Journal(root, name).is_finished():
+        require_apart(config, load_sets(config))
 
 
 def _execute(config: "RunConfig", name: str, root: Path, *, page: bool, asked: Mapping[str, str]) -> None:

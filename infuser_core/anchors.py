@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from infuser_core.config.corpus import EndpointModel
 from infuser_core.config.engine import EngineSettings
 from infuser_core.config.shipped import read_yaml
 from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
-from infuser_core.engines.hf.model_files import weight_files
+from infuser_core.engines.hf.model_files import shard_names, weight_files, weight_heads
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel, Sampler
 from infuser_core.errors import ConfigError
@@ -29,8 +29,10 @@ ORIGIN = "origin.yaml"
 """Record of an imported anchor: the file that it was made from. It is no part of the model's digest."""
 PLAIN_TURNS = "The anchor has no chat template: prompts are put as plain turns, `User:` and `Assistant:`."
 """Note on such a model."""
-_ENTERS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "additional_chat_templates/*.jinja")
-"""Files that may enter a model besides its weights, and are fetched from the hub with them."""
+_COMPANIONS = ("*.json", "*.txt", "*.model", "*.jinja", "additional_chat_templates/*.jinja")
+"""Files that may enter a model besides its weights, and are fetched from the hub before them."""
+_ENTERS = (*_COMPANIONS, "*.safetensors")
+"""Files of a folder that may enter a model besides those that transformers takes: adapters, optimizer state."""
 
 
 def anchor_folder(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> Path:
@@ -54,10 +56,15 @@ def anchor_notes(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> tuple[str, ..
     return _folder_notes(Path(anchor.path)) if isinstance(anchor, FolderAnchor) else ()
 
 
+def origin_of(folder: Path) -> dict[str, Any]:
+    """Record of an imported model's origin; empty for others."""
+    origin = read_yaml(folder / ORIGIN, hint="import the model again") if (folder / ORIGIN).is_file() else None
+    return origin if isinstance(origin, dict) else {}
+
+
 def _folder_notes(folder: Path) -> tuple[str, ...]:
     """Origin of an imported model, and how prompts are put to one without a chat template."""
-    origin = read_yaml(folder / ORIGIN, hint="import the model again") if (folder / ORIGIN).is_file() else None
-    if isinstance(origin, dict):
+    if origin := origin_of(folder):
         facts = "; ".join(f"{key} {origin.get(key)}" for key in ("quantisation", "licence"))
         remarks = tuple(f"The anchor: {remark}." for remark in origin.get("remarks") or ())
         return (f"The anchor was imported from {origin.get('file')} ({facts}).", *remarks)
@@ -157,9 +164,20 @@ def _connected(source: EndpointModel) -> "Endpoint":
 
 
 def _download(anchor: HubAnchor) -> Path:
+    """The files that loading the model opens: of weights in several forms, those that transformers takes."""
     where = HubAddress(repo=anchor.repo, revision=anchor.revision)
     remedy = "check the name and the network, or download it and use `anchor: {type: folder, path: ...}`"
-    return snapshot(where, _ENTERS, what=f"anchor {anchor.repo}@{anchor.revision}", remedy=remedy)
+    fetch = partial(snapshot, what=f"anchor {anchor.repo}@{anchor.revision}", remedy=remedy)
+    folder = fetch(where, _COMPANIONS)
+    # A branch may move meanwhile: the folder is named by the commit.
+    where = replace(where, revision=folder.name)
+    for name in weight_heads(folder):
+        fetch(where, [name])
+        if (folder / name).is_file():
+            if shards := shard_names(folder / name):
+                fetch(where, shards)
+            break
+    return folder
 
 
 @lru_cache(maxsize=1)

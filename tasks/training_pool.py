@@ -8,7 +8,7 @@ from pathlib import Path
 
 from corpus.problems import Problems, as_rows, blank
 from infuser_core import plugins
-from infuser_core.anchors import anchor_bytes, anchor_digest, anchor_folder, template_status
+from infuser_core.anchors import anchor_bytes, anchor_digest, anchor_folder, origin_of, template_status
 from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.engines.configured import constants
 from infuser_core.engines.protocols import Progress
@@ -78,13 +78,16 @@ def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
     folder, cotrain = anchor_folder(run.config.anchor), run.config.cotrain
     adapter = cotrain.adapter
     seed = run.config.seed if adapter else 0
+    model = anchor_digest(folder)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         from infuser_core.engines.local import hub
+        from infuser_core.engines.training.self_test import verdict
 
         optimizer = constants(cotrain.optimizer)
         if base is None or adapter is None:
-            hub.prepare_anchor(folder, workspace, optimizer=optimizer)
+            tested = origin_of(folder).get("tested") == verdict(model)
+            hub.prepare_anchor(folder, workspace, optimizer=optimizer, tested=tested)
         else:
             place = run.store.verified_folder(base)
             hub.prepare_adapter(place, workspace, adapter=adapter, seed=seed, optimizer=optimizer)
@@ -92,7 +95,7 @@ def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
 
     # The part of the engines that changes numbers.
     numerics = run.config.engine.model_dump(include={"sampler", "trainer", "dtype"})
-    settings = {"model": anchor_digest(folder), "optimizer": cotrain.optimizer.recipe(), **numerics}
+    settings = {"model": model, "optimizer": cotrain.optimizer.recipe(), **numerics}
     own = {"adapter": adapter} if adapter else {}
     recipe = run.recipe("anchor", VERSION, {**settings, **own}, {"base": base}, seed=seed)
     return Work(recipe=recipe, produce=produce, needs=lambda: 0 if adapter else anchor_bytes(folder))

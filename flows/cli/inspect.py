@@ -146,7 +146,7 @@ def show_artifact(
 
     store = Store(settings.store_root())
     ref = _find_artifact(store, artifact)
-    users = [each for each in Catalogue(store.root).records.values() if ref.id in each.inputs.values()]
+    users = [each for each in Catalogue(store.root).of_phase() if ref.id in each.inputs.values()]
     typer.echo(printable(artifact_page(store, store.manifest(ref), users=users)))
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import asdict
 from functools import partial
@@ -109,6 +110,7 @@ def _start(
     dry_run: bool = False,
     as_json: bool = False,
     wait: bool = False,
+    record: Callable[[], None] | None = None,
 ) -> None:
     """Plan a run; or execute it, and print its result or where it stopped."""
     from infuser_core.planning.place import asked_of
@@ -126,7 +128,7 @@ def _start(
         return
     from flows.execute import execute
 
-    execute(config, name, wait=wait, asked=asked)
+    execute(config, name, wait=wait, asked=asked, record=record)
     journal = Journal(settings.store_root(), name)
     if journal.is_finished():
         from infuser_core.lineage.outcome import describe_result
@@ -140,22 +142,25 @@ def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, as_json: 
     """Record a variant of a run that shares everything before an iteration, and execute it."""
     from flows.plan import plan_fork
     from infuser_core.planning.fork import fork_of, write
-    from infuser_core.planning.split import load_sets, require_apart
 
     origin, _, at = place.rpartition("@")
     if not origin or not re.fullmatch(NUMBER, at):
         raise UsageError(f"--fork {place}: no iteration", hint="e.g. --fork RUN@10 --set cotrain.reward.name=variance")
     root = settings.store_root() if dry_run else settings.writable_store_root()
     planned = fork_of(root, runs.find_run(root, origin), at=int(at), changes=changes, name=name)
-    require_apart(planned.history.latest, load_sets(planned.history.latest))
     plan = plan_fork(planned)
-    if not dry_run:
-        write(root, planned)
     facts = {"run": planned.name, "forked_from": planned.origin, "at": planned.at, "recorded": not dry_run}
     text = f"{planned.name}: shares {planned.origin} up to iteration {planned.at}\n{plan.text()}"
-    show({**plan.to_json(), **facts}, text, as_json=as_json)
-    if not dry_run:
-        _start(planned.history.latest, planned.name, {}, as_json=as_json)
+    say = partial(show, {**plan.to_json(), **facts}, text, as_json=as_json)
+    if dry_run:
+        say()
+        return
+
+    def record() -> None:
+        write(root, planned)
+        say()
+
+    _start(planned.history.latest, planned.name, {}, as_json=as_json, record=record)
 
 
 def _run_without(name: str, run: str | None, *, dry_run: bool, as_json: bool) -> None:
@@ -170,8 +175,8 @@ def _run_without(name: str, run: str | None, *, dry_run: bool, as_json: bool) ->
     show(found.to_json(), found.text(applied=not dry_run), as_json=as_json)
     if dry_run:
         return
-    record_variant(root, found.run, found.fork, found.change)
-    execute(validate(found.config), found.fork)
+    record = partial(record_variant, root, found.run, found.fork, found.change)
+    execute(validate(found.config), found.fork, record=record)
     typer.echo(f"run {found.fork} is done: `infuser diff {found.run} {found.fork}` compares the two", err=as_json)
 
 

@@ -9,7 +9,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.pool import ThreadPool
 from typing import Any
 
@@ -26,7 +26,7 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.errors import EngineError, UsageError
-from infuser_core.reasoning import with_reasoning
+from infuser_core.reasoning import announce, replace_halves, with_reasoning
 from infuser_core.schemas import Checkpoint
 from infuser_core.seeding import seed_of
 
@@ -132,6 +132,7 @@ class Endpoint:
     def replies(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatReply]]:
         """(place, reply) as they arrive. Raises EngineError once a request fails for good; the others are let go."""
         stop, failed = threading.Event(), threading.Event()
+        halves = 0
 
         def answer(place: int) -> list[tuple[int, ChatReply]]:
             # Nobody would keep the reply, and it may cost money.
@@ -147,9 +148,14 @@ class Endpoint:
         with ThreadPool(max(1, min(self._concurrency, len(requests)))) as workers:
             try:
                 for found in workers.imap_unordered(answer, range(len(requests))):
-                    yield from found
+                    for place, reply in found:
+                        # A reply cut inside of an emoji ends in half of one.
+                        text, count = replace_halves(reply.text)
+                        halves += count
+                        yield place, replace(reply, text=text)
             finally:
                 stop.set()
+                announce(self.name, halves)
 
     def close(self) -> None:
         """Drop the connections."""
@@ -214,7 +220,7 @@ class Endpoint:
             if not (isinstance(thoughts, str) and isinstance(text, str)):
                 raise TypeError("the reply is no text")
             return ChatReply(
-                text=_storable(with_reasoning(thoughts, text)),
+                text=with_reasoning(thoughts, text),
                 finish_reason=str(choice.get("finish_reason") or "stop"),
                 prompt_tokens=int(usage.get("prompt_tokens") or 0),
                 response_tokens=int(usage.get("completion_tokens") or 0),
@@ -251,11 +257,6 @@ def _status(answer: httpx.Response) -> int:
     if not error:
         return answer.status_code
     return int(code) if re.fullmatch("[45][0-9]{2}", code) else int(httpx.codes.SERVICE_UNAVAILABLE)
-
-
-def _storable(text: str) -> str:
-    """The text, halves of surrogate pairs replaced: a reply cut inside of an emoji ends in one."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _asked_wait(answer: httpx.Response, wait: float) -> float:

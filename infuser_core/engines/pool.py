@@ -29,6 +29,7 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.errors import EngineError
+from infuser_core.reasoning import reply_text
 from infuser_core.schemas import Checkpoint
 
 Placement = Literal["colocated", "split"]
@@ -160,7 +161,8 @@ class SamplerChat:
         ]
         params = SamplingParams(temperature=0.0, max_tokens=max_tokens)
         completions = self._sampler.sample(groups, params, progress=progress)
-        return [tokenizer.decode(samples[0].token_ids) for samples in completions]
+        pairs = zip(groups, completions, strict=True)
+        return [reply_text(tokenizer, group.token_ids, samples[0].token_ids) for group, samples in pairs]
 
 
 class EnginePool:

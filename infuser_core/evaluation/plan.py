@@ -9,7 +9,7 @@ from typing import Any
 
 from infuser_core import plugins
 from infuser_core.benchmarks.parts.spec import Benchmark
-from infuser_core.benchmarks.parts.validation import draw
+from infuser_core.benchmarks.parts.validation import draw, identity
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, UsageError
 from infuser_core.evaluation.models import NamedModel, is_nano
@@ -169,12 +169,10 @@ def _refuse_unaskable(questions: Sequence[Question], settings: EvaluationSetting
     examples = [example.question for example in phrasing_of(settings, label).examples]
     for name in dict.fromkeys(map(prompt_name, [*questions, *examples])):
         load(name, profile=settings.prompts)
-    texts = {question.text: question.question_id for question in questions}
+    known = {identity(question): question.question_id for question in questions} if examples else {}
     for number, example in enumerate(examples, 1):
-        if example.text in texts:
-            raise ConfigError(
-                f"example {number} is question {texts[example.text]} of {label}", hint="examples are other questions"
-            )
+        if twin := known.get(identity(example)):
+            raise ConfigError(f"example {number} is question {twin} of {label}", hint="examples are other questions")
 
 
 def _limited(found: Sequence[Question], limit: int | None, *, seed: int, label: str) -> list[Question]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from infuser_core.anchors import ORIGIN
+from infuser_core.anchors import ORIGIN, anchor_digest
 from infuser_core.durable import drafted, refuse_filled
 from infuser_core.errors import CheckpointError, EngineError, UsageError
 from infuser_core.sealed import digest_of_file
@@ -97,11 +97,14 @@ def _recorded(draft: Path, facts: dict[str, str], remarks: Iterable[str]) -> dic
     from infuser_core.engines.hf.causal_lm import folder_ends
     from infuser_core.engines.hf.renderer import Renderer
     from infuser_core.engines.training.checkpoint import weights_of
+    from infuser_core.engines.training.self_test import verdict
 
     renderer = Renderer(draft)
     ends = ", ".join(renderer.token(each) for each in folder_ends(draft, renderer.end_token))
     origin = {**facts, "weights": weights_of(draft), "ends": ends, "remarks": list(remarks)}
-    (draft / ORIGIN).write_text(yaml.safe_dump(origin, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    # Of the record alone: it says nothing to people.
+    record = origin | {"tested": verdict(anchor_digest(draft))}
+    (draft / ORIGIN).write_text(yaml.safe_dump(record, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return origin
 
 

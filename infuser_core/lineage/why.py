@@ -76,7 +76,7 @@ def _in_runs(lens: Lens, name: str, run: str | None) -> Answer | None:
     record = _artifact(catalogue, name)
     if record is not None:
         holders = list(graphs(catalogue, run, holding=[record.key]))
-        graph = holders[0] if holders else Graph(catalogue, "", catalogue.records)
+        graph = holders[0] if holders else Graph(catalogue, "", [each.key for each in catalogue.of_phase()])
         told = _of_artifact(RunView(lens=lens, graph=graph), record)
         return replace(told, also=tuple(f"run {other.run} has it too" for other in holders[1:]))
     match = _WRITTEN.fullmatch(name)

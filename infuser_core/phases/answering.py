@@ -21,6 +21,7 @@ from infuser_core.engines.protocols import (
 from infuser_core.errors import ConfigError
 from infuser_core.phases.drawing import Drawn, Kept, draw
 from infuser_core.prompts.load import Template, load, render_question
+from infuser_core.reasoning import reply_text
 from infuser_core.schemas import Question, Role, Rollout, Verdict
 from infuser_core.seeding import seed_of
 from infuser_core.series import Series
@@ -220,7 +221,7 @@ def _longer(row: Rollout, completion: Completion, sampler: Sampler, checkpoint_i
         checkpoint_id=checkpoint_id,
         token_ids=Series.of(tokens, int),
         sampler_logprobs=Series.of([*row.sampler_logprobs, *completion.logprobs], float),
-        text=sampler.tokenizer.decode(tokens),
+        text=reply_text(sampler.tokenizer, row.prompt_token_ids, tokens),
         finish_reason=completion.finish_reason,
     )
 
@@ -249,7 +250,7 @@ def _draft(
         prompt_token_ids=prompt if completion else [],
         token_ids=completion.token_ids if completion else [],
         sampler_logprobs=completion.logprobs if completion else [],
-        text=sampler.tokenizer.decode(completion.token_ids) if completion else "",
+        text=reply_text(sampler.tokenizer, prompt, completion.token_ids) if completion else "",
         finish_reason=completion.finish_reason if completion else TOO_LONG,
         verdict=Verdict.NO_ANSWER,
         reward=0.0,

@@ -24,11 +24,12 @@ from infuser_core.phases.parsing import Malformed
 from infuser_core.phases.parts.shown import Examples, aim_facts, example_facts, messages_of, program_of, text_of
 from infuser_core.plugins import MAIN_ROUTE, Route
 from infuser_core.prompts.load import load
+from infuser_core.reasoning import reply_text
 from infuser_core.schemas import Document, Question, QuestionLabel, Role, Rollout
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers.parts.grading import as_text, grading_of
 
-VERSION = 5
+VERSION = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +238,7 @@ def _read_all(
         read = ways[document.document_id].read
         assert read is not None, document.document_id
         for index, completion in enumerate(drawn.get(group.group_id, [None] * settings.group_size)):
-            text = generator.tokenizer.decode(completion.token_ids) if completion else ""
+            text = reply_text(generator.tokenizer, group.token_ids, completion.token_ids) if completion else ""
             rollout_id = f"{iteration}/{document.document_id}/{index}"
             result = read(text, document, rollout_id, settings.question) if completion else Malformed(reason=TOO_LONG)
             if isinstance(result, Question):

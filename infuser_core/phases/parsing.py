@@ -1,18 +1,20 @@
 """Generator text to a question, or to the reason why it is none.
 
-The last balanced JSON object after any closed think block is read. Route and verifier come from the document: what a
-model writes about them is ignored, because a lenient verifier would be a way to earn reward.
+The last balanced JSON object outside of the reasoning is read. Route and verifier come from the document: what a model
+writes about them is ignored, because a lenient verifier would be a way to earn reward.
 """
 
 import hashlib
 import json
 import random
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal
 
 from infuser_core.prompts.load import LETTERS
+from infuser_core.reasoning import announce, answer_of, replace_halves
 from infuser_core.schemas import Document, Question
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers import math
@@ -74,7 +76,7 @@ def parse(text: str, *, route: Route = "mcq", min_choices: int = 4, max_choices:
     assert 2 <= min_choices <= max_choices <= len(LETTERS), "choices must have letters"
     if not text.strip():
         return Malformed(reason=Reason.EMPTY_RESPONSE)
-    content = text.rpartition("</think>")[2]
+    content = answer_of(text)
     if not content.strip():
         return Malformed(reason=Reason.NO_JSON_CONTENT)
     if "{" not in content:
@@ -216,11 +218,19 @@ _PREFIX = re.compile(r"\(?([A-Za-z])[).:]\s+(?=\S)")
 _REASONING = ("reasoning", "knowledge_and_reasoning_steps", "self_test_solution")
 
 
+def read_object(written: str, **numbers: Callable[[str], Any]) -> dict[str, Any]:
+    """The object that a generator wrote as JSON, halves of surrogate pairs replaced. Raises ValueError, RecursionError.
+
+    `numbers` are json's `parse_int`, `parse_float` and `parse_constant`.
+    """
+    record, halves = replace_halves(json.loads(written, strict=False, **numbers))  # type: ignore[arg-type]
+    announce(f"generated text {written[:60]!r}", halves)
+    return dict(record)
+
+
 def _read(written: str, *, route: Route, min_choices: int, max_choices: int) -> ParsedQuestion | Malformed:
     try:
-        record = json.loads(
-            _ESCAPE.sub(_repair, written), strict=False, parse_int=str, parse_float=str, parse_constant=str
-        )
+        record = read_object(_ESCAPE.sub(_repair, written), parse_int=str, parse_float=str, parse_constant=str)
     except (json.JSONDecodeError, RecursionError):
         return Malformed(reason=Reason.INVALID_JSON)
     text, truth = _question_text(record.get("question_text")), record.get("ground_truth")
@@ -255,16 +265,11 @@ def _repair(escape: re.Match[str]) -> str:
     return written if is_json else "\\" + written
 
 
-def _clean(text: str) -> str:
-    """The text with halves of surrogate pairs replaced: they cannot be stored as UTF-8."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").strip()
-
-
 def _scalar(value: object) -> str | None:
     """Text of a string, number, boolean or one-key object; None for anything else."""
     if isinstance(value, dict) and len(value) == 1:
         value = next(iter(value.values()))
-    return _clean(str(value)) if isinstance(value, str | bool) else None
+    return str(value).strip() if isinstance(value, str | bool) else None
 
 
 def _question_text(value: object) -> str | None:

@@ -115,7 +115,7 @@ def _votes(
     return votes
 
 
-VERSION = 7
+VERSION = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

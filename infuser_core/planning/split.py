@@ -1,13 +1,12 @@
 """The split of a run's questions: what it learns from or chooses by shares nothing with what checks the result."""
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
 from infuser_core import plugins
 from infuser_core.benchmarks.parts.question_sets import load_questions
-from infuser_core.benchmarks.parts.validation import key
+from infuser_core.benchmarks.parts.validation import identity
 from infuser_core.config.roles import Overlap
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import BenchmarkQuestions
@@ -98,20 +97,3 @@ def _pairs(sets: Sequence[QuestionSet]) -> Iterator[tuple[Overlap, int, int]]:
             for other, each in enumerate(sets):
                 if (one.part, each.part) == (first, second):
                     yield pair, place, other
-
-
-def identity(question: Question) -> tuple[str, str]:
-    """Equal for questions of one text, as `key` has it, whose formulas have the same operators: 5 + 3 is not 5 - 3.
-
-    A hyphen between two letters is no operator, and neither is `=`, which some copies of `2 + 2 = ?` have not.
-    """
-    text = unicodedata.normalize("NFKC", question.text)
-    found = []
-    for place, sign in enumerate(text):
-        if unicodedata.category(sign) == "Pd" or sign == "\N{MINUS SIGN}":
-            before, after = text[place - 1 : place], text[place + 1 : place + 2]
-            if not (before.isalpha() and after.isalpha()):
-                found.append("-")
-        elif sign != "=" and (sign in "*/^" or unicodedata.category(sign) == "Sm"):
-            found.append(sign)
-    return key(question), "".join(found)

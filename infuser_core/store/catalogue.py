@@ -87,9 +87,9 @@ class Catalogue:
         found = self.find(identity.split("@")[0])
         return found if found and found.id == identity else None
 
-    def of_phase(self, phase: str) -> list[Record]:
-        """Every artifact of a phase, by key. Raises DamagedArtifactError where one's record is damaged."""
-        records = (self.root / "artifacts" / phase).glob(f"*/{MANIFEST}")
+    def of_phase(self, phase: str = "*") -> list[Record]:
+        """Every artifact of a phase, or of all, by key. Raises DamagedArtifactError if the record of one is damaged."""
+        records = (self.root / "artifacts").glob(f"{phase}/*/{MANIFEST}")
         return [self.record(path.parent.name) for path in sorted(records)]
 
     def held(self, run: str, *, file: str = "journal.jsonl", shelf: str = RUNS) -> list[Entry]:

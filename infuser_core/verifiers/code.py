@@ -5,7 +5,7 @@
 the last one; without a block, the last box. Blocks are those of Markdown, in lists and quotes as well.
 `official`: the same block, or the text from its first line of code on; where a function is asked for, only imports,
 definitions and assignments are kept, as evalplus does (line by line where the text is no whole program).
-A think block is no part of the answer. The boundary of a boxed program in a fence is the fence: a brace inside a string
+Reasoning is no part of the answer. The boundary of a boxed program in a fence is the fence: a brace inside a string
 of the program closes no box.
 
 The tests are the JSON file that `grading_of(question).tests` names, absolute or below `INFUSER_DATA`, with the digest
@@ -24,6 +24,7 @@ from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from infuser_core.errors import ConfigError, DocumentError
+from infuser_core.reasoning import answer_of
 from infuser_core.sandbox.program import SandboxError
 from infuser_core.schemas import Question, Verdict
 from infuser_core.settings import data_root, sandbox_mode
@@ -57,7 +58,7 @@ def program(response: str, *, preset: str, entry: str = "") -> str | None:
     """The program's source, or None when the response has none; `entry` is the function asked for, if any."""
     if preset not in PRESETS:
         raise ConfigError(f"code verifier: unknown preset {preset!r}", hint=f"presets: {', '.join(PRESETS)}")
-    answer = response.rpartition("</think>")[2]
+    answer = answer_of(response)
     if preset == "paper":
         found = boxed(answer, last=False)
     elif preset in ("strict-last", "phrase"):

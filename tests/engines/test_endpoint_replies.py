@@ -13,7 +13,7 @@ import pytest
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.endpoint import KEY, ChatRequest, Endpoint, parse_address
 from infuser_core.engines.protocols import SamplingParams
-from infuser_core.errors import EngineError, UsageError
+from infuser_core.errors import DataWarning, EngineError, UsageError
 from infuser_core.evaluation.remote import respond
 from infuser_core.nano import world
 from infuser_core.phases.evaluate import TOO_LONG, Ask, RespondSettings, seeds_of
@@ -224,9 +224,10 @@ def test_a_refusal_under_status_200_is_one_and_a_prompt_that_does_not_fit_too():
         assert endpoint(url).complete([user("a")], max_tokens=1) == [""]
 
 
-def test_half_a_surrogate_pair_is_replaced():
-    with server(lambda body, times: said("so \ud83d")) as (url, _):
-        assert endpoint(url).complete([user("a")], max_tokens=1) == ["so \ufffd"]
+def test_half_a_surrogate_pair_is_replaced_and_counted():
+    asked = [user("a"), user("b")]
+    with server(lambda body, times: said("so \ud83d")) as (url, _), pytest.warns(DataWarning, match="in 2 texts"):
+        assert endpoint(url).complete(asked, max_tokens=1) == ["so \ufffd"] * 2
 
 
 @pytest.mark.parametrize(

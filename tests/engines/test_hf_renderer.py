@@ -18,6 +18,7 @@ from infuser_core.engines.hf.causal_lm import folder_ends, load_model, read_conf
 from infuser_core.engines.hf.renderer import PLAIN, TEMPLATE_FILE, Renderer, merged
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.errors import CheckpointError, ConfigError
+from infuser_core.reasoning import answer_of, reply_text
 
 SYSTEM = [{"role": "system", "content": "w7"}, {"role": "user", "content": "w8 w9"}]
 ALONE = SYSTEM[1:]
@@ -190,6 +191,13 @@ def test_text_without_control_tokens_is_tokenized_as_ever(chatty: Renderer):
         assert chatty.render(turns) == stock
 
 
+def test_a_reply_to_a_template_that_opens_reasoning_begins_with_its_mark(chatty: Renderer):
+    prompt = chatty.render([{"role": "user", "content": "page"}])
+    text = reply_text(chatty, prompt, chatty.encode("reserved page"))
+    assert text.startswith("<think>") and "reserved" in text and answer_of(text) == ""
+    assert reply_text(chatty, prompt[:-1], chatty.encode("page")) == chatty.decode(chatty.encode("page"))
+
+
 @pytest.mark.parametrize(
     ("template", "said"),
     [
@@ -199,13 +207,27 @@ def test_text_without_control_tokens_is_tokenized_as_ever(chatty: Renderer):
         ),
         (
             "{% for m in messages if m['role'] == 'system' %}{{ m['content'] }}{% endfor %}",
-            "leaves out the text of (system and )?user",
+            "leaves out or alters the text of user",
         ),
         ("{{ messages[0]['content'][:4] }}", "leaves out"),
         ("{{ raise_exception('only for tools') }}", "only for tools"),
         ("{{ messages[0]['content'] + 1 }}", "fails"),
+        (SHOWS.replace("'] }}", "'] | e }}"), "alters the text of system and user"),
+        (SHOWS.replace("'] }}", "'] | tojson }}"), "alters the text of system and user"),
+        (SHOWS.replace("'] }}", "'] | lower }}"), "alters the text of system and user"),
+        ("{{ 'Write \\boxed{}.' }}" + SHOWS, "writes the control character"),
     ],
-    ids=["takes parts", "leaves out the user", "cuts", "refuses everything", "is broken"],
+    ids=[
+        "takes parts",
+        "loses the user",
+        "cuts",
+        "refuses all",
+        "is broken",
+        "escapes",
+        "quotes",
+        "lowers",
+        "reads \\b",
+    ],
 )
 def test_a_template_that_loses_text_is_refused(source: Path, template: str, said: str):
     retold(source, template)
@@ -217,6 +239,15 @@ def test_a_template_that_loses_text_is_refused(source: Path, template: str, said
     # Nothing is lost where there is no system turn.
     shown = IGNORES.replace("if m['role'] != 'system'", "if m['role'] == 'user'")
     assert Renderer(source).render(ALONE, shown) == [2, 8, 9, TURN, 6]
+
+
+def test_a_template_that_loses_worked_examples_is_refused_where_there_are_some(source: Path):
+    retold(source, "w2 {{ messages[0]['content'] }} w4 " + ENDS)
+    renderer = Renderer(source)
+    assert renderer.render(SYSTEM) == renderer.render([{"role": "user", "content": "w7 w8 w9"}])
+    examples = [*ALONE, {"role": "assistant", "content": "w5"}, *ALONE]
+    with pytest.raises(ConfigError, match="leaves out or alters the text of assistant and user"):
+        renderer.render(examples)
 
 
 def test_of_several_templates_the_default_counts_and_a_file_beats_them_all(source: Path):
@@ -238,6 +269,8 @@ def test_a_template_that_asks_the_clock_gets_a_fixed_day(source: Path):
     assert renderer.render(SYSTEM) == [1, 26, *SHOWN]
     written = renderer._put(SYSTEM, "{{ strftime_now('%d %b %Y, %A %-d. %B, %H:%M') }}", tokenize=False)
     assert written == "01 Jan 2026, Thursday 1. January, 00:00"
+    dense = renderer._put(SYSTEM, "{{ strftime_now('%F %T, %e %h %G') }}", tokenize=False)
+    assert dense == "2026-01-01 00:00:00,  1 Jan 2026"
     spaced = "  \n x{{ strftime_now('%d') }}"
     assert renderer._put(SYSTEM, spaced, tokenize=False) == "  \n x01"
 

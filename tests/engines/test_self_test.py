@@ -107,7 +107,7 @@ def test_a_weight_that_is_no_number_is_named(tmp_path: Path) -> None:
         weights = load_file(folder / "model.safetensors")
         weights[name][3, 3] = torch.nan
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(EngineError, match=f"{name} holds 1 values that are not finite"):
+    with pytest.raises(EngineError, match=f"^the model's {name} holds 1 values that are not finite"):
         prepare_anchor(tmp_path / "source", tmp_path / "again")
     sampler = HFSampler(device="cpu")
     sampler.load(anchor)

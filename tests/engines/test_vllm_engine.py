@@ -209,6 +209,7 @@ def test_weights_from_a_trainers_memory_change_running_engines_without_a_restart
     trained = trainer(first, board=board)
     sampler = SpoiledSampler(None, dtype=dtype, device="cpu", max_num_seqs=16, board=board)
     sampler.load(first)
+    assert sampler.facts()["head_dtype"] == "torch.float32"
     for number in range(3):
         step(trained, make_groups([(4, [5, 6])]))
         after = folder / f"{name}-{dtype}-{number}"

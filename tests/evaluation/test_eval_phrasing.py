@@ -127,6 +127,9 @@ def test_broken_templates_few_examples_and_leaks_are_refused(tmp_path: Path):
         plan_of(tmp_path, settings(examples=str(written(tmp_path / "two.jsonl", SHOWN)), shots=3))
     with pytest.raises(ConfigError, match="example 1 is question 1 of exam"):
         plan_of(tmp_path, settings(examples=str(written(tmp_path / "leak.jsonl", EXAM))))
+    copies = [{**row, "question_text": f"  {row['question_text'].upper()}"} for row in EXAM]
+    with pytest.raises(ConfigError, match="example 1 is question 1 of exam"):
+        plan_of(tmp_path, settings(examples=str(written(tmp_path / "copies.jsonl", copies))))
     with pytest.raises(DocumentError, match="no ground_truth"):
         plan_of(tmp_path, settings(examples=str(written(tmp_path / "bad.jsonl", [{"question_text": "?"}]))))
     with pytest.raises(UsageError, match="behind an address"):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infuser_core.errors import DataWarning
 from infuser_core.phases.parsing import Malformed, ParsedQuestion, find_objects, parse, to_question
 from infuser_core.schemas import Document, Question
 
@@ -69,12 +70,19 @@ def test_escapes(inside: str, text: str) -> None:
     assert good(raw(inside)).text == text
 
 
+def test_half_a_surrogate_pair_is_announced() -> None:
+    with pytest.warns(DataWarning, match="half a surrogate pair in 2 texts"):
+        good(written(reasoning="\ud83d", question_text="\udc00?"))
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("", "empty_response"),
         (" \n", "empty_response"),
         ("<think>{}</think>\n", "no_json_content"),
+        (f"<think>{written()}", "no_json_content"),
+        (f"<|channel|>analysis<|message|>{written()}", "no_json_content"),
         ("no brace", "no_json_object"),
         ('{"a":', "truncated_json"),
         ('{"question_text": "Q', "truncated_json"),
@@ -110,7 +118,7 @@ def test_every_reason(text: str, expected: str) -> None:
     "text",
     [
         f"<think>{written(question_text='no')}</think>{written()}",
-        f"<think>{written()}",
+        f"[THINK]{written(question_text='no')}[/THINK]{written()}",
         f"{written(question_text='first')}\nbetter:\n{written()}",
         f"{written()} and then {{broken}}",
         f"```json\n{written()}\n```",

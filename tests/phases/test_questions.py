@@ -100,6 +100,11 @@ def test_a_question_without_choices_is_answered_freely(tmp_path: Path, source: s
         ([{**ROW, "choices": "41|42"}], "{path}, row 1: field choices: expected choices as a list"),
         # An array of numpy as pandas prints it: Python joins texts without commas.
         ([{**ROW, "choices": "['41' '42']", "ground_truth": "A"}], "{path}, row 1: 1 choices"),
+        (
+            [{**ROW, "choices": None, "ground_truth": "['41' '42']"}],
+            "{path}, row 1: field ground_truth: expected an answer",
+        ),
+        ([{**ROW, "choices": "", "ground_truth": '["42"]'}], "{path}, row 1: field ground_truth: expected an answer"),
         ([{**ROW, "choices": ["41", "42", None]}], "{path}, row 1: field choices: expected choices as a list"),
         ([{**ROW, "choices": [["41"], ["42"]]}], "{path}, row 1: field choices: expected choices as a list"),
         ([{**ROW, "choices": {"A": "41", "C": "42"}}], "{path}, row 1: field choices: expected choices as a list"),
@@ -186,6 +191,10 @@ LAYOUTS = {
     "a solution with its answer behind a mark": (
         {"question": "What is 2 + 3?", "answer": "2 + 3 = <<2+3=5>>5 apples.\n#### 5"},
         {"question_text": "question", "ground_truth": "answer"},
+    ),
+    "a solution with a framed answer": (
+        {"problem": "What is 2 + 3?", "solution": "We add: \\fbox{5}."},
+        {"question_text": "problem", "ground_truth": "solution"},
     ),
     "a place in a list": (
         {"turns": ["What is 2 + 3?", "5"]}, {"question_text": "turns.0", "ground_truth": "turns.-1"},

@@ -50,6 +50,7 @@ def test_the_function_runs_for_its_value_and_not_for_the_writers():
     [
         ("", "empty_response"),
         ("<think>x</think> ", "no_json_content"),
+        ('◁think▷{"program": "def f(): return 1"}', "no_json_content"),
         ("print(1)", "no_json_object"),
         ('{"program": ""}', "missing_required_fields"),
         ('{"program": 7}', "missing_required_fields"),

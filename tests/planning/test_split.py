@@ -1,6 +1,7 @@
 """A run whose sets of questions share some stops before it starts, unless its settings allow the pair."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,14 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from launcher import ROOT, Launcher, SmallRun
 
-from infuser_core.config.overlays import load
+from infuser_core.benchmarks.parts.validation import identity
+from infuser_core.config.overlays import changed, load, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
 from infuser_core.planning.fork import fork_of
 from infuser_core.planning.preflight import preflight
-from infuser_core.planning.split import QuestionSet, identity, load_sets, require_apart
+from infuser_core.planning.split import QuestionSet, load_sets, require_apart
 from infuser_core.schemas import Question
 from infuser_core.store import runs
+from infuser_core.store.journal import Journal
 from tasks.run import _FREE
 
 NANO = ROOT / "configs" / "nano.yaml"
@@ -142,15 +145,42 @@ def test_the_setting_is_no_part_of_a_run(tmp_path: Path):
     assert len(fork.history.latest.data.allow_overlap) == 5
 
 
-def test_a_fork_is_refused_and_not_recorded(launch: Launcher, small_run: SmallRun, small_overlay: Path):
-    questions = load_sets(load([NANO, small_overlay]))[0].questions
-    row = {"question_id": "q", "question_text": questions[0].text, "ground_truth": questions[0].answer}
-    exam = small_overlay.parent / "leaked.json"
-    exam.write_text(json.dumps([row | {"choices": list(questions[0].choices)}]))
+def overlapping(run: SmallRun, folder: Path) -> RunConfig:
+    """The run's settings with a benchmark that holds a question of its dev set."""
+    config = validate(runs.read_config(run.root, run.name))
+    question = load_sets(config)[0].questions[0]
+    row = {"question_id": "q", "question_text": question.text, "ground_truth": question.answer}
+    exam = folder / "leaked.json"
+    exam.write_text(json.dumps([row | {"choices": list(question.choices)}]))
+    return changed(config, [f"evaluate.benchmarks=[{{name: released, path: {exam}}}]"])
+
+
+def test_a_fork_is_refused_and_not_recorded(launch: Launcher, small_run: SmallRun, tmp_path: Path):
+    exam = overlapping(small_run, tmp_path).evaluate.benchmarks[0].path
     change = f"evaluate.benchmarks=[{{name: released, path: {exam}}}]"
-    ended = launch("run", "--fork", "small@1", "--set", change, "--name", "leaked", store=small_run.root)
+    ended = launch("run", "--fork", f"{small_run.name}@1", "--set", change, "--name", "leaked", store=small_run.root)
     assert ended.code == 2 and "1 of the 1 questions of benchmark released are in data.dev" in ended.err
     assert "leaked" not in runs.list_runs(small_run.root)
+
+
+def test_a_recorded_run_and_a_run_without_something_are_refused_too(
+    launch: Launcher, small_run: SmallRun, tmp_path: Path
+):
+    root = tmp_path / "store"
+    shutil.copytree(small_run.root, root)
+    settings = overlapping(small_run, tmp_path).model_dump(mode="json")
+    runs.create_run(root, "recorded", settings)
+    runs.change_run(root, small_run.name, config=settings)
+    known = runs.list_runs(root)
+    found = launch("sql", "select min(source_id) as source from documents", "--json", store=root)
+    source = json.loads(found.out)[0]["source"]
+    for command in (["resume", "recorded"], ["run", "--without", source, "--fork", small_run.name]):
+        ended = launch(*command, store=root)
+        assert ended.code == 2, ended.err
+        assert "1 of the 1 questions of benchmark released are in data.dev" in ended.err
+    assert runs.list_runs(root) == known and not Journal(root, "recorded").entries()
+    # A complete run computes nothing.
+    assert launch("resume", small_run.name, "--until", "pool", store=root).code == 0
 
 
 def test_a_batch_larger_than_the_pool_is_reported(launch: Launcher, small_overlay: Path, tmp_path: Path):

@@ -44,6 +44,17 @@ def test_damaged_records_are_named_and_the_others_are_there(tmp_path: Path):
     assert all(str(path) in catalogue.damaged[path.parent.name] for path in paths)
 
 
+def test_uses_of_a_sound_artifact_are_not_listed_while_a_record_is_damaged(tmp_path: Path):
+    make_store(tmp_path)
+    user = next(each for each in Catalogue(tmp_path).of_phase() if each.inputs)
+    source = next(iter(user.inputs.values()))
+    assert user.id in infuser("show", source, store=tmp_path).stdout
+    path = tmp_path / "artifacts" / user.phase / user.key / MANIFEST
+    path.write_text(path.read_text()[:40])
+    shown = infuser("show", source, store=tmp_path)
+    assert shown.returncode == 3 and not shown.stdout and str(path) in shown.stderr
+
+
 def test_a_damaged_run_is_told_beside_the_others_in_the_list_of_runs(tmp_path: Path):
     for name in ("first", "second"):
         make_store(tmp_path, run=name)

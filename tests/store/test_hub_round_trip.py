@@ -1,5 +1,6 @@
 """A model and its questions go to a hub, and a new run, transformers and pyarrow read them from there."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -7,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import loopback_hub
@@ -16,6 +18,7 @@ from launcher import SmallRun, copy_store
 
 from infuser_core.errors import ConfigError
 from infuser_core.hub import address
+from infuser_core.nano.lab import anchor_path
 
 MODEL, QUESTIONS = "hf://me/nano-solver", "hf://datasets/me/nano-questions"
 
@@ -154,3 +157,27 @@ def test_a_repository_that_is_not_there_is_named(place: Place, command: list[str
     ended = place.infuser(*command)
     assert ended.returncode == 2
     assert "me/nothing cannot be had" in ended.stderr
+
+
+@pytest.mark.parametrize("form", ["safetensors", "bin", "bin shards"])
+def test_a_model_comes_with_the_weights_that_transformers_takes_and_no_others(tmp_path: Path, form: str):
+    source, name = anchor_path("basic"), f"me/{form.replace(' ', '-')}"
+    files = {path.name: path.read_bytes() for path in source.iterdir() if path.suffix != ".safetensors"}
+    index = json.dumps({"metadata": {}, "weight_map": {"a": "part-1.bin", "b": "part-2.bin"}}).encode()
+    files |= {
+        "safetensors": {"model.safetensors": b"s", "pytorch_model.bin": b"b"},
+        "bin": {"pytorch_model.bin": b"b", "optimizer.bin": b"o"},
+        "bin shards": {"pytorch_model.bin.index.json": index, "part-1.bin": b"1", "part-2.bin": b"2"},
+    }[form] | {"consolidated.safetensors": b"c", "training_args.bin": b"t"}
+    taken = {"safetensors": {"model.safetensors"}, "bin": {"pytorch_model.bin"}}.get(form, {"part-1.bin", "part-2.bin"})
+    with loopback_hub.hub() as hub:
+        hub.put(f"models/{name}", "config.json", b"{}")
+        hub.files(f"models/{name}").update(files)
+        hub.objects.update({hashlib.sha256(content).hexdigest(): content for content in files.values()})
+        code = f"from infuser_core.anchors import *; print(anchor_folder(HubAnchor(type='hub', repo={name!r})))"
+        call = partial(subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        environment = os.environ | hub.environment(tmp_path)
+        here = call(env=environment)
+    found = {path.name for path in Path(here.stdout.strip()).iterdir()}
+    assert {each for each in found if each.endswith((".bin", ".safetensors"))} == taken
+    assert call(env=environment | {"HF_HUB_OFFLINE": "1"}).stdout == here.stdout

@@ -18,11 +18,12 @@ from safetensors.torch import load_file, save_file
 from tiny_gguf import PIECES, stored, tiny_llama, write_gguf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from infuser_core.anchors import ORIGIN, PLAIN_TURNS, anchor_digest, anchor_notes
+from infuser_core.anchors import ORIGIN, PLAIN_TURNS, anchor_digest, anchor_notes, origin_of
 from infuser_core.config.sources import FolderAnchor
 from infuser_core.engines.hf.renderer import PLAIN, Renderer
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.protocols import PromptGroup, SamplingParams, TrainGroup, TrainRow
+from infuser_core.engines.training.self_test import verdict
 from infuser_core.errors import UsageError
 from infuser_core.export.anchor import import_anchor, text
 from infuser_core.schemas import Checkpoint
@@ -286,3 +287,28 @@ def test_sizes_that_the_weights_cannot_have_are_refused(anchor: Path, tmp_path: 
     with pytest.raises(UsageError) as refused:
         import_anchor(tmp_path / "damaged.gguf", tmp_path / "anchor")
     assert "damaged.gguf" in refused.value.message and refused.value.hint
+
+
+def _tested(folder: Path) -> bool:
+    return origin_of(folder).get("tested") == verdict(anchor_digest(folder))
+
+
+def test_a_passed_test_is_recorded_until_a_weight_changes(tmp_path: Path, anchor: Path):
+    source = make_source(tmp_path / "source", "qwen3")
+    import_anchor(source, tmp_path / "anchor")
+    assert _tested(anchor) and _tested(tmp_path / "anchor") and not _tested(source)
+    weights = load_file(tmp_path / "anchor/model.safetensors")
+    weights["model.norm.weight"][0] += 1
+    save_file(weights, tmp_path / "anchor/model.safetensors", metadata={"format": "pt"})
+    assert not _tested(tmp_path / "anchor")
+
+
+def test_a_gguf_file_of_a_broken_model_is_refused_at_import(tmp_path: Path):
+    write_gguf(tmp_path / "tiny.gguf")
+    tensors = gguf.GGUFReader(tmp_path / "tiny.gguf", "r+").tensors
+    norm = next(tensor.data for tensor in tensors if tensor.name == "output_norm.weight")
+    norm[0] = np.nan
+    norm.flush()
+    with pytest.raises(UsageError, match=r"model.norm.weight holds 1 values"):
+        import_anchor(tmp_path / "tiny.gguf", tmp_path / "anchor")
+    assert not (tmp_path / "anchor").exists()

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifier_cases import question
 
-from infuser_core.reasoning import answer_of, with_reasoning
+from infuser_core.engines.fake import ByteTokenizer
+from infuser_core.reasoning import answer_of, reply_text, with_reasoning
 from infuser_core.schemas import Verdict
 from infuser_core.verifiers.parts.batch import Job, check_all
 from infuser_core.verifiers.parts.extract import PRESETS
@@ -43,6 +44,19 @@ def test_the_answer_after_the_reasoning_counts_alone(opens: str, closes: str, pr
     assert verdict(f"{opens}{draft}{closes}I do not know", preset, answer="A") == Verdict.NO_ANSWER
     assert verdict(f"{opens}{draft} But wait", preset, answer="A") == Verdict.NO_ANSWER
     assert verdict(rf"\boxed{{B}} {opens}{draft}", preset) == Verdict.CORRECT
+
+
+@pytest.mark.parametrize(("opens", "closes"), FAMILIES)
+def test_reasoning_that_the_prompt_opens_is_none_of_the_answer(opens: str, closes: str):
+    tokenizer, draft = ByteTokenizer(), r"\boxed{B}, or"
+
+    def text(prompt: str) -> str:
+        return reply_text(tokenizer, tokenizer.encode(prompt), tokenizer.encode(draft))
+
+    assert verdict(text(f"Which?\nassistant: {opens}\n"), "paper") == Verdict.NO_ANSWER
+    assert verdict(text(f"Which?\nassistant: {opens}\n") + rf"{closes}\boxed{{B}}", "paper") == Verdict.CORRECT
+    # Closed again, or spelled by the question.
+    assert text(f"Which?\nassistant: {opens}\n{closes}\n") == text(f"What is {opens}?\nassistant: ") == draft
 
 
 def test_official_reads_reasoning_as_the_authors_do():

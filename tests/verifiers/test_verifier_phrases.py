@@ -4,6 +4,7 @@ import pytest
 
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers import choice, integer, math
+from infuser_core.verifiers.parts.extract import announced
 
 
 def question(verifier: str, answer: str, *, choices: int = 0) -> Question:
@@ -35,7 +36,11 @@ def test_the_last_phrase_that_names_a_letter_counts(response: str, letter: str |
     [
         ("The answer is 42.", "42"), ("Final answer: $x^2$.", "x^2"), ("the answer is **3.5** apples", "3.5"),
         ("The answer is 1,250.", "1250"), ("The answer is 1. Or rather, the answer is 2.", "2"),
-        (r"\boxed{7} and the answer is 8", "7"),
+        (r"\boxed{7} and the answer is 8", "7"), (r"The answer is $\$5$.", "5"), (r"The answer is $$\$5$$", r"\$5"),
+        (r"The answer is **$\$1,234.50$**.", "1234.5"), (r"The answer is $x = \$5$.", "5"),
+        (r"It is \$5. Answer: \$6.", "6"), ("The answer is $5.", "5"), ("Answer: $5 dollars", r"\$5"),
+        ("Answer: $ 5 $", "5"), (r"The answer is $\$5$.", r"5\text{ dollars}"),
+        (r"The answer is $\{1,2\}$.", r"\{1,2\}"),
     ],
 )  # fmt: skip
 def test_other_answers_are_the_formula_or_the_rest_of_the_sentence(response: str, answer: str):
@@ -50,10 +55,18 @@ def test_other_presets_read_no_phrase():
 
 
 @pytest.mark.parametrize(
-    "text", ["the answer is " * 50_000, "answer: **" * 50_000, "answer is (" * 50_000, "*" * 500_000]
+    "text",
+    [
+        "the answer is " * 50_000,
+        "answer: **" * 50_000,
+        r"answer is $\$" * 20_000,
+        "answer is (" * 50_000,
+        "*" * 500_000,
+    ],
 )
 def test_no_text_takes_long(text: str):
     assert choice.check(text, question("choice", "C"), preset="phrase").verdict == Verdict.NO_ANSWER
+    assert len(announced(text) or "") <= 513
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,15 @@ import gzip
 import itertools
 import json
 import sys
-import warnings
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 from infuser_core import durable
-from infuser_core.errors import DataWarning, DocumentError
+from infuser_core.errors import DocumentError
 from infuser_core.hub import stem_and_suffix
+from infuser_core.reasoning import announce, replace_halves
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _LISTS = ("examples", "data", "questions", "rows")
@@ -73,7 +73,16 @@ def _text(path: Path, **how: Any) -> TextIO:
 def _csv(path: Path) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     with _text(path, newline="") as file:
-        yield from csv.DictReader(file, delimiter=_DELIMITERS[_suffix(path)])
+        reader = csv.DictReader(file, delimiter=_DELIMITERS[_suffix(path)])
+        names = [name for name in reader.fieldnames or () if name]
+        if len({*names}) < len(names):
+            raise DocumentError(f"{path} has two columns of one name", hint=f"name each once: {', '.join(names)}")
+        for row in reader:
+            # A comma in a text without quotes moves the cells after it; empty cells at the end move none.
+            if any(row.pop(None, ())):  # type: ignore[call-overload]
+                where = f"{path}, line {reader.line_num}"
+                raise DocumentError(f"{where} has more cells than the header", hint="put texts with commas in quotes")
+            yield row
 
 
 def _json(path: Path) -> Iterator[dict[str, Any]]:
@@ -126,27 +135,7 @@ def loads(text: str | bytes) -> tuple[Any, int]:
     value = json.loads(text)
     # JSON says one as an escape: most texts have none and are not walked through.
     mark = b"\\ud" if isinstance(text, bytes) else "\\ud"
-    return _whole(value) if mark in text.lower() else (value, 0)  # type: ignore[operator]
-
-
-def _whole(value: Any) -> tuple[Any, int]:
-    if isinstance(value, str):
-        whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return whole, int(whole != value)
-    if isinstance(value, list):
-        each = [_whole(item) for item in value]
-        return [item for item, _ in each], sum(count for _, count in each)
-    if isinstance(value, dict):
-        items = {key: _whole(item) for key, item in value.items()}
-        return {key: item for key, (item, _) in items.items()}, sum(count for _, count in items.values())
-    return value, 0
-
-
-def announce(path: Path, halves: int) -> None:
-    """Warn of texts that were changed."""
-    if halves:
-        text = f"{path}: half a surrogate pair in {halves:,} texts, replaced by U+FFFD"
-        warnings.warn(text, DataWarning, stacklevel=2)
+    return replace_halves(value) if mark in text.lower() else (value, 0)  # type: ignore[operator]
 
 
 def _object(row: Any, where: str) -> dict[str, Any]:

@@ -45,6 +45,9 @@ _USUAL = {
 """Columns of other layouts, the likeliest first: a refusal proposes them."""
 _SPEAKERS = {"question_text": "user", "ground_truth": "assistant"}
 _MOST_WORDS = 30
+_VERIFIERS_OF_MATH = ("math", "integer")
+_PRINTED = re.compile(r"\s*\[\s*[\"']")
+"""A list of texts that a table printed into a cell; no answer of mathematics opens like one."""
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _KINDS = ("numerical", "expression", "tuple", "interval", "equation", "set", "text")
 
@@ -162,11 +165,16 @@ def _mapped(row: Row, columns: Mapping[str, str]) -> Row:
 def _final(text: str, column: str) -> str:
     """The answer of a worked solution: after the mark of GSM8K, in its last box, or announced; or the text itself."""
     text = answer_of(text) or text
-    answer = text.rpartition(gsm8k.MARK)[2].strip() if gsm8k.MARK in text else boxed(text, preset="phrase")
+    answer = text.rpartition(gsm8k.MARK)[2].strip() if gsm8k.MARK in text else _in_a_box(text)
     if not answer and len(_WORD.findall(text)) > _MOST_WORDS:
         wanted = f"an answer, or a solution that ends in \\boxed{{...}} or {gsm8k.MARK}"
         raise fields.refuse(column, wanted, text)
     return answer or text
+
+
+def _in_a_box(solution: str) -> str | None:
+    r"""The last box or announced answer; authors of solutions draw boxes by `\fbox` as well."""
+    return boxed(solution.replace(r"\fbox", r"\boxed"), preset="phrase")
 
 
 def _announce_system(source: FileQuestions, rows: Sequence[Row]) -> None:
@@ -201,12 +209,15 @@ def _typed(row: Row) -> Question:
         answers = [LETTERS[places.index(LETTERS.index(answer))] for answer in answers]
     if grading.multiple:
         answers = [", ".join(part.strip() for part in answer.split(";")) for answer in answers]
+    verifier = "choice" if choices else _verifier(row)
+    if verifier in _VERIFIERS_OF_MATH and (printed := next(filter(_PRINTED.match, answers), None)):
+        raise fields.refuse("ground_truth", "an answer; several are a list, or a column also_right", printed)
     return Question(
         question_id=name,
         text=fields.written(row, "question_text"),
         choices=choices,
         answer=answers[0],
-        verifier="choice" if choices else _verifier(row),
+        verifier=verifier,
         domain=fields.label(row, "field") or fields.label(row, "domain"),
         subdomain=fields.label(row, "subfield") or fields.label(row, "subdomain"),
         grading=as_text(replace(grading, also_right=tuple(each for each in answers[1:] if each != answers[0]))),

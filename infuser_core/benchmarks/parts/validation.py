@@ -46,6 +46,23 @@ def key(question: Question) -> str:
     return "\x1f".join([" ".join(words), *sorted(" ".join(_words(choice)) or choice for choice in question.choices)])
 
 
+def identity(question: Question) -> tuple[str, str]:
+    """Equal for questions of one text, as `key` has it, whose formulas have the same operators: 5 + 3 is not 5 - 3.
+
+    A hyphen between two letters is no operator, and neither is `=`, which some copies of `2 + 2 = ?` have not.
+    """
+    text = unicodedata.normalize("NFKC", question.text)
+    found = []
+    for place, sign in enumerate(text):
+        if unicodedata.category(sign) == "Pd" or sign == "\N{MINUS SIGN}":
+            before, after = text[place - 1 : place], text[place + 1 : place + 2]
+            if not (before.isalpha() and after.isalpha()):
+                found.append("-")
+        elif sign != "=" and (sign in "*/^" or unicodedata.category(sign) == "Sm"):
+            found.append(sign)
+    return key(question), "".join(found)
+
+
 def _words(text: str) -> list[str]:
     plain = unicodedata.normalize("NFKC", text).casefold()
     return "".join(sign if sign.isalnum() else " " for sign in plain).split()

@@ -33,7 +33,6 @@ _HEADS = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-"""Where transformers looks for weights, in this order; it takes the first."""
 
 
 def files_of(folder: Path, patterns: Sequence[str]) -> list[Path]:
@@ -46,12 +45,21 @@ def weight_files(folder: Path) -> list[Path]:
 
     Raises CheckpointError for an index or config.json that holds no JSON object.
     """
+    head = next((path for name in weight_heads(folder) if (path := folder / name).is_file()), None)
+    if head is None:
+        return []
+    return [head, *(path for name in shard_names(head) if (path := folder / name).is_file())]
+
+
+def weight_heads(folder: Path) -> Sequence[str]:
+    """Names of a weight file or an index that transformers looks for; it takes the first that is there."""
     configured = _json(folder / "config.json").get("transformers_weights")
-    head = next((path for name in ([configured] if configured else _HEADS) if (path := folder / name).is_file()), None)
-    if head is None or head.suffix != ".json":
-        return [head] if head else []
-    shards = dict.fromkeys(_json(head).get("weight_map", {}).values())
-    return [head, *(path for name in shards if (path := folder / name).is_file())]
+    return [str(configured)] if configured else _HEADS
+
+
+def shard_names(head: Path) -> list[str]:
+    """Names of the files that an index lists; empty for weights."""
+    return list(dict.fromkeys(_json(head).get("weight_map", {}).values())) if head.suffix == ".json" else []
 
 
 def _json(path: Path) -> dict[str, Any]:

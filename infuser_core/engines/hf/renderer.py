@@ -6,6 +6,7 @@ A tokenizer without a chat template, as some base models have, gets a plain one 
 
 import json
 import re
+import string
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cached_property
@@ -29,7 +30,8 @@ PLAIN = (
 )
 """Turns as plain text under their role's name. No mark ends a turn: a base model ends at its end-of-text token."""
 
-_PROBE: Messages = [{"role": "system", "content": "Systemprobe"}, {"role": "user", "content": "Userprobe"}]
+_AS_IS = "Probe: 1 < 2 & \"a\" > 'b'\n\\boxed{x_1}\t{{ y }} {% z %}"
+"""Signs that questions have: a template may escape or read none of them."""
 DATE = datetime(2026, 1, 1, tzinfo=UTC)
 """The day that a template sees when it asks the clock: a prompt must not depend on the day of the run."""
 # transformers hands no functions to a template, so this one is a macro: it takes the place of the library's own.
@@ -37,7 +39,7 @@ _CLOCK = "{%- macro strftime_now(format) -%}{{ format FILTERS }}{%- endmacro %}\
     "FILTERS",
     " ".join(
         f"| replace('{code}', '{DATE.strftime(code)}')"
-        for code in [f"%{sign}{letter}" for letter in "aAbBcdfHIjmMpSuUwWxXyYzZ" for sign in ("", "-")]
+        for code in [f"%{sign}{letter}" for letter in string.ascii_letters.replace("s", "") for sign in ("", "-")]
     ),
 )
 
@@ -51,10 +53,12 @@ class Renderer:
         self._control = Control(self._tokenizer)
         self._own = _own_template(self._tokenizer, folder)
         self._plain = plain_template(self._tokenizer)
-        self._merges = self._own is not None and self._fault(self._own, _PROBE) != ""
-        if self._own is not None and self._merges and (fault := self._fault(self._own, merged(_PROBE))):
+        turns = _probe("system", "user")
+        fault = self._fault(self._own, turns) if self._own is not None else ""
+        self._merges = fault != ""
+        if self._own is not None and self._merges and self._fault(self._own, merged(turns)):
             raise CheckpointError(f"the chat template in {folder} {fault}", hint="mend the template: prompts need both")
-        self._probed: set[tuple[str, bool]] = set()
+        self._probed: set[tuple[str, ...]] = set()
 
     @property
     def end_token(self) -> int | None:
@@ -74,12 +78,11 @@ class Renderer:
         """Tokens of the chat turns with the assistant's header; `chat` is own, off or a template in Jinja.
 
         A system turn opens the first user turn where the folder's template has no place for one. Raises ConfigError for
-        a template in Jinja that leaves a turn out.
+        a template that leaves out or alters a turn.
         """
         template = {"own": self._plain if self._own is None else self._own, "off": self._plain}.get(chat, chat)
         turns = merged(messages) if self._merges and chat == "own" else messages
-        if chat not in ("own", "off"):
-            self._probe(chat, system=any(turn["role"] == "system" for turn in turns))
+        self._require(template, *(turn["role"] for turn in turns))
         turns = [turn | {"content": self._control.as_text(turn["content"], template)} for turn in turns]
         return list(self._put(turns, template, tokenize=True))
 
@@ -95,20 +98,23 @@ class Renderer:
         )
 
     def _fault(self, template: str, turns: Messages) -> str:
-        """The reason why a template cannot put the probe's turns; empty where it shows them all."""
+        """The reason why a template cannot put the turns; empty where it shows them all as they are."""
         try:
             text = str(self._put(turns, template, tokenize=False))
         except (TemplateError, TypeError, ValueError) as error:
             return f"fails: {error}"
-        lost = [turn["role"] for turn in _PROBE if turn["content"] not in text and turn["content"] in str(turns)]
-        return f"leaves out the text of {' and '.join(lost)}" if lost else ""
+        if control := re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f]", text):
+            return f"writes the control character {control[0]!r}: in its quotes a backslash is written twice"
+        lost = [turn["role"] for turn in turns if turn["content"] not in text]
+        return f"leaves out or alters the text of {' and '.join(dict.fromkeys(lost))}" if lost else ""
 
-    def _probe(self, template: str, *, system: bool) -> None:
-        if (template, system) in self._probed:
+    def _require(self, template: str, *roles: str) -> None:
+        """Raises ConfigError for a template that loses a turn of a chat of these roles."""
+        if (template, *roles) in self._probed:
             return
-        if fault := self._fault(template, _PROBE if system else _PROBE[1:]):
+        if fault := self._fault(template, _probe(*roles)):
             raise ConfigError(f"chat: the template {fault}", hint="write every turn's content as text")
-        self._probed.add((template, system))
+        self._probed.add((template, *roles))
 
     def encode(self, text: str) -> list[int]:
         return list(self._tokenizer.encode(self._control.as_text(text), add_special_tokens=False))
@@ -117,6 +123,11 @@ class Renderer:
         """Text without special tokens but the marks of reasoning, spaces as the tokens spell them."""
         shown = [token for token in token_ids if token not in self._hidden]
         return str(self._tokenizer.decode(shown, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+
+def _probe(*roles: str) -> Messages:
+    """Turns of these roles, each with a text of its own."""
+    return [{"role": role, "content": f"{place}. {role} {_AS_IS}"} for place, role in enumerate(roles)]
 
 
 class Control:

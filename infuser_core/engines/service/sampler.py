@@ -74,6 +74,7 @@ class ServiceSampler:
         self._bell = threading.Event()
         self._folder: Path | None = None
         self._renderer: Renderer | None = None
+        self._engine_facts: dict[str, Any] = {}
         self._asleep = False
         self._shape: Any = None
         self._limit: int | None = None
@@ -102,6 +103,7 @@ class ServiceSampler:
             "machines": len(self._stations),
             "weights": self.channel,
             "max_model_len": self._limit,
+            **{name: self._engine_facts[name] for name in ("vllm", "head_dtype") if name in self._engine_facts},
         }
 
     @property
@@ -215,6 +217,7 @@ class ServiceSampler:
         self._everywhere(lambda station: station.start(folder, longest=self._longest))
         ready = [engine.expect("ready", seconds=START_SECONDS)[1] for engine in self._engines]
         self._capacity = min(facts["max_num_seqs"] for facts in ready)
+        self._engine_facts = ready[0]
 
     def _machines(self) -> Stations:
         if self._cluster is None:

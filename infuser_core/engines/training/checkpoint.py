@@ -132,7 +132,9 @@ def shards_of(path: Path) -> list[Path]:
     for shard_path in dict.fromkeys(found):
         if not shard_path.is_file():
             pruned.refuse(shard_path)
-            raise CheckpointError(f"{shard_path} is missing", hint=_REMEDY)
+            raise CheckpointError(
+                f"{shard_path} is missing", hint=f"{_index(path).name} names it: copy the folder again"
+            )
     return list(dict.fromkeys(found))
 
 

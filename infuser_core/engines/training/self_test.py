@@ -6,8 +6,10 @@ depend on the longest row of a call. No list of families is complete, so a few r
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
+import transformers
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -18,11 +20,23 @@ from infuser_core.engines.hf.output_head import OutputHead
 from infuser_core.engines.protocols import TrainGroup, TrainRow
 from infuser_core.engines.training.packing import Packer
 from infuser_core.errors import EngineError
+from infuser_core.sealed import digest_of, digest_of_file
 
 PROMPTS, RESPONSE, SAMPLES = (4, 7), 3, 2
 """Tokens of the prompts and of every response, and responses to each prompt."""
 LIMITS = {torch.float64: 1e-3, torch.float32: 1e-2, torch.bfloat16: 0.25}
 """Largest mean difference of a token's log-probability, nats. What a wrong model gives is 1 and more."""
+
+
+def verdict(model: str) -> str:
+    """Seal of a test that a model of this digest passed as an anchor: on the CPU, in float32.
+
+    It holds for these versions of torch and transformers and for this code of the engines; any other tests again.
+    """
+    engines = Path(__file__).parents[1]
+    code = {str(path.relative_to(engines)): digest_of_file(path) for path in engines.rglob("*.py")}
+    packages = {"torch": str(torch.__version__), "transformers": transformers.__version__}
+    return digest_of({"model": model, "device": "cpu", "dtype": "float32", "code": code, **packages})
 
 
 @torch.inference_mode()
@@ -39,7 +53,7 @@ def require_same(model: PreTrainedModel) -> None:
         }
         if (most := most_positions(model.config)) is not None:
             found["packed beside a row at the last position"] = _packed(model, groups, last=most - 1)
-    except torch.OutOfMemoryError:
+    except (torch.OutOfMemoryError, EngineError):
         raise
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
         message = str(error).strip().splitlines() or [""]

@@ -42,6 +42,8 @@ class VLLMEngine:
                 logprobs_mode="processed_logits",
                 logits_processors=[f"{PROCESSORS}{name}" for name in ("NormaliseRaw", "NormaliseScaled", "Forced")],
                 generation_config="vllm",
+                # Logits in fp32: rounded to bf16 they move log-probabilities away from the trainer's.
+                hf_overrides={"head_dtype": "float32"},
                 disable_log_stats=True,
             ),
             # Decides how many responses and tokens a step takes, where the settings do not: offline work, not serving.
@@ -55,6 +57,7 @@ class VLLMEngine:
             "vllm": self._version,
             "max_model_len": config.max_model_len,
             "dtype": str(config.dtype),
+            "head_dtype": str(config.head_dtype),
             "max_num_seqs": limits.max_num_seqs,
             "max_num_batched_tokens": limits.max_num_batched_tokens,
         }

@@ -5,13 +5,13 @@ that can be written down as a literal, the same on both of two calls.
 """
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from infuser_core.phases.parsing import Malformed, Reason, find_objects
+from infuser_core.phases.parsing import Malformed, Reason, find_objects, read_object
+from infuser_core.reasoning import answer_of
 from infuser_core.sandbox.program import Case, Program, Status
 from infuser_core.sandbox.run import run
 from infuser_core.schemas import Document, Question
@@ -42,28 +42,28 @@ def fields_of(text: str, needed: str) -> Mapping[str, Any] | Malformed:
     """The last object of the text whose field `needed` holds something, thoughts aside."""
     if not text.strip():
         return Malformed(reason=Reason.EMPTY_RESPONSE)
-    content = text.rpartition("</think>")[2]
+    content = answer_of(text)
     if "{" not in content:
         return Malformed(reason=Reason.NO_JSON_OBJECT if content.strip() else Reason.NO_JSON_CONTENT)
     spans = find_objects(content)
     last = Reason.TRUNCATED_JSON if spans.truncated else Reason.INVALID_JSON
     for start, end in reversed(spans.found):
         try:
-            found = json.loads(content[start:end], strict=False)
+            found = read_object(content[start:end])
         except (ValueError, RecursionError):
             continue
         held = found.get(needed)
         if (held and isinstance(held, list)) or (isinstance(held, str) and held.strip()):
-            return {name: _storable(value) for name, value in found.items()}
+            return {name: _stripped(value) for name, value in found.items()}
         last = Reason.MISSING_REQUIRED_FIELDS
     return Malformed(reason=last)
 
 
-def _storable(value: Any) -> Any:
-    """The value, of texts without halves of surrogate pairs: they can neither be stored nor run."""
+def _stripped(value: Any) -> Any:
+    """The value, its texts and those of its lists without blanks around them."""
     if isinstance(value, list):
-        return [_storable(each) for each in value]
-    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace").strip() if type(value) is str else value
+        return [_stripped(each) for each in value]
+    return value.strip() if isinstance(value, str) else value
 
 
 def arguments_of(text: Any) -> tuple[Any, ...] | None:

@@ -145,7 +145,7 @@ def _closing_braces(content: str) -> dict[int, int]:
 # holds an answer counts. For a choice the answer is one letter in brackets, or one capital letter ended by
 # punctuation, a bold mark, the line, or a reason, so that "the answer is A natural number", "is closest" and "is 100
 # degrees F" name none. For anything else it is the formula between dollar signs that follows, or the rest of the
-# sentence.
+# sentence. An escaped dollar, or one before a digit that no other closes, is money.
 _ANNOUNCED = (
     r"\banswer(?:\s++(?:choice|option))?(?:\s++(?:is|would\s++be|should\s++be)\b[ \t]*+:?+|[ \t*_]*+:)"
     r"[ \t*_]*+\n{0,2}+[ \t*_]*+"
@@ -158,7 +158,8 @@ _ANNOUNCED_LETTER = re.compile(
 )
 # Looked at, not taken: the sentence may hold the next phrase.
 _ANNOUNCED_TEXT = re.compile(
-    rf"{_ANNOUNCED}(?=\$\$?+(?P<formula>[^$\n]{{1,512}})\$|(?P<rest>[^\s$][^\n]{{0,512}}))", re.IGNORECASE
+    rf"{_ANNOUNCED}(?=\$\$?+(?P<formula>(?:\\[^\n]|[^$\\\n]){{1,512}})\$(?!\d)|\$?(?P<rest>[^\s$][^\n]{{0,512}}))",
+    re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"\.(?=\s|\Z)|\*\*")
 
