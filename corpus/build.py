@@ -83,7 +83,8 @@ class Built:
             stage=stage,
             reason=reason,
             structure=self.structure,
-            page_starts=page.page_starts if page else [],
+            markdown_sha256=page.sha256 if page and not page.reason else "",
+            page_starts=page.page_starts if page and not page.reason else [],
         )
 
     def _ending(self) -> tuple[str, str]:

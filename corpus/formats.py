@@ -13,14 +13,12 @@ from typing import Any
 from corpus.audit.references import SUFFIXES
 from corpus.chunk.chunk import PATH_JOINT
 from corpus.chunk.split import count_tokens
-from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, read_sources, write_json, write_table, writing
-from corpus.read.page import page_of
+from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, typed_rows, write_json, write_table, writing
 from infuser_core import durable
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.errors import DocumentError, UsageError
-from infuser_core.schemas import Document, Page, Source
+from infuser_core.schemas import Document
 from infuser_core.sealed import digest_of_file
-from infuser_core.store.tables import foreign_rows
 
 EXTRA = "extra.jsonl"
 _OURS = [field.name for field in fields(Document)]
@@ -71,7 +69,7 @@ def documents_in(path: Path) -> list[Document]:
     Raises DocumentError or UsageError for anything else.
     """
     if path.is_dir():
-        return [_plain(row) for row in foreign_rows(pool_file(path))]
+        return list(typed_rows(pool_file(path), Document))
     return [one.document for one in _imported(path, _rows(path))]
 
 
@@ -82,54 +80,6 @@ def content_of_pool(path: Path) -> str:
         return f"{file.suffix}:{digest_of_file(file)}"
     except OSError as error:
         raise DocumentError(f"corpus.pool = {path}: {error.strerror}", hint="name a pool that can be read") from error
-
-
-def has_registry(path: Path) -> bool:
-    """Whether a pool says what its sources are: one of `infuser corpus build` does."""
-    return (path / SOURCES).is_file()
-
-
-def registry_in(path: Path) -> tuple[list[Source], list[Page]]:
-    """The sources of a built pool and their converted texts, as a run's own books have them."""
-    rows = read_sources(path)
-    sources = [
-        Source(
-            source_id=row.source_id,
-            title=row.title,
-            author=row.author,
-            discipline=row.domain,
-            category="",
-            licence=row.licence,
-            licence_evidence=row.licence_evidence,
-            source_url="",
-            download_url=row.input,
-            filename=Path(row.input).name,
-            description="",
-            sha256=row.sha256,
-            num_bytes=row.num_bytes,
-            status=row.status,
-            reason=row.reason,
-        )
-        for row in rows
-    ]
-    pages = [
-        page_of(
-            row.source_id,
-            (path / row.markdown).read_bytes().decode(),
-            converter=row.converter,
-            num_pages=row.num_pages,
-            chosen=row.chosen,
-            page_starts=row.page_starts,
-        )
-        for row in rows
-        if row.markdown and (path / row.markdown).is_file()
-    ]
-    return sources, pages
-
-
-def content_of_registry(path: Path) -> str:
-    """Digest of what a built pool says of its sources."""
-    return digest_of_file(path / SOURCES)
 
 
 def _rows(path: Path) -> list[Mapping[str, Any]]:
@@ -225,7 +175,7 @@ def export_pool(pool: Path, format_: str, out: Path) -> dict[str, Any]:
     if out.exists() and out.samefile(path):
         raise UsageError(f"{out} is the pool itself", hint="name another file with --out")
     beside = _beside(path.parent / EXTRA)
-    documents = [_plain(row) for row in foreign_rows(path)]
+    documents = list(typed_rows(path, Document))
     with writing(out):
         if format_ == "parquet":
             write_table(out, documents, Document)
@@ -238,15 +188,6 @@ def export_pool(pool: Path, format_: str, out: Path) -> dict[str, Any]:
             data = "".join(json.dumps(_line(row, extra), ensure_ascii=False) + "\n" for row, _, extra in rows)
         durable.write(out, data.encode("utf-8", "surrogatepass"))
     return {"format": format_, "documents": len(documents), "left_out": []}
-
-
-def _plain(row: Mapping[str, Any]) -> Document:
-    missing = [name for name in _OURS if name not in row]
-    if missing:
-        raise DocumentError(
-            f"the pool lacks the columns {', '.join(missing)}", hint="bring it in with `infuser corpus convert`"
-        )
-    return Document(**{name: row[name] for name in _OURS})
 
 
 def _beside(path: Path) -> dict[str, dict[str, Any]]:

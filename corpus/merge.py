@@ -39,6 +39,8 @@ _REJECTED: dict[str, Any] = {
     "status": "rejected",
     "stage": "intake",
     "structure": "",
+    "markdown_sha256": "",
+    "page_starts": [],
 }
 """Fields of a source that an earlier one is the same as."""
 

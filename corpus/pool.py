@@ -6,14 +6,17 @@ import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path, PurePosixPath
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from infuser_core import durable
 from infuser_core.errors import DocumentError, UsageError
-from infuser_core.store.tables import read_rows, row_writer
+from infuser_core.schemas import Page, Source
+from infuser_core.store.tables import foreign_rows, row_writer
+
+Row = TypeVar("Row")
 
 DOCUMENTS, DISCARDED, SOURCES = "documents.parquet", "discarded.parquet", "sources.parquet"
 MARKDOWN, REPORT, FACTS, WORK = "markdown", "report.md", "report.json", ".work"
@@ -69,8 +72,45 @@ class PoolSource:
     """Why it was rejected; empty when admitted."""
     structure: str = ""
     """The cutter of front and back matter: `rules`, or a model's name; why a model that was asked did not."""
+    markdown_sha256: str = ""
+    """Digest of its Markdown; empty when there is none."""
     page_starts: list[int] = field(default_factory=list)
     """Offset in its Markdown at which each page's text begins, characters; empty where the converter does not know."""
+
+    def entry(self) -> Source:
+        """Its row in the registry of a run that reads the pool; the place of a file on the builder's disk stays out."""
+        address = self.input if "://" in self.input else ""
+        return Source(
+            source_id=self.source_id,
+            title=self.title,
+            author=self.author,
+            discipline=self.domain,
+            category="",
+            licence=self.licence,
+            licence_evidence=self.licence_evidence,
+            source_url=address,
+            download_url=address,
+            filename=PurePosixPath(self.input).name,
+            description="",
+            sha256=self.sha256,
+            num_bytes=self.num_bytes,
+            status=self.status,
+            reason=self.reason,
+        )
+
+    def page(self) -> Page:
+        """Its conversion without the Markdown, which the pool's folder has."""
+        return Page(
+            source_id=self.source_id,
+            markdown="",
+            sha256=self.markdown_sha256,
+            num_pages=self.num_pages,
+            converter=self.converter,
+            status="converted",
+            reason="",
+            chosen=self.chosen,
+            page_starts=self.page_starts,
+        )
 
 
 def markdown_name(source_id: str) -> str:
@@ -166,6 +206,28 @@ def read_facts(pool: Path) -> dict[str, Any]:
     return dict(json.loads((pool / FACTS).read_text()))
 
 
+def registry_of(pool: Path) -> Path | None:
+    """The folder whose registry tells of the pool's documents; None for documents without one."""
+    file = pool_file(pool)
+    return file.parent if file.name == DOCUMENTS and file.with_name(SOURCES).is_file() else None
+
+
 def read_sources(pool: Path) -> list[PoolSource]:
     """Outcome of the sources of a built pool."""
-    return read_rows(pool / SOURCES, PoolSource)
+    return list(typed_rows(pool / SOURCES, PoolSource))
+
+
+def typed_rows(path: Path, row_type: type[Row]) -> Iterator[Row]:
+    """Rows of a pool's table; a column that an older build did not write has its default.
+
+    Raises DocumentError for a file that is no parquet file or lacks columns.
+    """
+    known = fields(row_type)  # type: ignore[arg-type]
+    needed = [one.name for one in known if one.default is MISSING and one.default_factory is MISSING]
+    for row in foreign_rows(path):
+        missing = [name for name in needed if name not in row]
+        if missing:
+            raise DocumentError(
+                f"{path} lacks the columns {', '.join(missing)}", hint="bring it in with `infuser corpus convert`"
+            )
+        yield row_type(**{one.name: row[one.name] for one in known if one.name in row})

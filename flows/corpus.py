@@ -33,9 +33,9 @@ def document_pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> Artifa
     """The documents of the textbooks, or of a pool that is given, without what the audit takes away."""
     place = current(run).config.corpus.pool
     if place:
-        given = documents.read_pool(run, place)
-        if documents.pool_has_registry(place):
+        if documents.has_registry(place):
             documents.read_registry(run, place)
+        given = documents.read_pool(run, place)
         return _audited(run, dev, validation, [given], [given])
     found = _searched(run, dev)
     pages = [documents.convert_textbooks(run, found.sources, download) for download in found.downloads]

@@ -250,7 +250,7 @@ class Page:
     source_id: str
     """Source this text came from."""
     markdown: str
-    """The whole source as Markdown."""
+    """The whole source as Markdown; empty in a run on a built pool, whose folder has it."""
     sha256: str
     """Digest of `markdown` in UTF-8."""
     num_pages: int

@@ -5,7 +5,7 @@ made from that group's alone. Within a group, what is finished outlives a killed
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from corpus.chunk.chunk import Discarded
 from corpus.chunk.cut import Text, cut
 from corpus.chunk.front_matter import BookBounds
 from corpus.chunk.split import RULE, Count, by_rule
-from corpus.formats import content_of_pool, content_of_registry, documents_in, has_registry, registry_in
+from corpus.formats import content_of_pool, documents_in
 from corpus.model_reply import ATTEMPTS, ModelCall
+from corpus.pool import read_sources, registry_of
 from corpus.read import convert as converting
 from corpus.read import embedded
 from corpus.read.books import convert as converting_books
@@ -33,6 +34,7 @@ from infuser_core.hub import fetched
 from infuser_core.phases.answering import template_digest
 from infuser_core.prompts.load import load_or_shipped
 from infuser_core.schemas import Document, Judgement, Page, Question, Source
+from infuser_core.sealed import digest_of
 from infuser_core.store.pieces import Items, Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
@@ -319,6 +321,31 @@ def kept(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactR
     return found
 
 
+def has_registry(place: str) -> bool:
+    """Whether a pool carries the registry of its sources."""
+    return registry_of(fetched(place)) is not None
+
+
+@stage("sources")
+def read_registry(run: Run, place: str) -> Work:
+    """The registry and the page maps of a pool, as a run on catalogues has them of its books. No stage reads them."""
+    folder = registry_of(fetched(place))
+    assert folder is not None, f"{place} has no registry"
+    read = read_sources(folder)
+    tables = {
+        "sources": Table(row_type=Source, rows=[row.entry() for row in read]),
+        "pages": Table(row_type=Page, rows=[row.page() for row in read if row.markdown]),
+    }
+
+    def produce(workspace: Path, progress: Progress) -> Outcome:
+        admitted = sum(row.status == "admitted" for row in read)
+        return Outcome(tables=tables, summary={"admitted": admitted, "rejected": len(read) - admitted})
+
+    # By content, as the documents: where the pool lies changes nothing.
+    values = {"registry": digest_of({name: [asdict(row) for row in table.rows] for name, table in tables.items()})}
+    return Work(recipe=run.recipe("sources", GIVEN_VERSION, values, {}), produce=produce)
+
+
 @stage("given_pool")
 def read_pool(run: Run, place: str) -> Work:
     """The documents of a pool as chunks that were kept: the audit then looks at them like at any others."""
@@ -340,25 +367,3 @@ def read_pool(run: Run, place: str) -> Work:
     # The pool enters by content: where it lies changes nothing.
     values = {"content": content_of_pool(path)}
     return Work(recipe=run.recipe("given_pool", GIVEN_VERSION, values, {}), produce=produce)
-
-
-def pool_has_registry(place: str) -> bool:
-    """Whether a pool says what its sources are."""
-    return has_registry(fetched(place))
-
-
-@stage("sources")
-def read_registry(run: Run, place: str) -> Work:
-    """The sources of a pool and their converted texts. Nothing is computed from them: they say where texts are from."""
-    path = fetched(place)
-
-    def produce(workspace: Path, progress: Progress) -> Outcome:
-        sources, pages = registry_in(path)
-        admitted = sum(source.status == "admitted" for source in sources)
-        return Outcome(
-            tables={"sources": Table(row_type=Source, rows=sources), "pages": Table(row_type=Page, rows=pages)},
-            summary={"admitted": admitted, "rejected": len(sources) - admitted},
-        )
-
-    values = {"content": content_of_registry(path)}
-    return Work(recipe=run.recipe("sources", GIVEN_VERSION, values, {}), produce=produce)

@@ -38,7 +38,7 @@ from tasks.textbooks import numbered
 from tasks.work import Work
 
 VERSION = 2
-BUILT_VERSION = 4
+BUILT_VERSION = 5
 
 
 @stage("pool")

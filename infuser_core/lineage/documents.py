@@ -58,10 +58,19 @@ def _registered(view: RunView, source_id: str) -> dict[str, Any] | None:
 def _source(view: RunView, row: dict[str, Any]) -> Passage:
     source = _registered(view, row["source_id"])
     if source is None:
-        note = "the pool came without a registry of its sources; `infuser corpus build` makes one with it"
+        note = _unregistered(view, row["source_id"])
         return Passage(name="source", title="Textbook", facts={"source_id": row["source_id"]}, note=note)
     facts = {name: source[name] for name in SOURCE if source[name] not in (None, "")}
     return Passage(name="source", title="Textbook", artifact=source["artifact_key"], facts=facts)
+
+
+def _unregistered(view: RunView, source_id: str) -> str:
+    """Reason for a source without a registry entry."""
+    if not source_id:
+        return "the document names no source"
+    if not view.graph.holding("sources"):
+        return "the run read no registry of sources: its pool is documents alone, without a build's sources.parquet"
+    return "the registry of the run's pool has no such source"
 
 
 def _chunk(view: RunView, row: dict[str, Any]) -> Passage:

@@ -64,9 +64,13 @@ def sheet(lens: Lens, document_id: str) -> tuple[dict[str, Any] | None, str]:
     if not row:
         return None, "this run has no such chunk"
     books = lens.query("select sha256 from sources where source_id = ? and status = 'admitted'", [row["source_id"]])
-    file = _file(lens, books[0]["sha256"]) if books else None
+    if not books:
+        return None, "The run's registry has no such book, so that no page is shown."
+    file = _file(lens, books[0]["sha256"])
     if file is None:
-        return None, "The store has no PDF of this book, so that no page is shown."
+        return None, "The store has no file of this book, so that no page is shown: `infuser corpus build` adds it."
+    if file.suffix != ".pdf":
+        return None, f"This book is no PDF but {file.suffix}: it has no pages to show."
     starts = lens.query("select page_starts from pages where source_id = ? and reason = ''", [row["source_id"]])
     try:
         found = _picture(file, row["text"], _near(starts[0]["page_starts"] if starts else [], row["start"], row["end"]))
@@ -75,12 +79,13 @@ def sheet(lens: Lens, document_id: str) -> tuple[dict[str, Any] | None, str]:
     return found, "" if found else "No page of the book was recognised as that of this chunk."
 
 
-def _file(lens: Lens, digest: str) -> Path | None:
-    """The PDF of these bytes, from whichever artifact of the store holds it: another command may have fetched it."""
-    for path in sorted((lens.catalogue.root / "artifacts").glob(f"*/*/{digest}.pdf")):
+def _file(lens: Lens, sha256: str) -> Path | None:
+    """The file of a book by its digest, in any artifact of the store; None for one that no artifact has."""
+    root = lens.catalogue.root
+    for path in sorted((root / "artifacts").glob(f"*/*/{sha256}.*")) if sha256 else ():
         record = lens.catalogue.find(path.parent.name)
         if record is not None and path.name in record.files:
-            return verify.sound(lens.catalogue.root, [(record, path.name)])[0]
+            return verify.sound(root, [(record, path.name)])[0]
     return None
 
 
