@@ -28,6 +28,7 @@ from infuser_core.store.store import Store
 from infuser_core.store.verify import Health, Problem, Progress, size
 
 _KINDS = {"staging": "workspace of a stage", "pieces": "finished pieces", "draft": "temporary file"}
+_AGAIN = "run the same `infuser eval` (or `report quality`) again: what is in the store is kept"
 _STUDY = "run its study or corpus build again; or remove the file, and gc may take what it alone told of"
 
 _SAMPLING = ("rollout_dev", "generate_questions", "rollout_questions", "respond")
@@ -114,18 +115,19 @@ class _Scope:
     def journals(self) -> Iterator[Problem]:
         """Artifacts that a sound journal names and the store has not, or has with another digest."""
         there = {path.name for path in self.folders}
-        for holder in [each for each in self._holders if not each.broken]:
+        for holder in [each for each in (*self._holders, *self._evaluations) if not each.broken]:
             command = f"infuser doctor {holder.name} --repair" if holder.finished else f"infuser resume {holder.name}"
+            is_run = holder.shelf == runs.RUNS
+            remedy = f"`{command}` computes it again" if is_run else _AGAIN
             for entry in holder.entries:
                 record = self._catalogue.find(entry.key)
-                what = f"run {holder.name} holds {entry.key}"
+                what = f"{'run' if is_run else 'evaluation'} {holder.name} holds {entry.key}"
                 if record is not None and record.digest != entry.digest:
                     kind, what = "artifact_replaced", f"{what}@{entry.digest[:16]}; the store has {record.id}"
                 elif entry.key not in there:
                     kind, what = "artifact_missing", f"{what}, which is not in the store"
                 else:
                     continue
-                remedy = f"`{command}` computes it again"
                 yield Problem(
                     kind=kind, damage=holder.finished, key=entry.key, what=what, remedy=remedy, runs=(holder.name,)
                 )
@@ -166,7 +168,7 @@ def _unreadable(holder: Holder) -> Iterator[Problem]:
     """Records of a run or an evaluation that are lost, or damaged and can be made anew."""
     again = f"start it again with its configuration files and --name {holder.name}: nothing is computed twice"
     if holder.shelf == runs.EVALUATIONS:
-        again = "run the same `infuser eval` again: the answers in the store are kept"
+        again = _AGAIN
     if holder.lost:
         remedy = again
         if holder.shelf == runs.RUNS and runs.RECORD not in holder.lost:

@@ -104,7 +104,7 @@ HARMS: dict[str, Callable[[Path, str], None]] = {
 
 
 def differing(small_run: SmallRun, store: Path) -> list[str]:
-    """Keys whose bytes on the disk are not the undisturbed run's."""
+    """Keys whose content is not the undisturbed run's; a pruned file counts by its digest."""
     return mismatches(content(small_run.root, small_run.name), content(store, small_run.name))
 
 
