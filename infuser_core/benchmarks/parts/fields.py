@@ -97,9 +97,9 @@ def written(row: Row, names: str) -> str:
     """A text that is not blank, as it is, or of a list its only item; numbers become text, and nothing else does."""
     found = value(row, names)
     found = found[0] if isinstance(found, list) and len(found) == 1 else found
-    if (given := _text(found)) is None or not given.strip():
+    if (string := _text(found)) is None or not string.strip():
         raise refuse(names, "a text", found)
-    return given
+    return string
 
 
 def text(row: Row, names: str) -> str:
@@ -114,9 +114,9 @@ def label(row: Row, names: str) -> str:
         found = found[0] if found else None
     if found is None or (isinstance(found, float) and math.isnan(found)):
         return ""
-    if (given := _text(found)) is None:
+    if (string := _text(found)) is None:
         raise refuse(names, "a text", found)
-    return given.strip()
+    return string.strip()
 
 
 def _text(found: Any) -> str | None:
@@ -151,7 +151,7 @@ def labelled(row: Row, names: str) -> dict[str, str]:
     found = value(row, names)
     pairs = _pairs(_parsed(found))
     if pairs is not None:
-        choices = {key: given for key, each in pairs if (given := _text(each)) is not None}
+        choices = {key: choice for key, each in pairs if (choice := _text(each)) is not None}
         numbers = [list(map(str, range(start, start + len(pairs)))) for start in (0, 1)]
         if len(choices) == len(pairs) and list(choices) in [[*LETTERS[: len(pairs)]], *numbers]:
             return choices

@@ -175,8 +175,8 @@ def keep_rows(source: Path, target: Path, wanted: Collection[int]) -> None:
         elif _suffix(source) == ".csv":
             with _text(source, newline="") as file, draft.open("w", encoding="utf-8", newline="") as output:
                 # The first one has the names.
-                lines = enumerate(filter(None, csv.reader(file)))
-                csv.writer(output).writerows(cells for place, cells in lines if place == 0 or place in wanted)
+                table = enumerate(cells for cells in csv.reader(file) if cells)
+                csv.writer(output).writerows(cells for place, cells in table if place == 0 or place in wanted)
         else:
             rows = [row for place, row in enumerate(rows_of(source), 1) if place in wanted]
             draft.write_text(json.dumps(_shaped(source, rows), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -30,6 +30,8 @@ _BY_NAME = {
     r"(?:(?:the|this) limit |it )?(?:does not exist|is undefined)|undefined|DNE|d\.n\.e|\\nexists": r"\text{undefined}",
 }
 _NAMES = {re.compile(pattern, re.IGNORECASE): meaning for pattern, meaning in _BY_NAME.items()}
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3}|R|\\nexists|[Dd]\.")
+"""Letters that every name has; a formula without them is none."""
 _WORDS = re.compile(r"\\(?:text|textbf|textrm|mathrm)\s*\{([^{}]*)\}")
 _LETTER = re.compile(r"\(?([A-Z])\s*[.):]\s+\S.*", re.DOTALL)
 
@@ -76,12 +78,12 @@ class _Comparison:
         """Structures: `place` is the part's position in the reference, for its tolerance."""
         if Kind.EQUATION in (found.kind, wanted.kind):
             return self._equations(found, wanted, place)
-        told = None if Kind.VALUE in (found.kind, wanted.kind) else same_inequality(found.tokens, wanted.tokens)
-        if told or (found == wanted and found.kind == Kind.CLAIM):
+        same = None if Kind.VALUE in (found.kind, wanted.kind) else same_inequality(found.tokens, wanted.tokens)
+        if same or (found == wanted and found.kind == Kind.CLAIM):
             return correct(Stage.RELATION)
         if Kind.CLAIM in (found.kind, wanted.kind):
             both = found.kind == wanted.kind or OTHERWISE in (found.tokens, wanted.tokens)
-            return unverified(Stage.RELATION) if both and told is None else wrong(Stage.RELATION)
+            return unverified(Stage.RELATION) if both and same is None else wrong(Stage.RELATION)
         if found.unknown and wanted.unknown and found.unknown != wanted.unknown:
             return wrong(Stage.RELATION)
         if found.kind == Kind.SET and len(found.items) == 1 and wanted.kind == Kind.VALUE:
@@ -208,7 +210,7 @@ class _Comparison:
 
 def _by_name(text: str, reference: str) -> str:
     """The formula for what is written as a name, `no solution` or `DNE`; a bare `R` is one where the reference is."""
-    if text.isascii() and not re.search(r"[A-Za-z]{2}|R", text):
+    if not _WORD.search(text):
         return text
     bare, other = (
         " ".join(_WORDS.sub(r"\1", one).strip(" \n$").removesuffix(".").split()) for one in (text, reference)
@@ -250,7 +252,7 @@ def _members(node: Node) -> tuple[list[str], list[Node]]:
 
 
 def _named_value(sides: list[Node]) -> Node | None:
-    """The value that an equation gives to a name, on whichever side the name stands; None when neither is one."""
+    """The value that an equation gives to a name, on either side; None when neither is one."""
     if len(sides) != 2:
         return None
     if is_name(sides[0]):

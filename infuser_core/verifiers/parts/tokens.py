@@ -120,6 +120,8 @@ def match_of(found: Tokens | list[str], start: int) -> int:
 
 def split(found: Tokens, marks: frozenset[str]) -> list[Tokens]:
     """The parts between marks that stand outside all brackets and environments."""
+    if marks.isdisjoint(found):
+        return [found]
     parts: list[Tokens] = []
     depth, start = 0, 0
     for place, token in enumerate(found):
