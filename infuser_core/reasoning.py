@@ -78,7 +78,7 @@ def replace_halves(value: Any) -> tuple[Any, int]:
         each = [replace_halves(item) for item in value]
         return [item for item, _ in each], sum(count for _, count in each)
     if isinstance(value, dict):
-        items = {key: replace_halves(item) for key, item in value.items()}
+        items = {replace_halves(key)[0]: replace_halves(item) for key, item in value.items()}
         return {key: item for key, (item, _) in items.items()}, sum(count for _, count in items.values())
     return value, 0
 

@@ -1,6 +1,7 @@
 """The split of a run's questions: what it learns from or chooses by shares nothing with what checks the result."""
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -55,25 +56,17 @@ def load_sets(config: RunConfig) -> list[QuestionSet]:
 
 def require_apart(config: RunConfig, sets: Sequence[QuestionSet]) -> None:
     """Raises ConfigError where two of the sets share questions and `data.allow_overlap` does not name the pair."""
-    pairs: list[Overlap] = []
+    pairs: list[str] = []
     counts: list[str] = []
     examples: list[str] = []
-    keys = [[identity(question) for question in each.questions] for each in sets]
-    for pair, first, second in _pairs(sets):
-        if pair in config.data.allow_overlap:
-            continue
-        one, other = sets[first], sets[second]
-        known = dict(zip(keys[first], one.questions, strict=True))
-        shared = [
-            (known[name], question)
-            for name, question in zip(keys[second], other.questions, strict=True)
-            if name in known
-        ]
+    keyed = [(each, [(identity(question), question) for question in each.questions]) for each in sets]
+    compared = set(get_args(Overlap)) - set(config.data.allow_overlap)
+    for (one, first), (other, second) in itertools.product(keyed, repeat=2):
+        pair, originals = f"{one.part}-{other.part}", dict(first)
+        shared = [(originals[name], copy) for name, copy in second if name in originals] if pair in compared else []
         if shared:
             pairs.append(pair)
-            counts.append(
-                f"{len(shared):,} of the {len(other.questions):,} questions of {other.name} are in {one.name}"
-            )
+            counts.append(f"{len(shared):,} of the {len(second):,} questions of {other.name} are in {one.name}")
             examples += [
                 f"{shown(copy.text)} ({one.name} {question.question_id}, {other.name} {copy.question_id})"
                 for question, copy in shared[:EXAMPLES]
@@ -87,13 +80,3 @@ def require_apart(config: RunConfig, sets: Sequence[QuestionSet]) -> None:
             hint=f"give each set questions of its own; {own}"
             f"where the overlap is by design: --set 'data.allow_overlap=[{allowed}]'",
         )
-
-
-def _pairs(sets: Sequence[QuestionSet]) -> Iterator[tuple[Overlap, int, int]]:
-    """The pairs that are compared, by the places of their sets."""
-    for pair in get_args(Overlap):
-        first, second = pair.split("-")
-        for place, one in enumerate(sets):
-            for other, each in enumerate(sets):
-                if (one.part, each.part) == (first, second):
-                    yield pair, place, other

@@ -87,6 +87,22 @@ def held(path: Path, rows: Rows) -> None:
     path.write_text(json.dumps({"name": "mine", "questions": rows}))
 
 
+def as_lines(path: Path, rows: Rows) -> None:
+    # A line ends at a line feed alone, and a half of a surrogate pair may be in a text or a name.
+    odd = [{**row, "note": "one\u2028two\x85\x0c", "\ud800": "\ud800"} for row in rows]
+    lines = [json.dumps(row, ensure_ascii=False).replace("\ud800", "\\ud800") for row in odd]
+    path.write_text("\n\n".join(lines), encoding="utf-8")
+
+
+def odd_list(path: Path, rows: Rows) -> None:
+    path.write_text(json.dumps([{**row, "\ud800": "\ud800"} for row in rows]))
+
+
+def ragged(path: Path, rows: Rows) -> None:
+    lines = [f"{row['question_id']},{row['ground_truth']}{',more' * place}" for place, row in enumerate(rows)]
+    path.write_text("\n".join(["question_id,ground_truth", *lines]))
+
+
 def as_csv(path: Path, rows: Rows) -> None:
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, ["question_id", "note", "question_text", "ground_truth"])
@@ -98,9 +114,17 @@ def as_parquet(path: Path, rows: Rows) -> None:
     pq.write_table(pa.Table.from_pylist(rows), path)
 
 
-@pytest.mark.parametrize("write", [as_list, held, as_csv, as_parquet])
-def test_the_best_are_kept_in_the_format_of_their_file(tmp_path: Path, write: Callable[[Path, Rows], None]) -> None:
-    name = {as_csv: "a.csv", as_parquet: "a.parquet"}.get(write, "a.json")
+@pytest.mark.filterwarnings("ignore:.*surrogate pair")
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [
+        (as_list, "a.json"), (odd_list, "a.json"), (held, "a.json"), (as_lines, "a.jsonl"), (as_lines, "a.txt"),
+        (as_csv, "a.csv"), (ragged, "a.csv"), (as_parquet, "a.parquet"), (as_parquet, "a.json"),
+    ],
+)  # fmt: skip
+def test_the_best_are_kept_in_the_format_of_their_file(
+    tmp_path: Path, write: Callable[[Path, Rows], None], name: str
+) -> None:
     write(tmp_path / name, questions("target", "test", 5))
     keep_rows(tmp_path / name, tmp_path / f"kept-{name}", {4, 2})
     before, after = list(rows_of(tmp_path / name)), list(rows_of(tmp_path / f"kept-{name}"))

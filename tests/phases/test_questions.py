@@ -225,6 +225,16 @@ def test_columns_read_the_layouts_of_other_trainers(tmp_path: Path, name: str, s
     assert (question.verifier, question.choices) == ("math", [])
 
 
+@pytest.mark.parametrize("answer", ['["a"]', '["a", "b"]', '[{"a": 1}]'])
+def test_a_list_in_a_mapped_text_stays_a_text_where_it_is_one(answer: str):
+    row = {"prompt": f"{answer}[0]?", "output": answer, "verifier": "literal"}
+    question = question_of(row, "row 1", name="1", columns={"question_text": "prompt", "ground_truth": "output"})
+    assert (question.text, question.answer, question.verifier) == (f"{answer}[0]?", answer, "literal")
+    columns = {"question_text": "list", "ground_truth": "output"}
+    listed = question_of({"list": answer, "output": "1"}, "row 1", name="1", columns=columns)
+    assert listed.text == answer
+
+
 @pytest.mark.parametrize(
     ("row", "columns", "message"),
     [

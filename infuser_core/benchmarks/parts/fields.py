@@ -32,13 +32,15 @@ def value(row: Row, names: str) -> Any:
     return next((row[name] for name in names.split("|") if row.get(name) is not None), None)
 
 
-def mapped(row: Row, columns: Mapping[str, str]) -> Row:
+def mapped(row: Row, columns: Mapping[str, str], *, as_written: bool = False) -> Row:
     """The row with what is at these dotted paths, by the names that a reader knows.
 
     A part of a path is a key of an object or a place in a list, from 0 or from -1 at the end; a text may hold both as
-    JSON. Below null all is null. Raises DocumentError with the columns that are there for a path that is not.
+    JSON. Below null all is null. Unless `as_written`, a text that is a list becomes one. Raises DocumentError with the
+    columns that are there for a path that is not.
     """
-    return {**row, **{name: _at(row, path) for name, path in columns.items()}} if columns else row
+    read = _at if as_written else lambda row, path: printed(_at(row, path))
+    return {**row, **{name: read(row, path) for name, path in columns.items()}} if columns else row
 
 
 def _at(row: Row, path: str) -> Any:
@@ -53,6 +55,11 @@ def _at(row: Row, path: str) -> Any:
             found = found[int(part)]
         else:
             raise DocumentError(f"no {path}; there are {', '.join(paths(row))}", hint="correct `columns`")
+    return found
+
+
+def printed(found: Any) -> Any:
+    """The list of a cell that holds one as JSON or Python; any other value as it is."""
     return _parsed(found) if isinstance(found, str) and _PRINTED.match(found) else found
 
 
@@ -66,10 +73,11 @@ def paths(row: Row, above: str = "") -> Iterator[str]:
 
 
 def turns(found: Any, role: str) -> list[str] | None:
-    """Texts of one role's turns of a chat; None for what is no chat.
+    """Texts of one role's turns of a chat, which may be JSON in a cell; None for what is no chat.
 
     Raises DocumentError for a turn with an image, or another part that is no text.
     """
+    found = printed(found)
     is_chat = isinstance(found, list) and all(
         isinstance(each, Mapping) and {"role", "content"} <= {*each} for each in found
     )
@@ -89,9 +97,9 @@ def written(row: Row, names: str) -> str:
     """A text that is not blank, as it is, or of a list its only item; numbers become text, and nothing else does."""
     found = value(row, names)
     found = found[0] if isinstance(found, list) and len(found) == 1 else found
-    if (given := _text(found)) is None or not given.strip():
+    if (string := _text(found)) is None or not string.strip():
         raise refuse(names, "a text", found)
-    return given
+    return string
 
 
 def text(row: Row, names: str) -> str:
@@ -106,9 +114,9 @@ def label(row: Row, names: str) -> str:
         found = found[0] if found else None
     if found is None or (isinstance(found, float) and math.isnan(found)):
         return ""
-    if (given := _text(found)) is None:
+    if (string := _text(found)) is None:
         raise refuse(names, "a text", found)
-    return given.strip()
+    return string.strip()
 
 
 def _text(found: Any) -> str | None:
@@ -143,7 +151,7 @@ def labelled(row: Row, names: str) -> dict[str, str]:
     found = value(row, names)
     pairs = _pairs(_parsed(found))
     if pairs is not None:
-        choices = {key: given for key, each in pairs if (given := _text(each)) is not None}
+        choices = {key: choice for key, each in pairs if (choice := _text(each)) is not None}
         numbers = [list(map(str, range(start, start + len(pairs)))) for start in (0, 1)]
         if len(choices) == len(pairs) and list(choices) in [[*LETTERS[: len(pairs)]], *numbers]:
             return choices

@@ -17,8 +17,6 @@ from infuser_core.reasoning import announce, replace_halves
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _LISTS = ("examples", "data", "questions", "rows")
-
-
 _PACKED = {
     b"PK\x03\x04": "a zip archive or a workbook",
     b"\x28\xb5\x2f\xfd": "packed by zstd",
@@ -47,11 +45,9 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
 def _reader(path: Path) -> Iterable[dict[str, Any]]:
     if path.is_dir():
         raise DocumentError(f"cannot read {path}: a folder", hint="name the file in it, also behind a hub's address")
-    with path.open("rb") as file:
-        first = file.read(4)
-    if first in _PACKED:
+    if (first := _first_bytes(path)) in _PACKED:
         raise DocumentError(f"{path} is {_PACKED[first]}", hint="unpack it, or save it as JSON, CSV or parquet")
-    if first == b"PAR1" or _suffix(path) == ".parquet":
+    if _suffix(path) == ".parquet":
         # Arrow costs a third of a second: only those who read parquet pay.
         from infuser_core.store.tables import foreign_rows
 
@@ -60,14 +56,22 @@ def _reader(path: Path) -> Iterable[dict[str, Any]]:
 
 
 def _suffix(path: Path) -> str:
-    return stem_and_suffix(path.name)[1]
+    """The suffix of the file's format; parquet is one by its first bytes, whatever its name."""
+    return ".parquet" if _first_bytes(path) == b"PAR1" else stem_and_suffix(path.name)[1]
+
+
+def _first_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(4)
+
+
+def _is_gzip(path: Path) -> bool:
+    return _first_bytes(path)[:2] == b"\x1f\x8b"
 
 
 def _text(path: Path, **how: Any) -> TextIO:
     """The file's text, unpacked."""
-    with path.open("rb") as file:
-        is_packed = file.read(2) == b"\x1f\x8b"
-    return cast(TextIO, (gzip.open if is_packed else open)(path, "rt", encoding="utf-8-sig", **how))
+    return cast(TextIO, (gzip.open if _is_gzip(path) else open)(path, "rt", encoding="utf-8-sig", **how))
 
 
 def _csv(path: Path) -> Iterator[dict[str, Any]]:
@@ -146,7 +150,7 @@ def _object(row: Any, where: str) -> dict[str, Any]:
 
 def keep_rows(source: Path, target: Path, wanted: Collection[int]) -> None:
     """Write the rows whose place, from 1, is wanted, unchanged, in the source's order and format."""
-    if source.suffix.lower() in (".gz", ".tsv"):
+    if _is_gzip(source) or _suffix(source) == ".tsv":
         raise DocumentError(f"{source}: rows cannot be left out of this format", hint="save it as JSON, CSV or parquet")
     if _suffix(source) == ".parquet":
         from infuser_core.store.tables import take_rows
@@ -154,30 +158,23 @@ def keep_rows(source: Path, target: Path, wanted: Collection[int]) -> None:
         return take_rows(source, target, sorted(wanted))
     with durable.replacing(target) as draft:
         if _suffix(source) == ".jsonl":
-            lines = filter(str.strip, source.read_text(encoding="utf-8-sig").splitlines(keepends=True))
-            text = "".join(line for place, line in enumerate(lines, 1) if place in wanted)
-            draft.write_text(text, encoding="utf-8")
-            return None
-        rows = [row for place, row in enumerate(rows_of(source), 1) if place in wanted]
-        if _suffix(source) == ".csv":
-            _write_csv(draft, source, rows)
+            with _text(source) as file, draft.open("w", encoding="utf-8") as output:
+                lines = enumerate(filter(str.strip, file), 1)
+                output.writelines(line for place, line in lines if place in wanted)
+        elif _suffix(source) == ".csv":
+            with _text(source, newline="") as file, draft.open("w", encoding="utf-8", newline="") as output:
+                # The first one has the names.
+                table = enumerate(cells for cells in csv.reader(file) if cells)
+                csv.writer(output).writerows(cells for place, cells in table if place == 0 or place in wanted)
         else:
+            rows = [row for place, row in enumerate(rows_of(source), 1) if place in wanted]
             draft.write_text(json.dumps(_shaped(source, rows), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-
-
-def _write_csv(draft: Path, source: Path, rows: list[dict[str, Any]]) -> None:
-    with source.open(encoding="utf-8-sig", newline="") as file:
-        names = next(csv.reader(file), [])
-    with draft.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, names)
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def _shaped(source: Path, rows: list[dict[str, Any]]) -> Any:
     """The rows in what holds them: a list, or an object with one beside other fields."""
     try:
-        held = json.loads(source.read_text(encoding="utf-8-sig"))
+        held, _ = loads(source.read_text(encoding="utf-8-sig"))
     except json.JSONDecodeError:
         # One object per line under another suffix.
         return rows

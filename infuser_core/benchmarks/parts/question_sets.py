@@ -150,13 +150,16 @@ def _mapped(row: Row, columns: Mapping[str, str]) -> Row:
     if unknown := [name for name in columns if name not in (*_NEEDED, *_OPTIONAL)]:
         hint = f"a question has {', '.join((*_NEEDED, *_OPTIONAL))}"
         raise DocumentError(f"columns.{unknown[0]}: no field of a question", hint=hint)
-    found = dict(fields.mapped(row, columns))
+    found = dict(fields.mapped(row, columns, as_written=True))
     for name, role in _SPEAKERS.items():
         said = fields.turns(found[name], role) if name in columns else None
         if said is not None and len(said) != 1:
             hint = f"one of them: `{name}: {columns[name]}.0.content`, its place from 0"
             raise DocumentError(f"{columns[name]} has {len(said)} turns of the {role}", hint=hint)
         found[name] = said[0] if said else found.get(name)
+    if "ground_truth" in columns and _verifier(found) != "literal":
+        # Some lists have the one answer in a list, which for Python values is another answer.
+        found["ground_truth"] = fields.printed(found["ground_truth"])
     if "ground_truth" in columns and isinstance(found["ground_truth"], str) and not _has_choices(found):
         found["ground_truth"] = _final(found["ground_truth"], columns["ground_truth"])
     return found
@@ -196,8 +199,12 @@ def _proposal(row: Row) -> str:
 
 
 def _typed(row: Row) -> Question:
-    name, truths = fields.written(row, "question_id"), [row["ground_truth"], *fields.several(row, "also_right")]
-    answers = [fields.written({"ground_truth": truth}, "ground_truth") for truth in truths]
+    name, others = fields.written(row, "question_id"), fields.several(row, "also_right")
+    truths = [row["ground_truth"], *others]
+    answers = [
+        fields.written(row, "ground_truth"),
+        *(fields.written({"also_right": it}, "also_right") for it in others),
+    ]
     listed = fields.labelled(row, "choices") if _has_choices(row) else {}
     choices, grading = list(listed.values()), _grading(row, answers[0], listed)
     if choices:
@@ -226,14 +233,18 @@ def _typed(row: Row) -> Question:
 
 def _has_choices(row: Row) -> bool:
     """Whether there are any: an empty cell or list is none, nor is a structure that parquet fills with null."""
-    found = row.get("choices")
-    return any(each is not None for each in found.values()) if isinstance(found, dict) else found not in (None, "", [])
+    choices = row.get("choices")
+    return (
+        any(each is not None for each in choices.values())
+        if isinstance(choices, dict)
+        else choices not in (None, "", [])
+    )
 
 
 def _verifier(row: Row) -> str:
     """The shipped verifier of a free answer: the one that the row names, its data source's, or that of mathematics."""
-    told = str(row.get("verifier") or "")
-    return told if told in _names(plugins.VERIFIERS) else _VERIFIERS.get(_plain(row.get("data_source")), "math")
+    named = str(row.get("verifier") or "")
+    return named if named in _names(plugins.VERIFIERS) else _VERIFIERS.get(_plain(row.get("data_source")), "math")
 
 
 def _grading(row: Row, truth: str, choices: Collection[str]) -> Grading:
@@ -254,10 +265,9 @@ def _grading(row: Row, truth: str, choices: Collection[str]) -> Grading:
 
 def _route(row: Row) -> str:
     """The benchmark that a row says it is from, by data source or domain; empty when it names none."""
-    told = [_plain(row.get(name)) for name in ("data_source", "domain")]
-    return next(
-        (name for name, plain in _names(plugins.BENCHMARKS).items() if any(each.startswith(plain) for each in told)), ""
-    )
+    sources = tuple(_plain(row.get(name)) for name in ("data_source", "domain"))
+    names = _names(plugins.BENCHMARKS)
+    return next((name for name, plain in names.items() if any(each.startswith(plain) for each in sources)), "")
 
 
 @cache

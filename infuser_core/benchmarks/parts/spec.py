@@ -333,7 +333,9 @@ def _file(
             _check_columns(benchmark, path, [*row, *columns])
         try:
             place = Place(benchmark=benchmark, source=source, number=number)
-            yield number, benchmark.read(mapped(row, columns), place)
+            # Where answers are Python values, a list is one.
+            there = mapped(row, columns, as_written=benchmark.verifier == "literal")
+            yield number, benchmark.read(there, place)
         except DocumentError as error:
             yield number, DocumentError(f"{benchmark.name}: {path}, row {number}: {error.message}", hint=error.hint)
     if number == 0:

@@ -46,7 +46,7 @@ def check_all(jobs: Sequence[Job], *, preset: str = "paper", progress: Progress 
         for place, job in enumerate(jobs)
         for answer in grading_of(job.question).also_right
     ]
-    asked, jobs = len(jobs), [*jobs, *(job for _, job in others)]
+    count, jobs = len(jobs), [*jobs, *(job for _, job in others)]
     places: dict[str, list[int]] = {}
     for place, job in enumerate(jobs):
         places.setdefault(job.question.verifier, []).append(place)
@@ -65,9 +65,9 @@ def check_all(jobs: Sequence[Job], *, preset: str = "paper", progress: Progress 
                 findings = [verifier.check(job.response, job.question, preset=preset) for job in own]
             found.update(zip(mine, findings, strict=True))
             progress(len(found), len(jobs), 0)
-    for number, (place, _) in enumerate(others, asked):
+    for number, (place, _) in enumerate(others, count):
         found[place] = max(found[place], found[number], key=lambda finding: _BEST.index(finding.verdict))
-    return [found[place] for place in range(asked)]
+    return [found[place] for place in range(count)]
 
 
 PROMPT = "judge_answer"

@@ -78,12 +78,12 @@ class _Comparison:
         """Structures: `place` is the part's position in the reference, for its tolerance."""
         if Kind.EQUATION in (found.kind, wanted.kind):
             return self._equations(found, wanted, place)
-        told = None if Kind.VALUE in (found.kind, wanted.kind) else same_inequality(found.tokens, wanted.tokens)
-        if told or (found == wanted and found.kind == Kind.CLAIM):
+        same = None if Kind.VALUE in (found.kind, wanted.kind) else same_inequality(found.tokens, wanted.tokens)
+        if same or (found == wanted and found.kind == Kind.CLAIM):
             return correct(Stage.RELATION)
         if Kind.CLAIM in (found.kind, wanted.kind):
             both = found.kind == wanted.kind or OTHERWISE in (found.tokens, wanted.tokens)
-            return unverified(Stage.RELATION) if both and told is None else wrong(Stage.RELATION)
+            return unverified(Stage.RELATION) if both and same is None else wrong(Stage.RELATION)
         if found.unknown and wanted.unknown and found.unknown != wanted.unknown:
             return wrong(Stage.RELATION)
         if found.kind == Kind.SET and len(found.items) == 1 and wanted.kind == Kind.VALUE:
@@ -252,7 +252,7 @@ def _members(node: Node) -> tuple[list[str], list[Node]]:
 
 
 def _named_value(sides: list[Node]) -> Node | None:
-    """The value that an equation gives to a name, on whichever side the name stands; None when neither is one."""
+    """The value that an equation gives to a name, on either side; None when neither is one."""
     if len(sides) != 2:
         return None
     if is_name(sides[0]):

@@ -7,6 +7,7 @@ compared here; kinds and numbers of parts are what the comparison goes by.
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 
 from infuser_core.verifiers.parts.tokens import COMMA, Tokens, match_of, split, tokens
 from infuser_core.verifiers.parts.units import ALTERING
@@ -59,6 +60,7 @@ _MATRICES = frozenset(
 _FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 _EMPTY = Node(kind=Kind.SET)
 _REALS = Node(kind=Kind.VALUE, tokens=("R",))
+_UNION = frozenset([r"\cup"])
 _MINUS = frozenset([r"\setminus", r"\backslash"])
 OTHERWISE = ('"otherwise',)
 _CONDITION = re.compile(r"(?:if|for|when|where|otherwise|else)\b")
@@ -74,6 +76,7 @@ _NAME = re.compile(
 )
 
 
+@lru_cache(maxsize=4096)
 def read(found: Tokens, *, thousands: bool = True) -> Node:
     """The structure of the tokens. `thousands`: `1,250` alone is one number, not two."""
     found = _lower_words(found)
@@ -171,7 +174,7 @@ def _one(found: Tokens, *, thousands: bool) -> Node:
         return _EMPTY
     if len(split(found, _SIGNS)) > 1:
         return _relation(found, thousands=thousands)
-    unions = split(found, frozenset([r"\cup"]))
+    unions = split(found, _UNION)
     if len(unions) > 1:
         return Node(kind=Kind.UNION, items=tuple(_one(part, thousands=thousands) for part in unions))
     whole, *removed = split(_with_difference(found), _MINUS)

@@ -1,4 +1,4 @@
-r"""Units behind (or before) a value: `42 kg`, `5\text{ cm}^2`, `\$18.90`, `35\%`, `90^\circ`, `17 apples`.
+r"""Units after (or before) a value: `42 kg`, `5\text{ cm}^2`, `\$18.90`, `35\%`, `90^\circ`, `17 apples`.
 
 A known unit has a scale and dimensions, so that `500 cm` is `5 m` and not `5 kg`. Words that are no unit name what is
 counted and change nothing, unless they could: `43 million`, `43 squared`, `not 43`.
@@ -53,7 +53,7 @@ _CHANGING = (
     "am pm noon midnight"
 )
 ALTERING = frozenset(_CHANGING.split())
-"""Words that may change the value they stand beside."""
+"""Words that may change the value next to them."""
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
 
@@ -69,7 +69,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """A value and what stands around it."""
+    """A value and the words and signs around it."""
 
     value: Tokens
     """The tokens of the value alone."""
@@ -251,8 +251,8 @@ def clock(found: Tokens) -> Clock | None:
     """The time of day that the tokens write; None where they write none."""
     if not found or not found[0].lstrip('"')[:1].isdigit():
         return None
-    text = "".join(token.lstrip('"') for token in found).lower()
-    match = _TIME.fullmatch(re.sub(r"(?<=[apm])\.|\s", "", text))
+    text = "".join(token.lstrip('"') for token in found)
+    match = _TIME.fullmatch(text if text.isdecimal() else re.sub(r"(?<=[apm])\.|\s", "", text.lower()))
     if match is None:
         return None
     hours, minutes, seconds, half = match.groups()
@@ -270,7 +270,7 @@ def same_time(found: Tokens, wanted: Tokens) -> bool | None:
     mine = clock(found) if theirs else None
     if mine is None or theirs is None or (mine.plain and theirs.plain):
         return None
-    # Beside `9:00` a plain 9 may be anything; beside `9 a.m.` it is the hour.
+    # Next to `9:00` a plain 9 may be anything; next to `9 a.m.` it is the hour.
     if (mine.plain and theirs.pm is None) or (theirs.plain and mine.pm is None):
         return None
     if mine.day == theirs.day:

@@ -247,10 +247,8 @@ def _without_algebra(found: Tokens, wanted: Tokens) -> Finding | None:
 
 def _is_indexed(found: Tokens) -> bool:
     """Whether a number or a bracket has an index that is no base."""
-    pairs = itertools.pairwise(found)
-    return any(mark == "_" and (base[-1].isdigit() or base == ")") for base, mark in pairs) and not _BASED.fullmatch(
-        spell(found)
-    )
+    bases = [base for base, mark in itertools.pairwise(found) if mark == "_"] if "_" in found else []
+    return any(base[-1].isdigit() or base == ")" for base in bases) and not _BASED.fullmatch(spell(found))
 
 
 def _number_or_value(found: Tokens) -> Value | None:
