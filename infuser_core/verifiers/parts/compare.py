@@ -12,7 +12,7 @@ from infuser_core.verifiers.parts import algebra
 from infuser_core.verifiers.parts.algebra import TooBigError
 from infuser_core.verifiers.parts.grading import Finding, Stage, correct, unverified, wrong
 from infuser_core.verifiers.parts.reading import value_of
-from infuser_core.verifiers.parts.relations import SETS, same_inequality, same_set
+from infuser_core.verifiers.parts.relations import COMPOSED, SETS, same_inequality, same_set
 from infuser_core.verifiers.parts.structure import ORDERED, OTHERWISE, Kind, Node, is_name, read
 from infuser_core.verifiers.parts.tokens import Tokens, tokens, too_big
 from infuser_core.verifiers.parts.units import in_several_units
@@ -88,8 +88,7 @@ class _Comparison:
             return self.nodes(found.items[0], wanted, place)
         if wanted.kind == Kind.SET and len(wanted.items) == 1 and found.kind != Kind.SET:
             return self.nodes(found, wanted.items[0], place)
-        is_set = wanted.kind in SETS or (wanted.kind == Kind.LIST and all(item.unknown for item in wanted.items))
-        if is_set and {found.kind, wanted.kind} & {Kind.UNION, Kind.WITHOUT} and same_set(found, wanted):
+        if wanted.kind in SETS and {found.kind, wanted.kind} & COMPOSED and same_set(found, wanted):
             return correct(Stage.STRUCTURE)
         if found.kind == wanted.kind == Kind.VALUE:
             return same_value(found.tokens, wanted.tokens, place, self.rules, self.oracle)
@@ -109,7 +108,7 @@ class _Comparison:
             kinds == {Kind.LIST} and self.rules.ordered
         ):
             return self._in_order(found, wanted, place)
-        if kinds <= {Kind.LIST, Kind.SET} or kinds in ({Kind.UNION}, {Kind.CASES}):
+        if kinds <= {Kind.LIST, Kind.SET} or kinds in ({Kind.UNION}, {Kind.INTERSECTION}, {Kind.CASES}):
             return self._in_any_order(found, wanted, is_set=kinds not in ({Kind.LIST}, {Kind.CASES}))
         if len(kinds) == 1 and (found.kind in ORDERED or found.kind == Kind.WITHOUT):
             return self._in_order(found, wanted, place)

@@ -1,4 +1,4 @@
-r"""Structure of an answer: a list, a tuple, an interval, a set, a union, cases, a matrix, a relation or one value.
+r"""Structure of an answer: a value, a relation, a list, a tuple, a matrix, cases, an interval or another set.
 
 Inequalities with one unknown become intervals, so that `0 \le x < 1` and `[0,1)` are the same thing. Nothing is
 compared here; kinds and numbers of parts are what the comparison goes by.
@@ -23,6 +23,7 @@ class Kind(StrEnum):
     OPEN_RIGHT = "[,)"
     SET = "{,}"
     UNION = "union"
+    INTERSECTION = "intersection"
     WITHOUT = "\\"
     CASES = "cases"
     MATRIX = "matrix"
@@ -150,19 +151,15 @@ def _list(parts: list[Tokens], *, thousands: bool, alternatives: bool) -> Node:
     for part in parts:
         node = _one(part, thousands=thousands)
         items.extend(node.items if node.kind == Kind.LIST else [node])
-    first, *others = items
-    if first.kind == Kind.WITHOUT and first.unknown and not alternatives:
+    name = items[0].unknown
+    excluded = [_excluded(item, name) for item in items]
+    if items[0].kind == Kind.WITHOUT and name and not alternatives and all(excluded):
         # `x \ne 2, 3` and `x \ne 2, x \ne 3` exclude both.
-        removed = [other.items[1].items if other.kind == Kind.WITHOUT else (other,) for other in others]
-        if all(other.unknown == first.unknown or other.kind == Kind.VALUE for other in others):
-            return _without(
-                _REALS, [*first.items[1].items, *(item for each in removed for item in each)], first.unknown
-            )
-    # `x<1 or x>4` is one union of intervals.
-    intervals = all(item.unknown and (item.kind in ORDERED or item.kind == Kind.WITHOUT) for item in items)
-    if alternatives and intervals and len({item.unknown for item in items}) == 1:
-        return Node(kind=Kind.UNION, items=tuple(items), unknown=items[0].unknown)
-    return Node(kind=Kind.LIST, items=tuple(items))
+        return _without(_REALS, [node for part in excluded for node in part], name)
+    unknown = name if len({item.unknown for item in items}) == 1 else ""
+    # `x<1 or x>4` is one union of intervals; `x>1, x<4` is where both hold.
+    kind = Kind.LIST if not unknown else Kind.UNION if alternatives else Kind.INTERSECTION
+    return Node(kind=kind, items=tuple(items), unknown=unknown)
 
 
 def _one(found: Tokens, *, thousands: bool) -> Node:
@@ -171,9 +168,10 @@ def _one(found: Tokens, *, thousands: bool) -> Node:
         return _EMPTY
     if len(split(found, _SIGNS)) > 1:
         return _relation(found, thousands=thousands)
-    unions = split(found, frozenset([r"\cup"]))
-    if len(unions) > 1:
-        return Node(kind=Kind.UNION, items=tuple(_one(part, thousands=thousands) for part in unions))
+    for sign, kind in ((r"\cup", Kind.UNION), (r"\cap", Kind.INTERSECTION)):
+        parts = split(found, frozenset([sign]))
+        if len(parts) > 1:
+            return Node(kind=kind, items=tuple(_one(part, thousands=thousands) for part in parts))
     whole, *removed = split(_with_difference(found), _MINUS)
     if whole and len(removed) == 1 and removed[0]:
         return _without(_one(whole, thousands=thousands), _elements(_one(removed[0], thousands=thousands)), "")
@@ -192,6 +190,13 @@ def _one(found: Tokens, *, thousands: bool) -> Node:
 def _without(whole: Node, removed: list[Node], unknown: str, found: Tokens = ()) -> Node:
     items = (whole, Node(kind=Kind.SET, items=tuple(removed)))
     return Node(kind=Kind.WITHOUT, tokens=found, items=items, unknown=unknown)
+
+
+def _excluded(node: Node, unknown: str) -> tuple[Node, ...]:
+    r"""The numbers that `x \ne 2` excludes, or the 3 after it; none for any other part of a list."""
+    if node.kind == Kind.WITHOUT and node.unknown == unknown and node.items[0] == _REALS:
+        return node.items[1].items
+    return (node,) if node.kind == Kind.VALUE and not node.unknown else ()
 
 
 def _elements(node: Node) -> list[Node]:
@@ -275,7 +280,7 @@ def _relation(found: Tokens, *, thousands: bool) -> Node:
     claim = Node(kind=Kind.CLAIM, tokens=found)
     if not all(sides):
         return claim
-    if signs == [r"\neq"]:
+    if signs in ([r"\neq"], [r"\notin"]):
         unknown, value = sides if is_symbol(sides[0]) else sides[::-1]
         removed = _elements(_one(value, thousands=thousands))
         return _without(_REALS, removed, " ".join(unknown), found) if is_symbol(unknown) else claim
