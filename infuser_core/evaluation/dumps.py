@@ -78,7 +78,7 @@ def _rows(path: Path) -> Iterator[Row]:
         with zipfile.ZipFile(path) as archive:
             names = sorted(name for name in archive.namelist() if name.endswith(".json"))
             for name in [name for name in names if name.startswith("samples/")] or names:
-                found, halves = loads(_member(archive, name))
+                found, halves = loads(_member(archive, name).decode("utf-8-sig"))
                 announce(path / name, halves)
                 yield from found if isinstance(found, list) else [found]
         return

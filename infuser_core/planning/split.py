@@ -80,11 +80,11 @@ def require_apart(config: RunConfig, sets: Sequence[QuestionSet]) -> None:
             ]
     if pairs:
         drawn = isinstance(config.data.validation, BenchmarkQuestions) and "validation-benchmarks" in pairs
-        own = "data.validation.leak_free: true draws others; " if drawn else ""
+        remedy = "data.validation.leak_free: true draws others; " if drawn else ""
         allowed = ", ".join(dict.fromkeys([*config.data.allow_overlap, *pairs]))
         raise ConfigError(
             f"{'; '.join(counts)}; e.g. {', '.join(examples[:EXAMPLES])}",
-            hint=f"give each set questions of its own; {own}"
+            hint=f"give each set other questions; {remedy}"
             f"where the overlap is by design: --set 'data.allow_overlap=[{allowed}]'",
         )
 

@@ -87,11 +87,15 @@ def _spoken(content: Any) -> str:
 
 def written(row: Row, names: str) -> str:
     """A text that is not blank, as it is, or of a list its only item; numbers become text, and nothing else does."""
-    found = value(row, names)
-    found = found[0] if isinstance(found, list) and len(found) == 1 else found
+    found = only(value(row, names))
     if (given := _text(found)) is None or not given.strip():
         raise refuse(names, "a text", found)
     return given
+
+
+def only(found: Any) -> Any:
+    """The item of a list that has one, or the value itself."""
+    return found[0] if isinstance(found, list) and len(found) == 1 else found
 
 
 def text(row: Row, names: str) -> str:
