@@ -76,12 +76,12 @@ class _Comparison:
         """Structures: `place` is the part's position in the reference, for its tolerance."""
         if Kind.EQUATION in (found.kind, wanted.kind):
             return self._equations(found, wanted, place)
-        told = None if Kind.VALUE in (found.kind, wanted.kind) else same_inequality(found.tokens, wanted.tokens)
-        if told or (found == wanted and found.kind == Kind.CLAIM):
+        same = None if Kind.VALUE in (found.kind, wanted.kind) else same_inequality(found.tokens, wanted.tokens)
+        if same or (found == wanted and found.kind == Kind.CLAIM):
             return correct(Stage.RELATION)
         if Kind.CLAIM in (found.kind, wanted.kind):
             both = found.kind == wanted.kind or OTHERWISE in (found.tokens, wanted.tokens)
-            return unverified(Stage.RELATION) if both and told is None else wrong(Stage.RELATION)
+            return unverified(Stage.RELATION) if both and same is None else wrong(Stage.RELATION)
         if found.unknown and wanted.unknown and found.unknown != wanted.unknown:
             return wrong(Stage.RELATION)
         if found.kind == Kind.SET and len(found.items) == 1 and wanted.kind == Kind.VALUE:
@@ -99,7 +99,7 @@ class _Comparison:
         kinds = {found.kind, wanted.kind}
         if kinds == {Kind.VALUE, Kind.LIST}:
             # `2 hours and 30 minutes`, which reads as a list.
-            one, other = (_in_several_units(node) for node in (found, wanted))
+            one, other = (_amount(node) for node in (found, wanted))
             if one and other:
                 return same_value(one, other, place, self.rules, self.oracle)
         if kinds == {Kind.VALUE, Kind.TUPLE}:
@@ -274,7 +274,7 @@ def _each_name(node: Node) -> Node | None:
     return Node(kind=Kind.LIST, items=equations) if len(equations) > 1 else None
 
 
-def _in_several_units(node: Node) -> Tokens | None:
+def _amount(node: Node) -> Tokens | None:
     """The tokens of a value, or of a list that is one amount in several units; None for another list."""
     whole = node.tokens if node.kind == Kind.VALUE else tuple(token for item in node.items for token in item.tokens)
     return whole if node.kind == Kind.VALUE or in_several_units(whole) else None

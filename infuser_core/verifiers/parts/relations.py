@@ -23,7 +23,7 @@ _ENDS = {("-", r"\infty"): -float("inf"), (r"\infty",): float("inf"), ("+", r"\i
 _NEAR = 1e-9
 
 Cut = tuple[float, int]
-"""A place on the line, and 0 just before the number there or 1 just behind it."""
+"""A place on the line, and 0 just before the number there or 1 just after it."""
 Region = list[tuple[Cut, Cut]]
 """Intervals from left to right that do not touch."""
 _ALL: Region = [((-float("inf"), 0), (float("inf"), 0))]
@@ -67,7 +67,7 @@ def _steps(found: Tokens) -> list[tuple[str, Value]] | None:
 
 def _same_step(one: tuple[str, Value], other: tuple[str, Value]) -> bool:
     (sign, mine), (sign_too, theirs) = one, other
-    if sign != sign_too or mine.bottom != theirs.bottom or len(mine.bottom) != 1 or algebra.symbols(mine) == set():
+    if sign != sign_too or mine.bottom != theirs.bottom or len(mine.bottom) != 1 or not algebra.symbols(mine):
         return False
     factor = algebra.multiple(mine, theirs)
     return factor is not None and (factor > 0 or sign == r"\neq")

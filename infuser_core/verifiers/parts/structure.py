@@ -233,14 +233,18 @@ def _case(row: Tokens) -> tuple[Tokens, Tokens]:
         value, condition = value[: words[0]], value[words[0] :]
     while value[-1:] and value[-1] in COMMA:
         value = value[:-1]
-    out: list[str] = []
-    for token in condition:
-        text = " ".join(_FILLING.sub(" ", token[1:].lower()).split()) if token[0] == '"' else ""
-        plain = re.search("[a-z]{2}", text) is not None
-        out.extend(['"' + text] if plain else tokens(text) if text else [token] if token[0] != '"' else [])
-    while out and out[-1] in (*COMMA, "."):
-        out.pop()
-    return value, OTHERWISE if out in (['"else'], list(OTHERWISE)) else tuple(out)
+    condition = tuple(part for token in condition for part in _without_filling(token))
+    while condition and condition[-1] in (*COMMA, "."):
+        condition = condition[:-1]
+    return value, OTHERWISE if condition == ('"else',) else condition
+
+
+def _without_filling(token: str) -> Tokens:
+    """The words of a condition without `if` and `is`; a formula among them as its tokens."""
+    if token[0] != '"':
+        return (token,)
+    text = " ".join(_FILLING.sub(" ", token[1:].lower()).split())
+    return ('"' + text,) if re.search("[a-z]{2}", text) else tokens(text)
 
 
 def _signed(found: Tokens, plus: str, minus: str) -> Tokens:

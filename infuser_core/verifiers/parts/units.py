@@ -1,4 +1,4 @@
-r"""Units behind (or before) a value: `42 kg`, `5\text{ cm}^2`, `\$18.90`, `35\%`, `90^\circ`, `17 apples`.
+r"""Units after (or before) a value: `42 kg`, `5\text{ cm}^2`, `\$18.90`, `35\%`, `90^\circ`, `17 apples`.
 
 A known unit has a scale and dimensions, so that `500 cm` is `5 m` and not `5 kg`. Words that are no unit name what is
 counted and change nothing, unless they could: `43 million`, `43 squared`, `not 43`.
@@ -53,7 +53,7 @@ _CHANGING = (
     "am pm noon midnight"
 )
 ALTERING = frozenset(_CHANGING.split())
-"""Words that may change the value they stand beside."""
+"""Words that may change the value next to them."""
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 
 
@@ -69,7 +69,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """A value and what stands around it."""
+    """A value with its unit, or with the words around it."""
 
     value: Tokens
     """The tokens of the value alone."""
@@ -153,7 +153,7 @@ def _counted(value: Tokens, tail: Tokens, factor: Fraction, words: str) -> Measu
 
 
 def _value_end(found: Tokens, *, declared: bool, letters: bool) -> int:
-    """One past the value: behind it stand only words, signs and letters that could be a unit."""
+    """One past the value: only words, signs and letters that could be a unit follow."""
     end, least = len(found), 1 if declared else 2 if letters else 99
     while end:
         token, start = found[end - 1], end - 1
@@ -224,8 +224,6 @@ def _named(name: str) -> Unit | None:
 
 
 _MONEY = Unit(scale=Fraction(1), dimensions="$")
-
-
 _TIME = re.compile(r"([01]?\d|2[0-4])(?::([0-5]\d)(?::([0-5]\d))?)?(am|pm|noon|midnight)?")
 _PM = {"am": False, "midnight": False, "pm": True, "noon": True}
 
@@ -267,7 +265,7 @@ def same_time(found: Tokens, wanted: Tokens) -> bool | None:
     mine, theirs = clock(found), clock(wanted)
     if mine is None or theirs is None or (mine.plain and theirs.plain):
         return None
-    # Beside `9:00` a plain 9 may be anything; beside `9 a.m.` it is the hour.
+    # Compared with `9:00` a plain 9 may be anything; with `9 a.m.` it is the hour.
     if (mine.plain and theirs.pm is None) or (theirs.plain and mine.pm is None):
         return None
     if mine.day == theirs.day:
