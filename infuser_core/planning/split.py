@@ -37,20 +37,14 @@ def load_sets(config: RunConfig) -> list[QuestionSet]:
         ("validation", "data.validation", data.validation),
         *(("problems", f"data.problems.{number}", each.source) for number, each in enumerate(data.problems)),
     ]
-    return [
+    loaded = [
+        *((part, name, load_questions(each, seed=config.seed, evaluated=evaluated)) for part, name, each in sources),
         *(
-            QuestionSet(part=part, name=name, questions=load_questions(source, seed=config.seed, evaluated=evaluated))
-            for part, name, source in sources
-        ),
-        *(
-            QuestionSet(
-                part="benchmarks",
-                name=f"benchmark {each.label or each.name}",
-                questions=plugins.benchmark(each.name)(each),
-            )
+            ("benchmarks", f"benchmark {each.label or each.name}", plugins.benchmark(each.name)(each))
             for each in evaluated
         ),
     ]
+    return [QuestionSet(part=part, name=name, questions=questions) for part, name, questions in loaded]
 
 
 def require_apart(config: RunConfig, sets: Sequence[QuestionSet]) -> None:
@@ -65,19 +59,16 @@ def require_apart(config: RunConfig, sets: Sequence[QuestionSet]) -> None:
         one, other = sets[first], sets[second]
         known = dict(zip(keys[first], one.questions, strict=True))
         shared = [
-            (known[name], question)
-            for name, question in zip(keys[second], other.questions, strict=True)
-            if name in known
+            f"{shown(copy.text)} ({one.name} {known[key].question_id}, {other.name} {copy.question_id})"
+            for key, copy in zip(keys[second], other.questions, strict=True)
+            if key in known
         ]
         if shared:
             pairs.append(pair)
             counts.append(
                 f"{len(shared):,} of the {len(other.questions):,} questions of {other.name} are in {one.name}"
             )
-            examples += [
-                f"{shown(copy.text)} ({one.name} {question.question_id}, {other.name} {copy.question_id})"
-                for question, copy in shared[:EXAMPLES]
-            ]
+            examples += shared[:EXAMPLES]
     if pairs:
         drawn = isinstance(config.data.validation, BenchmarkQuestions) and "validation-benchmarks" in pairs
         remedy = "data.validation.leak_free: true draws others; " if drawn else ""
