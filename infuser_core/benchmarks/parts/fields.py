@@ -193,8 +193,7 @@ def _sorted(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any]]:
 
 def letter(row: Row, names: str, choices: Sequence[str]) -> str:
     """The letter of one of the choices, upper-case; some publish it as a list of one."""
-    found = value(row, names)
-    found = found[0] if isinstance(found, list) and len(found) == 1 else found
+    found = only(value(row, names))
     if isinstance(found, str) and len(found.strip()) == 1 and found.strip().upper() in LETTERS[: len(choices)]:
         return found.strip().upper()
     raise refuse(names, f"a letter from A to {LETTERS[len(choices) - 1]}", found)
