@@ -122,6 +122,11 @@ x<1, x>2 | \emptyset | wrong
 \mathbb{R}\setminus(0,1) | (-\infty,0)\cup(1,\infty) | wrong
 x \notin \{2,3\} | x \ne 2, 3 | correct
 x \notin \{2\} | x \ne 3 | wrong
+\{1,2\}\cap\{2,3\} | \{2\} | correct
+\{1,2\}\cap\{2,3\} | \{1\} | wrong
+x \ge 1, x \le 1 | \{1\} | correct
+P(A \cap B) = \frac12 | \frac12 | correct
+P(A \mid B) = \frac12 | \frac13 | wrong
 x>1 | (1,3)\cup(3,\infty) | wrong
 2 \ne x | x \neq 2 | correct
 x \not= 2 | x \ne 2 | correct

@@ -84,12 +84,12 @@ class _Comparison:
             return unverified(Stage.RELATION) if both and same is None else wrong(Stage.RELATION)
         if found.unknown and wanted.unknown and found.unknown != wanted.unknown:
             return wrong(Stage.RELATION)
+        if wanted.kind in SETS and {found.kind, wanted.kind} & COMPOSED and same_set(found, wanted):
+            return correct(Stage.STRUCTURE)
         if found.kind == Kind.SET and len(found.items) == 1 and wanted.kind == Kind.VALUE:
             return self.nodes(found.items[0], wanted, place)
         if wanted.kind == Kind.SET and len(wanted.items) == 1 and found.kind != Kind.SET:
             return self.nodes(found, wanted.items[0], place)
-        if wanted.kind in SETS and {found.kind, wanted.kind} & COMPOSED and same_set(found, wanted):
-            return correct(Stage.STRUCTURE)
         if found.kind == wanted.kind == Kind.VALUE:
             return same_value(found.tokens, wanted.tokens, place, self.rules, self.oracle)
         return self._parts(found, wanted, place)

@@ -71,7 +71,7 @@ _LETTERS = (
 _ARGUMENT = rf"(?:{_LETTERS}|\d+)"
 _NAME = re.compile(
     rf"\\(?:angle|triangle|measuredangle|Delta) {_LETTERS}|\| {_LETTERS} \||\\overline {{ {_LETTERS} }}"
-    rf"|{_LETTERS}(?: ')*(?: \( {_ARGUMENT}(?: , {_ARGUMENT})* \))?"
+    rf"|{_LETTERS}(?: ')*(?: \( {_ARGUMENT}(?: (?:[,|]|\\mid|\\cap|\\cup) {_ARGUMENT})* \))?"
 )
 
 
@@ -95,7 +95,7 @@ def parts_of(found: Tokens) -> tuple[list[Tokens], list[str]]:
 
 
 def is_symbol(found: Tokens) -> bool:
-    r"""Whether a left side only names the answer: `x`, `x_1`, `f(3)`, `P(A)`, `\angle ABC`, `|AB|`, `\text{Area}`."""
+    r"""Whether a left side only names the answer: `x_1`, `f(3)`, `P(A\cap B)`, `\angle ABC`, `|AB|`, `\text{Area}`."""
     words = {word for token in found if token[0] == '"' for word in token[1:].lower().split()}
     return not words & ALTERING and _NAME.fullmatch(" ".join(_without_indices(found))) is not None
 
