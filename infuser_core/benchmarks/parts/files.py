@@ -17,8 +17,6 @@ from infuser_core.reasoning import announce, replace_halves
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _LISTS = ("examples", "data", "questions", "rows")
-
-
 _PACKED = {
     b"PK\x03\x04": "a zip archive or a workbook",
     b"\x28\xb5\x2f\xfd": "packed by zstd",

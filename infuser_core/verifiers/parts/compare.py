@@ -214,8 +214,7 @@ def _by_name(text: str, reference: str) -> str:
     )
     bare = r"\mathbb{R}" if bare == "R" and next(iter(_NAMES)).fullmatch(other) else bare
     for name, meaning in _NAMES.items():
-        match = name.fullmatch(bare)
-        if match:
+        if match := name.fullmatch(bare):
             return meaning.replace("X", match[match.lastindex or 0])
     return text
 

@@ -88,8 +88,7 @@ def measure(found: Tokens, *, declared: bool, letters: bool) -> Measure | None:
 
     `letters`: plain letters may be a unit (`42 kg`), not only words set as words; `declared`: even a single one may.
     """
-    several = in_several_units(found)
-    if several is not None:
+    if several := in_several_units(found):
         return several
     money = found[:1] == (r"\$",) or found[-1:] == (r"\$",)
     if money:
