@@ -16,7 +16,7 @@ from infuser_core.store import runs
 _EVERY = 4.0
 _STARTING = timedelta(seconds=30)
 _GONE = "the process that ran this is gone"
-_BEAT = "prefect.flow-run.heartbeat"
+_BEAT = "heartbeat"
 _SILENT = timedelta(seconds=90)
 _SUBMITTED = timedelta(minutes=10)
 _ENDS = ("Completed", "Failed", "Cancelled", "Crashed", "Paused")
@@ -113,21 +113,18 @@ def _automations() -> Iterator[Any]:
     from prefect.events.actions import ChangeFlowRunState
     from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture, ResourceSpecification
 
-    def entering(*states: str) -> set[str]:
-        return {f"prefect.flow-run.{state}" for state in states}
-
     for name, after, expect, within, message in (
         (
             "infuser: flow runs without a heartbeat are Crashed",
-            {_BEAT},
-            {_BEAT, *entering(*_ENDS)},
+            (_BEAT,),
+            (_BEAT, *_ENDS),
             _SILENT,
             f"no heartbeat for {_SILENT.seconds} s",
         ),
         (
             "infuser: flow runs that never start are Crashed",
-            entering(*_SUBMISSIONS),
-            entering("Running", "Retrying", *_ENDS, *_WAITING),
+            _SUBMISSIONS,
+            ("Running", "Retrying", *_ENDS, *_WAITING),
             _SUBMITTED,
             f"did not start within {_SUBMITTED.seconds} s: its runner is gone",
         ),
@@ -138,8 +135,8 @@ def _automations() -> Iterator[Any]:
             trigger=EventTrigger(
                 match=ResourceSpecification({"prefect.resource.id": ["prefect.flow-run.*"]}),
                 for_each={"prefect.resource.id"},
-                after=after,
-                expect=expect,
+                after={f"prefect.flow-run.{event}" for event in after},
+                expect={f"prefect.flow-run.{event}" for event in expect},
                 posture=Posture.Proactive,
                 threshold=1,
                 within=within,

@@ -78,7 +78,7 @@ def _rows(path: Path) -> Iterator[Row]:
         with zipfile.ZipFile(path) as archive:
             names = sorted(name for name in archive.namelist() if name.endswith(".json"))
             for name in [name for name in names if name.startswith("samples/")] or names:
-                found, halves = loads(_member(archive, name))
+                found, halves = loads(_member(archive, name).decode("utf-8-sig"))
                 announce(path / name, halves)
                 yield from found if isinstance(found, list) else [found]
         return
@@ -175,7 +175,8 @@ def _detailed(benchmark: Benchmark, doc: Row, place: Place) -> Question:
     if wrong := [gold for gold in golds if not isinstance(gold, int) or not 0 <= gold < len(choices)]:
         raise DocumentError(f"gold_index {wrong[0]!r} is no choice", hint="details of generated answers have some")
     lettered = len(choices) > len({*golds})
-    targets = [LETTERS[gold] if lettered else choices[gold] for gold in golds]
+    options = _letters(choices) if lettered else choices
+    targets = [options[gold] for gold in golds]
     key = fields.label(doc, "id") or str(place.number)
     return _saved(benchmark, key, fields.written(doc, "query"), targets, choices if lettered else [])
 
@@ -193,9 +194,16 @@ def _several(target: Any) -> list[Any]:
     return target or [None] if isinstance(target, list) else [target]
 
 
+def _letters(choices: list[str]) -> list[str]:
+    """Letters of the choices. Raises DocumentError for more choices than there are letters."""
+    if len(choices) > len(LETTERS):
+        raise DocumentError(f"{len(choices)} choices", hint=f"questions have at most {len(LETTERS)}")
+    return [*LETTERS[: len(choices)]]
+
+
 def _saved(benchmark: Benchmark, key: str, text: str, targets: list[str], choices: list[str]) -> Question:
     """A question as a harness saved it: choices make it one of letters, else the benchmark says how it is verified."""
-    if choices and (wrong := [each for each in targets if each not in LETTERS[: len(choices)]]):
+    if choices and (wrong := [each for each in targets if each not in _letters(choices)]):
         raise DocumentError(f"target {wrong[0]!r} is no answer", hint="a letter where there are choices")
     free = benchmark.verifier if benchmark.verifier in FREE else "math"
     return Question(

@@ -240,9 +240,9 @@ def _located(benchmark: BenchmarkSettings, known: Benchmark | None, data: Path |
     stems = [benchmark.name, *known.repos, *(repo.split("/")[-1] for repo in known.repos)]
     for stem in stems:
         if place := find_data(data, stem):
-            # A benchmark in several data sets lies beside itself: the loader tells its files apart.
-            beside = data if len(known.repos) > 1 and stem != benchmark.name else place
-            return benchmark.model_copy(update={"path": str(beside)})
+            # Of several data sets all folders are needed: the loader tells their files apart.
+            folder = data if len(known.repos) > 1 and stem != benchmark.name else place
+            return benchmark.model_copy(update={"path": str(folder)})
     raise ConfigError(f"--data {data}: nothing there for {benchmark.name}", hint=f"looked for {', '.join(stems)}")
 
 

@@ -11,7 +11,7 @@ from infuser_core.phases.answering import AnswerSettings, Draw, answer_questions
 from infuser_core.schemas import KeyAccuracy, Question, Rollout
 from infuser_core.statistics.keys import key_accuracy, majority
 
-VERSION = 4
+VERSION = 5
 VOTER = "strong solver"
 """Name of the estimate."""
 

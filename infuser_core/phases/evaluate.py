@@ -211,7 +211,7 @@ def _verdict(row: BenchmarkResponse, rule: Finding, judged: Verdict | None, pres
     )
 
 
-VERSION = 5
+VERSION = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

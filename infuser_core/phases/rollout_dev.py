@@ -9,7 +9,7 @@ from infuser_core.engines.protocols import Sampler
 from infuser_core.phases.answering import AnswerSettings, Draw, answer_questions, solver_templates, template_digest
 from infuser_core.schemas import Question, Rollout
 
-VERSION = 6
+VERSION = 7
 
 
 def settings_of(config: RunConfig) -> AnswerSettings:

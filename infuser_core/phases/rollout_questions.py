@@ -115,7 +115,7 @@ def _votes(
     return votes
 
 
-VERSION = 8
+VERSION = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,20 +38,14 @@ def load_sets(config: RunConfig) -> list[QuestionSet]:
         ("validation", "data.validation", data.validation),
         *(("problems", f"data.problems.{number}", each.source) for number, each in enumerate(data.problems)),
     ]
-    return [
+    loaded = [
+        *((part, name, load_questions(each, seed=config.seed, evaluated=evaluated)) for part, name, each in sources),
         *(
-            QuestionSet(part=part, name=name, questions=load_questions(source, seed=config.seed, evaluated=evaluated))
-            for part, name, source in sources
-        ),
-        *(
-            QuestionSet(
-                part="benchmarks",
-                name=f"benchmark {each.label or each.name}",
-                questions=plugins.benchmark(each.name)(each),
-            )
+            ("benchmarks", f"benchmark {each.label or each.name}", plugins.benchmark(each.name)(each))
             for each in evaluated
         ),
     ]
+    return [QuestionSet(part=part, name=name, questions=questions) for part, name, questions in loaded]
 
 
 def require_apart(config: RunConfig, sets: Sequence[QuestionSet]) -> None:
@@ -73,10 +67,10 @@ def require_apart(config: RunConfig, sets: Sequence[QuestionSet]) -> None:
             ]
     if pairs:
         drawn = isinstance(config.data.validation, BenchmarkQuestions) and "validation-benchmarks" in pairs
-        own = "data.validation.leak_free: true draws others; " if drawn else ""
+        remedy = "data.validation.leak_free: true draws others; " if drawn else ""
         allowed = ", ".join(dict.fromkeys([*config.data.allow_overlap, *pairs]))
         raise ConfigError(
             f"{'; '.join(counts)}; e.g. {', '.join(examples[:EXAMPLES])}",
-            hint=f"give each set questions of its own; {own}"
+            hint=f"give each set other questions; {remedy}"
             f"where the overlap is by design: --set 'data.allow_overlap=[{allowed}]'",
         )

@@ -162,10 +162,10 @@ def _bare(text: str, *, last: bool) -> str | None:
     if not found:
         return None
     content = unwrap(found[-1 if last else 0])
-    verbatim = _VERBATIM.match(content)
-    ending = rf"\end{verbatim[1]}" if verbatim else ""
-    inner = content[verbatim.end() :].rstrip() if verbatim else ""
-    return inner.removesuffix(ending) if verbatim and inner.endswith(ending) else content
+    if verbatim := _VERBATIM.match(content):
+        inner, ending = content[verbatim.end() :].rstrip(), rf"\end{verbatim[1]}"
+        return inner.removesuffix(ending) if inner.endswith(ending) else content
+    return content
 
 
 def _definitions(source: str) -> str:

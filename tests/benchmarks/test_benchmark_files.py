@@ -219,6 +219,8 @@ def test_a_missing_column_names_what_is_there(tmp_path: Path):
         ("set.jsonl", b"\xff\xfe\x00", "is not UTF-8: byte 0xff"),
         ("set.csv", b"problem,answer\ncaf\xe9,2\n", "is not UTF-8: byte 0xe9"),
         ("set.csv", b"problem,answer\nWhat is 1,000 + 1?,1001\n", "line 2 has more cells than the header"),
+        ("set.csv", b'problem,answer\n"What is 1 + 1?,2\nWhat is 2 + 2?,4\n', "is no CSV: unexpected end of data"),
+        ("set.tsv", b'problem\tanswer\n"One" and "two"?\t3\n', "is no CSV"),
         ("set.csv", b"problem,answer,answer\nx,1,2\n", "has two columns of one name"),
         ("set.jsonl.gz", gzip.compress(b"{}")[:-9], "is damaged"),
         ("set.csv", b"PK\x03\x04 and so on", "is a zip archive or a workbook"),

@@ -196,8 +196,14 @@ def test_several_targets_are_alternatives(tmp_path: Path):
         assert (question.answer, grading_of(question).also_right) == ("A", ("B",))
     with pytest.raises(DocumentError, match="target 'E' is no answer"):
         read_dump(lines(tmp_path / "out.jsonl", {**SAMPLE, "target": ["A", "E"]}), "gsm8k")
+    with pytest.raises(DocumentError, match="target 'AB' is no answer"):
+        read_dump(lines(tmp_path / "out.jsonl", {**SAMPLE, "target": "AB"}), "gsm8k")
     with pytest.raises(DocumentError, match="gold_index 3 is no choice"):
         read_dump(lines(tmp_path / "out.jsonl", {**detail, "doc": {**letters, "gold_index": [0, 3]}}), "gsm8k")
+    many = {"query": "?", "choices": [f"text {place}" for place in range(11)], "gold_index": 10}
+    for row in ({**SAMPLE, "choices": many["choices"], "target": "K"}, {**detail, "doc": many}):
+        with pytest.raises(DocumentError, match="11 choices"):
+            read_dump(lines(tmp_path / "out.jsonl", row), "gsm8k")
     with pytest.raises(DocumentError, match="field target: expected a text, found None"):
         read_dump(lines(tmp_path / "out.jsonl", {**SAMPLE, "target": []}), "gsm8k")
 

@@ -196,6 +196,10 @@ LAYOUTS = {
         {"problem": "What is 2 + 3?", "solution": "We add: \\fbox{5}."},
         {"question_text": "problem", "ground_truth": "solution"},
     ),
+    "a list of one solution": (
+        {"problem": "What is 2 + 3?", "solutions": ["We add: \\boxed{5}."]},
+        {"question_text": "problem", "ground_truth": "solutions"},
+    ),
     "a place in a list": (
         {"turns": ["What is 2 + 3?", "5"]}, {"question_text": "turns.0", "ground_truth": "turns.-1"},
     ),

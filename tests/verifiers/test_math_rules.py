@@ -106,6 +106,27 @@ SETS = r"""
 (a,b]\cup[b,c) | (a,c) | wrong
 x<1, x>2 | (-\infty,1)\cup(2,\infty) | wrong
 x>1, x \ne 3 | (1,3)\cup(3,\infty) | correct
+x \ne 3, x>1 | (1,3)\cup(3,\infty) | correct
+x \ne 3, x>1 | (-\infty,1] | wrong
+x \in [0,1]\setminus\{\frac12\}, x \ne 1 | x \ne \frac12, 1 | wrong
+x>1, y \ne 3 | (1,3)\cup(3,\infty) | wrong
+x>1, x<3 | (1,3) | correct
+x>3 \text{ and } x<5 | 3<x<5 | correct
+1<x<3 | x<3, x>1 | correct
+x>1, y<3 | (1,3) | wrong
+x>1 \text{ or } x \in \{0\} | \{0\}\cup(1,\infty) | correct
+(0,1)\cap(\frac12,2) | (\frac12,1) | correct
+(0,1)\cap(2,3) | (0,1)\cap(2,4) | wrong
+x<1, x>2 | \emptyset | wrong
+\mathbb{R}\setminus[0,1] | (-\infty,0)\cup(1,\infty) | correct
+\mathbb{R}\setminus(0,1) | (-\infty,0)\cup(1,\infty) | wrong
+x \notin \{2,3\} | x \ne 2, 3 | correct
+x \notin \{2\} | x \ne 3 | wrong
+\{1,2\}\cap\{2,3\} | \{2\} | correct
+\{1,2\}\cap\{2,3\} | \{1\} | wrong
+x \ge 1, x \le 1 | \{1\} | correct
+P(A \cap B) = \frac12 | \frac12 | correct
+P(A \mid B) = \frac12 | \frac13 | wrong
 x>1 | (1,3)\cup(3,\infty) | wrong
 2 \ne x | x \neq 2 | correct
 x \not= 2 | x \ne 2 | correct

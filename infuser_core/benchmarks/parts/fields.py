@@ -95,11 +95,15 @@ def _spoken(content: Any) -> str:
 
 def written(row: Row, names: str) -> str:
     """A text that is not blank, as it is, or of a list its only item; numbers become text, and nothing else does."""
-    found = value(row, names)
-    found = found[0] if isinstance(found, list) and len(found) == 1 else found
+    found = only(value(row, names))
     if (string := _text(found)) is None or not string.strip():
         raise refuse(names, "a text", found)
     return string
+
+
+def only(found: Any) -> Any:
+    """The item of a list that has one, or the value itself."""
+    return found[0] if isinstance(found, list) and len(found) == 1 else found
 
 
 def text(row: Row, names: str) -> str:
@@ -197,8 +201,7 @@ def _sorted(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any]]:
 
 def letter(row: Row, names: str, choices: Sequence[str]) -> str:
     """The letter of one of the choices, upper-case; some publish it as a list of one."""
-    found = value(row, names)
-    found = found[0] if isinstance(found, list) and len(found) == 1 else found
+    found = only(value(row, names))
     if isinstance(found, str) and len(found.strip()) == 1 and found.strip().upper() in LETTERS[: len(choices)]:
         return found.strip().upper()
     raise refuse(names, f"a letter from A to {LETTERS[len(choices) - 1]}", found)

@@ -29,8 +29,10 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
     """The rows of one file, also packed by gzip. Raises DocumentError naming the file when it cannot be read."""
     try:
         yield from _reader(path)
-    except (EOFError, gzip.BadGzipFile, zlib.error, csv.Error) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DocumentError(f"{path} is damaged: {error}", hint="fetch the file again") from error
+    except csv.Error as error:
+        raise DocumentError(f"{path} is no CSV: {error}", hint="double quotes within quotes, or save JSON") from error
     except OSError as error:
         raise DocumentError(
             f"cannot read {path}: {error.strerror or error}", hint="check the path and its rights"
@@ -77,7 +79,7 @@ def _text(path: Path, **how: Any) -> TextIO:
 def _csv(path: Path) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     with _text(path, newline="") as file:
-        reader = csv.DictReader(file, delimiter=_DELIMITERS[_suffix(path)])
+        reader = csv.DictReader(file, delimiter=_DELIMITERS[_suffix(path)], strict=True)
         names = [name for name in reader.fieldnames or () if name]
         if len({*names}) < len(names):
             raise DocumentError(f"{path} has two columns of one name", hint=f"name each once: {', '.join(names)}")
@@ -134,12 +136,11 @@ def _listed(path: Path) -> Iterator[dict[str, Any]]:
         yield _object(row, f"{path}, row {number}")
 
 
-def loads(text: str | bytes) -> tuple[Any, int]:
+def loads(text: str) -> tuple[Any, int]:
     """Value of JSON, and number of texts with half a surrogate pair: no tokenizer takes one, so it becomes U+FFFD."""
     value = json.loads(text)
-    # JSON says one as an escape: most texts have none and are not walked through.
-    mark = b"\\ud" if isinstance(text, bytes) else "\\ud"
-    return replace_halves(value) if mark in text.lower() else (value, 0)  # type: ignore[operator]
+    # JSON writes one as an escape: most texts have none and are not walked through.
+    return replace_halves(value) if "\\ud" in text.lower() else (value, 0)
 
 
 def _object(row: Any, where: str) -> dict[str, Any]:

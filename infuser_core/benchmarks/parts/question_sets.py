@@ -160,24 +160,22 @@ def _mapped(row: Row, columns: Mapping[str, str]) -> Row:
     if "ground_truth" in columns and _verifier(found) != "literal":
         # Some lists have the one answer in a list, which for Python values is another answer.
         found["ground_truth"] = fields.printed(found["ground_truth"])
-    if "ground_truth" in columns and isinstance(found["ground_truth"], str) and not _has_choices(found):
-        found["ground_truth"] = _final(found["ground_truth"], columns["ground_truth"])
+    solution = fields.only(found.get("ground_truth"))
+    if "ground_truth" in columns and isinstance(solution, str) and not _has_choices(found):
+        found["ground_truth"] = _final(solution, columns["ground_truth"])
     return found
 
 
 def _final(text: str, column: str) -> str:
     """The answer of a worked solution: after the mark of GSM8K, in its last box, or announced; or the text itself."""
     text = answer_of(text) or text
-    answer = text.rpartition(gsm8k.MARK)[2].strip() if gsm8k.MARK in text else _in_a_box(text)
+    # Authors of solutions draw boxes by `\fbox` as well.
+    boxes = text.replace(r"\fbox", r"\boxed")
+    answer = text.rpartition(gsm8k.MARK)[2].strip() if gsm8k.MARK in text else boxed(boxes, preset="phrase")
     if not answer and len(_WORD.findall(text)) > _MOST_WORDS:
         wanted = f"an answer, or a solution that ends in \\boxed{{...}} or {gsm8k.MARK}"
         raise fields.refuse(column, wanted, text)
     return answer or text
-
-
-def _in_a_box(solution: str) -> str | None:
-    r"""The last box or announced answer; authors of solutions draw boxes by `\fbox` as well."""
-    return boxed(solution.replace(r"\fbox", r"\boxed"), preset="phrase")
 
 
 def _announce_system(source: FileQuestions, rows: Sequence[Row]) -> None:
@@ -243,8 +241,8 @@ def _has_choices(row: Row) -> bool:
 
 def _verifier(row: Row) -> str:
     """The shipped verifier of a free answer: the one that the row names, its data source's, or that of mathematics."""
-    named = str(row.get("verifier") or "")
-    return named if named in _names(plugins.VERIFIERS) else _VERIFIERS.get(_plain(row.get("data_source")), "math")
+    name = str(row.get("verifier") or "")
+    return name if name in _names(plugins.VERIFIERS) else _VERIFIERS.get(_plain(row.get("data_source")), "math")
 
 
 def _grading(row: Row, truth: str, choices: Collection[str]) -> Grading:
@@ -266,8 +264,8 @@ def _grading(row: Row, truth: str, choices: Collection[str]) -> Grading:
 def _route(row: Row) -> str:
     """The benchmark that a row says it is from, by data source or domain; empty when it names none."""
     sources = tuple(_plain(row.get(name)) for name in ("data_source", "domain"))
-    names = _names(plugins.BENCHMARKS)
-    return next((name for name, plain in names.items() if any(each.startswith(plain) for each in sources)), "")
+    benchmarks = _names(plugins.BENCHMARKS).items()
+    return next((name for name, plain in benchmarks if any(source.startswith(plain) for source in sources)), "")
 
 
 @cache

@@ -55,8 +55,7 @@ def identity(question: Question) -> tuple[str, str]:
     found = []
     for place, sign in enumerate(text):
         if unicodedata.category(sign) == "Pd" or sign == "\N{MINUS SIGN}":
-            before, after = text[place - 1 : place], text[place + 1 : place + 2]
-            if not (before.isalpha() and after.isalpha()):
+            if not (text[place - 1 : place].isalpha() and text[place + 1 : place + 2].isalpha()):
                 found.append("-")
         elif sign != "=" and (sign in "*/^" or unicodedata.category(sign) == "Sm"):
             found.append(sign)

@@ -99,7 +99,7 @@ def proportional(left: Value, right: Value) -> bool | None:
 
 
 def multiple(left: Value, right: Value) -> Fraction | None:
-    """The number by which the numerator of `right` is multiplied in that of `left`; None where there is none."""
+    """The number that makes the numerator of `left` of that of `right`; None if no number does."""
     term = next(iter(left.top), ONE)
     ratio = left.top.get(term, Fraction(0)) / right.top.get(term, Fraction(1))
     return ratio if {term: factor * ratio for term, factor in right.top.items()} == left.top else None

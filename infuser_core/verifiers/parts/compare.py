@@ -12,7 +12,7 @@ from infuser_core.verifiers.parts import algebra
 from infuser_core.verifiers.parts.algebra import TooBigError
 from infuser_core.verifiers.parts.grading import Finding, Stage, correct, unverified, wrong
 from infuser_core.verifiers.parts.reading import value_of
-from infuser_core.verifiers.parts.relations import SETS, same_inequality, same_set
+from infuser_core.verifiers.parts.relations import COMPOSED, SETS, same_inequality, same_set
 from infuser_core.verifiers.parts.structure import ORDERED, OTHERWISE, Kind, Node, is_name, read
 from infuser_core.verifiers.parts.tokens import Tokens, tokens, too_big
 from infuser_core.verifiers.parts.units import in_several_units
@@ -86,13 +86,12 @@ class _Comparison:
             return unverified(Stage.RELATION) if both and same is None else wrong(Stage.RELATION)
         if found.unknown and wanted.unknown and found.unknown != wanted.unknown:
             return wrong(Stage.RELATION)
+        if wanted.kind in SETS and {found.kind, wanted.kind} & COMPOSED and same_set(found, wanted):
+            return correct(Stage.STRUCTURE)
         if found.kind == Kind.SET and len(found.items) == 1 and wanted.kind == Kind.VALUE:
             return self.nodes(found.items[0], wanted, place)
         if wanted.kind == Kind.SET and len(wanted.items) == 1 and found.kind != Kind.SET:
             return self.nodes(found, wanted.items[0], place)
-        is_set = wanted.kind in SETS or (wanted.kind == Kind.LIST and all(item.unknown for item in wanted.items))
-        if is_set and {found.kind, wanted.kind} & {Kind.UNION, Kind.WITHOUT} and same_set(found, wanted):
-            return correct(Stage.STRUCTURE)
         if found.kind == wanted.kind == Kind.VALUE:
             return same_value(found.tokens, wanted.tokens, place, self.rules, self.oracle)
         return self._parts(found, wanted, place)
@@ -102,7 +101,7 @@ class _Comparison:
         kinds = {found.kind, wanted.kind}
         if kinds == {Kind.VALUE, Kind.LIST}:
             # `2 hours and 30 minutes`, which reads as a list.
-            one, other = (_in_several_units(node) for node in (found, wanted))
+            one, other = (_amount(node) for node in (found, wanted))
             if one and other:
                 return same_value(one, other, place, self.rules, self.oracle)
         if kinds == {Kind.VALUE, Kind.TUPLE}:
@@ -111,7 +110,7 @@ class _Comparison:
             kinds == {Kind.LIST} and self.rules.ordered
         ):
             return self._in_order(found, wanted, place)
-        if kinds <= {Kind.LIST, Kind.SET} or kinds in ({Kind.UNION}, {Kind.CASES}):
+        if kinds <= {Kind.LIST, Kind.SET} or kinds in ({Kind.UNION}, {Kind.INTERSECTION}, {Kind.CASES}):
             return self._in_any_order(found, wanted, is_set=kinds not in ({Kind.LIST}, {Kind.CASES}))
         if len(kinds) == 1 and (found.kind in ORDERED or found.kind == Kind.WITHOUT):
             return self._in_order(found, wanted, place)
@@ -217,8 +216,7 @@ def _by_name(text: str, reference: str) -> str:
     )
     bare = r"\mathbb{R}" if bare == "R" and next(iter(_NAMES)).fullmatch(other) else bare
     for name, meaning in _NAMES.items():
-        match = name.fullmatch(bare)
-        if match:
+        if match := name.fullmatch(bare):
             return meaning.replace("X", match[match.lastindex or 0])
     return text
 
@@ -277,7 +275,7 @@ def _each_name(node: Node) -> Node | None:
     return Node(kind=Kind.LIST, items=equations) if len(equations) > 1 else None
 
 
-def _in_several_units(node: Node) -> Tokens | None:
+def _amount(node: Node) -> Tokens | None:
     """The tokens of a value, or of a list that is one amount in several units; None for another list."""
     whole = node.tokens if node.kind == Kind.VALUE else tuple(token for item in node.items for token in item.tokens)
     return whole if node.kind == Kind.VALUE or in_several_units(whole) else None

@@ -141,11 +141,11 @@ def _closing_braces(content: str) -> dict[int, int]:
 
 
 # An answer announced by a phrase: `answer` (also `answer choice`, `answer option`) followed by `is`, `would be`,
-# `should be` or a colon; bold marks and line breaks may stand between. The last phrase that
-# holds an answer counts. For a choice the answer is one letter in brackets, or one capital letter ended by
-# punctuation, a bold mark, the line, or a reason, so that "the answer is A natural number", "is closest" and "is 100
-# degrees F" name none. For anything else it is the formula between dollar signs that follows, or the rest of the
-# sentence. An escaped dollar, or one before a digit that no other closes, is money.
+# `should be` or a colon; bold marks and line breaks may come between. The last phrase that holds an answer counts. For
+# a choice the answer is one letter in brackets, or one capital letter ended by punctuation, a bold mark, the line, or a
+# reason, so that "the answer is A natural number", "is closest" and "is 100 degrees F" name none. For anything else it
+# is the formula between dollar signs that follows, or the rest of the sentence. An escaped dollar, or one before a
+# digit that no other closes, is money.
 _ANNOUNCED = (
     r"\banswer(?:\s++(?:choice|option))?(?:\s++(?:is|would\s++be|should\s++be)\b[ \t]*+:?+|[ \t*_]*+:)"
     r"[ \t*_]*+\n{0,2}+[ \t*_]*+"

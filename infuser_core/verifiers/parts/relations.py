@@ -12,7 +12,9 @@ from infuser_core.verifiers.parts.reading import value_of
 from infuser_core.verifiers.parts.structure import INTERVALS, Kind, Node, parts_of
 from infuser_core.verifiers.parts.tokens import Tokens
 
-SETS = frozenset([*INTERVALS.values(), Kind.SET, Kind.UNION, Kind.WITHOUT])
+COMPOSED = frozenset([Kind.UNION, Kind.INTERSECTION, Kind.WITHOUT])
+"""Sets that others make."""
+SETS = COMPOSED | {*INTERVALS.values(), Kind.SET}
 """Structures that can be a set of real numbers."""
 _POSITIVE = {"<": "<", ">": "<", r"\le": r"\le", r"\ge": r"\le", r"\neq": r"\neq"}
 _OPEN_BEFORE = (Kind.TUPLE, Kind.OPEN_LEFT)
@@ -21,7 +23,7 @@ _ENDS = {("-", r"\infty"): -float("inf"), (r"\infty",): float("inf"), ("+", r"\i
 _NEAR = 1e-9
 
 Cut = tuple[float, int]
-"""A place on the line, and 0 just before the number there or 1 just behind it."""
+"""A place on the line, and 0 just before the number there or 1 just after it."""
 Region = list[tuple[Cut, Cut]]
 """Intervals from left to right that do not touch."""
 _ALL: Region = [((-float("inf"), 0), (float("inf"), 0))]
@@ -65,7 +67,7 @@ def _steps(found: Tokens) -> list[tuple[str, Value]] | None:
 
 def _same_step(one: tuple[str, Value], other: tuple[str, Value]) -> bool:
     (sign, mine), (sign_too, theirs) = one, other
-    if sign != sign_too or mine.bottom != theirs.bottom or len(mine.bottom) != 1 or algebra.symbols(mine) == set():
+    if sign != sign_too or mine.bottom != theirs.bottom or len(mine.bottom) != 1 or not algebra.symbols(mine):
         return False
     factor = algebra.multiple(mine, theirs)
     return factor is not None and (factor > 0 or sign == r"\neq")
@@ -76,13 +78,16 @@ def _is_linear(step: tuple[str, Value]) -> bool:
     return all(sum(n for _, n in powers) <= 1 and all(name[0] != OPAQUE for name, _ in powers) for powers in terms)
 
 
-def same_set(found: Node, wanted: Node) -> bool | None:
-    """Whether two structures are the same set of real numbers; None where the order of ends is unknown."""
+def same_set(found: Node, wanted: Node) -> bool:
+    """Whether two structures are the same set of real numbers, and it is known in what order their ends are.
+
+    An empty set is none: `x<1, x>2` is more likely a union without its `or`.
+    """
     line = _Line()
     try:
-        return _region(found, line.place) == _region(wanted, line.place)
+        return _region(found, line.place) == _region(wanted, line.place) != []
     except (Unordered, TooBigError, ZeroDivisionError):
-        return None
+        return False
 
 
 class _Line:
@@ -113,25 +118,22 @@ class _Line:
 
 
 def _region(node: Node, place: Callable[[Tokens], float]) -> Region:
-    if node.kind == Kind.VALUE and node.tokens == ("R",):
-        return _ALL
+    if node.kind == Kind.VALUE:
+        if node.tokens == ("R",):
+            return _ALL
+        point = place(node.tokens)
+        return [((point, 0), (point, 1))]
     if node.kind in INTERVALS.values() and len(node.items) == 2:
         ends = [place(item.tokens) for item in node.items]
         marks = (node.kind in _OPEN_BEFORE, node.kind in _CLOSED_BEHIND)
         low, high = ((end, int(mark and abs(end) != float("inf"))) for end, mark in zip(ends, marks, strict=True))
         return [(low, high)] if low < high else []
-    if node.kind == Kind.SET:
-        points = [place(item.tokens) for item in node.items if item.kind == Kind.VALUE]
-        if len(points) < len(node.items):
-            raise Unordered
-        return _united([((point, 0), (point, 1)) for point in points])
     parts = [_region(item, place) for item in node.items]
     if node.kind == Kind.WITHOUT:
         return _outside(_united([*_outside(parts[0]), *parts[1]]))
-    if node.kind == Kind.LIST and all(item.unknown for item in node.items):
-        # `x>1, x<3`: both hold.
+    if node.kind == Kind.INTERSECTION:
         return _outside(_united([piece for part in parts for piece in _outside(part)]))
-    if node.kind in (Kind.UNION, Kind.LIST):
+    if node.kind in (Kind.UNION, Kind.LIST, Kind.SET):
         return _united([piece for part in parts for piece in part])
     raise Unordered
 

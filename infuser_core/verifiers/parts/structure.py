@@ -1,4 +1,4 @@
-r"""Structure of an answer: a list, a tuple, an interval, a set, a union, cases, a matrix, a relation or one value.
+r"""Structure of an answer: a value, a relation, a list, a tuple, a matrix, cases, an interval or another set.
 
 Inequalities with one unknown become intervals, so that `0 \le x < 1` and `[0,1)` are the same thing. Nothing is
 compared here; kinds and numbers of parts are what the comparison goes by.
@@ -24,6 +24,7 @@ class Kind(StrEnum):
     OPEN_RIGHT = "[,)"
     SET = "{,}"
     UNION = "union"
+    INTERSECTION = "intersection"
     WITHOUT = "\\"
     CASES = "cases"
     MATRIX = "matrix"
@@ -60,7 +61,7 @@ _MATRICES = frozenset(
 _FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le"}
 _EMPTY = Node(kind=Kind.SET)
 _REALS = Node(kind=Kind.VALUE, tokens=("R",))
-_UNION = frozenset([r"\cup"])
+_COMPOSED = ((frozenset([r"\cup"]), Kind.UNION), (frozenset([r"\cap"]), Kind.INTERSECTION))
 _MINUS = frozenset([r"\setminus", r"\backslash"])
 OTHERWISE = ('"otherwise',)
 _CONDITION = re.compile(r"(?:if|for|when|where|otherwise|else)\b")
@@ -72,7 +73,7 @@ _LETTERS = (
 _ARGUMENT = rf"(?:{_LETTERS}|\d+)"
 _NAME = re.compile(
     rf"\\(?:angle|triangle|measuredangle|Delta) {_LETTERS}|\| {_LETTERS} \||\\overline {{ {_LETTERS} }}"
-    rf"|{_LETTERS}(?: ')*(?: \( {_ARGUMENT}(?: , {_ARGUMENT})* \))?"
+    rf"|{_LETTERS}(?: ')*(?: \( {_ARGUMENT}(?: (?:[,|]|\\mid|\\cap|\\cup) {_ARGUMENT})* \))?"
 )
 
 
@@ -97,7 +98,7 @@ def parts_of(found: Tokens) -> tuple[list[Tokens], list[str]]:
 
 
 def is_symbol(found: Tokens) -> bool:
-    r"""Whether a left side only names the answer: `x`, `x_1`, `f(3)`, `P(A)`, `\angle ABC`, `|AB|`, `\text{Area}`."""
+    r"""Whether a left side only names the answer: `x_1`, `f(3)`, `P(A\cap B)`, `\angle ABC`, `|AB|`, `\text{Area}`."""
     words = {word for token in found if token[0] == '"' for word in token[1:].lower().split()}
     return not words & ALTERING and _NAME.fullmatch(" ".join(_without_indices(found))) is not None
 
@@ -153,19 +154,15 @@ def _list(parts: list[Tokens], *, thousands: bool, alternatives: bool) -> Node:
     for part in parts:
         node = _one(part, thousands=thousands)
         items.extend(node.items if node.kind == Kind.LIST else [node])
-    first, *others = items
-    if first.kind == Kind.WITHOUT and first.unknown and not alternatives:
+    name = items[0].unknown
+    excluded = [_excluded(item, name) for item in items]
+    if items[0].kind == Kind.WITHOUT and name and not alternatives and all(excluded):
         # `x \ne 2, 3` and `x \ne 2, x \ne 3` exclude both.
-        removed = [other.items[1].items if other.kind == Kind.WITHOUT else (other,) for other in others]
-        if all(other.unknown == first.unknown or other.kind == Kind.VALUE for other in others):
-            return _without(
-                _REALS, [*first.items[1].items, *(item for each in removed for item in each)], first.unknown
-            )
-    # `x<1 or x>4` is one union of intervals.
-    intervals = all(item.unknown and (item.kind in ORDERED or item.kind == Kind.WITHOUT) for item in items)
-    if alternatives and intervals and len({item.unknown for item in items}) == 1:
-        return Node(kind=Kind.UNION, items=tuple(items), unknown=items[0].unknown)
-    return Node(kind=Kind.LIST, items=tuple(items))
+        return _without(_REALS, [node for part in excluded for node in part], name)
+    unknown = name if len({item.unknown for item in items}) == 1 else ""
+    # `x<1 or x>4` is one union of intervals; `x>1, x<4` is where both hold.
+    kind = Kind.LIST if not unknown else Kind.UNION if alternatives else Kind.INTERSECTION
+    return Node(kind=kind, items=tuple(items), unknown=unknown)
 
 
 def _one(found: Tokens, *, thousands: bool) -> Node:
@@ -174,9 +171,10 @@ def _one(found: Tokens, *, thousands: bool) -> Node:
         return _EMPTY
     if len(split(found, _SIGNS)) > 1:
         return _relation(found, thousands=thousands)
-    unions = split(found, _UNION)
-    if len(unions) > 1:
-        return Node(kind=Kind.UNION, items=tuple(_one(part, thousands=thousands) for part in unions))
+    for signs, kind in _COMPOSED:
+        parts = split(found, signs)
+        if len(parts) > 1:
+            return Node(kind=kind, items=tuple(_one(part, thousands=thousands) for part in parts))
     whole, *removed = split(_with_difference(found), _MINUS)
     if whole and len(removed) == 1 and removed[0]:
         return _without(_one(whole, thousands=thousands), _elements(_one(removed[0], thousands=thousands)), "")
@@ -195,6 +193,13 @@ def _one(found: Tokens, *, thousands: bool) -> Node:
 def _without(whole: Node, removed: list[Node], unknown: str, found: Tokens = ()) -> Node:
     items = (whole, Node(kind=Kind.SET, items=tuple(removed)))
     return Node(kind=Kind.WITHOUT, tokens=found, items=items, unknown=unknown)
+
+
+def _excluded(node: Node, unknown: str) -> tuple[Node, ...]:
+    r"""The numbers that `x \ne 2` excludes, or the 3 after it; none for any other part of a list."""
+    if node.kind == Kind.WITHOUT and node.unknown == unknown and node.items[0] == _REALS:
+        return node.items[1].items
+    return (node,) if node.kind == Kind.VALUE and not node.unknown else ()
 
 
 def _elements(node: Node) -> list[Node]:
@@ -233,14 +238,18 @@ def _case(row: Tokens) -> tuple[Tokens, Tokens]:
         value, condition = value[: words[0]], value[words[0] :]
     while value[-1:] and value[-1] in COMMA:
         value = value[:-1]
-    out: list[str] = []
-    for token in condition:
-        text = " ".join(_FILLING.sub(" ", token[1:].lower()).split()) if token[0] == '"' else ""
-        plain = re.search("[a-z]{2}", text) is not None
-        out.extend(['"' + text] if plain else tokens(text) if text else [token] if token[0] != '"' else [])
-    while out and out[-1] in (*COMMA, "."):
-        out.pop()
-    return value, OTHERWISE if out in (['"else'], list(OTHERWISE)) else tuple(out)
+    condition = tuple(part for token in condition for part in _without_filling(token))
+    while condition and condition[-1] in (*COMMA, "."):
+        condition = condition[:-1]
+    return value, OTHERWISE if condition == ('"else',) else condition
+
+
+def _without_filling(token: str) -> Tokens:
+    """The words of a condition without `if` and `is`; a formula among them as its tokens."""
+    if token[0] != '"':
+        return (token,)
+    text = " ".join(_FILLING.sub(" ", token[1:].lower()).split())
+    return ('"' + text,) if re.search("[a-z]{2}", text) else tokens(text)
 
 
 def _signed(found: Tokens, plus: str, minus: str) -> Tokens:
@@ -280,7 +289,7 @@ def _relation(found: Tokens, *, thousands: bool) -> Node:
     claim = Node(kind=Kind.CLAIM, tokens=found)
     if not all(sides):
         return claim
-    if signs == [r"\neq"]:
+    if signs in ([r"\neq"], [r"\notin"]):
         unknown, value = sides if is_symbol(sides[0]) else sides[::-1]
         removed = _elements(_one(value, thousands=thousands))
         return _without(_REALS, removed, " ".join(unknown), found) if is_symbol(unknown) else claim

@@ -19,7 +19,7 @@ _FUNCTIONS = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln
 FUNCTIONS = frozenset(_FUNCTIONS.split())
 COMMA = frozenset([",", ";"])
 FULL_WIDTH = str.maketrans({0x3000: " ", **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}})
-"""Letters, digits and signs as wide as a Chinese character, and the ASCII ones that they stand for."""
+"""Letters, digits and signs as wide as a Chinese character, and their ASCII forms."""
 _UNICODE = FULL_WIDTH | str.maketrans(
     {
         "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": r"\div ", "π": r"\pi ",

@@ -88,8 +88,7 @@ def measure(found: Tokens, *, declared: bool, letters: bool) -> Measure | None:
 
     `letters`: plain letters may be a unit (`42 kg`), not only words set as words; `declared`: even a single one may.
     """
-    several = in_several_units(found)
-    if several is not None:
+    if several := in_several_units(found):
         return several
     money = found[:1] == (r"\$",) or found[-1:] == (r"\$",)
     if money:
@@ -153,7 +152,7 @@ def _counted(value: Tokens, tail: Tokens, factor: Fraction, words: str) -> Measu
 
 
 def _value_end(found: Tokens, *, declared: bool, letters: bool) -> int:
-    """One past the value: behind it stand only words, signs and letters that could be a unit."""
+    """One past the value: only words, signs and letters that could be a unit follow."""
     end, least = len(found), 1 if declared else 2 if letters else 99
     while end:
         token, start = found[end - 1], end - 1
@@ -224,8 +223,6 @@ def _named(name: str) -> Unit | None:
 
 
 _MONEY = Unit(scale=Fraction(1), dimensions="$")
-
-
 _TIME = re.compile(r"([01]?\d|2[0-4])(?::([0-5]\d)(?::([0-5]\d))?)?(am|pm|noon|midnight)?")
 _PM = {"am": False, "midnight": False, "pm": True, "noon": True}
 
