@@ -1,10 +1,11 @@
 """Every kind of trouble gets one line with its remedy; what killed processes leave behind is a note, not damage."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
-from care_tools import HARMS, WEIGHTS, forget, made_up
+from care_tools import HARMS, WEIGHTS, examined, forget, made_up
 from launcher import Launcher
 
 from infuser_core.errors import UsageError
@@ -73,6 +74,15 @@ def test_what_an_unfinished_run_lacks_is_work_to_do_and_no_damage(tmp_path: Path
         "artifact_missing",
         "`infuser resume run` computes it again",
     )
+
+
+def test_an_artifact_of_an_evaluation_that_is_gone_is_damage(tmp_path: Path):
+    examined(made_up(tmp_path, "run", 1, selected=1), 1)
+    assert examine(tmp_path).damage == []
+    shutil.rmtree(next((tmp_path / "artifacts" / "respond").iterdir()))
+    (problem,) = examine(tmp_path).damage
+    assert problem.kind == "artifact_missing" and "evaluation exam holds respond-" in problem.what
+    assert "`infuser eval`" in problem.remedy and examine(tmp_path, "run").damage == []
 
 
 def test_leftovers_of_dead_processes_are_notes_that_name_their_owner(tmp_path: Path):

@@ -194,6 +194,7 @@ def examined(run: MadeUp, number: int) -> None:
     journal = Journal(run.root, "exam", shelf=EVALUATIONS)
     journal.start_attempt()
     journal.append(phase="respond", iteration=-1, state="ran", seconds=0.0, key=ref.key, digest=ref.digest)
+    journal.finish()
 
 
 def forget(run: MadeUp) -> None:

@@ -49,10 +49,10 @@ def require_same(model: PreTrainedModel) -> None:
         require_finite(model, expected)
         found = {
             "sampled with a cache": _sampled(model, groups),
-            "packed beside other responses": _packed(model, groups),
+            "packed with other responses": _packed(model, groups),
         }
         if (most := most_positions(model.config)) is not None:
-            found["packed beside a row at the last position"] = _packed(model, groups, last=most - 1)
+            found["packed with a row at the last position"] = _packed(model, groups, last=most - 1)
     except (torch.OutOfMemoryError, EngineError):
         raise
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
@@ -119,7 +119,7 @@ def _own_attention(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _packed(model: PreTrainedModel, groups: list[TrainGroup], *, last: int | None = None) -> Tensor:
-    """The same in one packed call; with `last`, of the first group alone, beside a second one that ends there."""
+    """The same in one packed call; with `last`, of the first group alone, next to a second one that ends there."""
     packer = Packer(token_budget=1 << 20, device=model.device, dtype=torch.float32)
     (segments,) = packer.plan(groups)
     batch, first = packer.pack(segments), segments[0].num_tokens
