@@ -341,7 +341,7 @@ def read_registry(run: Run, place: str) -> Work:
         admitted = sum(row.status == "admitted" for row in read)
         return Outcome(tables=tables, summary={"admitted": admitted, "rejected": len(read) - admitted})
 
-    # By content, as the documents: where the pool lies changes nothing.
+    # By content, as the documents: the pool's folder changes nothing.
     values = {"registry": digest_of({name: [asdict(row) for row in table.rows] for name, table in tables.items()})}
     return Work(recipe=run.recipe("sources", GIVEN_VERSION, values, {}), produce=produce)
 

@@ -130,7 +130,7 @@ def _text(found: Any) -> str | None:
 
 
 def several(row: Row, names: str) -> list[Any]:
-    """Items of a list, also as JSON in a cell; none where there is none."""
+    """Items of a list, also as JSON in a cell; empty without one."""
     found = _parsed(value(row, names) or [])
     if not isinstance(found, list):
         raise refuse(names, "a list", found)

@@ -126,7 +126,7 @@ class Renderer:
 
 
 def _probe(*roles: str) -> Messages:
-    """Turns of these roles, each with a text of its own."""
+    """Turns of these roles, each with another text."""
     return [{"role": role, "content": f"{place}. {role} {_AS_IS}"} for place, role in enumerate(roles)]
 
 
@@ -135,7 +135,7 @@ class Control:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
-        # A token of one character cannot be told from text, and templates write blank ones as text.
+        # A token of one character looks like text, and templates write blank ones as text.
         entries = ((token, entry) for token, entry in tokenizer.added_tokens_decoder.items())
         self._added = {token: entry for token, entry in entries if len(entry.content.strip()) > 1}
         self._patterns: dict[str, re.Pattern[str]] = {}
