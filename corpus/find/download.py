@@ -287,14 +287,19 @@ def _refusal(response: httpx.Response, config: WebConfig) -> str:
 
 def _receive(response: httpx.Response, draft: Path, config: WebConfig) -> str:
     """Write the body; returns why it must not be taken, empty when it may."""
-    deadline = config.clock.now() + MAX_SECONDS
+    before = config.clock.now()
+    deadline = before + MAX_SECONDS
     with draft.open("wb") as file:
         try:
             for block in response.iter_raw():
                 file.write(block)
                 if file.tell() > config.max_bytes:
                     return _too_large(file.tell(), config)
-                if config.clock.now() > deadline:
+                now = config.clock.now()
+                # No read waits that long: this process was stopped itself.
+                deadline += now - before if now - before > config.stall_seconds + 1.0 else 0.0
+                before = now
+                if now > deadline:
                     return f"too slow: {file.tell()} bytes in {MAX_SECONDS:g} s, which is the limit for one file"
         except httpx.TransportError as error:
             raise _Broken(str(error)) from error

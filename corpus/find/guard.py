@@ -17,6 +17,7 @@ import httpcore
 import httpx
 
 from corpus.find.identifiers import absolute, scheme_of
+from infuser_core import child
 from infuser_core.errors import CatalogueError
 
 AGENT = "infuser-corpus/0.1"
@@ -120,9 +121,15 @@ class PacedStream(httpcore.NetworkStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Some bytes. Raises CatalogueError when those of the last while came too slowly."""
-        begin = time.monotonic()
-        block = self._inner.read(max_bytes, timeout)
-        self._seconds += time.monotonic() - begin
+        # The time in which this process was stopped itself says nothing about the server.
+        watch, block = child.Watch(), None
+        while block is None:
+            try:
+                block = self._inner.read(max_bytes, min(child.LOOK_SECONDS, timeout or child.LOOK_SECONDS))
+            except httpcore.ReadTimeout:
+                if timeout is not None and watch.look() >= timeout:
+                    raise
+        self._seconds += watch.look()
         self._bytes += len(block)
         if self._seconds > self._slow_seconds and block:
             if self._bytes < LEAST_RATE * self._seconds:

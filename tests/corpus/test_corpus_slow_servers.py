@@ -1,7 +1,12 @@
 """A server that drips its answer, or names more than is fetched, costs its own source alone and has a reason; private
 addresses are fetched where a command names no other."""
 
+import hashlib
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +17,7 @@ from pathlib import Path
 import pytest
 from corpus_sources import PDF
 from loopback import GUARD, Say, serving
+from places import ROOT, SUPPORT
 
 from corpus.build import with_setting
 from corpus.find.guard import WebConfig
@@ -72,6 +78,37 @@ def test_a_server_that_drips_is_given_up_and_delays_nobody(tmp_path, head):
         assert time.monotonic() - begin < 20
     assert bad.source.reason.startswith("download: too slow: ") and "4096 a second" in bad.source.reason
     assert good.source.reason == "" and good.path is not None
+
+
+STOPPED = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from loopback import GUARD
+from corpus.find.intake import gather
+quick = replace(GUARD, delay_seconds=0.0, slow_seconds=1.0, stall_seconds=2.0)
+(item,) = gather([sys.argv[1]], Path(sys.argv[2]), Path(sys.argv[3]), quick)
+print(item.source.reason or item.source.sha256)
+"""
+
+
+def test_the_time_in_which_a_process_is_stopped_itself_is_not_the_servers(tmp_path):
+    go = threading.Event()
+    with serving() as server:
+        server.routes["/a.pdf"] = Say(body=PDF, wait=go)
+        words = [f"{server.base}/a.pdf", str(tmp_path / "out"), str(tmp_path / "fetched")]
+        environment = os.environ | {"PYTHONPATH": f"{SUPPORT}{os.pathsep}{ROOT}"}
+        command = [sys.executable, "-c", STOPPED, *words]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        while not server.paths():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(3.0)
+        go.set()
+        time.sleep(0.2)
+        process.send_signal(signal.SIGCONT)
+        said, _ = process.communicate(timeout=60)
+    assert said.strip() == hashlib.sha256(PDF).hexdigest()
 
 
 def test_a_file_that_is_too_large_names_its_size_and_the_limit(tmp_path):
