@@ -27,9 +27,9 @@ from infuser_core.engines.hf.causal_lm import (
 )
 from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
 from infuser_core.engines.hf.limits import most_positions, require_finite
-from infuser_core.engines.hf.model_files import companions
 from infuser_core.engines.hf.output_head import OutputHead
 from infuser_core.engines.hf.renderer import Renderer, require_room
+from infuser_core.engines.model_files import companions
 from infuser_core.engines.protocols import (
     Completion,
     Keep,
