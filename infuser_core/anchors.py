@@ -13,7 +13,7 @@ from infuser_core.config.corpus import EndpointModel
 from infuser_core.config.engine import EngineSettings
 from infuser_core.config.shipped import read_yaml
 from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
-from infuser_core.engines.hf.model_files import shard_names, weight_files, weight_heads
+from infuser_core.engines.model_files import shard_names, weight_files, weight_heads
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel, Sampler
 from infuser_core.errors import ConfigError

@@ -20,6 +20,7 @@ from infuser_core.engines.protocols import ChatModel
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation.models import NamedModel, is_nano
 from infuser_core.phases.answering import OFF, OWN, Example, Phrasing
+from infuser_core.settings import store_root
 
 BATCH_TOKENS = 262_144
 """Prompt and response tokens of one batch, where nobody says."""
@@ -159,4 +160,5 @@ def chat_of(judge: NamedModel, settings: EvaluationSettings) -> ChatModel:
 
 def pool_of(settings: EvaluationSettings, batch_tokens: int = BATCH_TOKENS) -> EnginePool:
     """The sampler of an examination, not started yet."""
-    return sampling_pool(settings.engine, settings.cluster, cache_tokens=batch_tokens)
+    passed = store_root() / "tested"
+    return sampling_pool(settings.engine, settings.cluster, cache_tokens=batch_tokens, passed=passed)

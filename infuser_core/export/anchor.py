@@ -73,9 +73,9 @@ def _from_gguf(path: Path, source: Path, draft: Path) -> dict[str, Any]:
 
 def _from_folder(source: Path, draft: Path) -> dict[str, Any]:
     from infuser_core.engines.hf.causal_lm import read_config
-    from infuser_core.engines.hf.model_files import weight_files
     from infuser_core.engines.hf.renderer import Renderer
     from infuser_core.engines.local.hub import prepare_anchor
+    from infuser_core.engines.model_files import weight_files
 
     architecture = read_config(source).model_type
     weights = [path for path in weight_files(source) if path.suffix != ".json"]

@@ -12,10 +12,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from infuser_core.anchors import anchor_digest
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.local.hub import prepare_anchor, random_model, write_hub_layout
 from infuser_core.engines.protocols import PromptGroup, SamplingParams
+from infuser_core.engines.training.checkpoint import weights_of
 from infuser_core.errors import CheckpointError, InfuserError
 from infuser_core.schemas import Checkpoint
 
@@ -83,6 +85,17 @@ def small_embedding(folder: Path) -> None:
     make_source(folder, vocab_size=VOCABULARY - 4)
 
 
+SHARD = "model-00001-of-00001.safetensors"
+INDICES = [
+    {},
+    [],
+    {"metadata": {}, "weight_map": None},
+    {"metadata": {}, "weight_map": []},
+    {"metadata": {}, "weight_map": {}},
+    {"metadata": {}, "weight_map": {WEIGHT: 3}},
+    {"weight_map": {WEIGHT: SHARD}},
+]
+
 DEFECTS: list[tuple[Callable[[Path], None], str]] = [
     (bias, r"has 1 weights that Qwen3ForCausalLM has no place for: .*q_proj\.bias"),
     (further_layer, r"no place for: model\.layers\.9"),
@@ -107,6 +120,18 @@ def test_a_defect_is_named(tmp_path: Path, spoil: Callable[[Path], None], words:
     spoil(folder)
     with pytest.raises(InfuserError, match=words):
         answer(folder)
+
+
+@pytest.mark.parametrize("read", [answer, anchor_digest, weights_of])
+@pytest.mark.parametrize("content", INDICES)
+def test_an_index_that_names_no_files_is_refused_by_name(
+    tmp_path: Path, read: Callable[[Path], object], content: object
+) -> None:
+    folder = make_source(tmp_path)
+    (folder / "model.safetensors").rename(folder / SHARD)
+    (folder / "model.safetensors.index.json").write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match=r"model\.safetensors\.index\.json (is no index|holds no JSON)"):
+        read(folder)
 
 
 def quantised(folder: Path) -> Path:

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from infuser_core.config.engine import EngineSettings
 from infuser_core.engines.hf.causal_lm import IMPLEMENTATION, load_model, read_config
 from infuser_core.engines.hf.limits import most_positions
 from infuser_core.engines.hf.sampler import HFSampler
@@ -17,6 +18,8 @@ from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.engines.training.self_test import require_same
 from infuser_core.errors import EngineError
+from infuser_core.evaluation.models import find_model
+from infuser_core.evaluation.settings import EvaluationSettings, pool_of
 from infuser_core.schemas import Checkpoint
 
 CONVOLUTIONS = {"layer_types": ["conv", "full_attention", "conv", "full_attention"]}
@@ -55,6 +58,29 @@ def test_convolutions_are_refused_by_import_and_by_the_sampler(tmp_path: Path) -
     assert not (tmp_path / "anchor").exists()
     with pytest.raises(EngineError, match="Lfm2ForCausalLM"):
         HFSampler(device="cpu").load(plain(folder))
+
+
+def test_an_evaluated_folder_is_tested_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INFUSER_STORE", str(tmp_path / "store"))
+    folder, seals = make_source(tmp_path / "source"), tmp_path / "store/tested"
+    first = find_model(tmp_path / "store", str(folder)).checkpoint()
+
+    def load(checkpoint: Checkpoint, **engine: str) -> None:
+        pool = pool_of(EvaluationSettings(engine=EngineSettings(sampler="hf", device="cpu", **engine)))
+        assert pool.sampler(checkpoint).tokenizer
+
+    load(first)
+    assert len(list(seals.iterdir())) == 1
+    load(first, dtype="bfloat16")
+    assert len(list(seals.iterdir())) == 2
+    weights = load_file(folder / "model.safetensors")
+    weights["model.norm.weight"][0] = torch.nan
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    # Only the seal says that these weights passed.
+    load(first)
+    with pytest.raises(EngineError, match=r"model\.norm\.weight holds 1 values"):
+        load(find_model(tmp_path / "store", str(folder)).checkpoint())
+    assert len(list(seals.iterdir())) == 2
 
 
 class Scaled(LlamaForCausalLM):

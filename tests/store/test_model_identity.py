@@ -13,8 +13,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from infuser_core.anchors import anchor_digest
 from infuser_core.config.roles import AdapterSettings
 from infuser_core.engines.hf.causal_lm import load_model
-from infuser_core.engines.hf.model_files import weight_files
 from infuser_core.engines.local.hub import prepare_adapter
+from infuser_core.engines.model_files import weight_files
+from infuser_core.engines.training.checkpoint import weights_of
 from infuser_core.errors import CheckpointError
 
 
@@ -100,6 +101,13 @@ def test_a_file_without_which_the_model_is_another_is_in_its_digest(
         file.write_bytes(kept)
     assert anchor_digest(folder) == digest and "README.md" not in seen
     assert {file.name for file in weight_files(folder)} <= seen
+
+
+def test_weights_in_a_folder_below_are_counted(tmp_path: Path) -> None:
+    whole = make_source(tmp_path / "plain")
+    folder = Path(shutil.copytree(whole, tmp_path / "model"))
+    shards_below(folder)
+    assert weights_of(folder) == weights_of(whole)
 
 
 def test_weights_that_are_not_loaded_are_not_in_it(tmp_path: Path) -> None:

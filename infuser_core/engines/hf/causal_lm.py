@@ -37,9 +37,9 @@ from infuser_core.engines.hf.limits import (
     require_positions,
     unpack_weights,
 )
-from infuser_core.engines.hf.model_files import COMPANIONS, WEIGHTS, files_of
 from infuser_core.engines.hf.norms import compute_in_own_dtype
 from infuser_core.engines.hf.renderer import record_template
+from infuser_core.engines.model_files import COMPANIONS, WEIGHTS, files_of, weight_files
 from infuser_core.errors import CheckpointError, EngineError
 
 IMPLEMENTATION = "infuser_layout"
@@ -247,7 +247,9 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
     """
     transformers_logging.disable_progress_bar()
     base = base_of(folder)
-    unpacked = unpack_weights(config)
+    files = weight_files(base or folder)
+    if unpack_weights(config):
+        files = []
     try:
         # While it builds a model, transformers changes settings of the whole process.
         with _building:
@@ -287,7 +289,7 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
             f"{folder} has {len(unused)} weights that {type(model).__name__} has no place for: {', '.join(unused[:3])}",
             hint="config.json contradicts the weights (layers, biases), or belongs to another model: correct it",
         )
-    refuse_packed_weights(model, base or folder, unpacked=unpacked)
+    refuse_packed_weights(model, base or folder, files)
     if base is not None:
         # Imported here: peft takes seconds.
         from infuser_core.engines.hf.adapters import merge

@@ -1,5 +1,6 @@
 """Limits of the engines: checks of a configuration, a loaded model and its numbers."""
 
+from collections.abc import Sequence
 from inspect import signature
 from pathlib import Path
 
@@ -8,13 +9,10 @@ from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
-from infuser_core.engines.hf.model_files import weight_files
 from infuser_core.errors import CheckpointError, EngineError
 
 UNSUPPORTED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 """Config keys that change logits after the output layer, which the engines apply themselves."""
-
-
 FLOATS = {"F64", "F32", "F16", "BF16"}
 """Dtypes of weights in safetensors that are numbers as they are."""
 _PLAIN = "take the model in bf16 or fp32"
@@ -39,14 +37,14 @@ def unpack_weights(config: PretrainedConfig) -> bool:
     return True
 
 
-def refuse_packed_weights(model: PreTrainedModel, folder: Path, *, unpacked: bool) -> None:
+def refuse_packed_weights(model: PreTrainedModel, folder: Path, files: Sequence[Path]) -> None:
     """Raises CheckpointError for integers or 8-bit floats in the place of weights, which are nothing without scales.
 
-    `unpacked` weights have been multiplied by theirs: only what is left of them is looked at.
+    Looks at the model and at what `files` hold in the place of its weights: none, if they have been unpacked.
     """
     own = dict(model.named_parameters())
     kinds = {name: str(each.dtype) for name, each in own.items() if not each.is_floating_point() or each.itemsize == 1}
-    for path in [] if unpacked else weight_files(folder):
+    for path in files:
         if path.suffix == ".safetensors":
             with safe_open(path, framework="pt") as file:
                 stored = {name: file.get_slice(name).get_dtype() for name in own.keys() & set(file.keys())}

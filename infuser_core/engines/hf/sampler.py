@@ -27,9 +27,9 @@ from infuser_core.engines.hf.causal_lm import (
 )
 from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
 from infuser_core.engines.hf.limits import most_positions, require_finite
-from infuser_core.engines.hf.model_files import companions
 from infuser_core.engines.hf.output_head import OutputHead
 from infuser_core.engines.hf.renderer import Renderer, require_room
+from infuser_core.engines.model_files import companions
 from infuser_core.engines.protocols import (
     Completion,
     Keep,
@@ -40,7 +40,7 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.engines.training.checkpoint import STATE
-from infuser_core.engines.training.self_test import require_same
+from infuser_core.engines.training.self_test import require_once
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
 from infuser_core.series import Series
@@ -131,7 +131,8 @@ class HFSampler:
 
     `cache_tokens` bounds the cached tokens of a batch (prompts once, plus response limit per sample), `prefill_tokens`
     the prompt tokens of one prefill call. `deterministic`: see `repeat_exactly`; on an accelerator torch has no
-    repeatable cumulative sum, and says so.
+    repeatable cumulative sum, and says so. `passed` keeps the seals of self-tests, where digests are the ids of
+    checkpoints.
     """
 
     def __init__(
@@ -143,6 +144,7 @@ class HFSampler:
         cache_tokens: int = 262_144,
         prefill_tokens: int = 16_384,
         deterministic: bool = False,
+        passed: Path | None = None,
     ) -> None:
         settle_process(threads)
         repeat_exactly(deterministic)
@@ -150,6 +152,7 @@ class HFSampler:
         self._device = choose_device(device)
         self._cache_tokens = cache_tokens
         self._prefill_tokens = prefill_tokens
+        self._passed = passed
         self._model: PreTrainedModel | None = None
         self._renderer: Renderer | None = None
         self._ends: list[int] = []
@@ -195,7 +198,7 @@ class HFSampler:
             model = load_model(folder, dtype=self._dtype, device=self._device)
             # Checkpoints of a run come from an anchor that passed.
             if not (folder / STATE).is_file():
-                require_same(model)
+                require_once(model, checkpoint.checkpoint_id, self._passed)
             self._model = model
             self._ends = folder_ends(folder, self._renderer.end_token)
         self._kind = kind

@@ -7,7 +7,7 @@ from pathlib import Path
 from shutil import rmtree
 
 from infuser_core.adapters import base_of
-from infuser_core.engines.hf.model_files import link_model_files
+from infuser_core.engines.model_files import link_model_files
 from infuser_core.engines.service.handover import HERE
 from infuser_core.engines.service.launch import ServiceOptions, launches, visible_cards
 from infuser_core.engines.service.process import EngineProcess

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from infuser_core import adapters, faults
 from infuser_core.durable import fsync
+from infuser_core.engines.model_files import shard_names
 from infuser_core.engines.training import tensor_files
 from infuser_core.engines.training.optimizer import DEFAULT, Options
 from infuser_core.errors import CheckpointError
@@ -128,14 +129,14 @@ def shards_of(path: Path) -> list[Path]:
     pruned.refuse(_index(path))
     if not _index(path).is_file():
         raise CheckpointError(f"{path} is missing", hint=_REMEDY)
-    found = [path.with_name(name) for name in json.loads(_index(path).read_text())["weight_map"].values()]
-    for shard_path in dict.fromkeys(found):
+    found = [path.parent / name for name in shard_names(_index(path))]
+    for shard_path in found:
         if not shard_path.is_file():
             pruned.refuse(shard_path)
             raise CheckpointError(
                 f"{shard_path} is missing", hint=f"{_index(path).name} names it: copy the folder again"
             )
-    return list(dict.fromkeys(found))
+    return found
 
 
 def weights_of(folder: Path, name: str = WEIGHTS) -> int | None:

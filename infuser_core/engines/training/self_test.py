@@ -13,7 +13,7 @@ import transformers
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from infuser_core.engines.hf.causal_lm import IMPLEMENTATION, hidden_states
+from infuser_core.engines.hf.causal_lm import IMPLEMENTATION, device_name, hidden_states
 from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
 from infuser_core.engines.hf.limits import most_positions, require_finite
 from infuser_core.engines.hf.output_head import OutputHead
@@ -28,15 +28,28 @@ LIMITS = {torch.float64: 1e-3, torch.float32: 1e-2, torch.bfloat16: 0.25}
 """Largest mean difference of a token's log-probability, nats. What a wrong model gives is 1 and more."""
 
 
-def verdict(model: str) -> str:
-    """Seal of a test that a model of this digest passed as an anchor: on the CPU, in float32.
+def verdict(model: str, *, device: str = "cpu", dtype: str = "float32") -> str:
+    """Seal of a test that a model of this digest passed; anchors are tested on the CPU, in float32.
 
     It holds for these versions of torch and transformers and for this code of the engines; any other tests again.
     """
     engines = Path(__file__).parents[1]
     code = {str(path.relative_to(engines)): digest_of_file(path) for path in engines.rglob("*.py")}
     packages = {"torch": str(torch.__version__), "transformers": transformers.__version__}
-    return digest_of({"model": model, "device": "cpu", "dtype": "float32", "code": code, **packages})
+    return digest_of({"model": model, "device": device, "dtype": dtype, "code": code, **packages})
+
+
+def require_once(model: PreTrainedModel, digest: str, passed: Path | None) -> None:
+    """`require_same`, unless a model of this digest has passed: `passed` is a folder of empty files, named by seals."""
+    if passed is None:
+        require_same(model)
+        return
+    dtype = str(model.dtype).removeprefix("torch.")
+    seal = passed / verdict(digest, device=device_name(model.device), dtype=dtype)
+    if not seal.is_file():
+        require_same(model)
+        passed.mkdir(parents=True, exist_ok=True)
+        seal.touch()
 
 
 @torch.inference_mode()

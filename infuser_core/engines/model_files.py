@@ -25,8 +25,6 @@ COMPANIONS = (
 
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
 """The weights themselves."""
-
-
 _HEADS = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -43,7 +41,7 @@ def files_of(folder: Path, patterns: Sequence[str]) -> list[Path]:
 def weight_files(folder: Path) -> list[Path]:
     """The files that transformers takes a model's weights from, an index before its shards; empty without any.
 
-    Raises CheckpointError for an index or config.json that holds no JSON object.
+    Raises CheckpointError for a config.json that holds no JSON object, or an index that transformers cannot use.
     """
     head = next((path for name in weight_heads(folder) if (path := folder / name).is_file()), None)
     if head is None:
@@ -58,8 +56,21 @@ def weight_heads(folder: Path) -> Sequence[str]:
 
 
 def shard_names(head: Path) -> list[str]:
-    """Names of the files that an index lists; empty for weights."""
-    return list(dict.fromkeys(_json(head).get("weight_map", {}).values())) if head.suffix == ".json" else []
+    """Names of the files that an index lists, relative to its folder; empty for weights.
+
+    Raises CheckpointError for an index that transformers cannot use.
+    """
+    if head.suffix != ".json":
+        return []
+    index = _json(head)
+    places = index.get("weight_map")
+    names = list(places.values()) if isinstance(places, dict) and isinstance(index.get("metadata"), dict) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise CheckpointError(
+            f"{head} is no index of weights: weight_map must name their files, and metadata be an object",
+            hint="fetch the model again",
+        )
+    return list(dict.fromkeys(names))
 
 
 def _json(path: Path) -> dict[str, Any]:
