@@ -1,7 +1,6 @@
 """Models that settings name and nobody has trained yet: where their files are, their digest, and how they are asked."""
 
 import hashlib
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -13,7 +12,7 @@ from infuser_core.config.corpus import EndpointModel
 from infuser_core.config.engine import EngineSettings
 from infuser_core.config.shipped import read_yaml
 from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
-from infuser_core.engines.model_files import shard_names, weight_files, weight_heads
+from infuser_core.engines.model_files import read_json, shard_names, weight_files, weight_heads
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel, Sampler
 from infuser_core.errors import ConfigError
@@ -75,9 +74,8 @@ def has_template(folder: Path) -> bool:
     """Whether a model folder's tokenizer has a chat template."""
     if any(folder.glob("chat_template*")):
         return True
-    config = folder / "tokenizer_config.json"
     # Older tokenizers keep it there.
-    return config.is_file() and json.loads(config.read_text(encoding="utf-8")).get("chat_template") is not None
+    return read_json(folder / "tokenizer_config.json").get("chat_template") is not None
 
 
 def template_status(folder: Path) -> dict[str, str]:

@@ -170,10 +170,10 @@ class Endpoint:
             except httpx.HTTPError as error:
                 trouble = f"{type(error).__name__}: {error}"
             else:
-                if _status(answer) == httpx.codes.BAD_REQUEST and _RENAMED in answer.text and _RENAMED not in body:
+                status = _status(answer)
+                if status == httpx.codes.BAD_REQUEST and _RENAMED in answer.text and _RENAMED not in body:
                     self._limit = _RENAMED
                     continue
-                status = _status(answer)
                 if status not in _BUSY:
                     return self._read(answer, status)
                 trouble = f"HTTP {answer.status_code}: {self._said(answer)}"

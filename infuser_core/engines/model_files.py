@@ -51,7 +51,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 def weight_heads(folder: Path) -> Sequence[str]:
     """Names of a weight file or an index that transformers looks for; it takes the first that is there."""
-    configured = _json(folder / "config.json").get("transformers_weights")
+    configured = read_json(folder / "config.json").get("transformers_weights")
     return [str(configured)] if configured else _HEADS
 
 
@@ -62,7 +62,7 @@ def shard_names(head: Path) -> list[str]:
     """
     if head.suffix != ".json":
         return []
-    index = _json(head)
+    index = read_json(head)
     places = index.get("weight_map")
     names = list(places.values()) if isinstance(places, dict) and isinstance(index.get("metadata"), dict) else []
     if not names or not all(isinstance(name, str) for name in names):
@@ -73,7 +73,8 @@ def shard_names(head: Path) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> dict[str, Any]:
+    """A file's JSON object; empty without the file. Raises CheckpointError for any other content."""
     try:
         content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except ValueError as error:

@@ -122,6 +122,23 @@ def test_a_defect_is_named(tmp_path: Path, spoil: Callable[[Path], None], words:
         answer(folder)
 
 
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"])
+@pytest.mark.parametrize("text", ["", "3", "null", "[]", '{"'])
+def test_a_file_of_another_form_is_named(tmp_path: Path, name: str, text: str) -> None:
+    folder = make_source(tmp_path)
+    (folder / name).write_text(text)
+    with pytest.raises(CheckpointError, match=r"(tokenizer in .*|config\.json) (cannot be read: .|(is|holds) no JSON)"):
+        answer(folder)
+
+
+@pytest.mark.parametrize("change", [{"added_tokens_decoder": {"5": {"content": 3}}}, {"eos_token": 3}])
+def test_a_field_of_another_form_is_named(tmp_path: Path, change: dict[str, object]) -> None:
+    folder = make_source(tmp_path)
+    edit(folder / "tokenizer_config.json", **change)
+    with pytest.raises(CheckpointError, match=r"the tokenizer in .* cannot be read: TypeError: .*str"):
+        answer(folder)
+
+
 @pytest.mark.parametrize("read", [answer, anchor_digest, weights_of])
 @pytest.mark.parametrize("content", INDICES)
 def test_an_index_that_names_no_files_is_refused_by_name(

@@ -13,7 +13,6 @@ from threading import Lock
 from typing import Any
 
 import torch
-from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
@@ -31,6 +30,7 @@ from infuser_core.adapters import base_of
 from infuser_core.durable import fsync
 from infuser_core.engines.hf.layouts import Layout
 from infuser_core.engines.hf.limits import (
+    reading,
     refuse_logit_changes,
     refuse_other_attention,
     refuse_packed_weights,
@@ -221,22 +221,9 @@ def read_config(folder: Path) -> PretrainedConfig:
     """
     if not (folder / "config.json").is_file():
         raise CheckpointError(f"{folder} holds no config.json", hint="give a folder in Hugging Face layout")
-    try:
+    hint = "correct it, or choose an architecture of transformers: code that comes with a model is never run"
+    with reading(str(folder / "config.json"), hint=hint):
         config: PretrainedConfig = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except OSError as error:
-        raise CheckpointError(
-            f"{folder / 'config.json'} cannot be read: {str(error).splitlines()[0]}", hint=_AGAIN
-        ) from error
-    except StrictDataclassError as error:
-        raise CheckpointError(
-            f"{folder / 'config.json'} contradicts itself: {' '.join(str(error.__cause__ or error).split())[:200]}",
-            hint="correct it, or fetch the model again",
-        ) from error
-    except ValueError as error:
-        raise CheckpointError(
-            f"the model in {folder} is none that transformers knows: {str(error).splitlines()[0]}",
-            hint="code that comes with a model is never run: choose an architecture of transformers",
-        ) from error
     return config
 
 
@@ -250,9 +237,11 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
     files = weight_files(base or folder)
     if unpack_weights(config):
         files = []
-    try:
-        # While it builds a model, transformers changes settings of the whole process.
-        with _building:
+    # transformers reads it with the weights: here its name is known.
+    _generation_config(base or folder)
+    # While it builds a model, transformers changes settings of the whole process.
+    with _building, reading(f"the weights in {folder}", hint="fetch the model again, in bf16 or fp32"):
+        try:
             made: Any = AutoModelForCausalLM.from_pretrained(
                 base or folder,
                 config=config,
@@ -263,20 +252,13 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
-    except ImportError as error:
-        raise CheckpointError(
-            f"the weights in {folder} need a package that is not installed: {str(error).splitlines()[0]}",
-            hint="take the model in bf16 or fp32",
-        ) from error
-    except (OSError, SafetensorError, ValueError) as error:
-        raise CheckpointError(
-            f"the weights in {folder} cannot be read: {str(error).splitlines()[0]}", hint=_AGAIN
-        ) from error
-    except KeyError as error:
-        raise EngineError(
-            f"{config.model_type}: its attention has no place for {error}, the kernel of sampler and trainer",
-            hint="choose an architecture whose attention transformers lets others compute, e.g. Qwen, Llama or OLMo",
-        ) from error
+        except KeyError as error:
+            if error.args != (attention,):
+                raise
+            raise EngineError(
+                f"{config.model_type}: its attention has no place for {error}, the kernel of sampler and trainer",
+                hint="choose an architecture of attention that transformers lets others compute, e.g. Qwen or Llama",
+            ) from error
     model: PreTrainedModel = made[0]
     found: dict[str, Any] = made[1]
     # These transformers would fill with random numbers.
@@ -336,12 +318,8 @@ def _generation_config(folder: Path) -> GenerationConfig | None:
     """Settings of generation; None where a folder has none. Raises CheckpointError for a file that cannot be read."""
     if not (folder / "generation_config.json").is_file():
         return None
-    try:
+    with reading(str(folder / "generation_config.json"), hint=_AGAIN):
         return GenerationConfig.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, TypeError) as error:
-        raise CheckpointError(
-            f"{folder / 'generation_config.json'} cannot be read: {str(error).splitlines()[0]}", hint=_AGAIN
-        ) from error
 
 
 def copy_companions(source: Path, target: Path, *, unpacked: bool = False) -> None:

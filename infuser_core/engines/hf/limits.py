@@ -1,21 +1,39 @@
-"""Limits of the engines: checks of a configuration, a loaded model and its numbers."""
+"""Limits of the engines: checks of a model's files, its configuration, the loaded model and its numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
 
-from safetensors import safe_open
+from huggingface_hub.errors import StrictDataclassError
+from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
-from infuser_core.errors import CheckpointError, EngineError
+from infuser_core.errors import CheckpointError, EngineError, InfuserError
 
 UNSUPPORTED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 """Config keys that change logits after the output layer, which the engines apply themselves."""
 FLOATS = {"F64", "F32", "F16", "BF16"}
 """Dtypes of weights in safetensors that are numbers as they are."""
 _PLAIN = "take the model in bf16 or fp32"
+_BARE = (TypeError, AttributeError, LookupError)
+"""Errors that libraries raise for a file of another form than they expect: the message alone says little."""
+
+
+@contextmanager
+def reading(what: str, *, hint: str) -> Iterator[None]:
+    """Raises CheckpointError for a model's file that the code inside, which is a library's, cannot read."""
+    try:
+        yield
+    except InfuserError:
+        raise
+    except (OSError, ValueError, ImportError, SafetensorError, StrictDataclassError, *_BARE) as error:
+        source = (isinstance(error, StrictDataclassError) and error.__cause__) or error
+        kind = [type(source).__name__] if isinstance(source, _BARE) or not str(source) else []
+        reason = ": ".join([*kind, *str(source).splitlines()[:1]])
+        raise CheckpointError(f"{what} cannot be read: {reason}", hint=hint) from error
 
 
 def unpack_weights(config: PretrainedConfig) -> bool:

@@ -13,10 +13,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub.errors import StrictDataclassError
 from jinja2.exceptions import TemplateError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from infuser_core.engines.hf.limits import reading
 from infuser_core.engines.protocols import Messages, PromptGroup, SamplingParams
 from infuser_core.errors import CheckpointError, ConfigError, EngineError
 from infuser_core.reasoning import is_mark
@@ -222,15 +222,11 @@ def _in_config(folder: Path) -> bool:
 
 
 def _read(folder: Path) -> PreTrainedTokenizerBase:
-    try:
+    hint = "give a folder with config.json and tokenizer.json; code that comes with a tokenizer is never run"
+    with reading(f"the tokenizer in {folder}", hint=hint):
         found: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=False
         )
-    except (OSError, ValueError, StrictDataclassError) as error:
-        raise CheckpointError(
-            f"the tokenizer in {folder} cannot be read: {' '.join(str(error.__cause__ or error).split())[:200]}",
-            hint="give a folder with config.json and tokenizer.json; code that comes with a tokenizer is never run",
-        ) from error
     # Without any of its files, transformers makes up one that knows no text.
     if len(found) <= len(found.added_tokens_decoder):
         raise CheckpointError(f"{folder} holds no tokenizer", hint="give a folder with tokenizer.json")
