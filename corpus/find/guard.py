@@ -26,6 +26,8 @@ MAX_CONNECTIONS = 16
 """Connections open at one time, to all hosts together."""
 SLOW_SECONDS, LEAST_RATE = 30.0, 4096.0
 """Seconds of waiting after which an answer must have come at so many bytes a second."""
+MAX_SECONDS = 900.0
+"""Longest time that is waited for one answer, its body included, seconds."""
 MAX_WAIT_SECONDS = 120.0
 """Longest wait; a server whose Retry-After asks for more is given up at once."""
 WEB_PORTS = frozenset({80, 443})
@@ -117,10 +119,10 @@ class PacedStream(httpcore.NetworkStream):
 
     def __init__(self, inner: httpcore.NetworkStream, slow_seconds: float) -> None:
         self._inner, self._slow_seconds = inner, slow_seconds
-        self._seconds, self._bytes = 0.0, 0
+        self._seconds, self._bytes, self._waited = 0.0, 0, 0.0
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Some bytes. Raises CatalogueError when those of the last while came too slowly."""
+        """Some bytes. Raises CatalogueError when the last ones came too slowly, or the whole answer does."""
         # The time in which this process was stopped itself says nothing about the server.
         watch, block = child.Watch(), None
         while block is None:
@@ -130,7 +132,13 @@ class PacedStream(httpcore.NetworkStream):
                 if timeout is not None and watch.look() >= timeout:
                     raise
         self._seconds += watch.look()
+        self._waited += watch.seconds
         self._bytes += len(block)
+        if self._waited > MAX_SECONDS:
+            raise CatalogueError(
+                f"too slow: not complete in {MAX_SECONDS:g} s, which is the limit for one answer",
+                hint="fetch the file by hand and name it",
+            )
         if self._seconds > self._slow_seconds and block:
             if self._bytes < LEAST_RATE * self._seconds:
                 raise CatalogueError(
@@ -144,7 +152,7 @@ class PacedStream(httpcore.NetworkStream):
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Send; what comes from here on is another answer."""
         self._inner.write(buffer, timeout)
-        self._seconds, self._bytes = 0.0, 0
+        self._seconds, self._bytes, self._waited = 0.0, 0, 0.0
 
     def close(self) -> None:
         """Close the stream below."""

@@ -40,14 +40,14 @@ def run_pool(config: RunConfig) -> EnginePool:
 
 
 def sampling_pool(
-    engine: EngineSettings, cluster: ClusterSettings | None, *, cache_tokens: int, passed: Path | None = None
+    engine: EngineSettings, cluster: ClusterSettings | None, *, cache_tokens: int, seals: Path | None = None
 ) -> EnginePool:
     """The pool of an evaluation, which trains nothing: on a cluster all machines sample, and with the weights as they
-    are. `passed`: see self_test.require_once."""
+    are. `seals`: see self_test.require_once."""
     engine = engine.model_copy(update={"rollout_quantisation": None})
     shared = None if cluster is None else Cluster(address=cluster.address, ranks=0)
     sampler, options = _sampling(engine, shared)
-    cache = {"cache_tokens": cache_tokens, "passed": passed} if sampler == "hf" else {}
+    cache = {"cache_tokens": cache_tokens, "seals": seals} if sampler == "hf" else {}
     return EnginePool(sampler=sampler, sampler_options=options | cache)
 
 

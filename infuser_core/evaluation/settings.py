@@ -160,5 +160,4 @@ def chat_of(judge: NamedModel, settings: EvaluationSettings) -> ChatModel:
 
 def pool_of(settings: EvaluationSettings, batch_tokens: int = BATCH_TOKENS) -> EnginePool:
     """The sampler of an examination, not started yet."""
-    passed = store_root() / "tested"
-    return sampling_pool(settings.engine, settings.cluster, cache_tokens=batch_tokens, passed=passed)
+    return sampling_pool(settings.engine, settings.cluster, cache_tokens=batch_tokens, seals=store_root() / "tested")

@@ -13,7 +13,8 @@ from infuser_core.prompts.load import LETTERS
 
 Row = Mapping[str, Any]
 _LETTER_KEYS = (("letter", "content"), ("key", "value"), ("label", "text"))
-_PRINTED = re.compile(r"\s*\[\s*[{\"]")
+PRINTED = re.compile(r"\s*\[\s*[{\"']")
+"""Start of a list of texts or objects that a table printed into a cell; no answer of mathematics opens like one."""
 _PLACE = re.compile(r"-?\d{1,9}", re.ASCII)
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:,(?:\\!)?\d{3})+(?:\.\d+)?")
 _OPEN, _CLOSE = "([{", ")]}"
@@ -60,7 +61,7 @@ def _at(row: Row, path: str) -> Any:
 
 def printed(found: Any) -> Any:
     """The list of a cell that holds one as JSON or Python; any other value as it is."""
-    return _parsed(found) if isinstance(found, str) and _PRINTED.match(found) else found
+    return _parsed(found) if isinstance(found, str) and PRINTED.match(found) else found
 
 
 def paths(row: Row, above: str = "") -> Iterator[str]:

@@ -46,8 +46,6 @@ _USUAL = {
 _SPEAKERS = {"question_text": "user", "ground_truth": "assistant"}
 _MOST_WORDS = 30
 _VERIFIERS_OF_MATH = ("math", "integer")
-_PRINTED = re.compile(r"\s*\[\s*[\"']")
-"""A list of texts that a table printed into a cell; no answer of mathematics opens like one."""
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
 _KINDS = ("numerical", "expression", "tuple", "interval", "equation", "set", "text")
 
@@ -215,7 +213,7 @@ def _typed(row: Row) -> Question:
     if grading.multiple:
         answers = [", ".join(part.strip() for part in answer.split(";")) for answer in answers]
     verifier = "choice" if choices else _verifier(row)
-    if verifier in _VERIFIERS_OF_MATH and (printed := next(filter(_PRINTED.match, answers), None)):
+    if verifier in _VERIFIERS_OF_MATH and (printed := next(filter(fields.PRINTED.match, answers), None)):
         raise fields.refuse("ground_truth", "an answer; several are a list, or a column also_right", printed)
     return Question(
         question_id=name,

@@ -131,8 +131,8 @@ class HFSampler:
 
     `cache_tokens` bounds the cached tokens of a batch (prompts once, plus response limit per sample), `prefill_tokens`
     the prompt tokens of one prefill call. `deterministic`: see `repeat_exactly`; on an accelerator torch has no
-    repeatable cumulative sum, and says so. `passed` keeps the seals of self-tests, where digests are the ids of
-    checkpoints.
+    repeatable cumulative sum, and says so. `seals` is the folder of self-tests that models passed, for checkpoints
+    whose ids are digests.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class HFSampler:
         cache_tokens: int = 262_144,
         prefill_tokens: int = 16_384,
         deterministic: bool = False,
-        passed: Path | None = None,
+        seals: Path | None = None,
     ) -> None:
         settle_process(threads)
         repeat_exactly(deterministic)
@@ -152,7 +152,7 @@ class HFSampler:
         self._device = choose_device(device)
         self._cache_tokens = cache_tokens
         self._prefill_tokens = prefill_tokens
-        self._passed = passed
+        self._seals = seals
         self._model: PreTrainedModel | None = None
         self._renderer: Renderer | None = None
         self._ends: list[int] = []
@@ -198,7 +198,7 @@ class HFSampler:
             model = load_model(folder, dtype=self._dtype, device=self._device)
             # Checkpoints of a run come from an anchor that passed.
             if not (folder / STATE).is_file():
-                require_once(model, checkpoint.checkpoint_id, self._passed)
+                require_once(model, checkpoint.checkpoint_id, self._seals)
             self._model = model
             self._ends = folder_ends(folder, self._renderer.end_token)
         self._kind = kind

@@ -39,16 +39,19 @@ def verdict(model: str, *, device: str = "cpu", dtype: str = "float32") -> str:
     return digest_of({"model": model, "device": device, "dtype": dtype, "code": code, **packages})
 
 
-def require_once(model: PreTrainedModel, digest: str, passed: Path | None) -> None:
-    """`require_same`, unless a model of this digest has passed: `passed` is a folder of empty files, named by seals."""
-    if passed is None:
+def require_once(model: PreTrainedModel, digest: str, seals: Path | None) -> None:
+    """`require_same`, unless a model of this digest has passed before.
+
+    `seals` is a folder of empty files, one for each `verdict`; without it, every call tests.
+    """
+    if seals is None:
         require_same(model)
         return
     dtype = str(model.dtype).removeprefix("torch.")
-    seal = passed / verdict(digest, device=device_name(model.device), dtype=dtype)
+    seal = seals / verdict(digest, device=device_name(model.device), dtype=dtype)
     if not seal.is_file():
         require_same(model)
-        passed.mkdir(parents=True, exist_ok=True)
+        seals.mkdir(parents=True, exist_ok=True)
         seal.touch()
 
 

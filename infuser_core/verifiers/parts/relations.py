@@ -17,8 +17,8 @@ COMPOSED = frozenset([Kind.UNION, Kind.INTERSECTION, Kind.WITHOUT])
 SETS = COMPOSED | {*INTERVALS.values(), Kind.SET}
 """Structures that can be a set of real numbers."""
 _POSITIVE = {"<": "<", ">": "<", r"\le": r"\le", r"\ge": r"\le", r"\neq": r"\neq"}
-_OPEN_BEFORE = (Kind.TUPLE, Kind.OPEN_LEFT)
-_CLOSED_BEHIND = (Kind.CLOSED, Kind.OPEN_LEFT)
+_LOW_AFTER = (Kind.TUPLE, Kind.OPEN_LEFT)
+_HIGH_AFTER = (Kind.CLOSED, Kind.OPEN_LEFT)
 _ENDS = {("-", r"\infty"): -float("inf"), (r"\infty",): float("inf"), ("+", r"\infty"): float("inf")}
 _NEAR = 1e-9
 
@@ -66,8 +66,8 @@ def _steps(found: Tokens) -> list[tuple[str, Value]] | None:
 
 
 def _same_step(one: tuple[str, Value], other: tuple[str, Value]) -> bool:
-    (sign, mine), (sign_too, theirs) = one, other
-    if sign != sign_too or mine.bottom != theirs.bottom or len(mine.bottom) != 1 or not algebra.symbols(mine):
+    (sign, mine), (other_sign, theirs) = one, other
+    if sign != other_sign or mine.bottom != theirs.bottom or len(mine.bottom) != 1 or not algebra.symbols(mine):
         return False
     factor = algebra.multiple(mine, theirs)
     return factor is not None and (factor > 0 or sign == r"\neq")
@@ -125,7 +125,7 @@ def _region(node: Node, place: Callable[[Tokens], float]) -> Region:
         return [((point, 0), (point, 1))]
     if node.kind in INTERVALS.values() and len(node.items) == 2:
         ends = [place(item.tokens) for item in node.items]
-        marks = (node.kind in _OPEN_BEFORE, node.kind in _CLOSED_BEHIND)
+        marks = (node.kind in _LOW_AFTER, node.kind in _HIGH_AFTER)
         low, high = ((end, int(mark and abs(end) != float("inf"))) for end, mark in zip(ends, marks, strict=True))
         return [(low, high)] if low < high else []
     parts = [_region(item, place) for item in node.items]
