@@ -1,9 +1,10 @@
 """Settings of the machinery that models run on: engines, accelerators, machines."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from infuser_core.config.recorded import Mark
 from infuser_core.config.sources import Count, Settings, Tokens
 
 
@@ -23,7 +24,7 @@ class EngineSettings(Settings):
     """Whether backward computes activations again. With a number, micro-batches of more tokens do, and those of fewer,
     which are filled to it, compute again only what lies between matrix products: the memory of a few long responses,
     hardly more time than without. It changes rounding alone and is no part of a recipe."""
-    probe: Literal["auto", "fast", "reference"] = "auto"
+    probe: Annotated[Literal["auto", "fast", "reference"], Mark.NEUTRAL] = "auto"
     """How questions are scored: `fast` many at once, `reference` one backward each, for layers of any kind. `auto` is
     fast where the model's layers allow it. It changes rounding alone and is no part of a recipe."""
     attention: Literal["auto", "flash", "sdpa"] = "auto"
@@ -59,7 +60,7 @@ class EngineSettings(Settings):
     weight_updates: Literal["in-place", "fresh"] = "in-place"
     """Whether such an engine takes new weights while it runs, or a fresh one is started for them. Either way it is
     checked that it computes with them, and one that runs is replaced where it does not."""
-    rollout_quantisation: Literal["fp8"] | None = None
+    rollout_quantisation: Annotated[Literal["fp8"] | None, Mark.NEUTRAL] = None
     """Format of the matrices that the sampler `vllm` multiplies by, on an accelerator: everything that the run samples
     is then drawn from a slightly other policy, which the loss's importance weight corrects. It is part of recipes."""
 

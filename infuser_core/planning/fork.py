@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.config.overlays import changed, validate
+from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError, StoreError, UsageError
 from infuser_core.planning.place import Repeat, repeats_of
@@ -37,8 +38,8 @@ _FIXED = {
     "engine.dtype": "the anchor and every checkpoint are made with it",
 }
 """Settings that hold for a whole run, and why."""
-_FREE = ("corpus.exclude", "data.allow_overlap")
-"""Exceptions: the first says what is drawn in an iteration, the second changes no result."""
+_EXCLUDE = "corpus.exclude"
+"""The exception among them: it says what is drawn in an iteration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,11 +156,11 @@ def fork_of(root: Path, origin: str, *, at: int, changes: Sequence[str], name: s
 
 
 def _refuse_fixed(config: RunConfig, own: RunConfig, at: int) -> None:
-    differing = leaves_that_differ(config.model_dump(mode="json"), own.model_dump(mode="json"))
+    differing = leaves_that_differ(recorded(config, naming=True), recorded(own, naming=True))
     if not differing:
         raise UsageError("the settings are those that the run has: nothing to fork for", hint="change one with --set")
     for leaf in differing:
-        if leaf.name.startswith(_FREE):
+        if leaf.name.startswith(_EXCLUDE):
             continue
         reason = next((why for key, why in _FIXED.items() if leaf.is_at_or_below(key)), "")
         if reason:

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from infuser_core.config.overlays import load
+from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.configured import run_pool, sampling_pool
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.errors import ConfigError, EngineError
 from infuser_core.phases import check_keys, evaluate, generate_questions, rollout_dev
-from tasks.run import plain
 
 NANO = Path("configs/nano.yaml")
 VLLM = ["engine.sampler=vllm", "engine.dtype=bfloat16", "engine.device=auto"]
@@ -47,7 +47,7 @@ def test_every_draw_of_a_run_records_it_and_other_settings_stay_what_they_were()
         lambda each: check_keys.settings_of(each, solver={}).answers,
     ):
         assert settings_of(coarse).sampling.asked() == settings_of(fine).sampling.asked()
-        before, after = plain(settings_of(fine)), plain(settings_of(coarse))
+        before, after = recorded(settings_of(fine)), recorded(settings_of(coarse))
         assert after["sampling"].pop("quantisation") == "fp8"
         assert after == before
     assert fine.digest() == config(*VLLM, "engine.rollout_quantisation=null").digest() != coarse.digest()
