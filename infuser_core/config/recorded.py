@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 
 
 class Mark(Enum):
-    """How a field enters the recipes of artifacts and the digest in a run's name."""
+    """Marks of fields that do not simply enter the recipes of artifacts and the digest in a run's name."""
 
     NEUTRAL = "in neither at its default, which means what was done before the field existed"
     NEUTRAL_IN_KEYS = "at its default in names alone, which had it before it was marked"
