@@ -177,7 +177,7 @@ class _Reader:
             end -= 1
         if start == end:
             return
-        size = self._size(self._middle(start, end))
+        size = self.objects.size_of(self._middle(start, end))
         ends = self._ends(self._middle(start, end), size)
         gaps = self._words(list(self._gaps(start, end)), start, end, size)
         for first, last, inner in _cells(gaps, start, end, size * GAP):
@@ -234,7 +234,7 @@ class _Reader:
         """A stretch, cut at its first blank where the size changes: a script of a script can stand on the baseline."""
         blank = next((index for index in range(begin, stop) if self.codes[index] in BLANKS), stop)
         after = next((index for index in range(blank, stop) if self.codes[index] not in EMPTY), stop)
-        if begin < blank and after < stop and self._size(begin) < SMALLER * self._size(after):
+        if begin < blank and after < stop and self.objects.size_of(begin) < SMALLER * self.objects.size_of(after):
             yield begin, blank
             begin = after
         yield begin, stop
@@ -284,7 +284,8 @@ class _Reader:
         inner = () if last - first < 3 else self._inner(first, last)
         ends = [self.fonts.of(end)[1:] for end in inner] or [(bold, mono)]
         # The number in front of a line of a listing is often set in another font.
-        mono = mono and all(fixed for _, fixed in ends[self._is_digit(first) :])
+        is_digit = 0x30 <= self.codes[first] <= 0x39
+        mono = mono and all(fixed for _, fixed in ends[is_digit:])
         text = self._spaced(first, last, gaps, x1 - x0) if mono else self._text(first, last)
         if LEFTWARD.search(text):
             # PDFium turns the parts of such a line one by one: its order is not that of the sentence.
@@ -294,7 +295,7 @@ class _Reader:
             x0=round(x0, 2),
             x1=round(x1, 2),
             y=round(self._baseline(middle), 2),
-            size=self._size(middle),
+            size=self.objects.size_of(middle),
             font=name,
             bold=bold and all(heavy for heavy, _ in ends),
             mono=mono,
@@ -317,9 +318,6 @@ class _Reader:
             first += 1
         return first, last
 
-    def _is_digit(self, index: int) -> bool:
-        return 0x30 <= self.codes[index] <= 0x39
-
     def _text(self, first: int, last: int) -> str:
         signs = [LIGATURES.get(code) or chr(code) for code in self.codes[first:last]]
         if self.parted:
@@ -336,9 +334,6 @@ class _Reader:
             parts += [self._text(start, before + 1), " " * max(1, round(gap / advance))]
             start = after
         return "".join([*parts, self._text(start, last)])
-
-    def _size(self, index: int) -> float:
-        return self.objects.size_of(index)
 
 
 def _cells(gaps: list[Gap], start: int, end: int, width: float) -> Iterator[tuple[int, int, list[Gap]]]:
