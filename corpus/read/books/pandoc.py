@@ -52,7 +52,7 @@ class Cut:
     """A piece of a book that is not in its Markdown."""
 
     reason: str
-    """navigation, licence, image, markup, unreadable or unused."""
+    """navigation, licence, image, markup, pseudocode, unreadable or unused."""
     text: str
     """The piece; a file's name and what was said of it where a whole part is missing."""
     size: int = 0

@@ -64,15 +64,12 @@ def _with_root(pieces: list[Piece], near: Sequence[Piece], rule: Rule, rules: Se
         return None
     under = _scripted(under, [p for p in near if p is not sign], rule)
     size, base = max((p.size, p.y) for p in under)
-    index = [p for p in pieces if p.size < INDEX * size and _is_index(p, sign, base, size)]
+    # The index is a small text over the left part of the root's sign.
+    over = [p for p in pieces if p.size < INDEX * size and 0.2 * size < p.y - base < size]
+    index = [p for p in over if sign.x1 - size < p.x0 and p.x1 < sign.x1]
     degree = f"[{_text(index)}]" if index else ""
     root = f"{sign.text[:-1].strip()}\\sqrt{degree}{{{_text(under)}}}"
     return _replaced(pieces, [sign, *index, *under], _made(under, root, min(sign.x0, rule.x0), rule.x1, base, size))
-
-
-def _is_index(piece: Piece, sign: Piece, base: float, size: float) -> bool:
-    """Whether a small piece stands over the left part of a root's sign."""
-    return sign.x1 - size < piece.x0 and piece.x1 < sign.x1 and 0.2 * size < piece.y - base < size
 
 
 def _with_overline(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
