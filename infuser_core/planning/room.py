@@ -15,12 +15,13 @@ from pathlib import Path
 from infuser_core import settings
 from infuser_core.capacity.advice import advice
 from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.hardware import GIB, HOST, PYTHON, Cluster, Gpu, memory
-from infuser_core.capacity.memory import LEAST, RESERVE, Held, both, host
 from infuser_core.capacity.phases import ORDER
 from infuser_core.capacity.volume import files_of
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
+from infuser_core.memory.hardware import GIB, HOST, PYTHON, Cluster, Gpu, memory
+from infuser_core.memory.parts import RESERVE, Held, both, host
+from infuser_core.memory.sizes import LEAST
 from infuser_core.planning.fork import history_of
 from infuser_core.planning.place import Asked as Places
 from infuser_core.store.gc import size_of
