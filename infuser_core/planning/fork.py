@@ -15,17 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.config.overlays import changed, validate
+from infuser_core.config.phase_table import TESTS
 from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError, StoreError, UsageError
 from infuser_core.planning.place import Repeat, repeats_of
 from infuser_core.planning.plan import leaves_that_differ
 from infuser_core.store import runs
-
-MEASURED = ("respond", "validate", "evaluate")
-"""Phases whose iteration counts the iterations that a checkpoint has seen."""
-MEASUREMENTS = (*MEASURED, "select", "leakage")
-"""Phases that compare checkpoints: they follow the latest settings."""
 
 _FIXED = {
     "anchor": "every checkpoint starts from it",
@@ -150,7 +146,7 @@ def fork_of(root: Path, origin: str, *, at: int, changes: Sequence[str], name: s
     shared = [
         repeat
         for repeat in repeats_of(root, origin)
-        if repeat.iteration < at or (repeat.iteration == at and repeat.phase in MEASURED)
+        if repeat.iteration < at or (repeat.iteration == at and repeat.phase in TESTS)
     ]
     return Fork(origin=origin, name=chosen, at=at, history=history, repeats=shared)
 

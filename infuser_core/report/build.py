@@ -9,6 +9,7 @@ from typing import Any
 
 from infuser_core import durable
 from infuser_core.anchors import anchor_notes
+from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.report import charts, outline, page
 from infuser_core.report.charts import Series
@@ -107,7 +108,7 @@ def newest_checks(root: Path, names: Sequence[str]) -> dict[str, Path]:
     store, found = Store(root), {}
     made = store.refs("quality-")
     for name in names:
-        keys = {entry.key for entry in Journal(root, name).latest() if entry.phase == "generate_questions"}
+        keys = {entry.key for entry in Journal(root, name).latest() if entry.phase == Phase.GENERATE_QUESTIONS}
         for record in sorted(map(store.manifest, made), key=lambda record: (record.created, record.key)):
             if keys & {source.split("@")[0] for source in record.inputs.values()}:
                 found[name] = record.ref

@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from infuser_core.config.phase_table import Phase
 from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import Progress, Trainer, TrainGroup, TrainRow
 from infuser_core.errors import UsageError
@@ -87,8 +88,8 @@ class Studied:
 def studied(run: Run, iteration: int) -> Studied:
     """The iteration's scores and, along their lineage, their origins. Raises UsageError where it has none."""
     latest = Journal(run.store.root, run.name).latest()
-    scored = [entry for entry in latest if entry.phase == "score_influence" and entry.iteration == iteration]
-    validated = [entry for entry in latest if entry.phase == "validate"]
+    scored = [entry for entry in latest if entry.phase == Phase.SCORE_INFLUENCE and entry.iteration == iteration]
+    validated = [entry for entry in latest if entry.phase == Phase.VALIDATE]
     if not scored or not validated:
         raise UsageError(
             f"run {run.name} has no influence scores in iteration {iteration}",
