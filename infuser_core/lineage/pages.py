@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from infuser_core.lineage.answer import Answer, printable, shown, table_lines
 from infuser_core.lineage.graph import LOOP, OPTIONAL, Graph
+from infuser_core.schemas import heading
 from infuser_core.store.catalogue import CHECKPOINTS
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import origin_of
@@ -99,7 +100,7 @@ def environment(*packages: str) -> Environment:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    made.filters |= {"shown": shown, "printable": printable, "json": to_json}
+    made.filters |= {"heading": heading, "shown": shown, "printable": printable, "json": to_json}
     made.filters["percent"] = lambda share: "-" if share is None else f"{100 * share:.1f}%"
     made.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS}
     return made
