@@ -12,6 +12,7 @@ from markupsafe import Markup
 from infuser_core.config.phase_table import CHECKPOINTS, LOOP, Phase
 from infuser_core.lineage.answer import Answer, printable, shown, table_lines
 from infuser_core.lineage.graph import Graph
+from infuser_core.schemas import heading
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import origin_of
 from infuser_core.terminal import to_json
@@ -98,7 +99,7 @@ def environment(*packages: str) -> Environment:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    made.filters |= {"shown": shown, "printable": printable, "json": to_json}
+    made.filters |= {"heading": heading, "shown": shown, "printable": printable, "json": to_json}
     made.filters["percent"] = lambda share: "-" if share is None else f"{100 * share:.1f}%"
     made.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS}
     return made

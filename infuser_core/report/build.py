@@ -20,7 +20,7 @@ from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.terminal import table
-from infuser_core.view.questions import SCORED
+from infuser_core.view.questions import MEASURED, SCORED
 from infuser_core.view.run import curves as drawn
 from infuser_core.view.run import run_page
 
@@ -29,8 +29,7 @@ MOST_LINES = 12
 MOST_QUESTIONS = 2000
 """Questions of a run in the table of its page, which stays below 5 MB by that."""
 _QUESTIONS = f"""
-    select q.iteration, left(q.text, 300) as question, left(q.answer, 60) as answer, d.source_id as textbook, s.status,
-        s.score as influence, s.solver_accuracy as accuracy
+    select left(q.text, 300) as question, left(q.answer, 60) as answer, q.iteration, {MEASURED}, d.source_id as textbook
     from {SCORED} order by abs(s.score) desc nulls last, q.iteration, q.question_id limit ?"""
 
 
