@@ -100,7 +100,9 @@ def _bar(sign: Piece, rules: Sequence[Rule]) -> Rule:
 
 def _with_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
     """The pieces with the fraction that this rule divides; None where it divides none, as the rules of a table."""
-    over, under = _parts(near, rule)
+    over = [p for p in near if NUMERATOR[0] * p.size < p.y - rule.y < NUMERATOR[1] * p.size]
+    under = [p for p in near if DENOMINATOR[0] * p.size < rule.y - p.y < DENOMINATOR[1] * p.size]
+    over, under = (_scripted(_nearest(part, rule), near, rule) for part in (over, under))
     if not over or not under or all(p.mono for p in (*over, *under)) or any(_goes_on(p, under, rule) for p in pieces):
         return None
     spans = [(min(p.x0 for p in part), max(p.x1 for p in part)) for part in (over, under)]
@@ -116,12 +118,6 @@ def _with_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> li
     beside = [p for p in pieces if _beside(p, rule) and p not in over and p not in under]
     size, base = max(((p.size, p.y) for p in beside), default=(size, round(rule.y - AXIS * size, 2)))
     return _replaced(pieces, [*over, *under], _made(over, f"\\frac{{{top}}}{{{bottom}}}", rule.x0, rule.x1, base, size))
-
-
-def _parts(near: Sequence[Piece], rule: Rule) -> tuple[list[Piece], list[Piece]]:
-    over = [p for p in near if NUMERATOR[0] * p.size < p.y - rule.y < NUMERATOR[1] * p.size]
-    under = [p for p in near if DENOMINATOR[0] * p.size < rule.y - p.y < DENOMINATOR[1] * p.size]
-    return _scripted(_nearest(over, rule), near, rule), _scripted(_nearest(under, rule), near, rule)
 
 
 def _scripted(part: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece]:
