@@ -23,12 +23,8 @@ class Players:
     """Checkpoint of the generator, phi."""
     anchor: ArtifactRef
     """The checkpoint that both began from."""
-    gradient: ArtifactRef | None = None
-    """The last dev gradient, where a running mean goes on from it."""
     questions: ArtifactRef | None = None
     """The last questions, where prompts draw from those of earlier iterations."""
-    answers: ArtifactRef | None = None
-    """The last answers, where the next iteration goes on with those that are unfinished."""
     recent: tuple[Measured, ...] = ()
     """Measured iterations of an adaptive budget's window, the last one last."""
 
@@ -45,7 +41,7 @@ def iteration(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, player
         bandit = settings.budget.mode == "bandit"
         allocation = training_pool.allocate(run, number, pool, players.recent) if bandit else None
         questions = phase.generate_questions(run, number, pool, players.generator, allocation, players.questions)
-        answers = phase.rollout_questions(run, number, questions, players.solver, pool, players.answers)
+        answers = phase.rollout_questions(run, number, questions, players.solver, pool)
         if settings.key_solver is not None:
             phase.check_keys(run, number, questions)
 
@@ -61,19 +57,9 @@ def iteration(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, player
     if allocation is not None and scores is not None:
         measured = Measured(allocation=allocation, questions=questions, scores=scores)
         recent = (*recent, measured)[-settings.budget.window :]
-    last = gradient.result() if settings.dev_mean else None
     written = generator.result() if generator else players.generator
     shown = questions if settings.examples and settings.examples.earlier else None
-    open_ones = answers if settings.rollout_share < 1 else None
-    return replace(
-        players,
-        solver=solver,
-        generator=written,
-        recent=recent,
-        gradient=last,
-        questions=shown,
-        answers=open_ones,
-    )
+    return replace(players, solver=solver, generator=written, recent=recent, questions=shown)
 
 
 def _dev_gradient(lane: Lane, run: str, number: int, dev: ArtifactRef, players: Players) -> Future[ArtifactRef | None]:
@@ -86,8 +72,7 @@ def _dev_gradient(lane: Lane, run: str, number: int, dev: ArtifactRef, players: 
         return phase.rollout_dev(run, number, dev, players.solver)
 
     def differentiate(rollouts: ArtifactRef) -> ArtifactRef:
-        before = players.gradient if settings.dev_mean else None
-        return phase.dev_gradient(run, number, rollouts, players.solver, before)
+        return phase.dev_gradient(run, number, rollouts, players.solver)
 
     if current(run).overlaps:
         return lane.start(lambda: differentiate(answer()))

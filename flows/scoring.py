@@ -114,7 +114,7 @@ def _scored(
     solver = model.ref or training_pool.anchored(run.name)
     dev = documents.reference_questions(run.name, "dev")
     answers = phase.rollout_dev(run.name, 0, dev, solver)
-    gradient = phase.dev_gradient(run.name, 0, answers, solver, None)
+    gradient = phase.dev_gradient(run.name, 0, answers, solver)
     found: list[InfluenceScore] = []
     first: dict[str, ArtifactRef] = {}
     for shard in ranking.shards(questions, SHARD):

@@ -623,7 +623,7 @@ class Gradient:
     num_varied: int
     """Dev questions whose answers differ in reward: the only ones with a gradient."""
     averaged: int
-    """Gradients in the direction: this iteration's, and those of a running mean (`cotrain.dev_mean`)."""
+    """Gradients in the direction: always 1, this iteration's (`cotrain.dev_mean`)."""
     accuracy: float
     """Mean dev reward."""
 

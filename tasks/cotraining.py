@@ -15,7 +15,6 @@ from infuser_core.phases import score_influence as score_phase
 from infuser_core.phases import update_generator as generator_phase
 from infuser_core.phases import update_solver as solver_phase
 from infuser_core.phases.drawing import Drawn
-from infuser_core.phases.parts.owed import Written, settle
 from infuser_core.phases.parts.shown import examples_of
 from infuser_core.phases.training import SharedBackward
 from infuser_core.plugins import templates
@@ -37,18 +36,14 @@ from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.rollouts import (
-    answered_questions,
     answered_with,
     counts,
-    owed_of,
+    questions_of,
     steps_of,
     updated,
-    waiting_of,
     why_none,
     with_keys,
     with_labels,
-    with_owed,
-    with_waiting,
 )
 from tasks.run import Run
 from tasks.stage import stage
@@ -82,10 +77,8 @@ def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef)
 
 
 @stage("dev_gradient")
-def dev_gradient(
-    run: Run, iteration: int, rollouts: ArtifactRef, solver: ArtifactRef, previous: ArtifactRef | None
-) -> Work:
-    """Gradient of the dev answers (phase 1b); a running mean goes on from the previous iteration's."""
+def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: ArtifactRef) -> Work:
+    """Gradient of the dev answers (phase 1b)."""
     settings = gradient_phase.settings_of(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -93,7 +86,6 @@ def dev_gradient(
             run.store.rows(rollouts, "rollouts", Rollout),
             run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
             settings,
-            previous=_mean(run, previous) if previous else None,
             workspace=workspace,
             progress=progress,
         )
@@ -105,14 +97,9 @@ def dev_gradient(
         )
         return with_lost(made, done.lost)
 
-    inputs = {"rollouts": rollouts, "solver": solver, "previous": previous}
+    inputs = {"rollouts": rollouts, "solver": solver}
     recipe = run.recipe("dev_gradient", gradient_phase.VERSION, settings, inputs, iteration=iteration)
     return Work(recipe=recipe, produce=produce, needs=lambda: _bytes(run, solver, pruned.WEIGHTS))
-
-
-def _mean(run: Run, gradient: ArtifactRef) -> gradient_phase.Mean:
-    (facts,) = run.store.rows(gradient, "gradients", Gradient)
-    return gradient_phase.Mean(path=run.store.path(gradient, gradient_phase.FILE), count=facts.averaged)
 
 
 def _bytes(run: Run, checkpoint: ArtifactRef, *parts: str) -> int:
@@ -202,27 +189,26 @@ def rollout_questions(
     questions: ArtifactRef,
     solver: ArtifactRef,
     pool: ArtifactRef | None = None,
-    before: ArtifactRef | None = None,
 ) -> Work:
-    """The solver answers them (phase 2b); a teacher of labels reads the pool, and answers from before may go on."""
+    """The solver answers them (phase 2b); a teacher of labels reads the pool."""
     settings = answer_phase.settings_of(run.config)
     read = pool if settings.labels == "document" else None
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
+        asked = run.store.rows(questions, "questions", Question)
         answered = answer_phase.rollout_questions(
-            run.store.rows(questions, "questions", Question),
+            asked,
             run.pool.sampler(run.checkpoint(solver, Role.SOLVER)),
             settings,
             checkpoint_id=solver.id,
             seed=run.config.seed,
             iteration=iteration,
             documents={row.document_id: row.text for row in documents_of(run.store, read)} if read else None,
-            before=waiting_of(run.store, before) if before or run.config.cotrain.rollout_share < 1 else None,
             kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
-        made = with_waiting(answered_with(answered.rollouts), answered)
-        votes = majority(answered.questions, answered.rollouts)
+        made = answered_with(answered.rollouts)
+        votes = majority(asked, answered.rollouts)
         if settings.labels != "reference":
             made, votes = with_labels(made, answered.labels), [label.agrees for label in answered.labels]
         # Given questions, as `infuser score` ranks them, have no oracle's labels.
@@ -230,7 +216,7 @@ def rollout_questions(
         told = run.store.rows(questions, "question_labels", QuestionLabel) if labelled else []
         return with_keys(made, run, key_accuracy(told, votes))
 
-    inputs = {"questions": questions, "solver": solver, "pool": read, "before": before}
+    inputs = {"questions": questions, "solver": solver, "pool": read}
     version = answer_phase.VERSION
     recipe = run.recipe("rollout_questions", version, settings, inputs, iteration=iteration, seed=run.config.seed)
     return Work(recipe=recipe, produce=produce)
@@ -278,7 +264,7 @@ def score_influence(
         reference = run.store.path(gradient, gradient_phase.FILE) if gradient else None
         norm = run.store.rows(gradient, "gradients", Gradient)[0].norm if gradient else 0.0
         scored = score_phase.score_influence(
-            answered_questions(run.store, questions, rollouts),
+            run.store.rows(questions, "questions", Question),
             run.store.rows(rollouts, "rollouts", Rollout),
             run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
             settings,
@@ -294,7 +280,7 @@ def score_influence(
             tables={
                 "scores": Table(row_type=InfluenceScore, rows=scores),
                 "trainer_logprobs": Table(row_type=TrainerLogprobs, rows=scored.logprobs),
-                "shared_backwards": Table(row_type=SharedBackward, rows=scored.shared),
+                "shared_backwards": Table(row_type=SharedBackward, rows=[]),
             },
             summary={"mean_score": mean, "statuses": counts([row.status for row in scores])},
         )
@@ -302,8 +288,7 @@ def score_influence(
 
     inputs = {"questions": questions, "rollouts": rollouts, "gradient": gradient, "solver": solver}
     recipe = run.recipe("score_influence", score_phase.VERSION, settings, inputs, iteration=iteration)
-    kept = (pruned.WEIGHTS,) if settings.share_backward else ()
-    return Work(recipe=recipe, produce=produce, needs=lambda: _bytes(run, solver, *kept))
+    return Work(recipe=recipe, produce=produce)
 
 
 @stage("update_generator")
@@ -320,16 +305,10 @@ def update_generator(
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         before = run.checkpoint(generator, Role.GENERATOR)
-        new = Written(
-            rollouts=run.store.rows(questions, "rollouts", Rollout),
-            questions=run.store.rows(questions, "questions", Question),
-            scores=run.store.rows(scores, "scores", InfluenceScore),
-        )
-        due = settle(owed_of(run.store, generator), new)
         done = generator_phase.update_generator(
-            due.now.rollouts,
-            due.now.questions,
-            due.now.scores,
+            run.store.rows(questions, "rollouts", Rollout),
+            run.store.rows(questions, "questions", Question),
+            run.store.rows(scores, "scores", InfluenceScore),
             run.pool.trainer(before),
             settings,
             workspace=workspace,
@@ -339,15 +318,12 @@ def update_generator(
         )
         made = Outcome(
             tables={
-                "generator_scores": Table(
-                    row_type=GeneratorScore,
-                    rows=[replace(row, document_id=due.documents[row.rollout_id]) for row in done.scores],
-                ),
+                "generator_scores": Table(row_type=GeneratorScore, rows=done.scores),
                 "updates": Table(row_type=Update, rows=done.updates),
             },
             summary=steps_of(before.step, done.updates),
         )
-        return with_lost(with_owed(made, due.later), done.lost)
+        return with_lost(made, done.lost)
 
     own = {"anchor": anchor if settings.step.kl else None}
     inputs = {"questions": questions, "scores": scores, "generator": generator, **own}
@@ -370,18 +346,10 @@ def update_solver(
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         before = run.checkpoint(solver, Role.SOLVER)
-        trainer = run.pool.trainer(before)
-        shared = run.store.rows(scores, "shared_backwards", SharedBackward) if scores else []
-        if scores and shared:
-            kept = run.store.path(scores, score_phase.SHARED)
-            done = solver_phase.finish_shared_step(
-                shared[0], kept, trainer, settings, workspace=workspace, first_step=before.step
-            )
-            return updated(before.step, done, settings)
         done = solver_phase.update_solver(
-            answered_questions(run.store, questions, rollouts),
+            questions_of(run.store, questions),
             run.store.rows(rollouts, "rollouts", Rollout),
-            trainer,
+            run.pool.trainer(before),
             settings,
             workspace=workspace,
             before=before,

@@ -7,11 +7,9 @@ from dataclasses import replace
 
 from infuser_core.config.phase_table import Phase
 from infuser_core.phases.parts.health import complaints
-from infuser_core.phases.parts.owed import Written
-from infuser_core.phases.parts.partial_rollouts import Segment, Waiting
-from infuser_core.phases.rollout_questions import Answered, PseudoLabel
+from infuser_core.phases.rollout_questions import PseudoLabel
 from infuser_core.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
-from infuser_core.schemas import InfluenceScore, KeyAccuracy, Question, Rollout, Update
+from infuser_core.schemas import KeyAccuracy, Question, Rollout, Update
 from infuser_core.statistics.keys import complaint
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Store, Table
@@ -28,62 +26,10 @@ def answered_with(rollouts: list[Rollout]) -> Outcome:
     )
 
 
-def with_waiting(made: Outcome, answered: Answered) -> Outcome:
-    """The answers with the questions that they belong to, and what the next iteration goes on with."""
-    waiting = answered.waiting
-    if waiting is None:
-        return made
-    drawn = sum(segment.tokens for segment in waiting.segments)
-    tables = {
-        "answered_questions": Table(row_type=Question, rows=answered.questions),
-        "waiting_questions": Table(row_type=Question, rows=waiting.questions),
-        "waiting_rollouts": Table(row_type=Rollout, rows=waiting.rollouts),
-        "segments": Table(row_type=Segment, rows=waiting.segments),
-    }
-    summary = {**made.summary, "tokens": drawn, "waiting": len(waiting.questions)}
-    return replace(made, tables={**made.tables, **tables}, summary=summary)
-
-
-def waiting_of(store: Store, answers: ArtifactRef | None) -> Waiting:
-    """Answers that the last iteration left to go on with."""
-    if answers is None:
-        return Waiting()
-    return Waiting(
-        questions=store.rows(answers, "waiting_questions", Question),
-        rollouts=store.rows(answers, "waiting_rollouts", Rollout),
-        segments=store.rows(answers, "segments", Segment),
-    )
-
-
-def answered_questions(store: Store, questions: ArtifactRef, answers: ArtifactRef) -> list[Question]:
-    """The questions that the answers belong to: those of the iteration, where it waited for all of them."""
-    if "answered_questions" in store.manifest(answers).rows:
-        return store.rows(answers, "answered_questions", Question)
+def questions_of(store: Store, questions: ArtifactRef) -> list[Question]:
+    """The questions that were answered: generated ones, or those of a dev set."""
     table = "questions" if questions.kind == Phase.GENERATE_QUESTIONS else "reference_questions"
     return store.rows(questions, table, Question)
-
-
-def owed_of(store: Store, generator: ArtifactRef) -> Written:
-    """Texts that the generator's last update could not reward yet."""
-    if "owed_rollouts" not in store.manifest(generator).rows:
-        return Written()
-    return Written(
-        rollouts=store.rows(generator, "owed_rollouts", Rollout),
-        questions=store.rows(generator, "owed_questions", Question),
-        scores=store.rows(generator, "owed_scores", InfluenceScore),
-    )
-
-
-def with_owed(made: Outcome, later: Written) -> Outcome:
-    """The update with what it could not reward yet, which the next one reads; nothing where that is nothing."""
-    if not later.rollouts:
-        return made
-    tables = {
-        "owed_rollouts": Table(row_type=Rollout, rows=later.rollouts),
-        "owed_questions": Table(row_type=Question, rows=later.questions),
-        "owed_scores": Table(row_type=InfluenceScore, rows=later.scores),
-    }
-    return replace(made, tables={**made.tables, **tables}, summary={**made.summary, "owed": len(later.rollouts)})
 
 
 def with_labels(made: Outcome, labels: list[PseudoLabel]) -> Outcome:

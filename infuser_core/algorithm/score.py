@@ -53,12 +53,3 @@ def score(
 def cosine(dot: float, left_norm: float, right_norm: float) -> float:
     """dot / (|left| |right|) with floored norms."""
     return dot / (max(left_norm, NORM_FLOOR) * max(right_norm, NORM_FLOOR))
-
-
-def newest_share(decay: float, count: int) -> float:
-    """Weight of the last of `count` values in their mean with exponential decay: (1 - d) / (1 - d^count).
-
-    mean_t = share_t * value_t + (1 - share_t) * mean_(t-1) is Adam's first moment, bias corrected (arXiv 1412.6980,
-    algorithm 1).
-    """
-    return (1.0 - decay) / (1.0 - decay**count)

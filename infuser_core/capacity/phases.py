@@ -116,11 +116,10 @@ def phases_of(asked: Asked) -> list[Phase]:
     parked = trainers.copied(16 * trained / trainers.ranks) if layout.zero_stage else loaded
     again = parked if layout.turns else 0.0
     answers_known = volume.scored is not None
-    share = asked.config.cotrain.rollout_share
     phases = [
         _sampled(asked, "rollout_dev", volume.dev, synced),
         _sampled(asked, "generate_questions", volume.written, synced),
-        _sampled(asked, "rollout_questions", volume.answered, synced if volume.dev is None else 0.0, share=share),
+        _sampled(asked, "rollout_questions", volume.answered, synced if volume.dev is None else 0.0),
     ]
     if volume.dev_trained:
         done = packed(trainers, volume.dev_trained)

@@ -206,7 +206,7 @@ def files_of(config: RunConfig, shape: Shape) -> Files:
     base = WEIGHTS * shape.parameters if shape.adapters else 0.0
     checkpoint = WEIGHTS * parameters + 4.0 * shape.moments(cotrain.optimizer.name)
     roles = int(cotrain.solver.update) + int(cotrain.generator.update)
-    gradient = GRADIENT * parameters * (1 + int(cotrain.one_backward)) if needs_influence(config) else 0.0
+    gradient = GRADIENT * parameters if needs_influence(config) else 0.0
     per_iteration = roles * checkpoint + gradient
     full = min(cotrain.iterations, KEPT_FULL)
     thinned = max(0, cotrain.iterations - full) // KEPT_EVERY
@@ -238,5 +238,5 @@ def _peak(config: RunConfig, checkpoint: float, thin: float, gradient: float) ->
     weights = {number for number in old if keep.weights_every and number % keep.weights_every == 0}
     candidates = {number for number in old if number % every == 0} - weights
     best = len(candidates) if config.evaluate.selection == "within_noise" else min(1, len(candidates))
-    gradients = min(iterations, 2 if config.cotrain.dev_mean else 1)
+    gradients = min(iterations, 1)
     return whole * checkpoint + (len(weights) + best) * thin + gradients * gradient

@@ -10,6 +10,7 @@ from infuser_core.algorithm.score import Influence
 from infuser_core.config.corpus import CorpusSettings, ModelSource
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.recorded import Mark, recorded
+from infuser_core.config.retired import with_retired
 from infuser_core.config.roles import (
     AdapterSettings,
     BudgetSettings,
@@ -125,15 +126,8 @@ class CotrainSettings(Settings):
     generator_tokens: Tokens = 8192
     solver_tokens: Tokens = 8192
     sampling: RolloutSampling = RolloutSampling()
-    rollout_share: Annotated[float, Mark.NEUTRAL] = Field(default=1.0, ge=0.5, le=1)
-    """Share of the answers to generated questions that an iteration waits for. Below 1 it draws no more tokens of each
-    than this share of the last iteration's answers had; what is unfinished goes on in the next iteration, under its
-    weights (partial rollouts), and its question is learnt from when all of its answers have ended."""
     question: QuestionSettings = QuestionSettings()
     reward: RewardSettings = RewardSettings()
-    dev_mean: float = Field(default=0.0, ge=0, lt=1)
-    """Decay of a running mean of the dev gradients of all iterations so far, less noisy and a little late; 0 takes
-    each iteration's alone, as the paper does. A repair of a pruned iteration computes all gradients before it."""
     influence: Influence = "preconditioned_cosine"
     optimizer: OptimizerSettings = OptimizerSettings()
     adapter: Annotated[AdapterSettings | None, Mark.NEUTRAL_IN_KEYS] = None
@@ -160,8 +154,6 @@ class CotrainSettings(Settings):
     is the estimate of how many are right. Without one it is what a labeller or the solver's own majority says."""
     mid_eos_penalty: float = Field(default=0.0, ge=-1e9, le=0)
     """Added, in the solver's update, to the reward of a response that stopped without an answer (hybrid: -0.5)."""
-    one_backward: bool = False
-    """Scoring and solver update share one backward pass: possible where the update is a single optimizer step."""
     exclude_questions: list[str] = Field(default=[])
     """Generated questions, by identifier, that neither role is updated on."""
     validate_every: Count = 5
@@ -205,42 +197,7 @@ class CotrainSettings(Settings):
             raise ValueError("turns alternate two roles: set generator.update and solver.update to true")
         if any(not 0 < aim < 1 for aim in self.aims):
             raise ValueError(f"aims {self.aims}: accuracies above 0 and below 1")
-        if self.one_backward:
-            self._check_one_backward()
-        if self.rollout_share < 1:
-            self._check_partial_rollouts()
         return self
-
-    def _check_partial_rollouts(self) -> None:
-        """Combinations that take an iteration's questions and their answers for one batch."""
-        if self.loss.tis_cap is None:
-            raise ValueError("rollout_share below 1 needs loss.tis_cap, which corrects for the older policies")
-        alone = {
-            "dev_only true": self.dev_only,
-            "one_backward true": self.one_backward,
-            "turns": self.turns is not None,
-            "budget.mode bandit": self.budget.mode == "bandit",
-            "labels document": self.labels == "document",
-            "exclude_questions": bool(self.exclude_questions),
-        }
-        if found := [name for name, is_set in alone.items() if is_set]:
-            raise ValueError(f"rollout_share {self.rollout_share:g} does not go with {found[0]}: set it to 1")
-
-    def _check_one_backward(self) -> None:
-        if self.solver.minibatch < self.documents * self.group_size:
-            raise ValueError("one_backward needs one optimizer step: solver.minibatch >= documents * group_size")
-        if self.solver.advantage != "mean_centred":
-            raise ValueError("one_backward needs solver.advantage mean_centred, as the score uses it")
-        if self.options().partial_minibatch != "real":
-            raise ValueError("one_backward divides by the questions there are: set loss.partial_minibatch to real")
-        if not self.generator.update or self.dev_only:
-            raise ValueError("one_backward needs influence scores: generator.update true and dev_only false")
-        if self.solver.band() is not None or self.turns is not None:
-            raise ValueError("one_backward trains on every scored question: leave out solver's bands and turns")
-        if self.loss.kl or self.loss.entropy:
-            raise ValueError("one_backward needs loss.kl 0 and loss.entropy 0: the score knows the reward alone")
-        if self.mid_eos_penalty:
-            raise ValueError("one_backward needs mid_eos_penalty 0: the score knows correctness alone")
 
 
 class BenchmarkSettings(Settings):
@@ -349,7 +306,7 @@ class RunConfig(Settings):
 
     def digest(self) -> str:
         """Digest of the settings that make a run what it is."""
-        return digest_of(recorded(self, naming=True))
+        return digest_of(with_retired(recorded(self, naming=True)))
 
     @property
     def label(self) -> str:

@@ -133,13 +133,8 @@ def _of_question(view: RunView, name: str) -> Plan:
             hint='`infuser sql "select question_id from questions"` lists them',
         )
     users = view.graph.users(row["artifact_key"])
-    touched = {user.key for user in users if user.phase in UPDATES or _shares_its_backward(user)}
+    touched = {user.key for user in users if user.phase in UPDATES}
     return _plan(view, f"question {name}", {"cotrain": {"exclude_questions": [name]}}, touched, [], [name])
-
-
-def _shares_its_backward(record: Record) -> bool:
-    """A scoring pass that also is the solver's update depends on every question."""
-    return record.phase == Phase.SCORE_INFLUENCE and bool(record.config.get("share_backward"))
 
 
 def _plan(

@@ -24,7 +24,6 @@ from infuser_core.prompts.load import Template, load, render_question
 from infuser_core.reasoning import reply_text
 from infuser_core.schemas import Question, Role, Rollout, Verdict
 from infuser_core.seeding import seed_of
-from infuser_core.series import Series
 from infuser_core.verifiers.parts.batch import Job, check_all
 
 
@@ -155,8 +154,6 @@ def answer_questions(
 
 TOO_LONG = "prompt_too_long"
 """Finish reason of a question that did not fit the prompt limit and was not asked."""
-UNFINISHED = "unfinished"
-"""Finish reason of an answer of which only a part is drawn so far."""
 
 
 def draw_answers(
@@ -164,19 +161,13 @@ def draw_answers(
     sampler: Sampler,
     settings: AnswerSettings,
     *,
-    before: Sequence[Rollout] = (),
-    tokens: int | None = None,
     checkpoint_id: str,
     seed: int,
     scope: str,
     kept: Kept[Drawn] | None = None,
     progress: Progress = no_progress,
 ) -> list[Rollout]:
-    """Answers before their verdicts: those from before, then those to the questions.
-
-    Of those from before, the unfinished ones are drawn further and the others passed on. At most `tokens` are drawn of
-    an answer; None for the whole limit.
-    """
+    """Answers before their verdicts, in question order."""
     prompts = [sampler.tokenizer.render(messages_of(question, prompts=settings.prompts)) for question in questions]
     fitting = [
         PromptGroup(
@@ -187,49 +178,13 @@ def draw_answers(
         for question, prompt in zip(questions, prompts, strict=True)
         if len(prompt) <= settings.prompt_tokens
     ]
-    begun = [
-        # Its prompt is all that there is of it, and its limit what is left.
-        PromptGroup(
-            group_id=row.rollout_id,
-            token_ids=[*row.prompt_token_ids, *row.token_ids],
-            seeds=[seed_of(seed, scope, row.group_id, row.sample_index)],
-            max_tokens=settings.max_tokens - len(row.token_ids),
-        )
-        for row in before
-        if row.finish_reason == UNFINISHED
-    ]
-    most = settings.max_tokens if tokens is None else min(tokens, settings.max_tokens)
-    params = SamplingParams(max_tokens=most, **settings.sampling.asked())
-    completions = draw([*begun, *fitting], sampler, params, kept=kept, progress=progress)
-    earlier = [
-        _longer(row, completions[row.rollout_id][0], sampler, checkpoint_id) if row.rollout_id in completions else row
-        for row in before
-    ]
-    fresh = [
+    params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.asked())
+    completions = draw(fitting, sampler, params, kept=kept, progress=progress)
+    return [
         _draft(question, index, prompt, completion, sampler, checkpoint_id)
         for question, prompt in zip(questions, prompts, strict=True)
         for index, completion in enumerate(completions.get(question.question_id, [None] * settings.samples))
     ]
-    return [_cut(row, settings.max_tokens) for row in (*earlier, *fresh)]
-
-
-def _longer(row: Rollout, completion: Completion, sampler: Sampler, checkpoint_id: str) -> Rollout:
-    """The answer with what was drawn of it now; every token keeps the log-probability that it was drawn with."""
-    tokens = [*row.token_ids, *completion.token_ids]
-    return replace(
-        row,
-        checkpoint_id=checkpoint_id,
-        token_ids=Series.of(tokens, int),
-        sampler_logprobs=Series.of([*row.sampler_logprobs, *completion.logprobs], float),
-        text=reply_text(sampler.tokenizer, row.prompt_token_ids, tokens),
-        finish_reason=completion.finish_reason,
-    )
-
-
-def _cut(row: Rollout, max_tokens: int) -> Rollout:
-    """The answer, UNFINISHED where it ended for want of tokens in this draw alone."""
-    unfinished = row.finish_reason == "length" and len(row.token_ids) < max_tokens
-    return replace(row, finish_reason=UNFINISHED) if unfinished else row
 
 
 def _draft(

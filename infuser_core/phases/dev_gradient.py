@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import centre, is_flat
-from infuser_core.algorithm.score import newest_share
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.phases.parts.not_finite import NotFinite, check_kept, is_finite, lose, without_lost
@@ -32,23 +31,13 @@ class DevSettings:
 
     objective: ObjectiveSettings
     """The loss of an answer to a dev question."""
-    mean: float
-    """Decay of the running mean over iterations; 0 for none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mean:
-    """The running mean that the last iteration kept."""
-
-    path: Path
-    """Its file."""
-    count: int
-    """Gradients in it."""
+    mean: float = 0.0
+    """Always 0: a part of the recipe since gradients could be averaged over iterations."""
 
 
 def settings_of(config: RunConfig) -> DevSettings:
     """The sub-configuration that the phase is a function of."""
-    return DevSettings(objective=objective_of(config), mean=config.cotrain.dev_mean)
+    return DevSettings(objective=objective_of(config))
 
 
 def objective_of(config: RunConfig) -> ObjectiveSettings:
@@ -61,11 +50,10 @@ def dev_gradient(
     solver: Trainer,
     settings: DevSettings,
     *,
-    previous: Mean | None = None,
     workspace: Path,
     progress: Progress = no_progress,
 ) -> DevGradient:
-    """Write the dev objective's gradient, or its running mean with `previous`, to `workspace/gradient.safetensors`.
+    """Write the dev objective's gradient to `workspace/gradient.safetensors`.
 
     Raises EngineError where it is not finite, and that is not the doing of some questions among others.
     """
@@ -78,11 +66,6 @@ def dev_gradient(
         constants = settings.objective.constants(groups.values())
         solver.zero_grad()
         report = solver.forward_backward(train, constants, denominator=max(1, len(groups)), progress=progress)
-        count = 1
-        if previous is not None:
-            count += previous.count
-            share = newest_share(settings.mean, count)
-            solver.add_gradient(previous.path, weight=1.0 - share, own=share)
         norm = solver.keep_gradient(workspace / FILE)
         solver.zero_grad()
         varied = [
@@ -98,7 +81,7 @@ def dev_gradient(
             norm=norm,
             num_groups=len(groups),
             num_varied=len(varied),
-            averaged=count,
+            averaged=1,
             accuracy=sum(values) / max(1, len(values)),
         )
 

@@ -1,7 +1,7 @@
 """Phase 2b: the solver answers the generated questions; its own or a teacher's majority may take the key's place."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Unpack
 
 from infuser_core.algorithm.score import solver_reward
@@ -9,7 +9,6 @@ from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Sampler
 from infuser_core.phases import rollout_dev
 from infuser_core.phases.answering import TOO_LONG, AnswerSettings, Draw, answer_questions
-from infuser_core.phases.parts.partial_rollouts import Waiting, answer_in_part
 from infuser_core.phases.training import by_group
 from infuser_core.schemas import Question, Rollout, Verdict
 from infuser_core.verifiers.parts.batch import Job, check_all
@@ -132,37 +131,21 @@ class LabelledAnswerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartialAnswerSettings(LabelledAnswerSettings):
-    """Settings of an iteration that does not wait for every answer."""
-
-    rollout_share: float
-    """Share of the last iteration's answers whose length is the most that is drawn of an answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """Answers to an iteration's questions."""
 
-    questions: Sequence[Question]
-    """Questions that are answered: the iteration's, or of these and earlier ones those whose answers have all ended."""
     rollouts: list[Rollout]
     """n per question, in question order."""
     labels: list[PseudoLabel]
     """One row per question where a majority takes the place of the key."""
-    waiting: Waiting | None = None
-    """The others, where an iteration does not wait for every answer."""
 
 
 def settings_of(config: RunConfig) -> LabelledAnswerSettings:
     """The sub-configuration that the phase is a function of."""
     cotrain = config.cotrain
-    settings = LabelledAnswerSettings(
+    return LabelledAnswerSettings(
         answers=rollout_dev.settings_of(config), labels=cotrain.labels, share=cotrain.label_share
     )
-    if cotrain.rollout_share == 1:
-        return settings
-    own = {field.name: getattr(settings, field.name) for field in fields(settings)}
-    return PartialAnswerSettings(**own, rollout_share=cotrain.rollout_share)
 
 
 def rollout_questions(
@@ -172,24 +155,12 @@ def rollout_questions(
     *,
     iteration: int,
     documents: Mapping[str, str] | None = None,
-    before: Waiting | None = None,
     **how: Unpack[Draw],
 ) -> Answered:
-    """n answers per question with their rewards r(a, a_phi; q); `documents` are texts by id.
-
-    What waits from `before` goes on; it is given where an iteration need not wait for every answer, or the last one
-    did not.
-    """
-    waiting, scope = None, f"rollout_questions/{iteration}"
-    if before is None:
-        rollouts = answer_questions(questions, solver, settings.answers, scope=scope, **how)
-    else:
-        share = settings.rollout_share if isinstance(settings, PartialAnswerSettings) else 1.0
-        questions, rollouts, waiting = answer_in_part(
-            questions, before, solver, settings.answers, share=share, scope=scope, **how
-        )
+    """n answers per question with their rewards r(a, a_phi; q); `documents` are texts by id."""
+    rollouts = answer_questions(questions, solver, settings.answers, scope=f"rollout_questions/{iteration}", **how)
     if settings.labels == "reference":
-        return Answered(questions=questions, rollouts=rollouts, labels=[], waiting=waiting)
+        return Answered(rollouts=rollouts, labels=[])
     taught = None
     if settings.labels == "document":
         assert documents is not None, "a teacher reads the questions' documents"
@@ -197,7 +168,7 @@ def rollout_questions(
         told = answer_questions(asked, solver, settings.answers, scope=f"teach_questions/{iteration}", **how)
         taught = [replace(row, group_id=row.group_id.removesuffix(_TAUGHT)) for row in told]
     rollouts, labels = relabel(questions, rollouts, preset=settings.answers.box, taught=taught, share=settings.share)
-    return Answered(questions=questions, rollouts=rollouts, labels=labels, waiting=waiting)
+    return Answered(rollouts=rollouts, labels=labels)
 
 
 _TAUGHT = "/taught"

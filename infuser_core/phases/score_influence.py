@@ -1,7 +1,7 @@
 """Phase 3: the optimizer-aware influence score of every valid question (eq:estimated_influence_score)."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,17 +12,13 @@ from infuser_core.engines.protocols import Objective, Probed, Progress, Similari
 from infuser_core.phases import dev_gradient
 from infuser_core.phases.parts.not_finite import LostGroupsError, NotFinite, check_kept, flaw, is_finite, without_lost
 from infuser_core.phases.training import (
-    BatchFacts,
     ObjectiveSettings,
-    SharedBackward,
     by_group,
-    left_out,
     logprobs_of,
 )
 from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
 VERSION = 7
-SHARED = "solver_gradient.safetensors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +29,8 @@ class Scored:
     """One row per question, in order."""
     logprobs: list[TrainerLogprobs]
     """Old policy of the solver's update, for every response that pass computed."""
-    shared: list[SharedBackward]
-    """One row where the pass also kept the update's gradient."""
     lost: list[NotFinite]
-    """Questions without a finite score; a shared backward pass goes without them."""
+    """Questions without a finite score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +43,10 @@ class ScoreSettings:
     """Which of the four scores is the reward."""
     probe: bool
     """False where the generator's reward needs no influence."""
-    share_backward: bool
-    """Whether the pass also keeps the gradient of the solver's single update step."""
-    left_out: Sequence[str]
-    """Excluded questions of a shared backward pass, which is the solver's update. Scores alone do not depend on each
-    other."""
+    share_backward: bool = False
+    """Always false: a part of the recipe since this pass could be the solver's update, too."""
+    left_out: Sequence[str] = ()
+    """Always empty, for the same reason."""
 
 
 def settings_of(config: RunConfig, *, iteration: int, probe: bool) -> ScoreSettings:
@@ -62,8 +55,6 @@ def settings_of(config: RunConfig, *, iteration: int, probe: bool) -> ScoreSetti
         objective=dev_gradient.objective_of(config),
         mode=config.cotrain.influence,
         probe=probe,
-        share_backward=config.cotrain.one_backward,
-        left_out=left_out(config, iteration) if config.cotrain.one_backward else [],
     )
 
 
@@ -81,12 +72,12 @@ def score_influence(
 ) -> Scored:
     """Questions without a direction score 0 and say why in `status`; they cost nothing in the backward pass.
 
-    Problems that rows carry have no author to reward: they are probed only along with the solver's update, or where
-    `every` question is to be. Raises EngineError where the reference is not finite, or no score is.
+    Problems that rows carry have no author to reward: they are probed only where `every` question is to be. Raises
+    EngineError where the reference is not finite, or no score is.
     """
     if reference is not None:
         check_kept(reference, reference_norm, of="the dev objective")
-    unprobed = _unprobed(questions, settings, every=every)
+    unprobed = set() if every else {row.question_id for row in questions if not row.rollout_id}
     questions = [row for row in questions if row.question_id not in unprobed]
     groups = {name: rows for name, rows in by_group(rollouts).items() if name not in unprobed}
     rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
@@ -94,7 +85,6 @@ def score_influence(
     found: dict[str, Similarity] = {}
     lost: list[NotFinite] = []
     logprobs: list[TrainerLogprobs] = []
-    shared: list[SharedBackward] = []
     if settings.probe and reference is not None and reference_norm > 0 and varied:
         grouped = [settings.objective.train_group(groups[name], centre(rewards[name])) for name in varied]
         # C is that of the whole batch, whichever of its questions turn out to be lost.
@@ -106,15 +96,11 @@ def score_influence(
             constants,
             reference,
             found,
-            share=settings.share_backward,
             workspace=workspace,
             progress=progress,
         )
         probed, lost = without_lost(run, solver, workspace=workspace)
         probed_ids = [similarity.group_id for similarity in probed.similarities]
-        if settings.share_backward:
-            flat_share = 1.0 - len(varied) / len(groups)
-            shared = [_shared(probed, [groups[name] for name in probed_ids], flat_share, solver, workspace)]
         computed = logprobs_of([groups[group_id] for group_id in probed_ids], probed.logprobs)
         logprobs = [TrainerLogprobs(rollout_id=name, logprobs=values) for name, values in computed.items() if values]
     scores = [
@@ -123,23 +109,7 @@ def score_influence(
     ]
     gone = {row.group_id for row in lost}
     scores = [replace(row, status=ScoreStatus.NOT_FINITE) if row.question_id in gone else row for row in scores]
-    return Scored(scores=scores, logprobs=logprobs, shared=shared, lost=lost)
-
-
-def _unprobed(questions: Sequence[Question], settings: ScoreSettings, *, every: bool) -> set[str]:
-    unasked = not (settings.share_backward or every)
-    return {row.question_id for row in questions if unasked and not row.rollout_id}.union(settings.left_out)
-
-
-def _shared(
-    probed: Probed, groups: Sequence[Sequence[Rollout]], flat_share: float, solver: Trainer, workspace: Path
-) -> SharedBackward:
-    """The accumulated gradient, kept for the solver's update, and its report."""
-    norm = solver.keep_gradient(workspace / SHARED)
-    solver.zero_grad()
-    check_kept(workspace / SHARED, norm, of="the solver's update")
-    facts = BatchFacts.of(groups, flat_share=flat_share)
-    return SharedBackward(**asdict(facts), **asdict(probed.report))
+    return Scored(scores=scores, logprobs=logprobs, lost=lost)
 
 
 def _probed(
@@ -150,14 +120,12 @@ def _probed(
     found: dict[str, Similarity],
     lost: Collection[str],
     *,
-    share: bool,
     workspace: Path,
     progress: Progress,
 ) -> Probed:
     """One pass without the lost questions; `found` gets what it measured. Raises LostGroupsError for the others."""
     train = [group for group in every if group.group_id not in lost]
-    divisor = len(train) if share else None
-    probed = solver.probe(train, constants, reference, denominator=divisor, progress=progress)
+    probed = solver.probe(train, constants, reference, progress=progress)
     found.update((similarity.group_id, similarity) for similarity in probed.similarities)
     unclear = [group for group in train if not is_finite(*_parts(found[group.group_id]))]
     if unclear:

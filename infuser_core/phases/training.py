@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, make_dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -198,32 +198,10 @@ class BatchFacts:
         return cls(num_groups=len(groups), num_responses=len(rows), cut=cut, flat_share=flat_share)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedBackward(BatchFacts):
-    """Report of a backward pass that the solver's update shares; the gradient lies beside it."""
-
-    num_tokens: int
-    """Response tokens."""
-    loss: float
-    """Negative objective."""
-    clip_fraction: float
-    """Share of response tokens where the clipped branch was active."""
-    clip_fraction_high: float
-    """Share of response tokens that were clipped above the range."""
-    mean_ratio: float
-    """Mean importance ratio."""
-    mean_tis: float
-    """Mean truncated importance weight."""
-    truncated: float
-    """Share of response tokens whose importance weight is cut at the cap."""
-    sampler_kl: float
-    """Estimate (k3) of KL(sampler || policy before the update) per token, nats."""
-    policy_kl: float
-    """Estimate (k3) of KL(policy before the update || current) per token, nats."""
-    anchor_kl: float
-    """0: an update with a distance to the anchor shares no backward."""
-    entropy: float
-    """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
+SharedBackward = make_dataclass(
+    "SharedBackward", [(field.name, field.type) for field in (*fields(BatchFacts), *fields(StepReport))]
+)
+"""Row of a table that is always empty: scores have it since their pass could be the solver's update, too."""
 
 
 def update(
@@ -309,7 +287,7 @@ def _old_logprobs(
 def take_step(
     role: str,
     trainer: Trainer,
-    report: StepReport | SharedBackward,
+    report: StepReport,
     settings: UpdateSettings,
     facts: BatchFacts,
     *,

@@ -10,8 +10,8 @@ from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.score import mid_eos_shaped
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
-from infuser_core.phases.parts.not_finite import NotFinite, check_kept, without_lost
-from infuser_core.phases.training import SharedBackward, UpdateSettings, by_group, left_out, take_step, update
+from infuser_core.phases.parts.not_finite import NotFinite, without_lost
+from infuser_core.phases.training import UpdateSettings, by_group, left_out, update
 from infuser_core.schemas import Checkpoint, Question, Role, Rollout, TrainerLogprobs, Update, Verdict
 
 VERSION = 6
@@ -154,21 +154,3 @@ def _quantiles(accuracies: Sequence[float], band: tuple[float, float]) -> tuple[
     """The accuracies at these shares of the way from the lowest to the highest; equal ones stay together."""
     last = len(accuracies) - 1
     return accuracies[math.floor(band[0] * last)], accuracies[math.ceil(band[1] * last)]
-
-
-def finish_shared_step(
-    shared: SharedBackward,
-    gradient: Path,
-    solver: Trainer,
-    settings: SolverSettings,
-    *,
-    workspace: Path,
-    first_step: int,
-) -> SolverUpdate:
-    """The single AdamW step whose gradient the scoring pass kept: the same numbers, one backward less."""
-    solver.zero_grad()
-    solver.add_gradient(gradient)
-    update = take_step(Role.SOLVER, solver, shared, settings.step, shared, taken=first_step)
-    check_kept(gradient, update.gradient_norm, of="the scoring pass")
-    solver.save(workspace)
-    return SolverUpdate(updates=[update], difficulties=[], lost=[])

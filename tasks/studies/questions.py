@@ -124,9 +124,7 @@ def score_given(
     run: Run, questions: ArtifactRef, rollouts: ArtifactRef, gradient: ArtifactRef, solver: ArtifactRef
 ) -> Work:
     """The influence of every question on the solver (eq:estimated_influence_score)."""
-    settings = replace(
-        score_influence.settings_of(run.config, iteration=0, probe=True), share_backward=False, left_out=[]
-    )
+    settings = score_influence.settings_of(run.config, iteration=0, probe=True)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         (facts,) = run.store.rows(gradient, "gradients", Gradient)

@@ -18,7 +18,6 @@ STRONG = {"type": "nano", "world": "hard"}
         ({"generator": {"model": STRONG}}, "set generator.update to false"),
         ({"solver": {"accuracy_band": [0.7, 0.3]}}, "0 <= low <= high <= 1"),
         ({"solver": {"accuracy_band": [0.5]}}, "accuracy_band"),
-        ({"solver": {"accuracy_band": [0.2, 0.8], "minibatch": 64}, "one_backward": True}, "bands and turns"),
         ({"labels": "nobody"}, "labels"),
         ({"examples": {"count": 0}}, "count"),
         (

@@ -14,9 +14,13 @@ from infuser_core.algorithm.advantage import centre
 from infuser_core.config.roles import OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.errors import EngineError
+from infuser_core.phases.dev_gradient import DevSettings
 from infuser_core.phases.studies.effects import reweighted, sample_questions, step_effects
 from infuser_core.phases.training import UpdateSettings, by_group, train_group
-from infuser_core.schemas import InfluenceScore, Rollout
+from infuser_core.schemas import InfluenceScore, Question, Rollout
+
+OBJECTIVE = objective_settings()
+DEV = DevSettings(objective=OBJECTIVE)
 
 
 def settings(learning_rate: float, *, truncated: bool = False) -> UpdateSettings:
@@ -52,6 +56,12 @@ def rollouts(name: str, *, seed: int) -> list[Rollout]:
                 )
             )
     return rows
+
+
+def questions() -> list[Question]:
+    names = dict.fromkeys(row.group_id for row in rollouts("q", seed=0))
+    blank = {"text": "", "choices": [], "answer": "", "verifier": "choice", "domain": "", "subdomain": ""}
+    return [Question(question_id=n, document_id="d", rollout_id=f"{n}/0", reasoning="", **blank) for n in names]
 
 
 def score(question_id: str, status: str = "scored") -> InfluenceScore:

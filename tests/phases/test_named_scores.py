@@ -27,9 +27,7 @@ def stored(trainer: LocalTrainer, answers: list[Rollout], folder: Path) -> list[
     norm = trainer.keep_gradient(folder / "dev.safetensors")
     trainer.zero_grad()
     asked = [question(name) for name in by_group(answers)]
-    wanted = ScoreSettings(
-        objective=OBJECTIVE, mode="preconditioned_cosine", probe=True, share_backward=False, left_out=[]
-    )
+    wanted = ScoreSettings(objective=OBJECTIVE, mode="preconditioned_cosine", probe=True)
     file = folder / "dev.safetensors"
     return score_influence(
         asked, answers, trainer, wanted, reference=file, reference_norm=norm, workspace=folder, every=True

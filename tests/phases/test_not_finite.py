@@ -81,22 +81,21 @@ def test_without_one_finite_dev_question_the_phase_says_where_and_what_to_try(tm
 # Scores
 
 
-def scored(folder: Path, names: Sequence[str], *, poisoned: Sequence[str] = (), share: bool = False) -> Scored:
+def scored(folder: Path, names: Sequence[str], *, poisoned: Sequence[str] = ()) -> Scored:
     trainer, settings = loaded(folder), score_phase.settings_of(CONFIG, iteration=0, probe=True)
     facts = dev_gradient(varied(["d1"]), trainer, gradient_phase.settings_of(CONFIG), workspace=folder).facts
     return score_phase.score_influence(
         [question(name) for name in names], varied(names, poisoned=poisoned), trainer,
-        replace(settings, share_backward=share), reference=folder / gradient_phase.FILE, reference_norm=facts.norm,
+        settings, reference=folder / gradient_phase.FILE, reference_norm=facts.norm,
         workspace=folder,
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("share", [False, True])
-def test_a_question_without_a_finite_score_has_that_status_and_changes_no_other(tmp_path: Path, share: bool):
-    found = scored(tmp_path / "found", NAMES, poisoned=["q2"], share=share)
-    without = scored(tmp_path / "without", ["q1", "q3", "q4"], share=share)
+def test_a_question_without_a_finite_score_has_that_status_and_changes_no_other(tmp_path: Path):
+    found = scored(tmp_path / "found", NAMES, poisoned=["q2"])
+    without = scored(tmp_path / "without", ["q1", "q3", "q4"])
     assert [row for row in found.scores if row.question_id != "q2"] == without.scores
-    assert (found.logprobs, found.shared) == (without.logprobs, without.shared)
+    assert found.logprobs == without.logprobs
     assert files(tmp_path / "found") == files(tmp_path / "without")
     assert [row.group_id for row in found.lost] == ["q2"] and not without.lost
     row = found.scores[1]

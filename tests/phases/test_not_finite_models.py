@@ -9,8 +9,7 @@ import torch
 from engine_tiny import make_checkpoint, objective_settings
 from safetensors.torch import load_file, save_file
 from solver_rows import question
-from test_influence_study import rollouts
-from test_one_backward import DEV, OBJECTIVE
+from test_influence_study import DEV, OBJECTIVE, rollouts
 
 from infuser_core.config.roles import OptimizerSettings
 from infuser_core.engines.local.trainer import LocalTrainer
@@ -38,7 +37,7 @@ def scored(anchor: Checkpoint, folder: Path, rows: list[Rollout], *, probe: str)
     facts = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, DEV, workspace=folder).facts
     return score_influence.score_influence(
         [question(name) for name in dict.fromkeys(row.group_id for row in rows)], rows, trainer,
-        ScoreSettings(objective=OBJECTIVE, mode="preconditioned_cosine", probe=True, share_backward=False, left_out=[]),
+        ScoreSettings(objective=OBJECTIVE, mode="preconditioned_cosine", probe=True),
         reference=folder / dev_gradient.FILE, reference_norm=facts.norm, workspace=folder,
     )  # fmt: skip
 

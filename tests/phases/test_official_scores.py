@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from engine_tiny import make_checkpoint, objective_settings, stock_logprobs, stock_model
-from test_influence_study import rollouts
-from test_one_backward import questions
+from test_influence_study import questions, rollouts
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -113,14 +112,14 @@ def scored(
     solver: LocalTrainer, dev: list[Rollout], asked: list[Rollout], settings: ObjectiveSettings, folder: Path
 ) -> list[float]:
     """Scores as the phases compute them."""
-    own = dev_gradient.DevSettings(objective=settings, mean=0.0)
+    own = dev_gradient.DevSettings(objective=settings)
     norm = dev_gradient.dev_gradient(dev, solver, own, workspace=folder).facts.norm
     names = dict.fromkeys(row.group_id for row in asked)
     found = score_influence.score_influence(
         [replace(questions()[0], question_id=name, rollout_id=name) for name in names],
         asked,
         solver,
-        ScoreSettings(objective=settings, mode="preconditioned_cosine", probe=True, share_backward=False, left_out=[]),
+        ScoreSettings(objective=settings, mode="preconditioned_cosine", probe=True),
         reference=folder / dev_gradient.FILE,
         reference_norm=norm,
         workspace=folder,

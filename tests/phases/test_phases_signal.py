@@ -13,7 +13,7 @@ from infuser_core.config.overlays import load
 from infuser_core.engines.fake import FakeTrainer
 from infuser_core.phases import dev_gradient as gradient_phase
 from infuser_core.phases import score_influence as score_phase
-from infuser_core.phases.dev_gradient import FILE, Mean, dev_gradient
+from infuser_core.phases.dev_gradient import FILE, dev_gradient
 from infuser_core.phases.score_influence import score_influence
 from infuser_core.schemas import InfluenceScore, Rollout, ScoreStatus
 
@@ -45,26 +45,6 @@ def test_a_varied_dev_set_gives_a_direction(trainer: FakeTrainer, tmp_path: Path
     assert facts.norm > 0
     assert (facts.num_groups, facts.num_varied, facts.accuracy) == (2, 1, 0.75)
     assert (tmp_path / FILE).is_file()
-
-
-def test_a_running_mean_is_adams_first_moment_over_the_iterations(trainer: FakeTrainer, tmp_path: Path):
-    rewards = [[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1.0], [1.0] * 4, [0.0, 0.0, 0.0, 1.0]]
-    settings = replace(gradient_phase.settings_of(CONFIG), mean=0.7)
-    alone, found, previous, moment = [], [], None, 0.0
-    for number, each in enumerate(rewards):
-        dev = answers("d1", [f"w{number}"] * 4, correct=[bool(reward) for reward in each])
-        places = [tmp_path / f"{kind}{number}" for kind in ("alone", "mean")]
-        for place, before in zip(places, (None, previous), strict=True):
-            place.mkdir()
-            facts = dev_gradient(dev, trainer, settings, previous=before, workspace=place).facts
-        previous = Mean(path=places[1] / FILE, count=facts.averaged)
-        alone.append(load_file(places[0] / FILE)["weights"].double())
-        found.append(load_file(previous.path)["weights"].double())
-        assert facts.averaged == number + 1 and facts.norm == pytest.approx(float(found[-1].norm()), rel=1e-6)
-        moment = 0.7 * moment + 0.3 * alone[-1]
-        torch.testing.assert_close(found[-1], moment / (1 - 0.7 ** (number + 1)), rtol=1e-5, atol=1e-9)
-    # Where no dev group has variance, the direction of earlier iterations is left.
-    assert float(alone[2].norm()) == 0.0 < float(found[2].norm())
 
 
 def test_answers_cut_at_the_limit_give_no_direction_where_they_are_masked(trainer: FakeTrainer, tmp_path: Path):

@@ -13,7 +13,6 @@ from infuser_core.algorithm.preset import PRESETS
 from infuser_core.algorithm.score import mid_eos_shaped
 from infuser_core.config.overlays import load
 from infuser_core.engines.fake import FakeTrainer
-from infuser_core.errors import ConfigError
 from infuser_core.phases import update_solver as phase
 from infuser_core.phases.dev_gradient import dev_gradient
 from infuser_core.phases.dev_gradient import settings_of as gradient_of
@@ -126,11 +125,6 @@ def test_the_dev_gradient_knows_nothing_of_it(trainer: FakeTrainer, tmp_path: Pa
     assert dev_gradient(rows, trainer, gradient_of(shaped), workspace=tmp_path).facts.norm == 0
     right = [replace(rows[0], verdict="correct", reward=1.0), rows[1]]
     assert dev_gradient(right, trainer, gradient_of(shaped), workspace=tmp_path).facts.norm > 0
-
-
-def test_a_shared_backward_pass_has_no_room_for_it():
-    with pytest.raises(ConfigError, match="mid_eos_penalty 0"):
-        load([NANO], ["cotrain.mid_eos_penalty=-0.5", "cotrain.one_backward=true", "cotrain.solver.minibatch=64"])
 
 
 # What the scoring pass computed of the old policy is taken, what it left out is computed here

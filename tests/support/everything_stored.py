@@ -145,7 +145,7 @@ def files_in(root: Path) -> Iterator[Path]:
 def base_of(world: Path) -> dict[str, Any]:
     """The configuration that is changed."""
     overlay = {
-        "cotrain": {"solver": {"minibatch": 64}},  # one optimizer step, which one_backward asks for
+        "cotrain": {"solver": {"minibatch": 64}},
         "evaluate": {"benchmarks": [{"name": "released", "label": "exam", "path": str(world / "exam.json")}]},
     }
     return validate(merge(load([NANO]).model_dump(mode="json"), overlay)).model_dump(mode="json")

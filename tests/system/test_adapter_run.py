@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 from infuser_core.adapters import CONFIG, WEIGHTS
 from infuser_core.store.journal import Journal
 
-LORA = ("--set", "cotrain.adapter={type: lora, rank: 8, alpha: 16}", "--set", "cotrain.one_backward=false")
+LORA = ("--set", "cotrain.adapter={type: lora, rank: 8, alpha: 16}")
 KILLS = (
     "base:before_rename",
     "anchor:after_rename",

@@ -28,11 +28,3 @@ def test_a_killed_run_ends_in_the_same_bits(launch: Launcher, small_run: SmallRu
     for entry in Journal(stores[0], "near").latest():
         record = json.loads((stores[0] / "artifacts" / entry.phase / entry.key / MANIFEST).read_text())
         assert ("anchor" in record["recipe"]["inputs"]) == entry.phase.startswith("update_")
-
-
-@pytest.mark.slow
-def test_a_shared_backward_knows_no_distance(launch: Launcher, small_run: SmallRun, tmp_path: Path) -> None:
-    (tmp_path / "store").mkdir()
-    shared = ("--set", "cotrain.one_backward=true", "--set", "cotrain.solver.minibatch=64")
-    refused = launch(*small_run.arguments[:-1], "near", *KL, *shared, store=tmp_path / "store")
-    assert refused.code == 2 and "one_backward needs loss.kl 0 and loss.entropy 0" in refused.err
