@@ -94,9 +94,11 @@ def _read(path: Path, out: Path) -> tuple[PreTrainedModel, dict[str, str], list[
         raise CheckpointError(message, hint="take the model in Hugging Face layout instead")
     # Bars are drawn on standard error, whatever it is.
     with redirect_stderr(io.StringIO()):
-        model, report = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             path.parent, dtype=torch.float32, ignore_mismatched_sizes=True, output_loading_info=True, **source
         )
+    model: PreTrainedModel = loaded[0]
+    report: dict[str, Any] = loaded[1]
     wrong = {*report["missing_keys"], *report["unexpected_keys"], *(name for name, *_ in report["mismatched_keys"])}
     if wrong:
         message = f"{path.name} and transformers' model of it disagree about {', '.join(sorted(wrong)[:3])}"
