@@ -1,0 +1,62 @@
+"""Settings that no longer exist, with the value that switched each off: stores and files name them still."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from infuser_core.errors import ConfigError, shown
+
+
+class Retired(NamedTuple):
+    """A setting that is gone."""
+
+    off: Any
+    """Its value when it was off, with which it is ignored."""
+    advice: str
+    """What it was, and what to do instead."""
+    in_digest: bool
+    """Whether a run's digest covers it, at its value when off."""
+
+
+RETIRED = {
+    "engine.node_copies": Retired(
+        1, "copies of the weights in each node (hpZ) are gone: leave it out, all ranks share one", in_digest=True
+    ),
+    "engine.rollout_quantisation": Retired(
+        None, "quantised rollouts are an argument of vLLM now: set engine.vllm to {quantization: fp8}", in_digest=False
+    ),
+}
+"""By dotted name."""
+
+
+def drop_retired(values: Any) -> Any:
+    """The settings without retired ones that are off. Raises ConfigError for one that is on."""
+    for name, setting in RETIRED.items():
+        *path, leaf = name.split(".")
+        part = values
+        for key in path:
+            part = part.get(key) if isinstance(part, Mapping) else None
+        if not isinstance(part, Mapping) or leaf not in part:
+            continue
+        if part[leaf] != setting.off:
+            raise ConfigError(f"{name} = {shown(part[leaf])}: no longer a setting", hint=setting.advice)
+        values = _changed(values, path, {key: value for key, value in part.items() if key != leaf})
+    return values
+
+
+def add_retired(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A run's settings with the retired ones that its digest covers."""
+    for name, setting in RETIRED.items():
+        *path, leaf = name.split(".")
+        part = values
+        for key in path:
+            part = part[key]
+        if setting.in_digest:
+            values = _changed(values, path, {**part, leaf: setting.off})
+    return values
+
+
+def _changed(values: Mapping[str, Any], path: list[str], part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings with another mapping at a path."""
+    if not path:
+        return part
+    return {**values, path[0]: _changed(values[path[0]], path[1:], part)}
