@@ -18,6 +18,7 @@ from pydantic.fields import FieldInfo
 from flows.cli.main import app
 from infuser_core.config import shipped
 from infuser_core.config.run import RunConfig
+from infuser_core.schemas import columns
 from infuser_core.store.views import TABLES
 
 ROOT = Path(__file__).parent.parent
@@ -136,10 +137,13 @@ def tables() -> str:
     for name, row in TABLES.items():
         assert is_dataclass(row)
         meanings = docstrings(row)
-        lines += [f"\n## {name}\n", str(inspect.getdoc(row)), "\n| Column | Type | Meaning |\n|---|---|---|"]
+        lines += [f"\n## {name}\n", str(inspect.getdoc(row))]
+        lines += ["\n| Column | Type | Unit | Names a row of | Meaning |\n|---|---|---|---|---|"]
         for field in fields(row):
+            column = columns(row)[field.name]
             kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
-            lines.append(_row(f"`{field.name}`", f"`{kind}`", meanings.get(field.name, "")))
+            names = f"`{column.refers_to}`" if column.refers_to else ""
+            lines.append(_row(f"`{field.name}`", f"`{kind}`", column.unit, names, meanings.get(field.name, "")))
     return "\n".join(lines)
 
 

@@ -7,11 +7,12 @@ from pathlib import Path
 from flows.life_cycle import life_cycle
 from infuser_core import settings
 from infuser_core.config.overlays import validate
+from infuser_core.config.phase_table import MEASUREMENTS
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import UsageError
 from infuser_core.lineage.graph import Graph
 from infuser_core.planning import place
-from infuser_core.planning.fork import MEASUREMENTS, Fork, History, history_of
+from infuser_core.planning.fork import Fork, History, history_of
 from infuser_core.planning.place import Asked, Place, Repeat, Salts, settled
 from infuser_core.planning.plan import Before, Leaf, Plan, leaves_that_differ, plan_of
 from infuser_core.store import runs

@@ -6,6 +6,7 @@ from pathlib import Path
 from flows.execute import execute
 from flows.plan import walk
 from infuser_core.config.overlays import validate
+from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import StoreError
 from infuser_core.planning import place
@@ -48,5 +49,5 @@ def _certain(steps: Iterable[Step]) -> Iterator[Step]:
     """The steps up to a lost selection: nobody knows yet which checkpoint the others are about."""
     for step in steps:
         yield step
-        if step.recipe.phase == "select" and not step.stored:
+        if step.recipe.phase == Phase.SELECT and not step.stored:
             return

@@ -1,8 +1,9 @@
-"""The closed vocabularies of the nouns: what a verdict, a role or a score's status can be."""
+"""Rows of the store's tables, what their columns mean to a reader, and the closed vocabularies of their values."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
+from typing import Any
 
 
 class Verdict(StrEnum):
@@ -33,6 +34,54 @@ class ScoreStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """Facts about a column for a reader, beyond its type.
+
+    A label, a unit and a reference go with the name: they are the same in every table that has the column.
+    """
+
+    label: str = ""
+    """Heading; empty where the name says it."""
+    unit: str = ""
+    """Unit of the numbers, such as tokens or nats."""
+    refers_to: str = ""
+    """Table whose rows the identifiers name; `groups` for a question or a document, depending on the role."""
+    is_text: bool = False
+    """Whether it is a text to read, which leads a row and may have many lines."""
+    is_detail: bool = False
+    """Whether tables of many questions leave it out. Its own row's page has it."""
+
+
+def column(
+    label: str = "", *, unit: str = "", refers_to: str = "", text: bool = False, detail: bool = False
+) -> Mapping[str, Column]:
+    """Metadata of a row's field: `name: type = field(metadata=column(...))`."""
+    return {"column": Column(label=label, unit=unit, refers_to=refers_to, is_text=text, is_detail=detail)}
+
+
+def columns(row_type: Any) -> dict[str, Column]:
+    """The columns of a row type by name, in order."""
+    return {one.name: one.metadata.get("column", Column()) for one in fields(row_type)}
+
+
+def overview(row_type: Any) -> list[str]:
+    """Columns that a table of many rows shows by default: neither identifiers nor details."""
+    return [name for name, one in columns(row_type).items() if not (one.refers_to or one.is_detail)]
+
+
+TEXT = column(text=True)
+DETAIL = column(detail=True)
+TOKENS = column(unit="tokens")
+NATS = column(unit="nats")
+QUESTION = column(refers_to="questions")
+DOCUMENT = column(refers_to="documents")
+SOURCE = column(refers_to="sources")
+ROLLOUT = column(refers_to="rollouts")
+CHECKPOINT = column(refers_to="checkpoints")
+GROUP = column(refers_to="groups")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
     """One arm of an adaptive budget in one iteration."""
 
@@ -60,17 +109,17 @@ class BenchmarkResponse:
 
     benchmark: str
     """Benchmark label."""
-    question_id: str
+    question_id: str = field(metadata=QUESTION)
     """Question answered."""
     sample_index: int
     """Position among the question's samples, 0-based."""
-    response: str
+    response: str = field(metadata=TEXT)
     """Whole model output without special tokens; empty when the prompt did not fit."""
     finish_reason: str
     """stop, length or prompt_too_long."""
-    prompt_tokens: int
+    prompt_tokens: int = field(metadata=TOKENS)
     """Length of the prompt, tokens."""
-    response_tokens: int
+    response_tokens: int = field(metadata=TOKENS)
     """Length of the response, tokens."""
 
 
@@ -80,7 +129,7 @@ class BenchmarkVerdict:
 
     benchmark: str
     """Benchmark label."""
-    question_id: str
+    question_id: str = field(metadata=QUESTION)
     """Question answered."""
     sample_index: int
     """Position among the question's samples, 0-based."""
@@ -102,11 +151,11 @@ class BenchmarkScore:
 
     benchmark: str
     """Benchmark module name."""
-    checkpoint_id: str
+    checkpoint_id: str = field(metadata=CHECKPOINT)
     """Checkpoint evaluated."""
-    num_questions: int
+    num_questions: int = field(metadata=column("questions"))
     """Questions in the denominator."""
-    num_samples: int
+    num_samples: int = field(metadata=column("samples"))
     """Responses per question."""
     accuracy: float
     """Mean over questions of the share of correct responses; unverified and unanswered count as wrong."""
@@ -118,7 +167,7 @@ class BenchmarkScore:
     """Share of responses with an extractable answer."""
     unverified: int
     """Responses that could not be verified."""
-    mean_response_tokens: float
+    mean_response_tokens: float = field(metadata=TOKENS)
     """Mean response length, tokens."""
 
 
@@ -128,13 +177,13 @@ class QuestionScore:
 
     benchmark: str
     """Benchmark label, or `validation`."""
-    question_id: str
+    question_id: str = field(metadata=QUESTION)
     """Question answered."""
     domain: str
     """Broad area, or empty."""
-    num_samples: int
+    num_samples: int = field(metadata=column("samples"))
     """Responses."""
-    num_correct: int
+    num_correct: int = field(metadata=column("correct"))
     """Responses found correct."""
     num_no_answer: int
     """Responses without an answer."""
@@ -144,7 +193,7 @@ class QuestionScore:
     """Responses that ended at the length limit."""
     too_long: bool
     """The question did not fit the prompt limit and was not asked."""
-    mean_response_tokens: float
+    mean_response_tokens: float = field(metadata=TOKENS)
     """Mean response length, tokens."""
 
 
@@ -154,7 +203,7 @@ class Candidate:
 
     at_iteration: int
     """Iterations done when it was saved; 0 is the anchor."""
-    checkpoint_id: str
+    checkpoint_id: str = field(metadata=CHECKPOINT)
     """The checkpoint."""
     accuracy: float
     """Validation accuracy."""
@@ -172,7 +221,7 @@ class Selection:
 
     selected_iteration: int
     """Iterations done when it was saved; 0 is the anchor."""
-    checkpoint_id: str
+    checkpoint_id: str = field(metadata=CHECKPOINT)
     """The checkpoint."""
     accuracy: float
     """Validation accuracy."""
@@ -184,7 +233,7 @@ class Leak:
 
     benchmark: str
     """Benchmark label."""
-    num_questions: int
+    num_questions: int = field(metadata=column("questions"))
     """Questions of the benchmark."""
     num_seen: int
     """Questions of it that the validation set contains, by normalised text."""
@@ -203,7 +252,7 @@ class Topic:
     """Broad area of study."""
     subdomain: str
     """Specialisation within the domain."""
-    num_questions: int
+    num_questions: int = field(metadata=column("questions"))
     """Dev questions that carry this pair."""
 
 
@@ -211,7 +260,7 @@ class Topic:
 class Source:
     """One textbook that was offered by a catalogue, admitted or not (appendix: source registry)."""
 
-    source_id: str
+    source_id: str = field(metadata=SOURCE)
     """Canonical identifier: `doi:`, `isbn:`, `arxiv:`, `url:` or `sha256:` and its value."""
     title: str
     """Title as the catalogue gives it."""
@@ -235,7 +284,7 @@ class Source:
     """Short description from the catalogue."""
     sha256: str
     """Digest of the downloaded bytes; empty when rejected."""
-    num_bytes: int
+    num_bytes: int = field(metadata=column("size", unit="bytes"))
     """Size of the downloaded file, bytes."""
     status: str
     """admitted or rejected."""
@@ -247,9 +296,9 @@ class Source:
 class Page:
     """Converted text of one source with the quality facts of its conversion."""
 
-    source_id: str
+    source_id: str = field(metadata=SOURCE)
     """Source this text came from."""
-    markdown: str
+    markdown: str = field(metadata=TEXT)
     """The whole source as Markdown; empty in a run on a built pool, whose folder has it."""
     sha256: str
     """Digest of `markdown` in UTF-8."""
@@ -279,19 +328,19 @@ class Page:
 class Document:
     """A chunk of a textbook; the pool D_doc consists of the kept ones."""
 
-    document_id: str
+    document_id: str = field(metadata=DOCUMENT)
     """`<source digest prefix>-<start>`: stable for an unchanged source."""
-    source_id: str
+    source_id: str = field(metadata=SOURCE)
     """Source of the chunk."""
-    header_path: str
+    header_path: str = field(metadata=column("headings"))
     """Ancestor headings, joined by " > "."""
     start: int
     """First character in the source's Markdown."""
     end: int
     """One past the last character in the source's Markdown."""
-    text: str
+    text: str = field(metadata=TEXT)
     """Exactly `markdown[start:end]`."""
-    num_tokens: int
+    num_tokens: int = field(metadata=column("tokens"))
     """Tokens of `text` under the chunker's token counter."""
     domain: str
     """Domain of the source."""
@@ -303,7 +352,7 @@ class Document:
 class Judgement:
     """Keep or drop, for every span of a source. Dropped spans stay, with their reason."""
 
-    document_id: str
+    document_id: str = field(metadata=DOCUMENT)
     """The chunk judged."""
     keep: bool
     """Whether the chunk enters the pool."""
@@ -311,7 +360,7 @@ class Judgement:
     """One line: the judge's own, or the rule that decided."""
     decided_by: str
     """judge, structure or size."""
-    response: str
+    response: str = field(metadata=TEXT)
     """Raw text of the judging model; empty when a rule decided."""
 
 
@@ -322,7 +371,7 @@ class Overlap:
     Offsets count characters and span the longest common run.
     """
 
-    document_id: str
+    document_id: str = field(metadata=DOCUMENT)
     """Pool chunk, or `dev:ID` and `validation:ID` for a question that was looked for in the data."""
     shard: str
     """File of the data, or the set of questions."""
@@ -342,7 +391,7 @@ class Overlap:
     """Jaccard similarity of the two sets of word n-grams."""
     estimate: float
     """MinHash estimate of it, in the paper's mode; else 0."""
-    longest_run: int
+    longest_run: int = field(metadata=column(unit="words"))
     """Longest common run, words."""
     document_start: int
     """First character of the run in the document."""
@@ -365,11 +414,11 @@ class Overlap:
 class Question:
     """A question with its reference answer: (q, a_phi) when generated, (q, a*) when from a data set."""
 
-    question_id: str
+    question_id: str = field(metadata=QUESTION)
     """Stable identifier."""
-    text: str
+    text: str = field(metadata=TEXT)
     """Question without its choices."""
-    choices: list[str]
+    choices: list[str] = field(metadata=TEXT)
     """Choice texts in the order shown; empty when free-form."""
     answer: str
     """Reference answer: the letter for multiple choice, the value otherwise."""
@@ -379,11 +428,11 @@ class Question:
     """Broad area, or empty."""
     subdomain: str = ""
     """Specialisation, or empty."""
-    document_id: str = ""
+    document_id: str = field(default="", metadata=DOCUMENT)
     """Document the question was written from; empty for data sets."""
-    rollout_id: str = ""
+    rollout_id: str = field(default="", metadata=ROLLOUT)
     """Generator rollout that wrote it; empty for data sets."""
-    reasoning: str = ""
+    reasoning: str = field(default="", metadata=column("author's reasoning", text=True))
     """The author's own reasoning; empty for data sets."""
     grading: str = ""
     """How answers are compared beyond the verifier's defaults: JSON of `verifiers/parts/grading.py`, or empty."""
@@ -393,7 +442,7 @@ class Question:
 class QuestionLabel:
     """An oracle's label of a generated question. For reports and controls: no phase reads it."""
 
-    question_id: str
+    question_id: str = field(metadata=QUESTION)
     """Question labelled."""
     topic: str
     """Topic, or "unknown"."""
@@ -421,23 +470,23 @@ class KeyAccuracy:
 class Rollout:
     """One sampled sequence with the sampler's log-probabilities (pi_old in eq:unified_obj)."""
 
-    rollout_id: str
+    rollout_id: str = field(metadata=ROLLOUT)
     """`<group_id>/<sample index>`."""
-    group_id: str
+    group_id: str = field(metadata=GROUP)
     """Question id (solver) or document id (generator)."""
     sample_index: int
     """Position in the group, 0-based."""
     role: str
     """solver or generator."""
-    checkpoint_id: str
+    checkpoint_id: str = field(metadata=CHECKPOINT)
     """Checkpoint that sampled it."""
-    prompt_token_ids: Sequence[int]
+    prompt_token_ids: Sequence[int] = field(metadata=column("prompt tokens"))
     """Prompt tokens."""
-    token_ids: Sequence[int]
+    token_ids: Sequence[int] = field(metadata=column("tokens"))
     """Response tokens, the end-of-sequence token included when sampled."""
-    sampler_logprobs: Sequence[float]
+    sampler_logprobs: Sequence[float] = field(metadata=column("mean log-probability", unit="nats"))
     """Log-probability of each response token under the sampling temperature, nats."""
-    text: str
+    text: str = field(metadata=TEXT)
     """Decoded response without special tokens."""
     finish_reason: str
     """stop or length."""
@@ -453,25 +502,25 @@ class Rollout:
 class InfluenceScore:
     """Optimizer-aware influence of one question (eq:estimated_influence_score)."""
 
-    question_id: str
+    question_id: str = field(metadata=QUESTION)
     """Question scored."""
     status: str
     """See ScoreStatus; only `scored` rows carry a measured direction. `not_finite` rows keep what was found instead."""
-    score: float
+    score: float = field(metadata=column("influence"))
     """The configured score: the generator's reward."""
-    cosine: float
+    cosine: float = field(metadata=DETAIL)
     """cos(g_dev, Gamma)."""
-    dot: float
+    dot: float = field(metadata=DETAIL)
     """<g_dev, Gamma>."""
-    raw_cosine: float
+    raw_cosine: float = field(metadata=DETAIL)
     """cos(g_dev, g), without the preconditioner."""
-    direction_norm: float
+    direction_norm: float = field(metadata=DETAIL)
     """||Gamma||."""
-    gradient_norm: float
+    gradient_norm: float = field(metadata=DETAIL)
     """||g||."""
-    reference_norm: float
+    reference_norm: float = field(metadata=DETAIL)
     """||g_dev||."""
-    solver_accuracy: float
+    solver_accuracy: float = field(metadata=column("accuracy"))
     """Mean reward of the question's rollouts."""
 
 
@@ -479,9 +528,9 @@ class InfluenceScore:
 class TrainerLogprobs:
     """Log-probabilities of a response by the trainer at the start of the iteration: the update's old policy."""
 
-    rollout_id: str
+    rollout_id: str = field(metadata=ROLLOUT)
     """Solver rollout."""
-    logprobs: Sequence[float]
+    logprobs: Sequence[float] = field(metadata=column("mean log-probability", unit="nats"))
     """Log-probability of each response token under the sampling temperature, nats."""
 
 
@@ -489,9 +538,9 @@ class TrainerLogprobs:
 class GeneratorScore:
     """Reward and advantage of one generator rollout (Phase 4)."""
 
-    rollout_id: str
+    rollout_id: str = field(metadata=ROLLOUT)
     """Generator rollout."""
-    document_id: str
+    document_id: str = field(metadata=DOCUMENT)
     """Its group."""
     reward: float
     """Influence score, or the invalid penalty rho_inv. A reward that is not finite takes part in nothing."""
@@ -509,11 +558,11 @@ class Update:
     """solver or generator."""
     step: int
     """Optimizer steps taken since the anchor, this one included where it was taken: AdamW's own count."""
-    num_groups: int
+    num_groups: int = field(metadata=column("groups"))
     """Groups in the minibatch."""
-    num_responses: int
+    num_responses: int = field(metadata=column("responses"))
     """Responses in the minibatch."""
-    num_tokens: int
+    num_tokens: int = field(metadata=column("tokens"))
     """Response tokens in the minibatch."""
     flat_share: float
     """Share of the phase's groups that were left out because their rewards are all the same."""
@@ -533,13 +582,13 @@ class Update:
     """Mean truncated importance weight, trainer over sampler."""
     truncated: float
     """Share of response tokens whose importance weight is cut at the cap."""
-    sampler_kl: float
+    sampler_kl: float = field(metadata=NATS)
     """Estimate (k3) of KL(sampler || policy before the update) per token, nats."""
-    policy_kl: float
+    policy_kl: float = field(metadata=NATS)
     """Estimate (k3) of KL(policy before the update || current) per token, nats."""
-    anchor_kl: float
+    anchor_kl: float = field(metadata=NATS)
     """Estimate (k3) of KL(current || anchor) per token, nats; 0 without `cotrain.loss.kl`."""
-    entropy: float
+    entropy: float = field(metadata=NATS)
     """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
     cut: int
     """Responses of the minibatch that ended at the length limit."""
@@ -553,7 +602,7 @@ class Update:
 class Checkpoint:
     """Weights with AdamW's m, v and step: everything a role's training state consists of."""
 
-    checkpoint_id: str
+    checkpoint_id: str = field(metadata=CHECKPOINT)
     """Artifact id of the checkpoint."""
     role: str
     """solver or generator; the anchor serves both."""
@@ -569,7 +618,7 @@ class Gradient:
 
     norm: float
     """||g_dev||; 0 where no dev group that is in it had variance."""
-    num_groups: int
+    num_groups: int = field(metadata=column("groups"))
     """Dev questions."""
     num_varied: int
     """Dev questions whose answers differ in reward: the only ones with a gradient."""
@@ -583,7 +632,7 @@ class Gradient:
 class NotFinite:
     """A group that left a phase's batch, and why: a row of `not_finite`, a table that only such batches have."""
 
-    group_id: str
+    group_id: str = field(metadata=GROUP)
     """Question (solver) or document (generator); of a reward, the rollout."""
     quantity: str
     """loss, gradient, score, reward or change: the first of them that is not finite."""
@@ -605,3 +654,26 @@ class AuditFact:
     """Name of the count or measurement."""
     value: float
     """The number."""
+
+
+_ARTIFACT = Column(refers_to="artifacts")
+COLUMNS: Mapping[str, Column] = {
+    "artifact": _ARTIFACT,
+    "artifact_key": _ARTIFACT,
+    "input_key": _ARTIFACT,
+    "parent_key": _ARTIFACT,
+    "checkpoint": Column(refers_to="checkpoints"),
+    **{
+        name: one
+        for row_type in list(vars().values())
+        if is_dataclass(row_type)
+        for name, one in columns(row_type).items()
+    },
+}
+"""Every column of the rows of this module, and of what is read from commit records, by name."""
+
+
+def heading(name: str) -> str:
+    """Heading of a column for a reader, with its unit."""
+    known = COLUMNS.get(name, Column())
+    return f"{known.label or name.replace('_', ' ')}{f', {known.unit}' if known.unit else ''}"

@@ -28,6 +28,7 @@ from infuser_core import plugins
 from infuser_core.anchors import NamedModel, anchor_digest, anchor_folder, named_model, token_counter
 from infuser_core.benchmarks.parts import validation as identity_of
 from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
+from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.hub import fetched
@@ -211,7 +212,7 @@ def chunk_textbooks(
     domains = {source.source_id: source.discipline for source in _group(run, sources, download)}
     values = {
         # The tokenizer enters by content.
-        "chunk": corpus.chunk.model_dump(mode="json", exclude={"tokenizer"}),
+        "chunk": recorded(corpus.chunk, without=("tokenizer",)),
         "structure": corpus.structure,
         "matter": front_matter.RULES,
         "tokenizer": tokenizer,

@@ -9,6 +9,7 @@ from typing import Any
 from infuser_core import plugins
 from infuser_core.benchmarks.parts import validation as identity_of
 from infuser_core.benchmarks.parts.validation import leaks, sentence
+from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.evaluation.answers import answered, collect, scored
 from infuser_core.evaluation.models import NamedModel
@@ -35,7 +36,7 @@ from infuser_core.store.retention import Rule
 from infuser_core.store.store import Outcome, Table, is_repairing
 from infuser_core.store.verify import size
 from tasks.display import show_run
-from tasks.run import Execution, Run, current, peak_memory_mb, plain
+from tasks.run import Execution, Run, current, peak_memory_mb
 from tasks.stage import known, stage
 from tasks.work import Work
 
@@ -205,7 +206,7 @@ def _scored(
     *,
     judge: Judge | None = None,
 ) -> Work:
-    values = plain(settings) | ({"judge": judge.digest} if judge else {})
+    values = recorded(settings) | ({"judge": judge.digest} if judge else {})
     version = evaluate_phase.VERSION
     recipe = run.recipe(phase, version, values, {"responses": responses}, iteration=iteration)
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from infuser_core.config.phase_table import Phase
 from infuser_core.phases.parts.health import complaints
 from infuser_core.phases.parts.owed import Written
 from infuser_core.phases.parts.partial_rollouts import Segment, Waiting
@@ -58,7 +59,7 @@ def answered_questions(store: Store, questions: ArtifactRef, answers: ArtifactRe
     """The questions that the answers belong to: those of the iteration, where it waited for all of them."""
     if "answered_questions" in store.manifest(answers).rows:
         return store.rows(answers, "answered_questions", Question)
-    table = "questions" if questions.kind == "generate_questions" else "reference_questions"
+    table = "questions" if questions.kind == Phase.GENERATE_QUESTIONS else "reference_questions"
     return store.rows(questions, table, Question)
 
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic_core import to_jsonable_python
-
 from infuser_core import settings
 from infuser_core.config.overlays import validate
+from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.configured import run_crew, run_pool
 from infuser_core.engines.crew import Crew
@@ -36,8 +35,6 @@ from infuser_core.trackers.parts.run_log import RunLog
 from tasks.run_control import Control, Only, Planning
 
 _WHOLE = Asked()
-_FREE = ("track", "store", "cluster", "data.allow_overlap")
-"""Settings that a resumed run may change: they change no result."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,7 +93,7 @@ class Execution:
         return Recipe(
             phase=phase,
             version=version,
-            config={**plain(settings), SALT: salt} if salt else plain(settings),
+            config={**recorded(settings), SALT: salt} if salt else recorded(settings),
             seed=seed,
             iteration=iteration,
             inputs=sources,
@@ -194,7 +191,7 @@ def opened(
     settings.phase_seconds("")
     settings.track_seconds()
     if listed:
-        runs.create_run(root, name, config.model_dump(mode="json"), complete=_completed, free=_FREE)
+        runs.create_run(root, name, config.model_dump(mode="json"), identity=_identity)
     with runs.holding(root, name) as hold, without_heartbeats() if flow_run else nullcontext():
         record = Journal(root, name, file=journal)
         record.start_attempt()
@@ -287,11 +284,6 @@ def digests_of(root: Path, name: str) -> dict[str, str]:
     return {entry.key: entry.digest for entry in Journal(root, name).entries() if entry.digest}
 
 
-def plain(value: Any) -> Any:
-    """Settings as JSON values."""
-    return to_jsonable_python(value)
-
-
 @contextmanager
 def evaluating(name: str, *, pool: EnginePool) -> Iterator[Execution]:
     """Own an evaluation's record and start an attempt.
@@ -364,8 +356,13 @@ def without_heartbeats() -> Iterator[None]:
         yield
 
 
-def _completed(recorded: dict[str, Any]) -> dict[str, Any]:
-    return validate(recorded).model_dump(mode="json")
+def _completed(config: dict[str, Any]) -> dict[str, Any]:
+    return validate(config).model_dump(mode="json")
+
+
+def _identity(config: dict[str, Any]) -> dict[str, Any]:
+    """The settings that results depend on; a resumed run may change the others."""
+    return recorded(validate(config), naming=True)
 
 
 def peak_memory_mb() -> float:

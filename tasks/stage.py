@@ -11,6 +11,7 @@ from functools import cache, partial, wraps
 from inspect import signature
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
+from infuser_core.config.phase_table import MEASUREMENTS, Phase
 from infuser_core.errors import (
     BusyRunError,
     CheckpointError,
@@ -22,7 +23,6 @@ from infuser_core.errors import (
     Terminated,
     UsageError,
 )
-from infuser_core.planning.fork import MEASUREMENTS
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from tasks.run import Run, current, seen_as
 from tasks.run_control import Call, Halted, LookUp, NotStored, Stop
@@ -59,7 +59,11 @@ def _worth_retrying(task: Any, task_run: Any, state: Any) -> bool:
 
 
 def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callable[Concatenate[str, P], ArtifactRef]]:
-    """Make the stages of a phase callable from flows by the run's name: reused, run, looked up or merely planned."""
+    """Make the stages of a phase callable from flows by the run's name: reused, run, looked up or merely planned.
+
+    Raises ValueError for a phase without a row in the table of phases.
+    """
+    Phase(phase)
 
     def decorate(function: Callable[Concatenate[Run, P], Work]) -> Callable[Concatenate[str, P], ArtifactRef]:
         as_task = cache(partial(_as_task, phase, function))

@@ -23,6 +23,7 @@ from corpus.read.convert import kept_suffix
 from corpus.read.file_kinds import file_of
 from infuser_core import settings
 from infuser_core.anchors import NamedModel, named_model
+from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.nano.shelf import serve_shelf
@@ -169,7 +170,7 @@ def print_textbooks(run: Run) -> Work:
         books = build_shelf(workspace, seed=0, world=WORLDS[world], shelf=shelf)
         return Outcome(tables={}, summary={"offers": len(books)})
 
-    values = {"world": world, **({"shelf": shelf} if shelf != "mixed" else {})}
+    values = recorded(run.config.corpus.catalogue, only=("world", "shelf"))
     return Work(recipe=run.recipe("textbooks", VERSION, values, {}), produce=produce)
 
 
@@ -213,7 +214,7 @@ def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, g
     pairs = [[topic.domain, topic.subdomain] for topic in wanted]
     values = {
         "pairs": pairs,
-        "catalogue": config.model_dump(mode="json", exclude=MANNERS),
+        "catalogue": recorded(config, without=MANNERS),
         **identity,
         **later(attempt),
     }

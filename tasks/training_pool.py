@@ -10,6 +10,7 @@ from corpus.problems import Problems, as_rows, blank
 from infuser_core import plugins
 from infuser_core.anchors import anchor_bytes, anchor_digest, anchor_folder, origin_of, template_status
 from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
+from infuser_core.config.recorded import recorded
 from infuser_core.engines.configured import constants
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DataWarning, DocumentError
@@ -19,7 +20,7 @@ from infuser_core.phases.generate_questions import excluded
 from infuser_core.schemas import Allocation, Document, InfluenceScore, Judgement, Question
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Store, Table
-from tasks.run import Run, current, plain
+from tasks.run import Run, current
 from tasks.stage import stage
 from tasks.work import Work
 
@@ -94,10 +95,9 @@ def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
         return Outcome(tables={}, summary={"step": 0, **template_status(folder)})
 
     # The part of the engines that changes numbers.
-    numerics = run.config.engine.model_dump(include={"sampler", "trainer", "dtype"})
-    settings = {"model": model, "optimizer": cotrain.optimizer.recipe(), **numerics}
-    own = {"adapter": adapter} if adapter else {}
-    recipe = run.recipe("anchor", VERSION, {**settings, **own}, {"base": base}, seed=seed)
+    numerics = recorded(run.config.engine, only=("sampler", "trainer", "dtype"))
+    settings = {"model": model, **recorded(cotrain, only=("optimizer", "adapter")), **numerics}
+    recipe = run.recipe("anchor", VERSION, settings, {"base": base}, seed=seed)
     return Work(recipe=recipe, produce=produce, needs=lambda: 0 if adapter else anchor_bytes(folder))
 
 
@@ -114,7 +114,11 @@ def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Work:
     blanks = {name: cotrain.documents for name in plugins.blank_routes(run.config)}
     values = {
         "problems": [
-            {**plain(each), "source": values_of(each.source), "content": content_of(each.source, evaluated=evaluated)}
+            {
+                **recorded(each),
+                "source": values_of(each.source),
+                "content": content_of(each.source, evaluated=evaluated),
+            }
             for each in lists
         ],
         "blank": blanks,

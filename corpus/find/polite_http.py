@@ -88,7 +88,8 @@ class Gate:
 
     def enter(self, host: str) -> Callable[[], None]:
         """Wait for the host's turn; the returned function ends it and is harmless to call twice."""
-        key = self._key(host)
+        # Hosts of one site share a turn.
+        key = next((name for name in HOST_DELAYS if f".{host}".endswith(f".{name}")), host)
         with self._lock:
             turn = self._busy.setdefault(key, Lock())
         turn.acquire()
@@ -100,17 +101,10 @@ class Gate:
         return stack.close
 
     def _leave(self, host: str, key: str, turn: Lock) -> None:
-        self._free_at[key] = self._config.clock.now() + self._delay(host)
+        config = self._config
+        delay = max(config.delay_seconds, self.asked_delay.get(host, 0.0), HOST_DELAYS.get(key, 0.0))
+        self._free_at[key] = config.clock.now() + (0.0 if host in config.allowed_hosts else delay)
         turn.release()
-
-    def _key(self, host: str) -> str:
-        return next((name for name in HOST_DELAYS if f".{host}".endswith(f".{name}")), host)
-
-    def _delay(self, host: str) -> float:
-        if host in self._config.allowed_hosts:
-            return 0.0
-        asked = self.asked_delay.get(host, 0.0)
-        return max(self._config.delay_seconds, asked, HOST_DELAYS.get(self._key(host), 0.0))
 
 
 class _Body(httpx.SyncByteStream):

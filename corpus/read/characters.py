@@ -68,17 +68,18 @@ class WordGaps:
         text = "".join(map(chr, codes))
         if not self.found:
             self.found = any(self._gap(textpage, match.end() - 1) for match in RUN_ON.finditer(text))
-        return frozenset(self._places(textpage, text)) if self.found else frozenset()
-
-    def _places(self, textpage: Any, text: str) -> Iterator[int]:
+        if not self.found:
+            return frozenset()
         gaps = [
             self._gap(textpage, place) if BEFORE.match(text[place]) and BEHIND.match(text[place + 1]) else 0.0
             for place in range(len(text) - 1)
         ]
-        for place, gap in enumerate(gaps):
-            # Letters that are set apart have gaps on both sides.
-            if gap and not any((*gaps[place - 1 : place], *gaps[place + 1 : place + 2])):
-                yield place
+        # Letters that are set apart have gaps on both sides.
+        return frozenset(
+            place
+            for place, gap in enumerate(gaps)
+            if gap and not any((*gaps[place - 1 : place], *gaps[place + 1 : place + 2]))
+        )
 
     def _gap(self, textpage: Any, place: int) -> float:
         """Width of the gap behind a character, in units of the font size; 0 where it parts no words."""
@@ -140,14 +141,11 @@ class Turns:
             return None
         drawn = self.objects.of(index)
         if drawn not in self.drawn:
-            self.drawn[drawn] = self._turned(index)
+            self.drawn[drawn] = None
+            if raw.FPDFText_GetMatrix(self.textpage, index, self.matrix):
+                turn = math.atan2(self.matrix.b, self.matrix.a) / (math.pi / 2)
+                self.drawn[drawn] = round(turn) % 4 if abs(turn - round(turn)) < SLANT else SLANTING
         return self.drawn[drawn]
-
-    def _turned(self, index: int) -> int | None:
-        if not raw.FPDFText_GetMatrix(self.textpage, index, self.matrix):
-            return None
-        turn = math.atan2(self.matrix.b, self.matrix.a) / (math.pi / 2)
-        return round(turn) % 4 if abs(turn - round(turn)) < SLANT else SLANTING
 
     def parted(self, line: Span) -> Iterator[tuple[Span, bool]]:
         """A line in stretches, and whether each is turned as the page is; names of axes are not."""

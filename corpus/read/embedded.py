@@ -23,6 +23,8 @@ class ReadingConfig:
     """Share of characters without a Unicode meaning above which the source is rejected as garbled."""
     max_pages: int = 4000
     """Pages a source may have; more is no textbook."""
+    max_leftward: float = 0.1
+    """Share of letters written from right to left above which the source is rejected: lines are read from the left."""
     use_outline: bool = True
     """Whether bookmarks are read; without them headings are recognised by their fonts alone."""
 
@@ -76,7 +78,11 @@ def _fault(printed: Printed, sizes: list[int], empty: int, config: ReadingConfig
         return "unreadable: no page could be loaded"
     if sum(sizes) < config.min_page_chars or empty > MAX_EMPTY_SHARE * num_pages:
         return f"needs_ocr: {empty} of {num_pages} pages have under {config.min_page_chars} characters"
-    share = garble.meaningless("".join(piece.text for page in printed.pages for piece in page))
+    text = "".join(piece.text for page in printed.pages for piece in page)
+    if (share := garble.share_leftward(text)) > config.max_leftward:
+        most = f"at most {config.max_leftward:.0%} may be in a PDF; use the book's EPUB, HTML or LaTeX"
+        return f"right_to_left: {share:.0%} of the letters are written from right to left, {most}"
+    share = garble.meaningless(text)
     return f"garbled: {share:.0%} of the characters have no Unicode meaning" if share > config.max_meaningless else ""
 
 

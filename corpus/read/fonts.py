@@ -3,7 +3,6 @@
 import ctypes
 import math
 import re
-from collections.abc import Sequence, Set
 from statistics import median
 from typing import Any
 
@@ -170,14 +169,7 @@ class Fonts:
                 advances.append(here - before)
                 seen.add(codes[place - 1])
             before = here
-        found = _fixed_pitch(advances, seen)
-        if found is not None:
-            self.fixed[font] = found
-
-
-def _fixed_pitch(advances: Sequence[float], codes: Set[int]) -> bool | None:
-    """Whether the letters of a font are equally wide; None where too few different ones say so."""
-    if len(advances) < 6 or len(codes) < 4:
-        return None
-    usual = median(advances)
-    return sum(abs(advance - usual) < PITCH * usual for advance in advances) >= 0.9 * len(advances)
+        if len(advances) >= 6 and len(seen) >= 4:
+            usual = median(advances)
+            alike = sum(abs(advance - usual) < PITCH * usual for advance in advances)
+            self.fixed[font] = alike >= 0.9 * len(advances)

@@ -56,6 +56,12 @@ def meaningless(text: str) -> float:
     return bad / ink if ink else 0.0
 
 
+def share_leftward(text: str) -> float:
+    """Share of the letters that are written from right to left, 0 to 1; 0 for a text without letters."""
+    letters = sum(map(str.isalpha, text))
+    return min(1.0, sum(map(len, LEFTWARD.findall(text))) / letters) if letters else 0.0
+
+
 WORDS = 30
 """Words from which a page says whether it is written in a language."""
 LANGUAGE = 0.8
@@ -74,7 +80,8 @@ _COMMON_HAN = frozenset(
 )
 _FEW_HAN = 0.05
 _RTL = "\u0590-\u07ff\ufb1d-\ufdff\ufe70-\ufefc"
-_LEFTWARD = re.compile(f"[{_RTL}]{{2,}}")
+LEFTWARD = re.compile(f"[{_RTL}]+")
+"""Letters of the scripts that are written from right to left, such as Hebrew and Arabic."""
 _MIXED_SCRIPTS = re.compile(f"[{_RTL}][A-Za-z]|[A-Za-z][{_RTL}]")
 
 
@@ -99,7 +106,7 @@ def language(page: str) -> float | None:
     han = _HAN.findall(page)
     if len(han) >= 4 * WORDS and not re.search("[\u3040-\u30ff]", page):
         return float(sum(sign in _COMMON_HAN for sign in han) >= _FEW_HAN * len(han))
-    leftward = _LEFTWARD.findall(page)
+    leftward = [word for word in LEFTWARD.findall(page) if len(word) > 1]
     if len(leftward) >= WORDS:
         return 1 - min(1.0, len(_MIXED_SCRIPTS.findall(page)) / len(leftward))
     words = [word for word in _WORD.findall(page) if max(word) < "\u0250"]

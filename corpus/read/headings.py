@@ -86,7 +86,9 @@ def mark_headings(pages: Sequence[list[Line]], outline: Sequence[OutlineEntry]) 
         levels = _trusted(matched, blocks)
     else:
         levels = _by_rank(blocks, body, marked, matched)
-    base = _base(levels, blocks)
+    # The depth of a section number is added to the level of the chapters.
+    chapters = Counter({style: sum(b.titled for b in blocks[style]) for style in levels if style[4] == 1})
+    base = levels[chapters.most_common(1)[0][0]] if chapters else 1
     for style, level in levels.items():
         for block in blocks.get(style, []):
             if block.titled:
@@ -153,7 +155,7 @@ def _match_outline(pages: list[list[Line]], outline: Sequence[OutlineEntry]) -> 
 def _claim(page: list[Line], entry: OutlineEntry) -> Line | None:
     """The run of lines that prints the entry's title, the one nearest to where the entry points; marked."""
     wanted = key(entry.title)
-    best: tuple[tuple[float, float], int, int] | None = None
+    best: tuple[tuple[int, float], int, int] | None = None
     for place, first in enumerate(page):
         if not wanted.startswith(key(first.text)[: len(wanted)]) and not LABEL.match(first.text):
             continue
@@ -163,14 +165,11 @@ def _claim(page: list[Line], entry: OutlineEntry) -> Line | None:
             if len(run) < span or any(line.level for line in run) or len(text) > 2 * TITLE_CHARS:
                 break
             if key(text) == wanted and not (CONTENTS_LINE.search(text) and text != entry.title):
-                rank = (_distance(run[0], entry), -run[0].size)
+                distance = round(abs(run[0].y + run[0].size - entry.y) / 20) if entry.y and entry.y > 0 else 0
+                rank = (distance, -run[0].size)
                 if best is None or rank < best[0]:
                     best = (rank, place, span)
     return _claimed(page, best[1], best[2], entry) if best else None
-
-
-def _distance(line: Line, entry: OutlineEntry) -> float:
-    return 0.0 if entry.y is None or entry.y <= 0 else round(abs(line.y + line.size - entry.y) / 20)
 
 
 def _claimed(page: list[Line], place: int, span: int, entry: OutlineEntry) -> Line:
@@ -216,31 +215,26 @@ def _trusted(votes: Counter[tuple[Style, int]], blocks: dict[Style, list[_Block]
 def _blocks(pages: Sequence[list[Line]], body: Style) -> dict[Style, list[_Block]]:
     """Runs of lines of one style that no outline entry claimed."""
     found: dict[Style, list[_Block]] = defaultdict(list)
-    edges = _edges(pages)
+    lefts = Counter(round(line.left) for page in pages for line in page)
+    edges = [left for left, count in lefts.items() if count > EDGE_SHARE * lefts.total()]
     for page in pages:
         start = 0
         for place in range(1, len(page) + 1):
-            if place < len(page) and _goes_on(page[place - 1], page[place]):
+            before, line = page[place - 1], page[place] if place < len(page) else None
+            if line and not before.level and not line.level and _same_title(before, line):
                 continue
             run = page[start:place]
             if not run[0].level:
                 above = page[start - 1] if start else None
-                below = page[place] if place < len(page) else None
                 text = _text(run)
                 titled = len(run) <= TITLE_LINES and _could_be_title(run, text, body)
-                titled = titled and _stands_alone(run, above, below, body)
+                titled = titled and _stands_alone(run, above, line, body)
                 defined = titled and _is_defined(run[0], page[place : place + 2], edges)
                 found[style_of(run[0])].append(
                     _Block(page=run[0].page, place=start, count=len(run), text=text, titled=titled, defined=defined)
                 )
             start = place
     return found
-
-
-def _edges(pages: Sequence[list[Line]]) -> list[float]:
-    """Left edges of the columns of a book's pages, those of at least one line in so many."""
-    lefts = Counter(round(line.left) for page in pages for line in page)
-    return [left for left, count in lefts.items() if count > EDGE_SHARE * lefts.total()]
 
 
 def _is_defined(term: Line, below: Sequence[Line], edges: Sequence[float]) -> bool:
@@ -250,11 +244,6 @@ def _is_defined(term: Line, below: Sequence[Line], edges: Sequence[float]) -> bo
     first, second = below[0], below[-1]
     apart = first.y - second.y > 1.5 * first.size
     return first.y < term.y and first.x0 > term.x0 + term.size / 2 and (apart or second.x0 > first.x0 - 1)
-
-
-def _goes_on(above: Line, line: Line) -> bool:
-    """Whether a line continues the block above."""
-    return not above.level and not line.level and _same_title(above, line)
 
 
 def _stands_alone(run: Sequence[Line], above: Line | None, below: Line | None, body: Style) -> bool:
@@ -339,12 +328,6 @@ def _is_heading_style(style: Style, found: Sequence[_Block], body: Style, total:
 def _length(text: str) -> int:
     """Characters, East Asian ones twice: they say as much as two letters."""
     return len(text) + len(WIDE.findall(text))
-
-
-def _base(levels: dict[Style, int], blocks: dict[Style, list[_Block]]) -> int:
-    """Level of the chapters, to which the depth of section numbers is added."""
-    chapters = Counter({style: sum(b.titled for b in blocks[style]) for style in levels if style[4] == 1})
-    return levels[chapters.most_common(1)[0][0]] if chapters else 1
 
 
 def _mark(page: list[Line], block: _Block, level: int) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
-from corpus.read.formulas.right_to_left import LEFTWARD, is_leftward, reading_order
 from corpus.read.formulas.signs import GARBLED
 from corpus.read.printed import Piece
 
@@ -163,24 +162,13 @@ LEADERS = re.compile(r"\s*(?:\.\s?){5,}\s*")
 
 
 def lines_of(pieces: Sequence[Piece], page: int) -> list[Line]:
-    """The page's lines in reading order: down the left column, then down the right one, or the other way round."""
-    leftward = is_leftward("".join(piece.text for piece in pieces))
+    """The page's lines in reading order: down the left column, then down the right one."""
     middle = gutter(pieces)
     if middle is None:
-        lines = list(_rows(_falling(pieces), page, _edges_columns(pieces)))
-        return _listed([_turned(line, leftward) for line in lines])
+        return _listed(list(_rows(_falling(pieces), page, _edges_columns(pieces))))
     edges = _edges_columns([p for p in pieces if p.x1 <= middle]), _edges_columns([p for p in pieces if p.x0 >= middle])
-    parts = _ordered(pieces, middle, leftward)
-    lines = [line for part in parts for line in _rows(part, page, edges[max(piece.x1 for piece in part) > middle])]
-    return _listed([_turned(line, leftward) for line in lines])
-
-
-def _turned(line: Line, leftward: bool) -> Line:
-    """A line in reading order; the pieces of a page stand as they are printed."""
-    if line.text.isascii() or not LEFTWARD.search(line.text):
-        return line
-    cells = tuple(replace(cell, text=reading_order(cell.text, leftward)) for cell in line.cells)
-    return replace(line, text=reading_order(line.text, leftward), cells=cells)
+    parts = _ordered(pieces, middle)
+    return _listed([line for part in parts for line in _rows(part, page, edges[max(p.x1 for p in part) > middle])])
 
 
 def without_line_numbers(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], Sequence[Piece]]:
@@ -207,14 +195,14 @@ def _edges_columns(pieces: Sequence[Piece]) -> tuple[float, float]:
     return median(full), ends[int(0.95 * (len(ends) - 1))]
 
 
-def _ordered(pieces: Sequence[Piece], middle: float, leftward: bool) -> list[list[Piece]]:
+def _ordered(pieces: Sequence[Piece], middle: float) -> list[list[Piece]]:
     """Stretches of pieces, read one after the other."""
     places: dict[int, tuple[int, int]] = {}
     band = 0
     rows = _grouped(pieces)
     for row, wide in zip(rows, _wide_rows(rows, middle), strict=True):
         for piece in row:
-            places[id(piece)] = (band, 2 if wide else int((piece.x0 >= middle) != leftward))
+            places[id(piece)] = (band, 2 if wide else int(piece.x0 >= middle))
         band += wide
     parts: dict[tuple[int, int], list[Piece]] = {}
     for piece in pieces:
@@ -281,13 +269,13 @@ def _is_column(side: Sequence[Piece], least: float) -> bool:
 
 
 def _falling(pieces: Sequence[Piece]) -> list[Piece]:
-    """The drawing order where it runs down the page, as it nearly always does; otherwise sorted by place."""
+    """The drawing order where it runs down the page, as it nearly always does; otherwise by row, from above and left.
+
+    A raised or lowered mark belongs to the row of its neighbour.
+    """
     rises = sum(below.y > above.y + max(above.size, below.size) for above, below in pairwise(pieces))
-    return list(pieces) if rises <= max(2, len(pieces) // 10) else by_rows(pieces)
-
-
-def by_rows(pieces: Sequence[Piece]) -> list[Piece]:
-    """By row from above, within a row from the left. A raised or lowered mark belongs to the row of its neighbour."""
+    if rises <= max(2, len(pieces) // 10):
+        return list(pieces)
     rows: list[list[Piece]] = []
     for piece in sorted(pieces, key=lambda piece: (-piece.y, piece.x0)):
         row = rows[-1] if rows else []

@@ -104,31 +104,23 @@ def _part(text: Text, known: Counter[str]) -> _Part:
     """The block, with the mark behind it where its formula could not be read."""
     if not text.garbled:
         return _printed(text, known)
-    part = _printed(_unsigned(text), known)
-    return part if text.role is Role.HEADING else replace(part, text=f"{part.text} {MARK}")
-
-
-def _unsigned(text: Text) -> Text:
-    """The block without the sign of a garbled formula in its lines."""
     lines = tuple(replace(line, text=line.text.replace(GARBLED, "").strip()) for line in text.lines)
     rows = tuple(tuple(cell.replace(GARBLED, "") for cell in row) for row in text.rows)
-    return replace(text, lines=lines, rows=rows)
+    part = _printed(replace(text, lines=lines, rows=rows), known)
+    return part if text.role is Role.HEADING else replace(part, text=f"{part.text} {MARK}")
 
 
 def _printed(text: Text, known: Counter[str]) -> _Part:
     first = text.lines[0]
     if text.role is Role.HEADING:
-        return _Part(text=f"{'#' * first.level} {_closing_escaped(first.text)}", starts=[(first.page, 0)])
+        # Number signs at the end of a title would be its closing sequence.
+        title = re.sub(r"(#+)$", r"\\\1", first.text)
+        return _Part(text=f"{'#' * first.level} {title}", starts=[(first.page, 0)])
     if text.role is Role.TABLE:
         return _Part(text=_table(text.rows), starts=[(first.page, 0)])
     if text.role is Role.LISTING and (len(text.lines) > 1 or MARKUP.match(first.text)):
         return _listing(text.lines)
     return _paragraph(text, known)
-
-
-def _closing_escaped(title: str) -> str:
-    """A title that ends in number signs would lose them as a closing sequence."""
-    return re.sub(r"(#+)$", r"\\\1", title)
 
 
 def _paragraph(text: Text, known: Counter[str]) -> _Part:

@@ -91,7 +91,9 @@ def _may_belong(lines: Sequence[Line], start: int, place: int) -> bool:
     line = lines[place]
     if line.level or line.page != lines[start].page:
         return False
-    if line.mono and len(line.cells) < 2 and not _in_column(line, lines[start]):
+    # Code goes on only below a later cell of the first row.
+    in_column = any(abs(line.x0 - cell.x0) < ALIGNED for cell in lines[start].cells[1:])
+    if line.mono and len(line.cells) < 2 and not in_column:
         return False
     if place == start:
         return len(line.cells) > 1
@@ -100,11 +102,6 @@ def _may_belong(lines: Sequence[Line], start: int, place: int) -> bool:
         return False
     # A single cell goes on from the row above when it does not begin at the table's left edge.
     return len(line.cells) > 1 or line.x0 > lines[start].x0 + line.size
-
-
-def _in_column(line: Line, first: Line) -> bool:
-    """Whether a line stands below a later cell of a table's first row: it goes on there."""
-    return any(abs(line.x0 - cell.x0) < ALIGNED for cell in first.cells[1:])
 
 
 def _is_pair(rows: Sequence[Line]) -> bool:
@@ -221,7 +218,8 @@ def _continues(text: Text, line: Line, pitch: float) -> bool:
         return False
     if text.role is Role.LISTING:
         return line.mono and _same_listing(above, line, pitch)
-    if line.mono and not _wrapped(above, line):
+    if line.mono and (abs(above.x0 - line.x0) >= 2 or SENTENCE_END.search(above.text) or not _full(above, line)):
+        # Otherwise it is the middle of a sentence: a long address, a long name.
         return False
     if abs(above.size - line.size) > 1 or (BULLET.match(line.text) and not _is_operator(text, line)):
         return False
@@ -258,11 +256,6 @@ def _same_listing(above: Line, line: Line, pitch: float) -> bool:
     return above.page + 1 == line.page or (above.page == line.page and 0 < above.y - line.y < 3.2 * pitch * line.size)
 
 
-def _wrapped(above: Line, line: Line) -> bool:
-    """Whether a line in a typewriter font is the middle of a sentence: a long address, a long name."""
-    return abs(above.x0 - line.x0) < 2 and not SENTENCE_END.search(above.text) and _full(above, line)
-
-
 def _begins(text: Text, line: Line) -> bool:
     """Whether a line right below another begins a paragraph: by its indentation, its number, or the room left above."""
     above = text.lines[-1]
@@ -296,13 +289,9 @@ def _flows_on(text: Text, line: Line) -> bool:
         return False
     if not SENTENCE_END.search(above.text):
         return line.text[:1].islower() or above.font == line.font
-    return len(text.lines) > 1 and above.font == line.font and _full(above, line) and _starts_flush(text, line)
-
-
-def _starts_flush(text: Text, line: Line) -> bool:
-    """Whether a line over a column or page break begins where lines of the paragraph do, not at an indentation."""
-    above = text.lines[-1]
-    return abs((line.x0 - line.left) - (above.x0 - above.left)) < 2
+    # A line of the same paragraph is not indented in its column.
+    flush = abs((line.x0 - line.left) - (above.x0 - above.left)) < 2
+    return len(text.lines) > 1 and above.font == line.font and _full(above, line) and flush
 
 
 def _floats_behind(texts: Sequence[Text], body: float) -> list[Text]:

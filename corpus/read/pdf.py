@@ -25,11 +25,10 @@ from corpus.read.fonts import Fonts, TextObjects
 from corpus.read.formulas.accents import Accents
 from corpus.read.formulas.drawn import drawn_on, without_labels
 from corpus.read.formulas.fractions import with_fractions
-from corpus.read.formulas.right_to_left import LEFTWARD, MARKS, is_leftward, printed_order, reading_order, runs_leftward
 from corpus.read.formulas.scripts import SMALLER, assembled
 from corpus.read.formulas.signs import EXTENSION, GARBLED, HOLE, Signs
 from corpus.read.formulas.stacks import marked_stacks
-from corpus.read.lines import by_rows
+from corpus.read.garble import LEFTWARD
 from corpus.read.printed import OutlineEntry, Piece, Printed, Rule
 
 TYPED = {0x2018: ord("`"), 0x2019: ord("'")}
@@ -108,12 +107,8 @@ def _page(document: Any, index: int, gaps: WordGaps, coded: set[str]) -> tuple[l
         reader = _Reader(textpage.raw, drawn.rules, gaps, coded)
         pieces = [piece for start, end, broken in reader.lines for piece in reader.pieces(start, end, broken)]
         printed, within = without_labels([piece for piece in pieces if piece.text.strip()], drawn)
-        leftward = is_leftward("".join(piece.text for piece in pieces))
-        if leftward and runs_leftward([(piece.x0, piece.x1, piece.y) for piece in printed]):
-            printed = by_rows(printed)
-        labels = [reading_order(label.text, leftward) for label in within]
         read = assembled(marked_stacks(with_fractions(printed, reader.rules) if reader.rules else printed))
-        return read, [*labels, *reader.labels]
+        return read, [*(label.text for label in within), *reader.labels]
     finally:
         textpage.close()
         page.close()
@@ -125,7 +120,6 @@ class _Reader:
     def __init__(self, textpage: Any, rules: Sequence[Rule], gaps: WordGaps, coded: set[str]) -> None:
         self.textpage = textpage
         self.codes = codes_of(textpage)
-        self.order: Sequence[int] = range(len(self.codes))
         self.rect = raw.FS_RECTF()
         self.x, self.y = ctypes.c_double(), ctypes.c_double()
         self.objects = TextObjects(textpage, len(self.codes))
@@ -150,20 +144,6 @@ class _Reader:
         for index, code in enumerate(self.codes):
             if code in TYPED and self.fonts.of(index)[2]:
                 self.codes[index] = TYPED[code]
-        if LEFTWARD.search("".join(map(chr, self.codes))):
-            self._turn()
-
-    def _turn(self) -> None:
-        """Characters of lines from right to left in the order in which they are printed, from the left."""
-        codes, order, lines = list[int](), list[int](), list[Span]()
-        for start, end, broken in self.lines:
-            line = list(zip(self.codes[start:end], range(start, end), strict=True))
-            if LEFTWARD.search("".join(map(chr, self.codes[start:end]))):
-                line = printed_order(line, self._edges, self._size(self._middle(start, end)))
-            lines.append((len(codes), len(codes) + len(line), broken))
-            codes += [code for code, _ in line]
-            order += [index for _, index in line]
-        self.codes, self.order, self.lines = codes, order, lines
 
     def _name_holes(self) -> None:
         """Signs that PDFium takes for a hyphen at a line's end, and that stand within a line: nobody knows which."""
@@ -179,13 +159,13 @@ class _Reader:
     def _edges(self, index: int) -> tuple[float, float]:
         """Beginning and end of a character in reading direction, points."""
         rect = self.rect
-        raw.FPDFText_GetLooseCharBox(self.textpage, self.order[index], rect)
+        raw.FPDFText_GetLooseCharBox(self.textpage, index, rect)
         if not self.turns:
             return rect.left, rect.right
         return {1: (rect.bottom, rect.top), 2: (-rect.right, -rect.left), 3: (-rect.top, -rect.bottom)}[self.turns]
 
     def _baseline(self, index: int) -> float:
-        raw.FPDFText_GetCharOrigin(self.textpage, self.order[index], self.x, self.y)
+        raw.FPDFText_GetCharOrigin(self.textpage, index, self.x, self.y)
         return (self.y.value, -self.x.value, -self.y.value, self.x.value)[self.turns]
 
     def pieces(self, start: int, end: int, broken: bool) -> Iterator[Piece]:
@@ -197,7 +177,7 @@ class _Reader:
             end -= 1
         if start == end:
             return
-        size = self._size(self._middle(start, end))
+        size = self.objects.size_of(self._middle(start, end))
         ends = self._ends(self._middle(start, end), size)
         gaps = self._words(list(self._gaps(start, end)), start, end, size)
         for first, last, inner in _cells(gaps, start, end, size * GAP):
@@ -206,7 +186,7 @@ class _Reader:
                 within = [gap for gap in inner if begin <= gap[0] and gap[1] < stop]
                 piece = self._piece(begin, stop, within, broken and stop == end)
                 if len(runs) > 1:
-                    piece = replace(piece, run=True, slanted=self.fonts.is_slanted(self.order[stop - 1]))
+                    piece = replace(piece, run=True, slanted=self.fonts.is_slanted(stop - 1))
                 if EXTENSION.search(piece.font):
                     # Large signs hang below the baseline: the middle of their ink says where their line is.
                     piece = replace(piece, y=round(self._axis(begin) - AXIS * piece.size, 2))
@@ -222,12 +202,8 @@ class _Reader:
 
     def _runs(self, first: int, last: int, ends: Sequence[float]) -> Iterator[tuple[int, int]]:
         """(first character, one past the last) of the stretches on one baseline."""
-        codes = self.codes
         begin, stop, base = first, first, None
         for index, after in self._straight(first, last, one_by_one=bool(ends)):
-            if codes[index] > 0x590 and codes[index] in MARKS:
-                stop = after
-                continue
             level = self._baseline(index)
             if base is None:
                 base = level
@@ -240,7 +216,6 @@ class _Reader:
     def _straight(self, first: int, last: int, *, one_by_one: bool) -> Iterator[tuple[int, int]]:
         """(first character, one past the last) of stretches whose baseline two characters tell: those of one object."""
         codes, index = self.codes, first
-        one_by_one = one_by_one or not isinstance(self.order, range)
         while index < last:
             if codes[index] in EMPTY:
                 index += 1
@@ -259,7 +234,7 @@ class _Reader:
         """A stretch, cut at its first blank where the size changes: a script of a script can stand on the baseline."""
         blank = next((index for index in range(begin, stop) if self.codes[index] in BLANKS), stop)
         after = next((index for index in range(blank, stop) if self.codes[index] not in EMPTY), stop)
-        if begin < blank and after < stop and self._size(begin) < SMALLER * self._size(after):
+        if begin < blank and after < stop and self.objects.size_of(begin) < SMALLER * self.objects.size_of(after):
             yield begin, blank
             begin = after
         yield begin, stop
@@ -273,7 +248,7 @@ class _Reader:
     def _axis(self, index: int) -> float:
         """Height of the middle of a character's ink."""
         left, right, bottom, top = (ctypes.c_double() for _ in range(4))
-        raw.FPDFText_GetCharBox(self.textpage, self.order[index], left, right, bottom, top)
+        raw.FPDFText_GetCharBox(self.textpage, index, left, right, bottom, top)
         return ((bottom.value + top.value), -(left.value + right.value))[self.turns % 2] / 2
 
     def _gaps(self, start: int, end: int) -> Iterator[Gap]:
@@ -296,7 +271,7 @@ class _Reader:
         least = (SET_APART if single > APART * max(len(gaps), LETTERS) else KERNED) * size
         kept = []
         for before, after, width in gaps:
-            if 0 <= width < least and raw.FPDFText_IsGenerated(self.textpage, self.order[before + 1]):
+            if 0 <= width < least and raw.FPDFText_IsGenerated(self.textpage, before + 1):
                 self.codes[before + 1 : after] = [HOLE] * (after - before - 1)
             else:
                 kept.append((before, after, width))
@@ -305,17 +280,22 @@ class _Reader:
     def _piece(self, first: int, last: int, gaps: list[Gap], broken: bool) -> Piece:
         x0, x1 = self._edges(first)[0], self._edges(last - 1)[1]
         middle = self._middle(first, last)
-        name, bold, mono = self.fonts.of(self.order[middle])
+        name, bold, mono = self.fonts.of(middle)
         inner = () if last - first < 3 else self._inner(first, last)
-        ends = [self.fonts.of(self.order[end])[1:] for end in inner] or [(bold, mono)]
+        ends = [self.fonts.of(end)[1:] for end in inner] or [(bold, mono)]
         # The number in front of a line of a listing is often set in another font.
-        mono = mono and all(fixed for _, fixed in ends[self._is_digit(first) :])
+        is_digit = 0x30 <= self.codes[first] <= 0x39
+        mono = mono and all(fixed for _, fixed in ends[is_digit:])
+        text = self._spaced(first, last, gaps, x1 - x0) if mono else self._text(first, last)
+        if LEFTWARD.search(text):
+            # PDFium turns the parts of such a line one by one: its order is not that of the sentence.
+            text, x0, x1 = text + GARBLED, min(x0, x1), max(x0, x1)
         return Piece(
-            text=self._spaced(first, last, gaps, x1 - x0) if mono else self._text(first, last),
+            text=text,
             x0=round(x0, 2),
             x1=round(x1, 2),
             y=round(self._baseline(middle), 2),
-            size=self._size(middle),
+            size=self.objects.size_of(middle),
             font=name,
             bold=bold and all(heavy for heavy, _ in ends),
             mono=mono,
@@ -338,15 +318,11 @@ class _Reader:
             first += 1
         return first, last
 
-    def _is_digit(self, index: int) -> bool:
-        return 0x30 <= self.codes[index] <= 0x39
-
     def _text(self, first: int, last: int) -> str:
         signs = [LIGATURES.get(code) or chr(code) for code in self.codes[first:last]]
         if self.parted:
-            places = self.order[first:last]
-            signs = [f"{sign} " if place in self.parted else sign for place, sign in zip(places, signs, strict=True)]
-        return clean(self.accents.over(signs, self.order[first:last]) if self.accents.of else "".join(signs))
+            signs = [f"{sign} " if place in self.parted else sign for place, sign in enumerate(signs, first)]
+        return clean(self.accents.over(signs, range(first, last)) if self.accents.of else "".join(signs))
 
     def _spaced(self, first: int, last: int, gaps: list[Gap], width: float) -> str:
         """Typewriter text with as many blanks as the gaps are wide."""
@@ -358,9 +334,6 @@ class _Reader:
             parts += [self._text(start, before + 1), " " * max(1, round(gap / advance))]
             start = after
         return "".join([*parts, self._text(start, last)])
-
-    def _size(self, index: int) -> float:
-        return self.objects.size_of(self.order[index])
 
 
 def _cells(gaps: list[Gap], start: int, end: int, width: float) -> Iterator[tuple[int, int, list[Gap]]]:

@@ -92,12 +92,10 @@ def without_running_heads(
         }
         drop |= {place for place, line in enumerate(page) if CONTINUED.match(line.text)}
         kept.append([line for place, line in enumerate(page) if place not in drop])
-        removed += [_removed(page[place]) for place in sorted(drop)]
+        for line in (page[place] for place in sorted(drop)):
+            reason = NUMBER if PAGE_NUMBER.match(line.text) else HEAD
+            removed.append(Removed(page=line.page, text=line.text, reason=reason))
     return kept, removed
-
-
-def _removed(line: Line) -> Removed:
-    return Removed(page=line.page, text=line.text, reason=NUMBER if PAGE_NUMBER.match(line.text) else HEAD)
 
 
 def _is_title(page: Sequence[Line], place: int, titles: Set[tuple[int, str]]) -> bool:
@@ -109,6 +107,7 @@ def _is_title(page: Sequence[Line], place: int, titles: Set[tuple[int, str]]) ->
 def _edges(page: Sequence[Line], body: float) -> dict[int, _Edge]:
     """The first and last two lines by position (the drawing order says nothing about it), by their place."""
     ranked = sorted(range(len(page)), key=lambda place: -page[place].y)
+    number_alone = len(page) == 1 and bool(PAGE_NUMBER.match(page[0].text))
     found: dict[int, _Edge] = {}
     for edge in (ranked[:3], ranked[:-4:-1]):
         lines = [page[place] for place in edge]
@@ -116,15 +115,9 @@ def _edges(page: Sequence[Line], body: float) -> dict[int, _Edge]:
         level = [abs(a.y - b.y) < NEAR for a, b in pairwise(lines)]
         for depth, line in enumerate(lines[:2]):
             # Two lines of a head, or its left and right part.
-            apart = (
-                any(gaps[depth:]) or (depth == 0 and bool(level) and level[0] and any(gaps)) or _is_number_alone(page)
-            )
+            apart = any(gaps[depth:]) or (depth == 0 and bool(level) and level[0] and any(gaps)) or number_alone
             found[edge[depth]] = _edge(line, apart=apart, body=body)
     return found
-
-
-def _is_number_alone(page: Sequence[Line]) -> bool:
-    return len(page) == 1 and bool(PAGE_NUMBER.match(page[0].text))
 
 
 def _edge(line: Line, *, apart: bool, body: float) -> _Edge:
@@ -164,8 +157,13 @@ def _slots(edges: Sequence[_Edge], *, pages: int, shift: int | None, body: float
         # The word above the titles of chapters recurs as well, on fewer pages.
         large = any(edge.larger for edge in apart)
         least = max(MIN_REPEATS, int(ALWAYS_THERE * pages)) if large else MIN_REPEATS
-        names = frozenset(name for name in _recurring(apart, least) if _settled(name, apart, everywhere))
-        numbered = _pages(edge for edge in apart if _is_numbered(edge, shift))
+        here_by_name = Counter(edge.name for edge in apart)
+        recurring = _recurring(apart, least)
+        names = frozenset(name for name in recurring if here_by_name[name] >= ALWAYS_THERE * everywhere[name])
+        # Page numbers, and lines that carry that of their page.
+        numbered = _pages(
+            edge for edge in apart if shift in edge.shifts or (shift is None and PAGE_NUMBER.match(edge.line.text))
+        )
         taken = 0 if large else len(_pages(edge for edge in apart if not edge.line.mono))
         many = taken >= max(MIN_REPEATS + 2, OFTEN * pages) or len(numbered) >= MIN_REPEATS
         # Pages whose text begins or ends with a line above a displayed formula have one here as well, in its size.
@@ -182,17 +180,8 @@ def _recurring(edges: Sequence[_Edge], least: int) -> frozenset[str]:
     return frozenset(name for name, count in counts.items() if count >= least)
 
 
-def _settled(name: str, edges: Sequence[_Edge], everywhere: Counter[str]) -> bool:
-    return sum(edge.name == name for edge in edges) >= ALWAYS_THERE * everywhere[name]
-
-
 def _pages(edges: Iterable[_Edge]) -> set[int]:
     return {edge.line.page for edge in edges}
-
-
-def _is_numbered(edge: _Edge, shift: int | None) -> bool:
-    """Whether a line is a page number, or carries that of its page."""
-    return shift in edge.shifts or (shift is None and bool(PAGE_NUMBER.match(edge.line.text)))
 
 
 def _is_head(edge: _Edge, slots: Sequence[_Slot], shift: int | None) -> bool:

@@ -211,9 +211,9 @@ def plan(
     from infuser_core.capacity.asked import Asked
     from infuser_core.capacity.forecast import forecast
     from infuser_core.capacity.forecast import scale as simulate
-    from infuser_core.capacity.hardware import from_file
-    from infuser_core.capacity.shape import named
     from infuser_core.config.overlays import load
+    from infuser_core.memory.hardware import from_file
+    from infuser_core.memory.shape import named
 
     if calibrate:
         _calibrate([str(name) for name in configs], gpus, to, as_json=as_json)
@@ -233,7 +233,7 @@ def plan(
 
 
 def _calibrate(names: list[str], gpus: str, to: Path | None, *, as_json: bool) -> None:
-    from infuser_core.capacity.hardware import as_yaml, calibrated
+    from infuser_core.memory.hardware import as_yaml, calibrated
     from infuser_core.planning.calibrate import as_text, fitted, observed, residuals
 
     found = [observed(settings.store_root(), name, gpus) for name in names]
@@ -271,7 +271,7 @@ def rehearse(
     told = {**table.as_json(lines, forecast), "refit": asdict(refit) if refit else {}}
     show(told, lambda: "\n".join([table.as_text(lines, forecast), *([refit.text] if refit else [])]), as_json=as_json)
     if to is not None and refit is not None:
-        from infuser_core.capacity.hardware import as_yaml
+        from infuser_core.memory.hardware import as_yaml
 
         to.write_text(as_yaml(refit.constants, origin=f"fitted on a rehearsal on {gpus}"), encoding="utf-8")
     if any(line.status == table.FAILED for line in lines):

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.forecast import held
-from infuser_core.capacity.hardware import of_size
-from infuser_core.capacity.memory import AUTOMATIC, Held
 from infuser_core.errors import ConfigError
+from infuser_core.memory.hardware import of_size
+from infuser_core.memory.parts import Held
+from infuser_core.memory.sizes import AUTOMATIC
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Numbers of GPUs that are tried."""

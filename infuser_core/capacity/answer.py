@@ -5,9 +5,9 @@ from typing import Any
 
 from infuser_core.capacity.advice import Knob
 from infuser_core.capacity.forecast import Forecast, Scaled, Timed
-from infuser_core.capacity.hardware import GIB, calibrated
-from infuser_core.capacity.memory import Held
 from infuser_core.capacity.volume import Files, sources
+from infuser_core.memory.hardware import GIB, calibrated
+from infuser_core.memory.parts import Held
 from infuser_core.store.verify import size
 from infuser_core.terminal import table
 

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from infuser_core.capacity.hardware import Cluster, Efficiency, calibrated, cluster
-from infuser_core.capacity.memory import Layout, layout_of, on_more
-from infuser_core.capacity.shape import Shape, shape_of
 from infuser_core.capacity.volume import Lengths, Volume, assigned, lengths_of, volume_of, within
 from infuser_core.config.overlays import changed
 from infuser_core.config.run import RunConfig
+from infuser_core.memory.hardware import Cluster, Efficiency, calibrated, cluster
+from infuser_core.memory.parts import Layout, layout_of, on_more
+from infuser_core.memory.shape import Shape, shape_of
 
 DISK = 3.0
 """GB/s of the store's disk where none is given: one fast NVMe drive, or a modest shared file system."""

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.hardware import NODE, of_size
-from infuser_core.capacity.memory import Held, both, host
 from infuser_core.capacity.phases import ORDER, TERMS, Phase, phases_of, validation_seconds
 from infuser_core.capacity.volume import Files, files_of
+from infuser_core.memory.hardware import NODE, of_size
+from infuser_core.memory.parts import Held, both, host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

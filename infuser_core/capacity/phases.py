@@ -4,8 +4,6 @@ import math
 from dataclasses import dataclass, replace
 
 from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.hardware import of_size
-from infuser_core.capacity.memory import cache_tokens
 from infuser_core.capacity.sampling import Batch, Engine, sample
 from infuser_core.capacity.training import (
     CACHED,
@@ -19,6 +17,8 @@ from infuser_core.capacity.training import (
     packed,
     packed_questions,
 )
+from infuser_core.memory.hardware import of_size
+from infuser_core.memory.parts import cache_tokens
 
 ORDER = (
     "rollout_dev",

@@ -12,8 +12,8 @@ from functools import cache
 from itertools import pairwise
 from statistics import NormalDist
 
-from infuser_core.capacity.hardware import Efficiency, Gpu
-from infuser_core.capacity.shape import Shape
+from infuser_core.memory.hardware import Efficiency, Gpu
+from infuser_core.memory.shape import Shape
 
 _NORMAL = NormalDist()
 _CELLS = 512

@@ -8,10 +8,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from infuser_core.capacity.hardware import Cluster, Efficiency
-from infuser_core.capacity.memory import Layout, between_products, kept_tokens
 from infuser_core.capacity.sampling import Spread
-from infuser_core.capacity.shape import Shape
+from infuser_core.memory.hardware import Cluster, Efficiency
+from infuser_core.memory.parts import Layout
+from infuser_core.memory.shape import Shape
+from infuser_core.memory.sizes import between_products, kept_tokens
 
 HOP_INSIDE, HOP_OUTSIDE = 3e-6, 12e-6
 """Seconds for a message to the next GPU of a ring, in a node and between nodes."""

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 
-from infuser_core.capacity.hardware import table
 from infuser_core.capacity.sampling import Spread
-from infuser_core.capacity.shape import Shape
 from infuser_core.capacity.training import Work
 from infuser_core.config import shipped
 from infuser_core.config.run import CotrainSettings, RunConfig
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, QuestionSource
 from infuser_core.errors import ConfigError, UsageError
+from infuser_core.memory.hardware import table
+from infuser_core.memory.shape import Shape
 from infuser_core.plugins import reward
 
 SHARES = ("valid", "varied_dev", "varied_questions")

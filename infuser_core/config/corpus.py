@@ -4,6 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from infuser_core.config.recorded import Mark
 from infuser_core.config.sources import (
     Count,
     FilePath,
@@ -70,7 +71,7 @@ class CatalogueSettings(Settings):
     """Address of a local catalogue."""
     world: World = "basic"
     """Micro-world whose textbooks the nano catalogue serves."""
-    shelf: ShelfName = "mixed"
+    shelf: Annotated[ShelfName, Mark.NEUTRAL_IN_KEYS] = "mixed"
     """Which of its textbooks: `mixed` ones treat every topic, those `by_domain` their own."""
     catalogues: list[CatalogueEntry] = Field(
         default=[

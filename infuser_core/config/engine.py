@@ -1,9 +1,10 @@
 """Settings of the machinery that models run on: engines, accelerators, machines."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
+from infuser_core.config.recorded import Mark
 from infuser_core.config.sources import Count, Settings, Tokens
 
 RESERVED = {
@@ -45,7 +46,7 @@ class EngineSettings(Settings):
     """Whether backward computes activations again. With a number, micro-batches of more tokens do, and those of fewer,
     which are filled to it, compute again only what lies between matrix products: the memory of a few long responses,
     hardly more time than without. It changes rounding alone and is no part of a recipe."""
-    probe: Literal["auto", "fast", "reference"] = "auto"
+    probe: Annotated[Literal["auto", "fast", "reference"], Mark.NEUTRAL] = "auto"
     """How questions are scored: `fast` many at once, `reference` one backward each, for layers of any kind. `auto` is
     fast where the model's layers allow it. It changes rounding alone and is no part of a recipe."""
     attention: Literal["auto", "flash", "sdpa"] = "auto"
@@ -78,7 +79,7 @@ class EngineSettings(Settings):
     weight_updates: Literal["in-place", "fresh"] = "in-place"
     """Whether such an engine takes new weights while it runs, or a fresh one is started for them. Either way it is
     checked that it computes with them, and one that runs is replaced where it does not."""
-    vllm: dict[str, JsonValue] = Field(default={}, max_length=64)
+    vllm: Annotated[dict[str, JsonValue], Mark.NEUTRAL] = Field(default={}, max_length=64)
     """Any other arguments of vLLM's engine by its own names, e.g. `{quantization: fp8}`. They may change samples, so
     they are part of recipes where there are any."""
 

@@ -1,13 +1,14 @@
 """Settings of co-training: the two roles, their loss and optimizer, given questions, and the budget of documents."""
 
 import math
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from infuser_core.algorithm.advantage import SigmaB, SingleRow
 from infuser_core.algorithm.preset import BatchStd, LengthNorm, Overlong, PartialMinibatch, RatioLevel, TisForm
 from infuser_core.config.corpus import ModelSource
+from infuser_core.config.recorded import Mark
 from infuser_core.config.sources import Count, QuestionSource, Rows, Seed, Settings, Size
 
 ALL_LINEAR: Final = "all-linear"
@@ -17,7 +18,7 @@ ALL_LINEAR: Final = "all-linear"
 class OptimizerSettings(Settings):
     """The optimizer of both roles; scores are of its own directions."""
 
-    name: Literal["adamw", "muon", "sgd"] = "adamw"
+    name: Annotated[Literal["adamw", "muon", "sgd"], Mark.NEUTRAL_IN_KEYS] = "adamw"
     """A file in `infuser_core/engines/training/optimizers`."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
     """Decay of the first moment, of adamw and muon."""
@@ -29,9 +30,9 @@ class OptimizerSettings(Settings):
     """Decoupled weight decay, on every parameter."""
     gradient_clip: float = Field(default=1.0, gt=0, le=1e12)
     """Global norm above which a step's gradient is scaled down."""
-    momentum: float | None = Field(default=None, ge=0, lt=1)
+    momentum: Annotated[float | None, Mark.NEUTRAL_IN_KEYS] = Field(default=None, ge=0, lt=1)
     """Of muon and sgd; null is 0.95 and 0.9."""
-    nesterov: bool | None = None
+    nesterov: Annotated[bool | None, Mark.NEUTRAL_IN_KEYS] = None
     """Whether muon's or sgd's step looks ahead; null is true and false."""
 
     @model_validator(mode="after")
@@ -42,11 +43,6 @@ class OptimizerSettings(Settings):
             if getattr(self, key) != fields[key].default:
                 raise ValueError(f"{self.name} has no {key}")
         return self
-
-    def recipe(self) -> dict[str, Any]:
-        """The part of a recipe: constants that are set, and the name where it is not the default."""
-        unset = {"name"} if self.name == "adamw" else set[str]()
-        return self.model_dump(mode="json", exclude_none=True, exclude=unset)
 
 
 class LossSettings(Settings):
@@ -132,7 +128,7 @@ class DataSettings(Settings):
     """Selects the checkpoint; disjoint from dev."""
     problems: list[ProblemSettings] = Field(default=[])
     """Problems that join the pool; with the route `direct` they are the pool."""
-    allow_overlap: Annotated[list[Overlap], BeforeValidator(_every_overlap)] = Field(default=[])
+    allow_overlap: Annotated[list[Overlap], BeforeValidator(_every_overlap), Mark.UNRECORDED] = Field(default=[])
     """Pairs of sets that may share questions; true is all of them. Any other pair that does stops the run before it
     starts. It changes no result, is no part of a recipe or of the run's name, and a resumed run may have others."""
 

@@ -1,7 +1,7 @@
 """Typed settings of a run: unknown keys, wrong types and impossible combinations fail here, before anything runs."""
 
 from dataclasses import fields, replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
@@ -9,6 +9,7 @@ from infuser_core.algorithm.preset import PRESETS, Preset
 from infuser_core.algorithm.score import Influence
 from infuser_core.config.corpus import CorpusSettings, ModelSource
 from infuser_core.config.engine import ClusterSettings, EngineSettings
+from infuser_core.config.recorded import Mark, recorded
 from infuser_core.config.retired import add_retired, drop_retired
 from infuser_core.config.roles import (
     AdapterSettings,
@@ -125,7 +126,7 @@ class CotrainSettings(Settings):
     generator_tokens: Tokens = 8192
     solver_tokens: Tokens = 8192
     sampling: RolloutSampling = RolloutSampling()
-    rollout_share: float = Field(default=1.0, ge=0.5, le=1)
+    rollout_share: Annotated[float, Mark.NEUTRAL] = Field(default=1.0, ge=0.5, le=1)
     """Share of the answers to generated questions that an iteration waits for. Below 1 it draws no more tokens of each
     than this share of the last iteration's answers had; what is unfinished goes on in the next iteration, under its
     weights (partial rollouts), and its question is learnt from when all of its answers have ended."""
@@ -136,7 +137,7 @@ class CotrainSettings(Settings):
     each iteration's alone, as the paper does. A repair of a pruned iteration computes all gradients before it."""
     influence: Influence = "preconditioned_cosine"
     optimizer: OptimizerSettings = OptimizerSettings()
-    adapter: AdapterSettings | None = None
+    adapter: Annotated[AdapterSettings | None, Mark.NEUTRAL_IN_KEYS] = None
     """Both roles train adapters of the anchor, which stays as it is; all weights when null."""
     loss: LossSettings = LossSettings()
     generator: GeneratorRole
@@ -318,14 +319,14 @@ class RunConfig(Settings):
     corpus: CorpusSettings
     cotrain: CotrainSettings
     engine: EngineSettings = EngineSettings()
-    cluster: ClusterSettings | None = None
+    cluster: Annotated[ClusterSettings | None, Mark.UNRECORDED] = None
     """Machines that share a run's work: the trainer `deepspeed` fills them with ranks, this one first, and samplers
     run on all others, or on all under placement colocated. Null is this machine alone. It changes no result, is no
     part of a recipe or of the run's name, and a resumed run may have other settings."""
     evaluate: EvaluateSettings = EvaluateSettings()
-    store: StoreSettings = StoreSettings()
+    store: Annotated[StoreSettings, Mark.UNRECORDED] = StoreSettings()
     """It changes no result, is no part of a recipe or of the run's name, and a resumed run may have other settings."""
-    track: list[str] = Field(default=[], max_length=8)
+    track: Annotated[list[str], Mark.UNRECORDED] = Field(default=[], max_length=8)
     """Trackers that the run's numbers go to, modules in `infuser_core/trackers` or `package.module:name`. It is no part
     of a recipe or of the run's name, and a resumed run may have others."""
 
@@ -349,17 +350,7 @@ class RunConfig(Settings):
 
     def digest(self) -> str:
         """Digest of the settings that make a run what it is."""
-        # What is left to the machine, or is off as it was before it existed, changes no run's name.
-        unset: dict[str, dict[str, Any]] = {
-            "engine": {"probe": "auto", "vllm": {}},
-            "cotrain": {"rollout_share": 1.0},
-        }
-        quiet: dict[str, Any] = {
-            part: {name for name, value in values.items() if getattr(getattr(self, part), name) == value}
-            for part, values in unset.items()
-        }
-        free: dict[str, Any] = {"track": True, "store": True, "cluster": True, "data": {"allow_overlap"}}
-        return digest_of(add_retired(self.model_dump(mode="json", exclude={**free, **quiet})))
+        return digest_of(add_retired(recorded(self, naming=True)))
 
     @property
     def label(self) -> str:

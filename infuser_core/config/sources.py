@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from infuser_core import hub
+from infuser_core.config.recorded import Mark
 from infuser_core.errors import shown
 
 
@@ -43,7 +44,7 @@ def _named(path: str) -> str:
 FilePath = Annotated[str, AfterValidator(_named)]
 """Path of a file or a folder; relative ones start where the command runs."""
 
-Columns = Annotated[dict[str, Annotated[str, Field(min_length=1)]], Field(exclude_if=lambda value: not value)]
+Columns = Annotated[dict[str, Annotated[str, Field(min_length=1)]], Mark.NEUTRAL]
 """Fields that a reader wants, by name, to the columns of a file that hold them; a dot leads into objects and lists. An
 empty mapping is no part of a recipe or of a run's name: it is as if the setting were not there."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from infuser_core.anchors import anchor_digest, anchor_folder, anchor_path
 from infuser_core.config.overlays import validate
+from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import FolderAnchor, HubAnchor, World
 from infuser_core.errors import NUMBER, UsageError
@@ -106,7 +107,9 @@ def _of_run(store: Store, name: str, place: str) -> NamedModel:
     """The run's solver after some iterations, or the selected one."""
     journal = Journal(store.root, name)
     solvers = {
-        entry.iteration + 1: entry.key for entry in journal.latest() if entry.phase in ("update_solver", "anchor")
+        entry.iteration + 1: entry.key
+        for entry in journal.latest()
+        if entry.phase in (Phase.UPDATE_SOLVER, Phase.ANCHOR)
     }
     number = _selected(store, journal) if place == "selected" else place
     if not re.fullmatch(NUMBER, str(number)) or int(number) not in solvers:
@@ -118,7 +121,7 @@ def _of_run(store: Store, name: str, place: str) -> NamedModel:
 
 
 def _selected(store: Store, journal: Journal) -> int:
-    keys = [entry.key for entry in journal.latest() if entry.phase == "select"]
+    keys = [entry.key for entry in journal.latest() if entry.phase == Phase.SELECT]
     for ref in store.refs(keys[-1]) if keys else []:
         return store.rows(ref, "selections", Selection)[0].selected_iteration
     raise UsageError(f"run {journal.path.parent.name} has selected no checkpoint yet", hint="`infuser resume` ends it")

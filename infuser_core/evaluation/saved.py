@@ -11,6 +11,7 @@ from infuser_core.benchmarks.parts.fields import labelled
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.config.overlays import validate
+from infuser_core.config.phase_table import Phase
 from infuser_core.errors import DocumentError, UsageError, shown
 from infuser_core.evaluation.dumps import read_dump
 from infuser_core.evaluation.plan import Plan, Sheet, of_answers
@@ -80,7 +81,7 @@ def of_evaluation(store: Store, name: str) -> Answers:
     record = read_record(store.root, name)
     journal = Journal(store.root, name, shelf=runs.EVALUATIONS)
     catalogue = Catalogue(store.root)
-    refs = [catalogue.record(entry.key).ref for entry in journal.latest() if entry.phase == "respond"]
+    refs = [catalogue.record(entry.key).ref for entry in journal.latest() if entry.phase == Phase.RESPOND]
     parts = {str(store.manifest(ref).summary["label"]): ref for ref in refs}
     missing = [sheet.label for sheet in record.sheets if sheet.label not in parts]
     if missing:
@@ -94,7 +95,7 @@ def of_run(store: Store, name: str) -> Answers:
     config = validate(runs.read_config(store.root, name))
     modules = {benchmark.label or benchmark.name: benchmark.name for benchmark in config.evaluate.benchmarks}
     catalogue = Catalogue(store.root)
-    entries = [entry for entry in Journal(store.root, name).latest() if entry.phase == "evaluate"]
+    entries = [entry for entry in Journal(store.root, name).latest() if entry.phase == Phase.EVALUATE]
     parts: dict[str, ArtifactRef] = {}
     sheets: list[Sheet] = []
     for entry in sorted(entries, key=lambda entry: entry.iteration):

@@ -8,11 +8,11 @@ import yaml
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from infuser_core.anchors import anchor_folder
+from infuser_core.config.phase_table import GRADINGS, UPDATES, Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import FolderAnchor, HubAnchor
 from infuser_core.lineage.graph import Graph
 from infuser_core.schemas import BenchmarkScore, Source, Update
-from infuser_core.store.catalogue import UPDATES
 from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store
 
@@ -125,10 +125,10 @@ def _questions(graph: Graph, updates: Sequence[Record]) -> int:
 def _scores(graph: Graph, store: Store, record: Record) -> list[tuple[bool, BenchmarkScore]]:
     """Scores of the checkpoint, each with whether it was a validation; benchmarks first."""
     found = [
-        (scored.phase == "validate", row)
-        for answered in graph.users(record.key, "respond")
+        (scored.phase == Phase.VALIDATE, row)
+        for answered in graph.users(record.key, Phase.RESPOND)
         for scored in graph.users(answered.key)
-        if scored.phase in ("validate", "evaluate")
+        if scored.phase in GRADINGS
         for row in store.rows(scored.ref, "benchmark_scores", BenchmarkScore)
     ]
     return sorted(found, key=lambda pair: (pair[0], pair[1].benchmark))
@@ -136,6 +136,6 @@ def _scores(graph: Graph, store: Store, record: Record) -> list[tuple[bool, Benc
 
 def textbooks(graph: Graph, store: Store) -> list[Source]:
     """Textbooks of the run's corpus that are there."""
-    shelves = graph.of("sources")
+    shelves = graph.of(Phase.SOURCES)
     rows = store.rows(shelves[-1].ref, "sources", Source) if shelves else []
     return [row for row in rows if row.sha256]

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.config.overlays import validate
+from infuser_core.config.phase_table import UPDATES, Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.durable import drafted, refuse_filled
 from infuser_core.errors import NUMBER, UsageError
@@ -13,7 +14,7 @@ from infuser_core.lineage.graph import Graph, graph_of
 from infuser_core.planning.fork import history_of
 from infuser_core.schemas import Selection
 from infuser_core.sealed import digest_of_file
-from infuser_core.store.catalogue import UPDATES, Catalogue
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import read_config
 from infuser_core.store.store import Store
@@ -71,7 +72,7 @@ def number_of(graph: Graph, store: Store, text: str) -> int:
     done = max((record.iteration + 1 for record in graph.of(*UPDATES)), default=0)
     valid = f"0 (the anchor) to {done}, or {SELECTED}"
     if text == SELECTED:
-        chosen = graph.of("select")
+        chosen = graph.of(Phase.SELECT)
         if not chosen:
             raise UsageError(f"run {graph.run} has selected no checkpoint yet", hint=f"finish it, or give {valid}")
         return store.rows(chosen[-1].ref, "selections", Selection)[0].selected_iteration

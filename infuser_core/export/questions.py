@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import yaml
 
@@ -15,7 +15,7 @@ from infuser_core.export.card import base_text, render, textbooks
 from infuser_core.export.model import number_of
 from infuser_core.lineage.graph import graph_of
 from infuser_core.prompts.load import LETTERS
-from infuser_core.schemas import ScoreStatus
+from infuser_core.schemas import InfluenceScore, ScoreStatus, overview
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.runs import read_config
 from infuser_core.store.store import Store
@@ -23,8 +23,10 @@ from infuser_core.store.tables import write_rows
 from infuser_core.store.views import Lens
 
 FILE = "questions.parquet"
-_QUERY = """
-    select q.*, h.source_title, h.header_path, h.status, h.score, h.solver_accuracy
+MEASURED = {name: get_type_hints(InfluenceScore)[name] for name in overview(InfluenceScore)}
+"""Columns that say what the run found out about a question, with their types."""
+_QUERY = f"""
+    select q.*, h.source_title, h.header_path, {", ".join(f"h.{name}" for name in MEASURED)}
     from questions q
     join question_history h on h.artifact_key = q.artifact_key and h.question_id = q.question_id
     where q.phase = 'generate_questions' and q.iteration < ?
@@ -33,8 +35,8 @@ _QUERY = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionRow:
-    """A generated question in the layout of published question sets, with what the run found out about it."""
+class PublishedQuestion:
+    """A generated question in the layout of published question sets."""
 
     question_id: str
     """Identifier, its iteration in front."""
@@ -56,12 +58,17 @@ class QuestionRow:
     """Headings above the passage."""
     iteration: int
     """Iteration that it was written in, from 0."""
-    status: str
-    """`scored`, or the reason why there is no score."""
-    score: float | None
-    """Influence score: cosine of the dev gradient and the solver's AdamW step on the question."""
-    solver_accuracy: float | None
-    """Share of the solver's answers that were right."""
+
+
+QuestionRow: Any = make_dataclass(
+    "QuestionRow",
+    [(name, kind if kind is str else kind | None) for name, kind in MEASURED.items()],
+    bases=(PublishedQuestion,),
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
+"""A published question with the measured columns, which are empty for a question that was not scored."""
 
 
 def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: str = ".") -> dict[str, Any]:
@@ -94,6 +101,7 @@ def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: s
             name=name,
             run=run,
             rows=rows,
+            measured=list(MEASURED),
             iterations=iterations,
             scored=sum(row.score is not None for row in rows),
             base=base_text(validate(read_config(root, run))),
@@ -102,8 +110,10 @@ def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: s
     return {"out": str(out), "questions": len(rows)}
 
 
-def _rows(lens: Lens, iterations: int) -> Iterator[QuestionRow]:
+def _rows(lens: Lens, iterations: int) -> Iterator[Any]:
     for row in lens.query(_QUERY, [iterations]):
+        if row["status"] != ScoreStatus.SCORED:
+            row["score"] = None
         choices, answer = list(row["choices"]), row["answer"]
         yield QuestionRow(
             question_id=f"{row['iteration']}-{row['question_id']}",
@@ -116,7 +126,5 @@ def _rows(lens: Lens, iterations: int) -> Iterator[QuestionRow]:
             textbook=row["source_title"] or "",
             place=row["header_path"] or "",
             iteration=row["iteration"],
-            status=row["status"] or "",
-            score=row["score"] if row["status"] == ScoreStatus.SCORED else None,
-            solver_accuracy=row["solver_accuracy"],
+            **{name: row[name] or "" if kind is str else row[name] for name, kind in MEASURED.items()},
         )

@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from infuser_core.config.phase_table import TESTS
 from infuser_core.lineage.answer import Answer, Passage, shown
 from infuser_core.lineage.run_view import SCORED, RunView, checkpoint_name, pick
 from infuser_core.store.recipe import Record
-
-_TESTS = ("respond", "validate", "evaluate")
 
 
 def of_checkpoint(view: RunView, record: Record) -> Answer:
@@ -85,7 +84,7 @@ def _material(view: RunView, chain: Sequence[Record]) -> Passage:
 
 def _scores(view: RunView, record: Record) -> Passage:
     """Validations and evaluations of a checkpoint, at once or by way of its saved responses."""
-    tested = {user.key: user for user in view.graph.below([record.key], phases=_TESTS)}
+    tested = {user.key: user for user in view.graph.below([record.key], phases=TESTS)}
     rows = [
         {
             "phase": tested[row["artifact_key"]].phase,

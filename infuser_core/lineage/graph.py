@@ -3,17 +3,11 @@
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
 
+from infuser_core.config.phase_table import Phase
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import find_run, list_runs
-
-LOOP = (
-    "rollout_dev", "dev_gradient", "generate_questions", "rollout_questions", "score_influence",
-    "update_generator", "update_solver",
-)  # fmt: skip
-OPTIONAL = ("allocate", "check_keys")
-"""Phases of an iteration that only some configurations have."""
 
 
 class Graph:
@@ -83,7 +77,7 @@ class Graph:
     def checkpoint(self, role: str, iteration: int) -> Record | None:
         """A role's checkpoint after so many iterations; None where the run has none."""
         later = [r for r in self.of(f"update_{role}") if r.iteration < iteration]
-        anchors = self.of("anchor")
+        anchors = self.of(Phase.ANCHOR)
         return max(later, key=lambda record: record.iteration, default=anchors[0] if anchors else None)
 
 

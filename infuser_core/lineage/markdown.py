@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from infuser_core.config.phase_table import FACTS
 from infuser_core.lineage.answer import shown
 from infuser_core.lineage.graph import Graph
 from infuser_core.store import tables
@@ -22,40 +23,10 @@ def artifact_key(*parts: str) -> str:
     return "-".join(parts).lower().replace("_", "-").replace(".", "-")
 
 
-_WORDS = {
-    "questions": "given questions",
-    "taxonomy": "topics",
-    "textbooks": "shelf of textbooks",
-    "search": "offers of catalogues",
-    "choose": "chosen textbooks",
-    "download": "fetched textbooks",
-    "sources": "textbooks",
-    "convert": "pages of textbooks",
-    "chunk": "chunks of textbooks",
-    "judge": "judged chunks",
-    "audit": "overlap audit",
-    "pool": "document pool",
-    "anchor": "anchor model",
-    "respond": "answers to an exam",
-    "validate": "validation scores",
-    "evaluate": "benchmark scores",
-    "rollout_dev": "answers to the dev set",
-    "generate_questions": "generated questions",
-    "rollout_questions": "answers to generated questions",
-    "check_keys": "strong solver's answers to generated questions",
-    "score_influence": "influence scores",
-    "allocate": "shares of documents",
-    "update_generator": "generator after update",
-    "update_solver": "solver after update",
-    "select": "selected checkpoint",
-    "leakage": "leakage check",
-}
-"""Products of phases in words, of those whose name does not say it."""
-
-
 def heading(phase: str, iteration: int) -> str:
     """A stage's product in words."""
-    return title(_WORDS.get(phase, phase.replace("_", " ")).capitalize(), iteration)
+    words = FACTS[phase].words if phase in FACTS else ""
+    return title((words or phase.replace("_", " ")).capitalize(), iteration)
 
 
 def page_key(phase: str, iteration: int, key: str) -> str:

@@ -9,14 +9,14 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from infuser_core.config.phase_table import CHECKPOINTS, LOOP, Phase
 from infuser_core.lineage.answer import Answer, printable, shown, table_lines
-from infuser_core.lineage.graph import LOOP, OPTIONAL, Graph
-from infuser_core.store.catalogue import CHECKPOINTS
+from infuser_core.lineage.graph import Graph
+from infuser_core.schemas import heading
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import origin_of
 from infuser_core.terminal import to_json
 
-TESTED = ("respond", "validate")
 BOX = (172, 38)
 """Width and height of a box, px."""
 _ACROSS, _DOWN, _EDGE = 216, 52, 10
@@ -99,7 +99,7 @@ def environment(*packages: str) -> Environment:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    made.filters |= {"shown": shown, "printable": printable, "json": to_json}
+    made.filters |= {"heading": heading, "shown": shown, "printable": printable, "json": to_json}
     made.filters["percent"] = lambda share: "-" if share is None else f"{100 * share:.1f}%"
     made.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS}
     return made
@@ -156,11 +156,11 @@ def folds(graph: Graph) -> list[Fold]:
 
 def _part(graph: Graph, record: Record, trained: Container[str], iterations: Container[int]) -> float:
     """The iteration that an artifact is drawn in, or minus or plus infinity."""
-    if record.phase in (*LOOP, *OPTIONAL):
+    if record.phase in LOOP:
         return record.iteration
-    if record.key not in trained or record.phase == "anchor":
+    if record.key not in trained or record.phase == Phase.ANCHOR:
         return float("-inf")
-    if record.phase in TESTED and not graph.users(record.key, "evaluate"):
+    if record.phase in (Phase.RESPOND, Phase.VALIDATE) and not graph.users(record.key, Phase.EVALUATE):
         # A validation stands below the update whose checkpoint it tests.
         return record.iteration - 1 if record.iteration - 1 in iterations else float("-inf")
     return float("inf")

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from infuser_core.config.phase_table import CHECKPOINTS, MEASUREMENTS, UPDATES, Phase
 from infuser_core.errors import StoreError
 from infuser_core.lineage.attempts import state_of
 from infuser_core.store import pruned, runs
-from infuser_core.store.catalogue import CHECKPOINTS, UPDATES, Catalogue
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Entry, Journal
 from infuser_core.store.recipe import Record, artifact_folder
 
@@ -68,13 +69,13 @@ def _summary(catalogue: Catalogue, name: str) -> Summary:
 
 
 def _done(held: Sequence[tuple[Entry, Record]]) -> int:
-    # The solver's update ends an iteration; where no solver is updated, the generator's does.
-    made = ([entry.iteration + 1 for entry, _ in held if entry.phase == phase] for phase in UPDATES)
+    # The solver's update ends an iteration; if no solver is updated, the generator's does.
+    made = ([entry.iteration + 1 for entry, _ in held if entry.phase == phase] for phase in reversed(UPDATES))
     return max(next(filter(None, made), [0]))
 
 
 def _score(held: Sequence[tuple[Entry, Record]]) -> float | None:
-    for phase in ("select", "validate"):
+    for phase in (Phase.SELECT, Phase.VALIDATE):
         found = [(entry.iteration, record) for entry, record in held if entry.phase == phase]
         if found:
             return _accuracy(max(found, key=lambda pair: pair[0])[1])
@@ -129,9 +130,9 @@ def parts_of(root: Path, name: str, *, state: str) -> list[Part]:
 
 
 def _part(entry: Entry, catalogue: Catalogue) -> str:
-    if entry.phase in ("select", "leakage", "evaluate"):
+    if entry.phase in MEASUREMENTS and entry.phase not in (Phase.RESPOND, Phase.VALIDATE):
         return _AFTER
-    if entry.phase == "respond" and entry.digest and catalogue.record(entry.key).label != "validation":
+    if entry.phase == Phase.RESPOND and entry.digest and catalogue.record(entry.key).label != "validation":
         return _AFTER
     return _BEFORE if entry.iteration < 0 else str(entry.iteration)
 
@@ -151,4 +152,6 @@ def _made(part: str, stages: Sequence[Entry], catalogue: Catalogue, current: str
 
 
 def _validated(stages: Iterable[Entry], catalogue: Catalogue) -> Iterator[float | None]:
-    return (_accuracy(catalogue.record(entry.key)) for entry in stages if entry.phase == "validate" and entry.digest)
+    return (
+        _accuracy(catalogue.record(entry.key)) for entry in stages if entry.phase == Phase.VALIDATE and entry.digest
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from infuser_core.config.phase_table import GRADINGS
 from infuser_core.lineage.answer import Answer, Passage, shown
 from infuser_core.lineage.question import QUESTION
 from infuser_core.lineage.run_view import SCORED, RunView, pick, question_of
@@ -13,12 +14,11 @@ SAMPLED = ("rollout_id", "group_id", "sample_index", "checkpoint_id", "verdict",
 SAVED = ("benchmark", "question_id", "sample_index", "response", "finish_reason", "response_tokens")
 JUDGED = ("verdict", "extracted", "reason", "decided_by", "preset")
 TALLY = ("question_id", "domain", "num_samples", "num_correct")
-TESTS = ("validate", "evaluate")
 
 
 def of_benchmark(view: RunView, label: str) -> Answer | None:
     """Explanation of a benchmark's score: both checkpoints, the selection between, and the questions that moved."""
-    records = {record.key: record for record in view.graph.of(*TESTS)}
+    records = {record.key: record for record in view.graph.of(*GRADINGS)}
     found = view.rows("benchmark_scores", SCORED, "benchmark = ?", label, of=records.values())
     if not found:
         return None
@@ -79,7 +79,7 @@ def of_reference_question(view: RunView, question_id: str, *, rollout_id: str = 
     tables = ("reference_questions", "asked_questions")
     found = (view.row(table, QUESTION, "question_id = ?", question_id) for table in tables)
     row = next((row for row in found if row is not None), None)
-    tests = view.graph.of(*TESTS)
+    tests = view.graph.of(*GRADINGS)
     if row is None and not view.rows("question_scores", TALLY, "question_id = ?", question_id, of=tests):
         return None
     rows = _answers(view, question_id, label)
@@ -134,7 +134,7 @@ def _by_checkpoint(rows: Rows) -> Passage:
 
 def _answers(view: RunView, question_id: str, label: str) -> Rows:
     """Answers from rollout tables and from saved responses with their verdicts, the earliest first."""
-    records = {record.key: record for record in view.graph.of("rollout_dev", *TESTS, "respond")}
+    records = {record.key: record for record in view.graph.of("rollout_dev", *GRADINGS, "respond")}
     found = []
     for row in view.rows("rollouts", SAMPLED, "group_id = ?", question_id, of=records.values()):
         record = records[row["artifact_key"]]

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.config.overlays import merge, validate
+from infuser_core.config.phase_table import CHECKPOINTS, UPDATES, Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.lineage.documents import drawn
 from infuser_core.lineage.graph import graph_of
 from infuser_core.lineage.run_view import RunView
 from infuser_core.sealed import digest_of
-from infuser_core.store.catalogue import CHECKPOINTS, UPDATES
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import find_run, read_config
 from infuser_core.store.store import Store
@@ -123,7 +123,9 @@ def _of_material(view: RunView, kind: str, name: str) -> Plan:
 
 def _of_question(view: RunView, name: str) -> Plan:
     iteration = name.partition("/")[0]
-    records = view.graph.of("generate_questions", iteration=int(iteration)) if re.fullmatch(NUMBER, iteration) else []
+    records = (
+        view.graph.of(Phase.GENERATE_QUESTIONS, iteration=int(iteration)) if re.fullmatch(NUMBER, iteration) else []
+    )
     row = view.row("questions", ("question_id",), "question_id = ?", name, of=records)
     if row is None:
         raise UsageError(
@@ -137,7 +139,7 @@ def _of_question(view: RunView, name: str) -> Plan:
 
 def _shares_its_backward(record: Record) -> bool:
     """A scoring pass that also is the solver's update depends on every question."""
-    return record.phase == "score_influence" and bool(record.config.get("share_backward"))
+    return record.phase == Phase.SCORE_INFLUENCE and bool(record.config.get("share_backward"))
 
 
 def _plan(

@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from infuser_core.config.phase_table import CHECKPOINTS
 from infuser_core.errors import NUMBER, UsageError, beginning
 from infuser_core.lineage import checkpoint, documents, question
 from infuser_core.lineage.answer import Answer, Passage
@@ -13,7 +14,7 @@ from infuser_core.lineage.graph import Graph, graph_of, graphs
 from infuser_core.lineage.reference_question import of_benchmark, of_reference_question
 from infuser_core.lineage.run_view import RunView
 from infuser_core.sealed import canonical
-from infuser_core.store.catalogue import CHECKPOINTS, Catalogue
+from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import find_run, list_runs
 from infuser_core.store.store import Store

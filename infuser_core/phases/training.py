@@ -5,11 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 from infuser_core.algorithm.advantage import advantages
 from infuser_core.algorithm.preset import Overlong, Preset, RatioLevel, length_norm, step_denominator
-from infuser_core.config.roles import RoleSettings
+from infuser_core.config.roles import OptimizerSettings, RoleSettings
 from infuser_core.config.run import CotrainSettings, RunConfig
 from infuser_core.engines.protocols import Objective, Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress
 from infuser_core.errors import EngineError
@@ -147,8 +146,8 @@ class UpdateSettings:
     """Name of the advantage estimator."""
     objective: ObjectiveSettings
     """The loss."""
-    optimizer: Mapping[str, Any]
-    """The optimizer's constants, and its name where that is not AdamW."""
+    optimizer: OptimizerSettings
+    """The optimizer's constants."""
     kl: float = 0.0
     """Weight of the KL divergence to the anchor."""
     entropy: float = 0.0
@@ -162,7 +161,7 @@ class UpdateSettings:
             minibatch=role.minibatch,
             advantage=role.advantage,
             objective=ObjectiveSettings.of(cotrain, max_tokens=max_tokens),
-            optimizer=cotrain.optimizer.recipe(),
+            optimizer=cotrain.optimizer,
             kl=cotrain.loss.kl,
             entropy=cotrain.loss.entropy,
         )

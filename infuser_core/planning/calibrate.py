@@ -13,11 +13,11 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.hardware import Efficiency
 from infuser_core.capacity.phases import ORDER, phases_of
 from infuser_core.capacity.volume import within
 from infuser_core.config.overlays import validate
 from infuser_core.errors import UsageError
+from infuser_core.memory.hardware import Efficiency
 from infuser_core.store.journal import Entry, Journal
 from infuser_core.store.recipe import read_record
 from infuser_core.store.runs import find_run, read_config

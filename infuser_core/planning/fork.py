@@ -15,16 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.config.overlays import changed, validate
+from infuser_core.config.phase_table import TESTS
+from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError, StoreError, UsageError
 from infuser_core.planning.place import Repeat, repeats_of
 from infuser_core.planning.plan import leaves_that_differ
 from infuser_core.store import runs
-
-MEASURED = ("respond", "validate", "evaluate")
-"""Phases whose iteration counts the iterations that a checkpoint has seen."""
-MEASUREMENTS = (*MEASURED, "select", "leakage")
-"""Phases that compare checkpoints: they follow the latest settings."""
 
 _FIXED = {
     "anchor": "every checkpoint starts from it",
@@ -37,8 +34,8 @@ _FIXED = {
     "engine.dtype": "the anchor and every checkpoint are made with it",
 }
 """Settings that hold for a whole run, and why."""
-_FREE = ("corpus.exclude", "data.allow_overlap")
-"""Exceptions: the first says what is drawn in an iteration, the second changes no result."""
+_EXCLUDE = "corpus.exclude"
+"""The exception among them: it says what is drawn in an iteration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,17 +146,17 @@ def fork_of(root: Path, origin: str, *, at: int, changes: Sequence[str], name: s
     shared = [
         repeat
         for repeat in repeats_of(root, origin)
-        if repeat.iteration < at or (repeat.iteration == at and repeat.phase in MEASURED)
+        if repeat.iteration < at or (repeat.iteration == at and repeat.phase in TESTS)
     ]
     return Fork(origin=origin, name=chosen, at=at, history=history, repeats=shared)
 
 
 def _refuse_fixed(config: RunConfig, own: RunConfig, at: int) -> None:
-    differing = leaves_that_differ(config.model_dump(mode="json"), own.model_dump(mode="json"))
+    differing = leaves_that_differ(recorded(config, naming=True), recorded(own, naming=True))
     if not differing:
         raise UsageError("the settings are those that the run has: nothing to fork for", hint="change one with --set")
     for leaf in differing:
-        if leaf.name.startswith(_FREE):
+        if leaf.name.startswith(_EXCLUDE):
             continue
         reason = next((why for key, why in _FIXED.items() if leaf.is_at_or_below(key)), "")
         if reason:

@@ -6,6 +6,7 @@ from itertools import groupby
 from statistics import median
 from typing import Any
 
+from infuser_core.config.phase_table import Phase
 from infuser_core.planning.place import SALT, Asked, Salts
 from infuser_core.store.recipe import ArtifactRef, Recipe, Record
 from infuser_core.store.runs import differing
@@ -347,7 +348,7 @@ def labels(steps: Sequence[Step]) -> list[str]:
         inherited = own.get(step.recipe.inputs.get("responses", ""), "")
         label = str(step.recipe.config.get("label") or inherited)
         own[step.ref.id] = label
-        found.append("" if step.recipe.phase == "validate" else label)
+        found.append("" if step.recipe.phase == Phase.VALIDATE else label)
     return found
 
 

@@ -15,12 +15,14 @@ from pathlib import Path
 from infuser_core import settings
 from infuser_core.capacity.advice import advice
 from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.hardware import GIB, HOST, PYTHON, Cluster, Gpu, memory
-from infuser_core.capacity.memory import LEAST, RESERVE, Held, both, host
 from infuser_core.capacity.phases import ORDER
 from infuser_core.capacity.volume import files_of
+from infuser_core.config.phase_table import CHECKPOINTS, GRADIENTS
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
+from infuser_core.memory.hardware import GIB, HOST, PYTHON, Cluster, Gpu, memory
+from infuser_core.memory.parts import RESERVE, Held, both, host
+from infuser_core.memory.sizes import LEAST
 from infuser_core.planning.fork import history_of
 from infuser_core.planning.place import Asked as Places
 from infuser_core.store.gc import size_of
@@ -32,8 +34,6 @@ QUERY = ("nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,nohe
 """Command that lists accelerators and their MiB, in a fraction of the time that torch takes to start."""
 DEVICES = ("nvidia[0-9]*", "kfd", "dxg")
 """Files of accelerators in /dev."""
-HOLD_STATE = ("prepare_anchor", "dev_gradient", "update_generator", "update_solver")
-"""Phases whose artifacts hold weights, moments and gradients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +190,12 @@ def _disk(asked: Asked, machine: Machine, held: float) -> Iterator[Shortage]:
 def _held(root: Path, name: str, config: RunConfig) -> float:
     """Bytes of a run's state in the store, and of the run that it was forked from."""
     store, known = Store(root), (name, history_of(root, name, config).forked_from)
-    entries = [entry for run in known if run for entry in Journal(root, run).latest() if entry.phase in HOLD_STATE]
+    entries = [
+        entry
+        for run in known
+        if run
+        for entry in Journal(root, run).latest()
+        if entry.phase in (*CHECKPOINTS, *GRADIENTS)
+    ]
     folders = {store.folder(entry.key) for entry in entries}
     return float(sum(size_of(folder) for folder in folders if folder.exists()))

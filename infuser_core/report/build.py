@@ -9,6 +9,7 @@ from typing import Any
 
 from infuser_core import durable
 from infuser_core.anchors import anchor_notes
+from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.report import charts, outline, page
 from infuser_core.report.charts import Series
@@ -19,7 +20,7 @@ from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.terminal import table
-from infuser_core.view.questions import SCORED
+from infuser_core.view.questions import MEASURED, SCORED
 from infuser_core.view.run import curves as drawn
 from infuser_core.view.run import run_page
 
@@ -28,8 +29,7 @@ MOST_LINES = 12
 MOST_QUESTIONS = 2000
 """Questions of a run in the table of its page, which stays below 5 MB by that."""
 _QUESTIONS = f"""
-    select q.iteration, left(q.text, 300) as question, left(q.answer, 60) as answer, d.source_id as textbook, s.status,
-        s.score as influence, s.solver_accuracy as accuracy
+    select left(q.text, 300) as question, left(q.answer, 60) as answer, q.iteration, {MEASURED}, d.source_id as textbook
     from {SCORED} order by abs(s.score) desc nulls last, q.iteration, q.question_id limit ?"""
 
 
@@ -107,7 +107,7 @@ def newest_checks(root: Path, names: Sequence[str]) -> dict[str, Path]:
     store, found = Store(root), {}
     made = store.refs("quality-")
     for name in names:
-        keys = {entry.key for entry in Journal(root, name).latest() if entry.phase == "generate_questions"}
+        keys = {entry.key for entry in Journal(root, name).latest() if entry.phase == Phase.GENERATE_QUESTIONS}
         for record in sorted(map(store.manifest, made), key=lambda record: (record.created, record.key)):
             if keys & {source.split("@")[0] for source in record.inputs.values()}:
                 found[name] = record.ref

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from infuser_core.config.phase_table import Phase
 from infuser_core.errors import named
 from infuser_core.report.content import Formats, Query, Row, Section, points, points_interval, terminal
 from infuser_core.report.content import table as as_table
@@ -169,7 +170,7 @@ def _against(found: Compared, first: str, base: Sequence[str], second: str, othe
     if all(run in found.areas for run in [*base, *other]):
         areas = [{run: found.areas[run] for run in runs} for runs in (base, other)]
         over = _over_seeds(found.seeds, *areas)
-        named = {"phase": "validate", "benchmark": AUC, "variant": second, "against": first}
+        named = {"phase": Phase.VALIDATE, "benchmark": AUC, "variant": second, "against": first}
         gap = mean(areas[1].values()) - mean(areas[0].values())
         rows.append(Contrast(**named, difference=gap, **_seeds(over), verdict=_verdict(over)))
     return rows
@@ -248,7 +249,7 @@ def section(gaps: Sequence[Contrast]) -> Section:
         return Section(title="Differences")
     rows = [
         {
-            "benchmark": gap.benchmark if gap.phase == "evaluate" else f"{gap.benchmark} (chose the checkpoint)",
+            "benchmark": gap.benchmark if gap.phase == Phase.EVALUATE else f"{gap.benchmark} (chose the checkpoint)",
             "difference": f"{gap.variant} minus {gap.against}",
             "by, points": gap.difference,
             "95% over questions": (gap.low, gap.high),

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from infuser_core.config.phase_table import Phase, phases
 from infuser_core.errors import UsageError
 from infuser_core.report import charts
 from infuser_core.report.charts import series_of
@@ -28,12 +29,7 @@ from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 
 TITLE = "Habits of the anchor"
-ANSWERS = {
-    "validate": "answers to the validation set",
-    "rollout_dev": "answers to the dev set, before each update",
-    "rollout_questions": "answers to generated questions",
-    "check_keys": "strong solver's answers to generated questions",
-}
+ANSWERS = phases(lambda facts: facts.responses)
 """Phases whose responses can be looked at; the first that a run has is taken."""
 
 
@@ -65,7 +61,7 @@ def section(found: Mapping[str, Any]) -> Section:
     lines = [series_of(label, rows, name) for name, label in MEASURES.items()]
     caption = "Form of the answers over training"
     drawn = [charts.lines(caption, lines, name="habits", label="share of answers", share=True)] if rows else []
-    said = [f"Shares of {ANSWERS[found['phase']]}; iteration 0 is the anchor."] if found["phase"] else []
+    said = [f"Shares of {Phase(found['phase']).facts.responses}; iteration 0 is the anchor."] if found["phase"] else []
     return Section(title=TITLE, lines=said, figures=drawn, tables=tables)
 
 
@@ -103,8 +99,8 @@ def tables_of(found: Mapping[str, Any]) -> list[Table]:
 
 def _chosen(query: Query, run: str, wanted: str) -> str:
     rows = query(f"""
-        SELECT phase FROM rollouts WHERE run = {literal(run)} AND phase LIKE 'rollout%'
-        UNION SELECT phase FROM benchmark_scores WHERE run = {literal(run)} AND phase = 'validate' ORDER BY phase""")
+        SELECT phase FROM rollouts WHERE run = {literal(run)}
+        UNION SELECT phase FROM benchmark_scores WHERE run = {literal(run)} AND phase = '{Phase.VALIDATE}'""")
     there = [phase for phase in ANSWERS if any(row["phase"] == phase for row in rows)]
     if wanted and wanted not in there:
         raise UsageError(f"run {run} has no answers of phase {wanted}", hint=f"it has {', '.join(there) or 'none yet'}")
@@ -115,8 +111,8 @@ def _answers(query: Query, run: str, phase: str) -> dict[int, list[ResponseForm]
     """Answers by iteration. The text stays in the database: what comes out begins at the first box."""
     found = (
         f"""SELECT iteration, question_id, finish_reason, response_tokens, response FROM benchmark_answers
-            WHERE run = {literal(run)} AND phase = 'validate'"""
-        if phase == "validate"
+            WHERE run = {literal(run)} AND phase = '{Phase.VALIDATE}'"""
+        if phase == Phase.VALIDATE
         else f"""SELECT iteration, group_id, finish_reason, len(token_ids), text FROM rollouts
             WHERE run = {literal(run)} AND phase = {literal(phase)}"""
     )

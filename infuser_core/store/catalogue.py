@@ -7,17 +7,12 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from infuser_core import sealed
+from infuser_core.config.phase_table import CHECKPOINTS, GRADIENTS
 from infuser_core.errors import DamagedArtifactError, MissingArtifactError, StoreError, UsageError
 from infuser_core.store import lease, pruned, runs, verify
 from infuser_core.store.journal import ASIDE, RUNS, Entry, Journal, Look, last_of, newest_of
 from infuser_core.store.recipe import MANIFEST, REMEDY, ArtifactRef, Record, artifact_folder, read_record
 
-UPDATES = ("update_solver", "update_generator")
-"""Phases that make a checkpoint from another."""
-CHECKPOINTS = ("anchor", *UPDATES)
-"""Phases whose artifacts are checkpoints."""
-GRADIENTS = ("dev_gradient", "score_influence")
-"""Phases that leave a gradient for a later phase of their iteration."""
 _TELLING = (".jsonl", ".head", runs.RECORD, runs.EVALUATION, runs.ATTEMPT)
 _LOST = "`infuser doctor` names the run that holds it and the command that computes it again"
 

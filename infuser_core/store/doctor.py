@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from infuser_core.config.phase_table import CHECKPOINTS, FACTS, GRADIENTS
 from infuser_core.store import lease, pruned, runs, verify
 from infuser_core.store.catalogue import (
-    CHECKPOINTS,
-    GRADIENTS,
     Catalogue,
     Holder,
     checkpoints_at,
@@ -30,11 +29,6 @@ from infuser_core.store.verify import Health, Problem, Progress, size
 _KINDS = {"staging": "workspace of a stage", "pieces": "finished pieces", "draft": "temporary file"}
 _AGAIN = "run the same `infuser eval` (or `report quality`) again: what is in the store is kept"
 _STUDY = "run its study or corpus build again; or remove the file, and gc may take what it alone told of"
-
-_SAMPLING = ("rollout_dev", "generate_questions", "rollout_questions", "respond")
-"""Phases that need a checkpoint's weights alone."""
-_DIRECTED = ("dev_gradient", "score_influence", "update_solver")
-"""Phases that read a gradient which a phase before them kept."""
 
 
 def examine(root: Path, run: str | None = None, *, progress: Progress = lambda done, total: None) -> Health:
@@ -283,13 +277,9 @@ def restoration(catalogue: Catalogue, keys: Iterable[str], places: Mapping[str, 
         removed = pruned.read(artifact_folder(catalogue.root, record.key))
         phase = user.rpartition("-")[0]
         parts = {entry.part for entry in removed.values()}
-        # Sampling reads weights alone, and a gradient is read by the phases that it was kept for.
-        needed = {
-            pruned.GRADIENT: phase in _DIRECTED,
-            pruned.WEIGHTS: True,
-            pruned.MOMENTS: phase not in _SAMPLING,
-        }
-        if record.key in found or not any(needed[part] for part in parts):
+        # A phase that this version does not know may read anything.
+        reads = FACTS[phase].reads if phase in FACTS else tuple(pruned.PARTS)
+        if record.key in found or not parts.intersection(reads):
             continue
         found[record.key] = None
         ahead += [(record.key, each) for each in _needed_by(catalogue, record.key, -1)]

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import faults
+from infuser_core.config.phase_table import Phase
 from infuser_core.durable import fsync
 from infuser_core.errors import BusyRunError, StoreError
 from infuser_core.store import lease, pruned, runs
@@ -173,7 +174,9 @@ def _state(catalogue: Catalogue, holder: Holder) -> RunState:
     at_rest = holder.ended and not holder.live
     if not at_rest:
         # What the newest attempt has reached: no attempt goes back behind that. Others may have had other artifacts.
-        passed = max((e.iteration + 1 for e in holder.current if e.phase == "update_solver" and e.digest), default=-1)
+        passed = max(
+            (e.iteration + 1 for e in holder.current if e.phase == Phase.UPDATE_SOLVER and e.digest), default=-1
+        )
     chosen = map(catalogue.find, [key for key in holder.keys if key.startswith("select-")])
     selected = {int(record.summary["selected_iteration"]) for record in chosen if record}
     return RunState(

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import adapters, faults, sealed
+from infuser_core.config.phase_table import GRADIENT, MOMENTS, WEIGHTS
 from infuser_core.durable import fsync
 from infuser_core.errors import DamagedArtifactError, PrunedError
 
 FILE = "pruned.json"
 FORMAT = 1
-MOMENTS, WEIGHTS, GRADIENT = "moments", "weights", "gradient"
 PARTS: Mapping[str, tuple[str, ...]] = {
     MOMENTS: ("optimizer*",),
     WEIGHTS: ("model*.safetensors", "model.safetensors.index.json", adapters.WEIGHTS),

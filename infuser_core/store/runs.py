@@ -9,7 +9,7 @@ import platform
 import re
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -112,22 +112,18 @@ def create_run(
     name: str,
     config: dict[str, Any],
     *,
-    complete: Callable[[dict[str, Any]], dict[str, Any]] = dict,
-    free: Collection[str] = (),
+    identity: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> None:
-    """Record the resolved configuration; the same name with another configuration is refused, but for the `free` keys.
+    """Record the resolved configuration.
 
-    `complete` fills in what a record of an older version does not know: its keys' defaults.
+    Raises ConfigError for a name that has a configuration of another `identity`: the settings that results depend on,
+    with defaults for those that a record of an older version lacks.
     """
     check_name(name)
     path = runs_folder(root) / name / RECORD
     if path.is_file():
-        known = complete(read_config(root, name))
-        changed = [
-            f"{key} is {old!r}, asked {new!r}"
-            for key, old, new in differing(known, config)
-            if not any(f"{key}.".startswith(f"{each}.") for each in free)
-        ]
+        pairs = differing(identity(read_config(root, name)), identity(config))
+        changed = [f"{key} is {old!r}, asked {new!r}" for key, old, new in pairs]
         if changed:
             raise ConfigError(
                 f"run {name} exists with other settings: {'; '.join(changed[:3])}",

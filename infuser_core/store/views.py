@@ -17,6 +17,7 @@ from infuser_core.store.recipe import Record
 from infuser_core.store.runs import RUNS, list_runs
 from infuser_core.terminal import to_json
 
+_SCORES = ", ".join(f"s.{name}" for name in schemas.columns(schemas.InfluenceScore) if name != "question_id")
 VIEWS: dict[str, str] = {
     "checkpoints": """
         select l.run, l.artifact_key, replace(l.phase, 'update_', '') as role, l.iteration + 1 as after_iterations,
@@ -48,12 +49,11 @@ VIEWS: dict[str, str] = {
         ) v on v.input_key = s.artifact_key and v.run = s.run and v.benchmark = s.benchmark
             and v.question_id = s.question_id and v.sample_index = s.sample_index
     """,
-    "question_history": """
+    "question_history": f"""
         select q.run, q.iteration, q.question_id, q.text, q.answer, q.document_id, d.source_id, p.title as source_title,
                d.header_path, d.start as document_start, d."end" as document_end, q.rollout_id,
-               g.checkpoint_id as generator, s.status, s.score, s.cosine, s.direction_norm, s.gradient_norm,
-               s.solver_accuracy, w.reward as generator_reward, w.advantage as generator_advantage,
-               w.trained as generator_trained, q.artifact_key
+               g.checkpoint_id as generator, {_SCORES}, w.reward as generator_reward,
+               w.advantage as generator_advantage, w.trained as generator_trained, q.artifact_key
         from questions q
         left join documents d on d.run = q.run and d.document_id = q.document_id
         left join sources p on p.run = q.run and p.source_id = d.source_id and p.status = 'admitted'

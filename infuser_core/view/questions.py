@@ -6,6 +6,7 @@ from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
 from infuser_core.lineage.why import why
+from infuser_core.schemas import InfluenceScore, overview
 from infuser_core.store import runs
 from infuser_core.store.views import Lens
 from infuser_core.view.books import around
@@ -26,8 +27,10 @@ SCORED = """questions q
     left join (select distinct run, document_id, source_id from documents) d
         on d.run = q.run and d.document_id = q.document_id"""
 """SQL of questions `q`, their scores `s` and their documents' textbooks `d`."""
-_QUESTIONS = f"""select q.run, q.iteration, q.question_id, q.text, q.answer, d.source_id, s.status, s.score,
-        s.solver_accuracy
+SHOWN = overview(InfluenceScore)
+"""Columns of a score that a list of questions has."""
+MEASURED = ", ".join(f"s.{name}" for name in SHOWN)
+_QUESTIONS = f"""select q.run, q.iteration, q.question_id, q.text, q.answer, d.source_id, {MEASURED}
     from {SCORED}
     where ($search = '' or contains(lower(q.text), lower($search)) or contains(lower(q.answer), lower($search)))
         and $iteration in ('', q.iteration::varchar) and ($status = '' or s.status = $status)
@@ -71,7 +74,7 @@ def add_questions(app: FastAPI, site: Site) -> None:
             found = find(lens, **wanted, page=number)
         return site.page(
             "questions.html", title=f"Questions of {name}", name=name, wanted={**wanted, "page": number}, found=found,
-            sorts=list(SORTS),
+            sorts=list(SORTS), columns=SHOWN,
         )  # fmt: skip
 
     @app.get("/runs/{name}/why/{subject:path}")

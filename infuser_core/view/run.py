@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from infuser_core import sealed
+from infuser_core.config.phase_table import Curve, Phase
 from infuser_core.lineage import progress
 from infuser_core.lineage.attempts import state_of
 from infuser_core.lineage.graph import Graph, graph_of
@@ -21,20 +22,6 @@ Curves = dict[str, Any]
 _TIME = """select phase, count(*) as artifacts, sum(rows)::bigint as rows, sum(seconds) as seconds,
     sum(seconds) / nullif(sum(sum(seconds)) over (), 0) as share from run_artifacts
     group by phase order by seconds desc"""
-_MEASURES = {
-    "Validation accuracy": ("validate", "a.summary ->> 'accuracy'"),
-    "Mean influence of the questions": ("score_influence", "a.summary ->> 'mean_score'"),
-    "Accuracy of the solver on the questions": ("rollout_questions", "a.summary ->> 'accuracy'"),
-    "Share of generated texts that became questions": (
-        "generate_questions",
-        "(a.summary ->> 'valid')::double / nullif((a.summary ->> 'written')::double, 0)",
-    ),
-    "Norm of the dev gradient": ("dev_gradient", "a.summary ->> 'norm'"),
-    "Seconds per iteration": ("", ""),
-}
-"""Title of a chart to a phase and the measure in its commit records: no table of rows is opened for a curve."""
-_MEASURED = """select l.run, l.iteration, avg(try_cast({measure} as double)) as value
-    from run_artifacts l join artifacts a on a.artifact_key = l.artifact_key where l.phase = '{phase}' group by all"""
 _SECONDS = "select run, iteration, sum(seconds) as value from run_artifacts where iteration >= 0 group by all"
 
 
@@ -59,13 +46,23 @@ def run_page(root: Path, name: str, lens: Lens, *, beside: Sequence[str] = ()) -
 def curves(lens: Lens, names: Sequence[str]) -> list[Curves]:
     """Charts of these runs over iterations, those left out that no run has a point of."""
     found = []
-    for title, (phase, measure) in _MEASURES.items():
-        rows = lens.query(_MEASURED.format(phase=phase, measure=measure) if phase else _SECONDS)
+    statements = {curve.title: _statement(phase, curve) for phase in Phase if (curve := phase.facts.curve)}
+    for title, statement in {**statements, "Seconds per iteration": _SECONDS}.items():
+        rows = lens.query(statement)
         points = {(row["run"], row["iteration"]): row["value"] for row in rows if row["value"] is not None}
         iterations = sorted({iteration for _, iteration in points})
         values = [[points.get((run, each)) for each in iterations] for run in names]
         found.append({"title": title, "labels": list(names), "columns": [list(map(float, iterations)), *values]})
     return [one for one in found if one["columns"][0]]
+
+
+def _statement(phase: Phase, curve: Curve) -> str:
+    """SQL for the points of a phase's curve, from summaries alone: no table of rows is opened."""
+    number = f"try_cast(a.summary ->> '{curve.value}' as double)"
+    if curve.over:
+        number += f" / nullif(try_cast(a.summary ->> '{curve.over}' as double), 0)"
+    return f"""select l.run, l.iteration, avg({number}) as value from run_artifacts l
+        join artifacts a on a.artifact_key = l.artifact_key where l.phase = '{phase}' group by all"""
 
 
 def provenance(root: Path, graph: Graph, known: dict[str, Any], state: str) -> dict[str, str]:

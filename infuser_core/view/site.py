@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
 from infuser_core.lineage.pages import environment
+from infuser_core.schemas import COLUMNS
 from infuser_core.store.runs import RUNS
 from infuser_core.store.store import Store
 from infuser_core.store.verify import size
@@ -22,11 +23,6 @@ PER_PAGE = 40
 """Questions on one page: it stays below 5,000 px."""
 Number = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
 """Page that is asked for, from 1."""
-_TOLD = {
-    "question_id", "rollout_id", "document_id", "source_id", "artifact", "artifact_key", "checkpoint", "checkpoint_id",
-    "input_key", "parent_key",
-}  # fmt: skip
-"""Columns with names that the story of a run can be asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +74,7 @@ def address(run: str, column: str, value: object) -> str:
     """Page of what a cell of a table names, empty for a cell that names nothing: a link in a page of this run."""
     if column == "run":
         return f"/runs/{quote(str(value))}"
-    known = column in _TOLD and isinstance(value, str) and value and run
+    known = column in COLUMNS and COLUMNS[column].refers_to and isinstance(value, str) and value and run
     return f"/runs/{quote(run)}/why/{quote(str(value))}" if known else ""
 
 

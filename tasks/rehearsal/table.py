@@ -7,10 +7,10 @@ from typing import Any
 
 from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.forecast import Timed, held, timed
-from infuser_core.capacity.hardware import Efficiency
 from infuser_core.capacity.phases import OTHER, phases_of
 from infuser_core.capacity.training import Work
 from infuser_core.capacity.volume import Volume
+from infuser_core.memory.hardware import Efficiency
 from infuser_core.planning.calibrate import Observed, fitted
 from infuser_core.terminal import table
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from corpus.model_reply import ReplyProblem, ask
+from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.evaluation.generated import GeneratedSet, Judged
 from infuser_core.phases import dev_gradient, score_influence
@@ -19,7 +20,7 @@ from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.evaluation import Judge
-from tasks.run import Execution, Run, plain
+from tasks.run import Execution, Run
 from tasks.stage import stage
 from tasks.work import Work, with_lost
 
@@ -114,7 +115,7 @@ def given_questions(run: Run, questions: Sequence[Question]) -> Work:
             tables={"questions": Table(row_type=Question, rows=list(questions))}, summary={"valid": len(questions)}
         )
 
-    content = digest_of([plain(replace(row, question_id="")) | {"id": row.question_id} for row in questions])
+    content = digest_of([recorded(replace(row, question_id="")) | {"id": row.question_id} for row in questions])
     return Work(recipe=run.recipe("given_questions", VERSION, {"questions": content}, {}), produce=produce)
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from infuser_core.config.phase_table import Phase
+from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import Progress, Trainer, TrainGroup, TrainRow
 from infuser_core.errors import UsageError
 from infuser_core.phases import dev_gradient, rollout_dev, update_generator, update_solver
@@ -19,7 +21,7 @@ from infuser_core.store.journal import Journal
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from tasks.run import Run, plain
+from tasks.run import Run
 from tasks.work import Work, execute, with_lost
 
 Produce = Callable[[Path, Path, Progress], Outcome]
@@ -77,7 +79,7 @@ class Studied:
     def work(self, phase: str, version: int, settings: Any, produce: Produce, **more: ArtifactRef) -> Work:
         """A stage of a study: a function of these inputs, and of `more`; `produce` also gets a folder for what outlives
         a kill."""
-        values = plain(settings) | ({"reply": self.reply} if self.reply else {})
+        values = recorded(settings) | ({"reply": self.reply} if self.reply else {})
         inputs, seed = {**self.inputs, **more}, self.run.config.seed
         recipe = self.run.recipe(phase, version, values, inputs, iteration=self.iteration, seed=seed)
         return Work(recipe=recipe, produce=partial(produce, self.run.store.partial(recipe)))
@@ -86,8 +88,8 @@ class Studied:
 def studied(run: Run, iteration: int) -> Studied:
     """The iteration's scores and, along their lineage, their origins. Raises UsageError where it has none."""
     latest = Journal(run.store.root, run.name).latest()
-    scored = [entry for entry in latest if entry.phase == "score_influence" and entry.iteration == iteration]
-    validated = [entry for entry in latest if entry.phase == "validate"]
+    scored = [entry for entry in latest if entry.phase == Phase.SCORE_INFLUENCE and entry.iteration == iteration]
+    validated = [entry for entry in latest if entry.phase == Phase.VALIDATE]
     if not scored or not validated:
         raise UsageError(
             f"run {run.name} has no influence scores in iteration {iteration}",

@@ -16,7 +16,7 @@ from planner_fit import anchors, left_out, refit, residuals, root_mean_square
 
 from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.forecast import scale
-from infuser_core.capacity.hardware import Efficiency, calibrated
+from infuser_core.memory.hardware import Efficiency, calibrated
 
 CONFIGS = [ROOT / "configs" / f"qwen3-{size}.yaml" for size in ("4b", "8b")]
 LENGTHS = ("dev_response", "solver_response", "generator_response", "spread", "generator_spread")

@@ -15,9 +15,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.memory import Held, trainer
-from infuser_core.capacity.shape import Shape
 from infuser_core.config.overlays import load
+from infuser_core.memory.parts import Held, trainer
+from infuser_core.memory.shape import Shape
 
 NANO = Path(__file__).parents[2] / "configs" / "nano.yaml"
 PROMPT, ROWS = 64, 4

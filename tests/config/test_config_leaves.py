@@ -152,6 +152,8 @@ def candidates(path: tuple[str | int, ...], value: Any) -> list[Any]:
         return [value / 2 or 0.5, value * 2]
     if isinstance(value, str):
         return ["other"]
+    if isinstance(value, dict):
+        return [{"question_text": "question_text"}]
     return [3.0, 3] if value is None else []
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from infuser_core.config.engine import RESERVED, EngineSettings
 from infuser_core.config.overlays import load
+from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.configured import options_of, run_pool, sampling_pool
 from infuser_core.engines.service.launch import ServiceOptions, engine_settings
@@ -16,7 +17,6 @@ from infuser_core.errors import ConfigError
 from infuser_core.evaluation.models import NamedModel
 from infuser_core.evaluation.settings import engine_name, of_run
 from infuser_core.phases import check_keys, evaluate, generate_questions, rollout_dev
-from tasks.run import plain
 
 NANO = Path("configs/nano.yaml")
 VLLM = ["engine.sampler=vllm", "engine.dtype=bfloat16"]
@@ -58,7 +58,7 @@ def test_every_draw_of_a_run_records_them_and_other_settings_stay_what_they_were
         lambda each: check_keys.settings_of(each, solver={}).answers,
     ):
         assert settings_of(coarse).sampling.asked() == settings_of(fine).sampling.asked()
-        before, after = plain(settings_of(fine)), plain(settings_of(coarse))
+        before, after = recorded(settings_of(fine)), recorded(settings_of(coarse))
         assert after["sampling"].pop("vllm") == {"quantization": "fp8"}
         assert after == before
     assert fine.digest() == config(*VLLM, "engine.vllm={}").digest() != coarse.digest()

@@ -144,3 +144,26 @@ def test_a_vector_outside_of_a_formula_changes_no_formula(tmp_path):
 def test_a_number_behind_a_formula_stands_apart_from_it(tmp_path):
     text = "\\begin{document}In air $\\sim$3 cm.\\end{document}"
     assert convert(written(tmp_path, "book.tex", text)).markdown == "In air $\\sim$ 3 cm.\n"
+
+
+@pytest.mark.parametrize("name", ["algorithmic", "algorithm", "algorithm*", "algorithm2e"])
+def test_pseudocode_of_latex_is_left_out_with_its_reason(tmp_path, name):
+    text = (
+        f"One.\n\\begin{{{name}}}[1]\n\\State $x = 1$\n\\While{{$a$}} \\State go\\; \\EndWhile\n\\end{{{name}}}\nTwo.\n"
+    )
+    page = convert(written(tmp_path, "book.tex", text))
+    assert page.markdown == "One.\n\nTwo.\n"
+    assert [text for text, reason in zip(page.removed, page.removed_for, strict=True) if reason == "pseudocode"]
+
+
+def test_statements_and_listings_in_environments_for_algorithms_stay(tmp_path):
+    statement = "\\newtheorem{algorithm}{Algorithm}\n\\begin{document}\n\\begin{algorithm}Halve $a$.\\end{algorithm}\n"
+    listing = "\\begin{algorithm}\n\\begin{verbatim}\nx = 1\n\\end{verbatim}\n\\end{algorithm}\n"
+    assert "*Halve $a$.*" in convert(written(tmp_path, "a.tex", statement)).markdown
+    assert convert(written(tmp_path, "b.tex", listing)).markdown == "``` text\nx = 1\n```\n"
+
+
+def test_a_division_of_html_for_an_algorithm_stays(tmp_path):
+    assert (
+        convert(written(tmp_path, "a.html", '<div class="algorithm"><p>Halve it.</p></div>')).markdown == "Halve it.\n"
+    )

@@ -179,6 +179,20 @@ def test_arabic_letters_mixed_with_latin_ones_are_debris():
     assert debris([sound]) == "" and debris([sound.replace("\u0627", "A")]).startswith("debris")
 
 
+def test_a_book_written_from_right_to_left_is_refused_with_its_share_of_such_letters(tmp_path):
+    shown = [("Hebrew", 72, 700, b"abcd"), ("CMR10", 122, 700, b"ab"), ("Hebrew", 172, 700, b"efgh")]
+    reading = convert(str(write_page(tmp_path / "a.pdf", shown)), ReadingConfig(min_page_chars=1))
+    assert reading.markdown == "" and reading.reason.startswith("right_to_left: 80% of the letters are")
+    assert "at most 10% may be in a PDF; use the book's EPUB" in reading.reason
+
+
+def test_a_line_with_a_few_words_from_right_to_left_is_marked(tmp_path):
+    words = [("CMR10", 72, 700 - 12 * number, b"abcd" * 6) for number in range(9)]
+    shown = [*words, ("CMR10", 72, 580, b"abcd"), ("Hebrew", 132, 580, b"abcd"), ("CMR10", 182, 580, b"abcd")]
+    text = convert(str(write_page(tmp_path / "a.pdf", shown)), ReadingConfig(max_meaningless=1.0)).markdown
+    assert text.endswith(f"{MARK}\n") and text.count(MARK) == 1
+
+
 def test_quotes_of_a_typewriter_are_those_of_the_keyboard(tmp_path):
     def shown(font: str) -> str:
         canvas = Canvas(str(tmp_path / "a.pdf"))

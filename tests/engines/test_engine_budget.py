@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infuser_core import faults
-from infuser_core.capacity.memory import LAYERS, LOGIT_CELLS, PIECE, kept_per_token
-from infuser_core.capacity.shape import from_folder
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.memory import LEAST, SHARE, TokenBudget, free_memory
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.training.checkpoint import weights_of
 from infuser_core.errors import EngineError
+from infuser_core.memory.shape import from_folder
+from infuser_core.memory.sizes import LAYERS, LOGIT_CELLS, PIECE, kept_per_token
 from infuser_core.schemas import Checkpoint
 
 MIB = 2**20

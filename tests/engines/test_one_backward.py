@@ -44,7 +44,7 @@ def updated(folder: Path, *, share: bool) -> tuple[dict[str, object], float]:
         minibatch=8,
         advantage="mean_centred",
         objective=OBJECTIVE,
-        optimizer=OptimizerSettings().recipe(),
+        optimizer=OptimizerSettings(),
         kl=0.0,
     )
     settings = update_solver.SolverSettings(step=step, band=None, ranks=False, mid_eos_penalty=0.0, left_out=[])

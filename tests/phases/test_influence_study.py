@@ -26,7 +26,7 @@ def settings(learning_rate: float, *, truncated: bool = False) -> UpdateSettings
         minibatch=4,
         advantage="mean_centred",
         objective=objective_settings(**({} if truncated else {"tis_cap": None}), max_tokens=1),
-        optimizer=OptimizerSettings().recipe(),
+        optimizer=OptimizerSettings(),
     )
 
 

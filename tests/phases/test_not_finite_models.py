@@ -71,7 +71,7 @@ def updated(anchor: Checkpoint, folder: Path, rows: list[Rollout]) -> SolverUpda
     trainer.load(anchor)
     step = UpdateSettings(
         learning_rate=1e-2, minibatch=1, advantage="mean_centred",
-        objective=objective_settings(), optimizer=OptimizerSettings().recipe(),
+        objective=objective_settings(), optimizer=OptimizerSettings(),
     )  # fmt: skip
     return update_solver.update_solver(
         [question(name) for name in dict.fromkeys(row.group_id for row in rows)], rows, trainer,

@@ -22,7 +22,7 @@ from infuser_core.phases.update_solver import SolverSettings
 from infuser_core.schemas import Rollout
 
 CAP, TOKENS, RATE = 2.0, 512, 1e-2
-ADAMW = OptimizerSettings().recipe()
+ADAMW = OptimizerSettings()
 
 
 class Plain:

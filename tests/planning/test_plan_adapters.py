@@ -8,13 +8,13 @@ from safetensors.torch import load_file
 from infuser_core.capacity.advice import advice
 from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.forecast import held
-from infuser_core.capacity.shape import from_folder
 from infuser_core.capacity.volume import files_of
 from infuser_core.config.overlays import load
 from infuser_core.config.roles import AdapterSettings, OptimizerSettings
 from infuser_core.engines.hf.adapters import create
 from infuser_core.engines.hf.causal_lm import read_config
 from infuser_core.engines.local.hub import prepare_anchor
+from infuser_core.memory.shape import from_folder
 from infuser_core.nano.lab import anchor_path
 
 GIB = 2**30

@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from flows.cli.main import app
 from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.hardware import Efficiency, as_yaml, calibrated, from_file
 from infuser_core.capacity.phases import phases_of
 from infuser_core.config.overlays import load
 from infuser_core.errors import ConfigError, UsageError
+from infuser_core.memory.hardware import Efficiency, as_yaml, calibrated, from_file
 from infuser_core.planning.calibrate import Observed, fitted, observed, residuals
 from infuser_core.store.journal import Journal
 from infuser_core.store.runs import create_run

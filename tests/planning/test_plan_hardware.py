@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import infuser_core.nano
-from infuser_core.capacity.hardware import cluster, gpus, of_size, table
-from infuser_core.capacity.shape import from_folder, named, shape_of, shapes
 from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
 from infuser_core.errors import ConfigError, UsageError
+from infuser_core.memory.hardware import cluster, gpus, of_size, table
+from infuser_core.memory.shape import from_folder, named, shape_of, shapes
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from infuser_core.capacity.advice import advice
 from infuser_core.capacity.answer import as_text
 from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.forecast import Forecast, forecast, held
-from infuser_core.capacity.memory import Layout, host, trainer
-from infuser_core.capacity.shape import Shape, named, shape_of, shapes
 from infuser_core.capacity.volume import files_of
 from infuser_core.config.overlays import load
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.configured import longest_sequence, options_of, warm_trainers
+from infuser_core.memory.parts import Layout, host, trainer
+from infuser_core.memory.shape import Shape, named, shape_of, shapes
 from infuser_core.store.retention import Extent, Rule, RunState, verdicts
 
 CONFIG, NANO = Path("configs/qwen3-8b.yaml"), Path("configs/nano.yaml")

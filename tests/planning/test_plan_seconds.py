@@ -14,15 +14,15 @@ from planner_fit import anchors, left_out, refit, residuals, root_mean_square
 from published_schedule import published_phases
 from torch.utils.flop_counter import FlopCounterMode
 
-import infuser_core.capacity
+import infuser_core.memory
 from infuser_core.capacity.asked import Asked
 from infuser_core.capacity.forecast import SIZES, Timed, held, scale, timed
-from infuser_core.capacity.hardware import Efficiency, calibrated, gpus
 from infuser_core.capacity.phases import TERMS, phases_of
 from infuser_core.capacity.sampling import Batch, Engine, Spread, _decode, sample
-from infuser_core.capacity.shape import Shape, shapes
 from infuser_core.config.overlays import load
 from infuser_core.engines.training.optimizers.muon import scaled
+from infuser_core.memory.hardware import Efficiency, calibrated, gpus
+from infuser_core.memory.shape import Shape, shapes
 
 FOUR, EIGHT = (Path(f"configs/qwen3-{size}.yaml") for size in ("4b", "8b"))
 
@@ -69,7 +69,7 @@ def test_constants_of_one_model_predict_the_other(paper):
     assert all(abs(row.error) < 0.30 for row in cells)
 
 
-ROOM = Path(infuser_core.capacity.__file__).parent
+ROOM = Path(infuser_core.memory.__file__).parent
 
 
 def test_six_constants_are_all_there_are():

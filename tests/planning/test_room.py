@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from infuser_core.capacity.hardware import GIB
 from infuser_core.config.overlays import load
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
+from infuser_core.memory.hardware import GIB
 from infuser_core.planning.place import asked_of
 from infuser_core.planning.room import Machine, cards, require_room, shortages
 from infuser_core.store.journal import FINISHED, Journal

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from launcher import ROOT, Launcher, SmallRun
 
 from infuser_core.benchmarks.parts.validation import identity
 from infuser_core.config.overlays import changed, load, validate
+from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
 from infuser_core.planning.fork import fork_of
@@ -19,7 +21,6 @@ from infuser_core.planning.split import QuestionSet, load_sets, require_apart
 from infuser_core.schemas import Question
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
-from tasks.run import _FREE
 
 NANO = ROOT / "configs" / "nano.yaml"
 TEXTS = {
@@ -133,14 +134,18 @@ def test_hyphens_and_equals_signs_are_no_operators(one: str, other: str, same: b
     assert (identity(asking(one)) == identity(asking(other))) == same
 
 
+def recorded_of(config: dict[str, Any]) -> dict[str, Any]:
+    return recorded(validate(config), naming=True)
+
+
 def test_the_setting_is_no_part_of_a_run(tmp_path: Path):
     plain, allowed = load([NANO]), load([NANO], ["data.allow_overlap=true"])
     assert plain.run_name() == allowed.run_name()
     for config in (plain, allowed):
-        runs.create_run(tmp_path, "run", config.model_dump(mode="json"), free=_FREE)
+        runs.create_run(tmp_path, "run", config.model_dump(mode="json"), identity=recorded_of)
     with pytest.raises(ConfigError, match=r"data\.dev\.size is 12, asked 5"):
         other = load([NANO], ["data.dev.size=5"])
-        runs.create_run(tmp_path, "run", other.model_dump(mode="json"), free=_FREE)
+        runs.create_run(tmp_path, "run", other.model_dump(mode="json"), identity=recorded_of)
     fork = fork_of(tmp_path, "run", at=1, changes=["data.allow_overlap=true", "cotrain.reward.name=variance"])
     assert len(fork.history.latest.data.allow_overlap) == 5
 

@@ -194,3 +194,12 @@ def test_formats_are_pinned():
         "a table's columns changed, and stores in the field have the old ones: raise schemas.SCHEMA_VERSION and the "
         "VERSION of the phases that write the table, then INFUSER_REFRESH_GOLDEN=1 pytest tests/store/test_tables.py"
     )
+
+
+def test_a_column_means_the_same_in_every_table_and_every_identifier_names_a_row():
+    known: dict[str, tuple[str, str, str, bool]] = {}
+    for row_type in TABLES.values():
+        for name, column in schemas.columns(row_type).items():
+            meaning = (column.label, column.unit, column.refers_to, column.is_text)
+            assert known.setdefault(name, meaning) == meaning, (row_type, name)
+            assert column.refers_to or not name.endswith("_id") or name == "record_id", (row_type, name)

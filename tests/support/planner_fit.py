@@ -14,8 +14,8 @@ from published_schedule import published_phases
 from scipy.optimize import least_squares
 
 from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.hardware import Efficiency
 from infuser_core.config.overlays import load
+from infuser_core.memory.hardware import Efficiency
 from infuser_core.report.paper_numbers import cells
 
 ROWS = {

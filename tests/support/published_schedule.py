@@ -8,10 +8,10 @@ import math
 from dataclasses import replace
 
 from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.memory import Layout, cache_tokens
 from infuser_core.capacity.phases import Phase, _sampled, _steps, _trained, _trainers, _weights, _with_glue
 from infuser_core.capacity.sampling import Spread
 from infuser_core.capacity.training import Terms, Trainers, Work, added
+from infuser_core.memory.parts import Layout, cache_tokens
 
 PUBLISHED_SHARE = 0.6
 """Share of a GPU's memory that the published runs' sampler took."""

@@ -143,10 +143,30 @@ end
 -- are counted anew in each part.
 local numbers = {}
 
-local function statement(div)
+local function number(div)
   local first = div.content[1]
   local title = first and first.t == "Para" and first.content[1]
-  if title and title.t == "Strong" then numbers[div.identifier] = stringify(title):match("%S+$") end
+  return title and title.t == "Strong" and stringify(title):match("%S+$") or nil
+end
+
+local function statement(div) numbers[div.identifier] = number(div) or numbers[div.identifier] end
+
+-- pandoc does not know the commands of pseudocode, and leaves it without conditions and lines. Numbered statements and
+-- listings can be in environments of the same names.
+local function pseudocode(div)
+  local name = div.classes[1] or ""
+  if not name:match("^algorithm[2ice]*%*?$") or (number(div) or ""):match("%d") then return nil end
+  local listing = false
+  div:walk({ CodeBlock = function() listing = true end })
+  if listing then return nil end
+  local text = stringify(div)
+  removed("pseudocode", text:match("%S") and text or name)
+  return {}, false
+end
+
+local function without_pseudocode(document)
+  if stringify(document.meta.reader or "") ~= "latex" then return nil end
+  return document:walk({ traverse = "topdown", Div = pseudocode })
 end
 
 local inner = {
@@ -487,6 +507,7 @@ end
 
 return {
   { Pandoc = with_whole_lists },
+  { Pandoc = without_pseudocode },
   { Div = statement },
   asides,
   inner,

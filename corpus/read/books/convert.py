@@ -55,7 +55,8 @@ def _read(path: Path, source_id: str, suffix: str, limits: child.Limits, end: fl
         argument = {"path": str(path), "suffix": suffix}
         made = child.call("corpus.read.books.library:prepare_file", argument, limits)
     except DocumentError as error:
-        return page_of(source_id, converter=CONVERTER, reason=_reason(error))
+        has_reason = error.message.startswith(("too_long", "pandoc"))
+        return page_of(source_id, converter=CONVERTER, reason=error.message if has_reason else reason_of(error))
     pieces = [Piece(**each) for each in made["pieces"]]
     cuts = [Cut(**each) for each in made["cuts"]]
     texts = []
@@ -63,10 +64,6 @@ def _read(path: Path, source_id: str, suffix: str, limits: child.Limits, end: fl
         texts.append(written)
         cuts += more
     return _page(source_id, pieces, texts, cuts, suffix)
-
-
-def _reason(error: DocumentError) -> str:
-    return error.message if error.message.startswith(("too_long", "pandoc")) else reason_of(error)
 
 
 def _written(path: Path, pieces: list[Piece], suffix: str, end: float) -> Iterator[tuple[str, list[Cut]]]:

@@ -158,7 +158,9 @@ def _pieces(tree: Tree, part: Part) -> tuple[list[Piece], list[Cut]]:
         return [], [Cut(reason="unused", text=part.name)]
     if kind.is_binary:
         return [_piece(part, kind, "")], []
-    kind = _claiming(tree.text(part.name)) or kind
+    # A text may say of itself which format it has.
+    whole = tree.text(part.name)
+    kind = next((each for each in formats() if each.claim is not None and each.claim.search(whole)), kind)
     try:
         text = kind.prepare(inlined(kind.view(tree), part.name, kind.include, kind.suffixes))
     except UNREADABLE as error:
@@ -168,11 +170,6 @@ def _pieces(tree: Tree, part: Part) -> tuple[list[Piece], list[Cut]]:
     head, begin, body = text.partition(r"\begin{document}")
     head, body = (f"{head}\n", body) if begin else ("", text)
     return [_piece(part, kind, each, above) for above, each in cut_at(head, body, kind.split, kind)], cuts
-
-
-def _claiming(text: str) -> Format | None:
-    """The format that a text belongs to by what it says of itself."""
-    return next((each for each in formats() if each.claim is not None and each.claim.search(text)), None)
 
 
 def _piece(part: Part, kind: Format, text: str, head: str = "") -> Piece:

@@ -52,7 +52,7 @@ class Cut:
     """A piece of a book that is not in its Markdown."""
 
     reason: str
-    """navigation, licence, image, markup, unreadable or unused."""
+    """navigation, licence, image, markup, pseudocode, unreadable or unused."""
     text: str
     """The piece; a file's name and what was said of it where a whole part is missing."""
     size: int = 0
@@ -110,11 +110,14 @@ def write(content: bytes, reader: str, *, depth: int, seconds: float) -> tuple[s
     )
     if ended.killed:
         raise child.killed("pandoc", ended.status)
+    messages = ended.err.decode(errors="replace")
+    lines = messages.splitlines()
     if ended.fault or ended.status:
-        raise DocumentError(f"pandoc: {ended.fault or _complaint(ended)}", hint="see the file with pandoc by hand")
-    told = ended.err.decode(errors="replace")
-    cuts = [Cut(**json.loads(line[len(MARK) :])) for line in told.splitlines() if line.startswith(MARK)]
-    cuts += [Cut(reason=SKIPPED, text=found["text"]) for found in SKIP.finditer(told)]
+        errors = " ".join(line for line in lines if not line.startswith((MARK, "[WARNING]", "[INFO]", "  ")))
+        reason = ended.fault or " ".join(errors.split())[: child.REASON_CHARS] or f"exit status {ended.status}"
+        raise DocumentError(f"pandoc: {reason}", hint="see the file with pandoc by hand")
+    cuts = [Cut(**json.loads(line[len(MARK) :])) for line in lines if line.startswith(MARK)]
+    cuts += [Cut(reason=SKIPPED, text=found["text"]) for found in SKIP.finditer(messages)]
     text = APART.sub(lambda found: found[1] or "$ ", ended.out.decode("utf-8", errors="replace"))
     return text.strip("\n"), cuts
 
@@ -126,9 +129,3 @@ def plain_commands(cuts: Sequence[Cut]) -> bytes:
     slashed = {match["name"] for text in skipped if (match := SLASHED.match(text))}
     made = {f"\\newcommand{{\\{name}}}[1]{{#1}}\n" for name in plain}
     return "".join(sorted(made | {f"\\newcommand{{\\{name}}}[2]{{#1/#2}}\n" for name in slashed})).encode()
-
-
-def _complaint(ended: child.Finished) -> str:
-    lines = ended.err.decode(errors="replace").splitlines()
-    told = [line for line in lines if line.strip() and not line.startswith((MARK, "[WARNING]", "[INFO]", "  "))]
-    return " ".join(" ".join(told).split())[: child.REASON_CHARS] or f"exit status {ended.status}"

@@ -20,11 +20,6 @@ NO_LETTER = re.compile(r"(?m)^.*(?:GLYPH(?:<|&lt;)|glyph\[\w+\]).*$")
 """A line with a sign that docling found no value for."""
 
 
-def _marked(text: str) -> str:
-    """Markdown whose lost formulas and signs carry the mark that keeps their chunk out."""
-    return NO_LETTER.sub(rf"\g<0> {MARK}", text.replace(NO_FORMULA, MARK))
-
-
 def trouble(job: Job) -> str:
     """Reason for which it cannot work here; empty when nothing speaks against it."""
     return missing(settings.docling_command())
@@ -40,7 +35,9 @@ def convert(path: Path, source_id: str, job: Job) -> Page:
         ended = child.run(words, wall_seconds=job.settings.seconds, resident_bytes=memory)
         written = sorted(Path(folder).rglob("*.md"))
         pictures: list[str] = []
-        text = cleaned(_marked(written[0].read_text(encoding="utf-8", errors="replace")), pictures) if written else ""
+        text = written[0].read_text(encoding="utf-8", errors="replace") if written else ""
+        # Lost formulas and signs carry the mark that keeps their chunk out.
+        text = cleaned(NO_LETTER.sub(rf"\g<0> {MARK}", text.replace(NO_FORMULA, MARK)), pictures)
     failed = ended.fault or (f"exit status {ended.status}: {ended.tail.strip()[-300:]}" if ended.status else "")
     reason = f"docling: {failed or 'wrote no text'}" if failed or not text.strip() else ""
     return page_of(

@@ -29,7 +29,7 @@ BOXES = {
     "commentary": "Comment",
 }
 """Boxes that begin with their name where they have no title of their own."""
-LEFT_OUT = frozenset({"metadata", "label", "media", "image", "colspec", "iframe", "footnote-ref"})
+LEFT_OUT = frozenset({"metadata", "label", "image", "colspec", "iframe", "footnote-ref"})
 EMPHASIS = {"bold": "strong", "italics": "em", "underline": "u", "smallcaps": "span", "normal": "span"}
 DEEPEST = 200
 """Elements within elements that are followed."""
@@ -107,8 +107,10 @@ def _one(element: Element, level: int, depth: int) -> str:
     kind = element.tag.rpartition("}")[2] if isinstance(element.tag, str) else "metadata"
     if isinstance(element.tag, str) and element.tag.startswith(MATH):
         return _formula(element)
+    if kind == "media":
+        return f'<img src="figure" alt="{html.escape(element.get("alt", ""), quote=True)}"/>'
     if kind in LEFT_OUT:
-        return _picture(element) if kind == "media" else ""
+        return ""
     inner = _inner(element, min(level + (kind == "section"), 6), depth)
     if kind in TAGS:
         return f"<{TAGS[kind]}>{inner}</{TAGS[kind]}>"
@@ -164,11 +166,6 @@ def _formula(element: Element) -> str:
         if each.tag == "mtext" and each.text and each.text.strip() and SIGNS.fullmatch(each.text):
             each.tag = "mo"
     return ElementTree.tostring(copied, encoding="unicode")
-
-
-def _picture(element: Element) -> str:
-    said = html.escape(element.get("alt", ""), quote=True)
-    return f'<img src="figure" alt="{said}"/>'
 
 
 FORMATS = (

@@ -7,7 +7,6 @@ from typing import cast
 
 from corpus.read.books.format import Format, Layout, Tree
 from corpus.read.books.order import by_inclusion
-from corpus.read.books.pseudocode import listed
 
 SUFFIXES = (".tex", ".ltx", ".latex")
 INCLUDE = re.compile(
@@ -69,7 +68,7 @@ MAX_LINES = 12
 
 def prepare(text: str) -> str:
     """The body behind the definitions of the preamble; a piece of a book without a preamble is a body."""
-    text = UNNAMED.sub(r"\1", BARE.sub(r"\\\1\2{\3}", SKIP.sub(r"\g<1>1", listed(text))))
+    text = UNNAMED.sub(r"\1", BARE.sub(r"\\\1\2{\3}", SKIP.sub(r"\g<1>1", text)))
     text = DIAGRAM.sub(lambda found: found[0] if found["math"] else f"\\[{found['all']}\\]", text)
     preamble, begin, body = text.partition(BEGIN)
     if not begin:

@@ -39,12 +39,9 @@ def _lines(lines: list[str]) -> Iterator[str]:
             yield f"\n{3 * sign} {found[3]}".rstrip(" ")
         else:
             in_list = bool(ITEM.match(line)) or (in_list and line[:1] in ("", " ", "\t"))
-            yield _printed(line if in_list else line.lstrip())
-
-
-def _printed(line: str) -> str:
-    found = LISTING.fullmatch(line)
-    return f"\n{found[2]}" if found else line
+            line = line if in_list else line.lstrip()
+            listing = LISTING.fullmatch(line)
+            yield f"\n{listing[2]}" if listing else line
 
 
 FORMATS = (Format(suffixes=(".md.html",), reader=READER, claim=CLAIM, prepare=prepare),)

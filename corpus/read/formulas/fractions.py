@@ -64,15 +64,12 @@ def _with_root(pieces: list[Piece], near: Sequence[Piece], rule: Rule, rules: Se
         return None
     under = _scripted(under, [p for p in near if p is not sign], rule)
     size, base = max((p.size, p.y) for p in under)
-    index = [p for p in pieces if p.size < INDEX * size and _is_index(p, sign, base, size)]
+    # The index is a small text over the left part of the root's sign.
+    over = [p for p in pieces if p.size < INDEX * size and 0.2 * size < p.y - base < size]
+    index = [p for p in over if sign.x1 - size < p.x0 and p.x1 < sign.x1]
     degree = f"[{_text(index)}]" if index else ""
     root = f"{sign.text[:-1].strip()}\\sqrt{degree}{{{_text(under)}}}"
     return _replaced(pieces, [sign, *index, *under], _made(under, root, min(sign.x0, rule.x0), rule.x1, base, size))
-
-
-def _is_index(piece: Piece, sign: Piece, base: float, size: float) -> bool:
-    """Whether a small piece stands over the left part of a root's sign."""
-    return sign.x1 - size < piece.x0 and piece.x1 < sign.x1 and 0.2 * size < piece.y - base < size
 
 
 def _with_overline(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
@@ -103,7 +100,9 @@ def _bar(sign: Piece, rules: Sequence[Rule]) -> Rule:
 
 def _with_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
     """The pieces with the fraction that this rule divides; None where it divides none, as the rules of a table."""
-    over, under = _parts(near, rule)
+    over = [p for p in near if NUMERATOR[0] * p.size < p.y - rule.y < NUMERATOR[1] * p.size]
+    under = [p for p in near if DENOMINATOR[0] * p.size < rule.y - p.y < DENOMINATOR[1] * p.size]
+    over, under = (_scripted(_nearest(part, rule), near, rule) for part in (over, under))
     if not over or not under or all(p.mono for p in (*over, *under)) or any(_goes_on(p, under, rule) for p in pieces):
         return None
     spans = [(min(p.x0 for p in part), max(p.x1 for p in part)) for part in (over, under)]
@@ -119,12 +118,6 @@ def _with_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> li
     beside = [p for p in pieces if _beside(p, rule) and p not in over and p not in under]
     size, base = max(((p.size, p.y) for p in beside), default=(size, round(rule.y - AXIS * size, 2)))
     return _replaced(pieces, [*over, *under], _made(over, f"\\frac{{{top}}}{{{bottom}}}", rule.x0, rule.x1, base, size))
-
-
-def _parts(near: Sequence[Piece], rule: Rule) -> tuple[list[Piece], list[Piece]]:
-    over = [p for p in near if NUMERATOR[0] * p.size < p.y - rule.y < NUMERATOR[1] * p.size]
-    under = [p for p in near if DENOMINATOR[0] * p.size < rule.y - p.y < DENOMINATOR[1] * p.size]
-    return _scripted(_nearest(over, rule), near, rule), _scripted(_nearest(under, rule), near, rule)
 
 
 def _scripted(part: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece]:

@@ -172,19 +172,15 @@ class Signs:
         for found in LARGE.finditer("".join(map(chr, given))):
             if EXTENSION.search(self.name(found.start())):
                 self._name_foreign(found.start(), given[found.start()])
-        if self.coded:
-            self._name_values()
+        # Fonts whose values are their codes.
+        for index, code in enumerate(given if self.coded else []):
+            if 0x20 < code < 0x100 and self.codes[index] in (code, ord(GARBLED)) and self.name(index) in self.coded:
+                signs = signs_of(self.name(index)) or {}
+                self._set(index, signs.get(code if signs is T1 else REPEATED.get(code, code), GARBLED))
         if not SUITS.isdisjoint(given) and HEARTS_SPADES.isdisjoint(given):
             for index, code in enumerate(given):
                 if code in BRACES and FAMILIES[1][0].search(self.name(index)):
                     self.codes[index] = BRACES[code]
-
-    def _name_values(self) -> None:
-        """Signs of the fonts whose values are their codes."""
-        for index, code in enumerate(self.given):
-            if 0x20 < code < 0x100 and self.codes[index] in (code, ord(GARBLED)) and self.name(index) in self.coded:
-                signs = signs_of(self.name(index)) or {}
-                self._set(index, signs.get(code if signs is T1 else REPEATED.get(code, code), GARBLED))
 
     def _set(self, index: int, sign: str) -> None:
         codes = self.codes

@@ -17,6 +17,7 @@ from infuser_core.benchmarks.parts import fields, validation
 from infuser_core.benchmarks.parts.fields import Row
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.config import shipped
+from infuser_core.config.recorded import recorded
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, NanoQuestions
 from infuser_core.errors import DataWarning, DocumentError
@@ -96,9 +97,9 @@ def content_of(source: Source, *, evaluated: Sequence[BenchmarkSettings] = ()) -
 def values_of(source: Source) -> dict[str, Any]:
     """A source's settings without the places of its files, which enter a recipe by content."""
     if isinstance(source, MixQuestions):
-        parts = [{**part.model_dump(mode="json"), "source": values_of(part.source)} for part in source.parts]
+        parts = [{**recorded(part), "source": values_of(part.source)} for part in source.parts]
         return {"type": source.type, "parts": parts}
-    return source.model_dump(mode="json", exclude={"path", "paths"})
+    return recorded(source, without=("path", "paths"))
 
 
 def is_seeded(source: Source) -> bool:

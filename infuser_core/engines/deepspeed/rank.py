@@ -19,7 +19,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from infuser_core.capacity.memory import Checkpointing, kept_tokens
 from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
 from infuser_core.engines.deepspeed.probe import ShardProbe, company
@@ -46,6 +45,7 @@ from infuser_core.engines.training.optimizers.adamw import AdamW, AdamWOptions
 from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import recomputed
+from infuser_core.memory.sizes import Checkpointing, kept_tokens
 
 COLLECTIVE = timedelta(hours=1)
 """Longest wait in a collective: the slowest rank's largest step. Dead and silent ranks are found from outside."""

@@ -11,7 +11,9 @@ from typing import Any, Literal
 
 import torch
 
-from infuser_core.capacity.memory import (
+from infuser_core.errors import EngineError
+from infuser_core.memory.shape import from_folder
+from infuser_core.memory.sizes import (
     INPUTS,
     LAYERS,
     LEAST,
@@ -22,8 +24,6 @@ from infuser_core.capacity.memory import (
     kept_per_token,
     kept_tokens,
 )
-from infuser_core.capacity.shape import from_folder
-from infuser_core.errors import EngineError
 
 SHARE = 0.85
 """Share of the free memory that is planned with: the rest goes to fragments and to what the formula leaves out."""
@@ -94,7 +94,7 @@ class TokenBudget:
         return bool(self._origin)
 
     def settle(self, folder: Path, *, free: float, width: int, master: int, adapters: int = 0) -> None:
-        """Predict what the `free` bytes hold beside a loaded model, by the planner's formulas (see capacity.memory).
+        """Predict what the `free` bytes hold beside a loaded model, by the planner's formulas (see memory.sizes).
 
         `width`, `master`: bytes of a compute and a master weight. `adapters`: trained weights, where they are not all.
         """

@@ -12,7 +12,6 @@ from transformers import PreTrainedModel
 
 from infuser_core.adapters import CONFIG, base_of
 from infuser_core.adapters import WEIGHTS as ADAPTER
-from infuser_core.capacity.memory import Checkpointing
 from infuser_core.durable import fsync
 from infuser_core.engines.hf.causal_lm import (
     choose_device,
@@ -40,6 +39,7 @@ from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import recomputed
 from infuser_core.engines.training.tensor_files import Shapes, entries, put
+from infuser_core.memory.sizes import Checkpointing
 from infuser_core.schemas import Checkpoint
 
 AUTOMATIC = {"cpu": 2048, "cuda": 131_072}

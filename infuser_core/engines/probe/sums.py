@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from infuser_core.algorithm.influence import Elementwise, batched_norms, row_sums
-from infuser_core.capacity.memory import CPU_PIECE
-from infuser_core.capacity.memory import PIECE as DEVICE_PIECE
 from infuser_core.engines.hf.output_head import product
 from infuser_core.engines.probe.choice import refusal
 from infuser_core.engines.training.packing import MicroBatch, Segment, shape_of
+from infuser_core.memory.sizes import CPU_PIECE
+from infuser_core.memory.sizes import PIECE as DEVICE_PIECE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from infuser_core.capacity.memory import LOGIT_CELLS
 from infuser_core.engines.hf.output_head import product, wide, wide_logits
+from infuser_core.memory.sizes import LOGIT_CELLS
 
 CPU_CELLS = 1 << 17
 """Logits of a tile on a CPU."""

@@ -12,7 +12,7 @@ import torch
 from torch.utils.checkpoint import CheckpointPolicy, create_selective_checkpoint_contexts, noop_context_fn
 from transformers import PreTrainedModel
 
-from infuser_core.capacity.memory import Checkpointing, kept_tokens
+from infuser_core.memory.sizes import Checkpointing, kept_tokens
 
 PRODUCTS = {
     "aten::mm",

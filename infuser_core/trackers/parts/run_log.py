@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from infuser_core.planning.fork import MEASURED
+from infuser_core.config.phase_table import TESTS, Phase
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import METRICS
 from infuser_core.terminal import Console, duration, ignore
@@ -19,20 +19,12 @@ from infuser_core.trackers.parts.files import LOG, Lines, points_in, redacted
 from infuser_core.trackers.parts.follow import Followers
 from infuser_core.trackers.parts.points import Point, in_words, metrics_of
 
-HEADLINES = {
-    "generate_questions": "valid_share",
-    "rollout_questions": "accuracy",
-    "score_influence": "mean_score",
-    "validate": "accuracy",
-}
-"""The one number of a phase that the line of an iteration has."""
-
 
 def place_of(phase: str, iteration: int, iterations: int) -> str:
     """Place of a stage in a run of so many iterations, from 1 as people count; empty outside the loop."""
     if iteration < 0 or not iterations:
         return ""
-    if phase not in MEASURED:
+    if phase not in TESTS:
         return f"iteration {iteration + 1}/{iterations}"
     return f"after {iteration}/{iterations}" if iteration else "anchor"
 
@@ -106,7 +98,7 @@ class RunLog:
         with self._lock, self._counting():
             self._found += 1
             self._unsaid += 1
-            if record.phase not in MEASURED:
+            if record.phase not in TESTS:
                 self._clock.found(iteration)
             self._point(record, metrics_of(record, seconds=record.seconds), "cached", iteration)
 
@@ -145,7 +137,7 @@ class RunLog:
         return "  ".join(part for part in (where, named, f"{seconds:.2f} s", said, eta) if part)
 
     def _eta(self, record: Record, seconds: float) -> str:
-        if record.iteration < 0 or record.phase in MEASURED:
+        if record.iteration < 0 or record.phase in TESTS:
             return ""
         now = time.monotonic()
         self._clock.ran(record.iteration, now - seconds)
@@ -154,10 +146,10 @@ class RunLog:
 
     def _sum_up(self, record: Record, metrics: dict[str, float]) -> None:
         """On a terminal an iteration leaves one line, once the next one begins."""
-        if record.iteration != self._iteration and record.iteration >= 0 and record.phase not in MEASURED:
+        if record.iteration != self._iteration and record.iteration >= 0 and record.phase not in TESTS:
             self.sum_up()
             self._iteration = record.iteration
-        name = HEADLINES.get(record.phase, "")
+        name = Phase(record.phase).facts.headline
         if name in metrics:
             self._headlines.append(f"{record.phase} {in_words({name: metrics[name]}, {})}")
 

@@ -9,10 +9,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from infuser_core.capacity.hardware import table
 from infuser_core.config.roles import ALL_LINEAR, AdapterSettings
 from infuser_core.config.sources import AnchorSource, FolderAnchor, HubAnchor
 from infuser_core.errors import ConfigError, UsageError
+from infuser_core.memory.hardware import table
 
 _REMEDY = "name a known model, or a folder with its config.json: --model FOLDER"
 

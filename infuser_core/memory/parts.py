@@ -2,25 +2,25 @@
 
 from dataclasses import dataclass, replace
 
-from infuser_core.capacity.hardware import GIB, Cluster, Gpu
-from infuser_core.capacity.shape import Shape
 from infuser_core.config.run import RunConfig
-
-AUTOMATIC = 8192
-"""Tokens of a micro-batch that a plan takes where the trainer finds its own budget: fewer than it will find."""
+from infuser_core.memory.hardware import GIB, Cluster, Gpu
+from infuser_core.memory.shape import Shape
+from infuser_core.memory.sizes import (
+    AUTOMATIC,
+    BUCKET,
+    CPU_PIECE,
+    INPUTS,
+    LAYERS,
+    LOGIT_CELLS,
+    PIECE,
+    PRODUCTS,
+    Checkpointing,
+    kept_per_token,
+    kept_tokens,
+)
 
 SINGLE = ("hf", "local", "fake")
 """Engines that use one GPU, whatever there is."""
-
-
-Checkpointing = bool | int
-"""`engine.gradient_checkpointing`: every micro-batch computes its layers again in backward, none does, or those of more
-than so many tokens do, and shorter ones compute again what lies between their matrix products."""
-
-
-def kept_tokens(checkpointing: Checkpointing) -> int:
-    """Most tokens of a micro-batch that keeps its matrix products alone; 0 where none does."""
-    return 0 if isinstance(checkpointing, bool) else checkpointing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,15 +123,6 @@ HEAP = 0.7
 """The same of a C library's heap, of what comes and goes with a micro-batch: measured on processes that train twice."""
 RESERVE = "fragmentation reserve"
 """Name of that part."""
-LEAST = 256
-"""Fewest tokens of a micro-batch that a trainer goes down to where memory runs out."""
-BUCKET = 50_000_000
-"""Elements of a reduction bucket."""
-LOGIT_CELLS = 1 << 25
-"""Logits that an output layer keeps for backward: 128 MiB in fp32; also those of a tile on an accelerator."""
-PIECE, CPU_PIECE = 1 << 26, 1 << 17
-"""Elements of a piece of a question's gradient, on an accelerator and on a CPU, where smaller ones cost more in calls
-than they save in cache misses; scoring holds three."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,45 +199,6 @@ def _logits_on_cpu(shape: Shape, tokens: float) -> float:
     """There, logits are one buffer or small tiles, and autograd adds a tied embedding's two whole gradients."""
     few = tokens * shape.vocabulary <= LOGIT_CELLS
     return 4 * tokens * shape.vocabulary * few + 2 * 4.0 * shape.vocabulary * shape.hidden
-
-
-LAYERS, PRODUCTS, INPUTS = "layers", "products", "inputs"
-"""Activations that a micro-batch keeps: all, every layer's input and matrix products, or the inputs alone."""
-MASKS = 0.08
-"""Share that attention's masks, rotary tables and gathered keys add to a layer's activations."""
-AGAIN = 2
-"""Layers' worth of activations in the one layer that backward computes again: they and their gradients."""
-
-
-def kept_per_token(shape: Shape, *, width: int, kept: str, on_host: bool = False) -> float:
-    """Bytes of a token that autograd keeps for backward, and the layer that is computed again.
-
-    `width`: bytes of a number in the compute dtype. What layers hand on is fp32 beside it, as under autocast. A CPU's
-    heap holds a layer that is computed again in fp32, and half of it in another dtype as well.
-    """
-    inside = _inside(shape, width)
-    if kept == LAYERS:
-        return inside * shape.layers
-    own, shared = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    products = width * (2.0 * shape.hidden + 2 * own + 2 * shared + 2 * shape.ffn) if kept == PRODUCTS else 0.0
-    again = _inside(shape, 4 + width // 2) if on_host and width < 4 else inside
-    return (max(4, width) * shape.hidden + products) * shape.layers + AGAIN * again
-
-
-def _inside(shape: Shape, width: int) -> float:
-    """Bytes of a token in one layer, tensor by tensor."""
-    own, shared, wide = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, max(4, width)
-    # Of both norms their input and what it was divided by; of the head norms too.
-    norms = wide * (4.0 * shape.hidden + 2 * own + 2 * shared)
-    # Both halves' inputs, the queries, keys and values that attend, its output twice, and all four of the gate.
-    inside = norms + width * (2.0 * shape.hidden + 3 * own + 2 * shared + 4 * shape.ffn)
-    return inside * (1 + MASKS)
-
-
-def between_products(shape: Shape, *, width: int) -> float:
-    """Bytes of a token that backward writes where it computes again what lies between the kept products."""
-    inputs, products, layers = (kept_per_token(shape, width=width, kept=kept) for kept in (INPUTS, PRODUCTS, LAYERS))
-    return layers / (1 + MASKS) - (products - inputs)
 
 
 def activations(shape: Shape, layout: Layout, tokens: float, *, on_host: bool) -> float:
