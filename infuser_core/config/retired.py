@@ -12,7 +12,7 @@ class Retired(NamedTuple):
     off: Any
     """Its value when it was off, with which it is ignored."""
     advice: str
-    """What it was, and what to do instead."""
+    """Sentence for the person who set it: its end, and the remedy."""
     in_digest: bool
     """Whether a run's digest covers it, at its value when off."""
 
