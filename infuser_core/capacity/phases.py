@@ -96,7 +96,6 @@ def _engine(asked: Asked) -> Engine:
         parallel=asked.layout.tensor_parallel,
         cache_tokens=cache_tokens(asked.shape, asked.cluster.gpu, asked.layout),
         efficiency=asked.efficiency,
-        layer_bytes=1.0 if asked.layout.quantised else 2.0,
     )
 
 

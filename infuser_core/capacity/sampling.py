@@ -142,8 +142,6 @@ class Engine:
     """Tokens that its cache holds."""
     efficiency: Efficiency
     """Constants."""
-    layer_bytes: float = 2.0
-    """Bytes of a weight of a layer. Fewer are read in less time; matrix work is planned as in bf16."""
 
     def matmul(self, tokens: float, pairs: float) -> float:
         """Seconds of a forward pass."""
@@ -163,8 +161,7 @@ class Engine:
 
     def step(self, rows: int) -> float:
         """Seconds of one decoding step without reading the cache."""
-        layers = self.shape.layers * self.shape.layer_parameters
-        weights = self.moved(2.0 * self.shape.matrix_parameters - (2.0 - self.layer_bytes) * layers)
+        weights = self.moved(2.0 * self.shape.matrix_parameters)
         return max(weights, self.matmul(rows, 0)) + self.joined(rows) + self.efficiency.decode_step
 
     def concurrency(self, batch: Batch) -> int:

@@ -2,10 +2,32 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from infuser_core.config.recorded import Mark
 from infuser_core.config.sources import Count, Settings, Tokens
+
+RESERVED = {
+    "model": "anchor",
+    "dtype": "engine.dtype",
+    "tensor_parallel_size": "engine.tensor_parallel",
+    "max_num_seqs": "engine.max_num_seqs",
+    "max_num_batched_tokens": "engine.max_num_batched_tokens",
+    "max_model_len": "cotrain.prompt_tokens and the limits of responses",
+    "gpu_memory_utilization": "engine.sampler_memory",
+    "enable_sleep_mode": "engine.placement",
+    "seed": "seed",
+    "trust_remote_code": "",
+    "skip_tokenizer_init": "",
+    "enable_chunked_prefill": "",
+    "enable_prefix_caching": "",
+    "logprobs_mode": "",
+    "logits_processors": "",
+    "generation_config": "",
+    "hf_overrides": "",
+    "disable_log_stats": "",
+}
+"""Arguments of vLLM's engine that INFUSER sets itself, with the setting that each follows; empty for a constant."""
 
 
 class EngineSettings(Settings):
@@ -35,9 +57,6 @@ class EngineSettings(Settings):
     """Processes of the trainer `deepspeed`, one per accelerator."""
     zero_stage: Literal[2, 3] = 3
     """Shards of `deepspeed`: 2 AdamW's state and gradients, 3 the weights as well."""
-    node_copies: int = Field(default=1, ge=1, le=4096)
-    """Ranks among which a second copy of the weights is shared, those of one node: with `zero_stage` 3 (ZeRO++ hpZ),
-    backward then gathers weights inside the node; 1 keeps no second copy."""
     offload: Literal["none", "optimizer", "all"] = "none"
     """State that `deepspeed` keeps in host memory: AdamW's and gradients, or with stage 3 the weights as well."""
     placement: Literal["split", "colocated"] = "split"
@@ -60,9 +79,9 @@ class EngineSettings(Settings):
     weight_updates: Literal["in-place", "fresh"] = "in-place"
     """Whether such an engine takes new weights while it runs, or a fresh one is started for them. Either way it is
     checked that it computes with them, and one that runs is replaced where it does not."""
-    rollout_quantisation: Annotated[Literal["fp8"] | None, Mark.NEUTRAL] = None
-    """Format of the matrices that the sampler `vllm` multiplies by, on an accelerator: everything that the run samples
-    is then drawn from a slightly other policy, which the loss's importance weight corrects. It is part of recipes."""
+    vllm: Annotated[dict[str, JsonValue], Mark.NEUTRAL] = Field(default={}, max_length=64)
+    """Any other arguments of vLLM's engine by its own names, e.g. `{quantization: fp8}`. They may change samples, so
+    they are part of recipes where there are any."""
 
     @property
     def is_pooled(self) -> bool:
@@ -74,21 +93,25 @@ class EngineSettings(Settings):
         """Share of an accelerator's memory for an awake sampler: in a pool both roles' are awake side by side."""
         return self.sampler_memory / 2 if self.is_pooled else self.sampler_memory
 
+    @property
+    def in_place(self) -> bool:
+        """Whether running engines take new weights: never quantised ones, which no checksum proves."""
+        return self.weight_updates == "in-place" and self.vllm.get("quantization") is None
+
     def hands_over(self, *, spread: bool) -> bool:
         """Whether trainers leave what they save in memory, for living engines: those of `vllm`, and of `hf` where it is
         `spread` over a cluster."""
         living = self.sampler == "vllm" or (self.sampler == "hf" and spread)
-        return living and self.weight_updates == "in-place" and self.trainer != "fake"
+        return living and self.in_place and self.trainer != "fake"
 
     @model_validator(mode="after")
-    def _quantised(self) -> "EngineSettings":
-        if self.rollout_quantisation is None:
-            return self
-        needs = {"sampler": "vllm", "dtype": "bfloat16"}
-        other = [f"{name} {given}, not {own}" for name, own in needs.items() if (given := getattr(self, name)) != own]
-        if other or self.device == "cpu":
-            told = " and ".join([*other, *["device cpu, which has no such kernels"][: self.device == "cpu"]])
-            raise ValueError(f"engine.rollout_quantisation {self.rollout_quantisation} with {told}: set it to null")
+    def _passes_arguments(self) -> "EngineSettings":
+        if self.vllm and self.sampler != "vllm":
+            raise ValueError(f"engine.vllm needs engine.sampler vllm, and it is {self.sampler}: leave it out")
+        for name in self.vllm:
+            if name in RESERVED:
+                instead = f"set {RESERVED[name]}" if RESERVED[name] else "leave it out"
+                raise ValueError(f"engine.vllm.{name}: INFUSER sets this argument of vLLM itself: {instead}")
         return self
 
     @model_validator(mode="after")
@@ -111,11 +134,6 @@ class EngineSettings(Settings):
             raise ValueError("trainer deepspeed keeps fp32 masters: choose dtype float32 or bfloat16")
         if self.offload == "all" and self.zero_stage != 3:
             raise ValueError("engine.offload all needs zero_stage 3: stage 2 shards no weights")
-        if self.node_copies > 1 and (self.zero_stage != 3 or self.offload != "none" or self.ranks % self.node_copies):
-            raise ValueError(
-                f"engine.node_copies {self.node_copies} needs zero_stage 3, offload none and a multiple of as many "
-                f"ranks, which are {self.ranks}"
-            )
         return self
 
 

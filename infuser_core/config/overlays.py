@@ -8,7 +8,6 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from infuser_core.config import shipped
-from infuser_core.config.retired import without_retired
 from infuser_core.config.run import RunConfig
 from infuser_core.config.shipped import parse_yaml, refuse_vast
 from infuser_core.errors import ConfigError, guess, nearest, shown
@@ -37,7 +36,7 @@ def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | No
 def validate(values: Mapping[str, Any]) -> RunConfig:
     """The checked configuration. Raises ConfigError for the first thing that is wrong."""
     refuse_vast(values, name="the configuration")
-    return checked(RunConfig, without_retired(values))
+    return checked(RunConfig, values)
 
 
 def checked(model: type[Checked], values: Any, *, where: str = "") -> Checked:

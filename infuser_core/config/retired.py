@@ -1,50 +1,71 @@
-"""Settings that are no more. Stores still hold them, at the value that meant off, and names of runs depend on them."""
+"""Settings that no longer exist, with the value that switched each off: stores and files name them still."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from infuser_core.errors import ConfigError, shown
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retired:
-    """A setting that was taken out."""
+class Retired(NamedTuple):
+    """A setting that is gone."""
 
     off: Any
-    """Its value in every configuration that can still run."""
-    words: str
-    """The thing it was, and what to do without it."""
-    named: bool = True
-    """Whether the names of runs had its value when it was off."""
+    """Its value when it was off, with which it is ignored."""
+    advice: str
+    """Sentence for the person who set it: its end, and the remedy."""
+    in_digest: bool
+    """Whether a run's digest covers it, at its value when off."""
 
 
 RETIRED = {
-    "cotrain.dev_mean": Retired(off=0.0, words="a running mean of dev gradients was no part of the paper"),
-    "cotrain.one_backward": Retired(off=False, words="scores and update each take their own backward pass"),
-    "cotrain.rollout_share": Retired(off=1.0, words="an iteration waits for all answers", named=False),
+    "cotrain.dev_mean": Retired(
+        0.0, "a running mean of the dev gradients is gone: leave it out, each iteration takes its own", in_digest=True
+    ),
+    "cotrain.one_backward": Retired(
+        False, "the backward pass shared by scores and update is gone: leave it out, each has its own", in_digest=True
+    ),
+    "cotrain.rollout_share": Retired(
+        1.0, "partial rollouts are gone: leave it out, an iteration waits for all answers", in_digest=False
+    ),
+    "engine.node_copies": Retired(
+        1, "copies of the weights in each node (hpZ) are gone: leave it out, all ranks share one", in_digest=True
+    ),
+    "engine.rollout_quantisation": Retired(
+        None, "quantised rollouts are an argument of vLLM now: set engine.vllm to {quantization: fp8}", in_digest=False
+    ),
 }
 """By dotted name."""
 
 
-def without_retired(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The values without retired settings. Raises ConfigError for one that is not off."""
-    for name, retired in RETIRED.items():
-        section, _, key = name.partition(".")
-        held = values.get(section)
-        if not isinstance(held, Mapping) or key not in held:
+def drop_retired(values: Any) -> Any:
+    """The settings without retired ones that are off. Raises ConfigError for one that is on."""
+    for name, setting in RETIRED.items():
+        *path, leaf = name.split(".")
+        part = values
+        for key in path:
+            part = part.get(key) if isinstance(part, Mapping) else None
+        if not isinstance(part, Mapping) or leaf not in part:
             continue
-        if held[key] != retired.off or isinstance(held[key], bool) != isinstance(retired.off, bool):
-            message = f"{name} = {shown(held[key])}: this setting is retired"
-            raise ConfigError(message, hint=f"leave it out: {retired.words}")
-        values = {**values, section: {other: value for other, value in held.items() if other != key}}
+        if part[leaf] != setting.off:
+            raise ConfigError(f"{name} = {shown(part[leaf])}: no longer a setting", hint=setting.advice)
+        values = _changed(values, path, {key: value for key, value in part.items() if key != leaf})
     return values
 
 
-def with_retired(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that a run's name is made from, with retired settings as they were when they were off."""
-    for name, retired in RETIRED.items():
-        section, _, key = name.partition(".")
-        if retired.named:
-            values = {**values, section: {**values[section], key: retired.off}}
-    return dict(values)
+def add_retired(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A run's settings with the retired ones that its digest covers."""
+    for name, setting in RETIRED.items():
+        *path, leaf = name.split(".")
+        part = values
+        for key in path:
+            part = part[key]
+        if setting.in_digest:
+            values = _changed(values, path, {**part, leaf: setting.off})
+    return values
+
+
+def _changed(values: Mapping[str, Any], path: list[str], part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings with another mapping at a path."""
+    if not path:
+        return part
+    return {**values, path[0]: _changed(values[path[0]], path[1:], part)}

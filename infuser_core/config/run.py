@@ -3,14 +3,14 @@
 from dataclasses import fields, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from infuser_core.algorithm.preset import PRESETS, Preset
 from infuser_core.algorithm.score import Influence
 from infuser_core.config.corpus import CorpusSettings, ModelSource
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.recorded import Mark, recorded
-from infuser_core.config.retired import with_retired
+from infuser_core.config.retired import add_retired, drop_retired
 from infuser_core.config.roles import (
     AdapterSettings,
     BudgetSettings,
@@ -48,11 +48,11 @@ class SamplingSettings(Settings):
         return self.model_dump(include=set(SamplingSettings.model_fields))
 
 
-class QuantisedSampling(SamplingSettings):
-    """The same from an engine with quantised weights, which is another distribution."""
+class EngineSampling(SamplingSettings):
+    """The same from an engine of other arguments, which may be another distribution."""
 
-    quantisation: Literal["fp8"]
-    """Format of the engine's matrices."""
+    vllm: dict[str, JsonValue]
+    """`engine.vllm`."""
 
 
 class RolloutSampling(Settings):
@@ -286,6 +286,8 @@ class RunConfig(Settings):
     """Trackers that the run's numbers go to, modules in `infuser_core/trackers` or `package.module:name`. It is no part
     of a recipe or of the run's name, and a resumed run may have others."""
 
+    _drop_retired = model_validator(mode="before")(drop_retired)
+
     @model_validator(mode="after")
     def _trainable(self) -> "RunConfig":
         trainer, name = self.engine.trainer, self.cotrain.optimizer.name
@@ -293,20 +295,18 @@ class RunConfig(Settings):
             raise ValueError(f"cotrain.adapter needs engine.trainer local, and it is {trainer}")
         if name != "adamw" and trainer != "local":
             raise ValueError(f"cotrain.optimizer.name {name} needs engine.trainer local, and it is {trainer}")
-        if self.engine.rollout_quantisation and self.cotrain.loss.tis_cap is None:
-            raise ValueError("engine.rollout_quantisation needs cotrain.loss.tis_cap, which corrects what it changes")
         if name == "muon" and self.engine.probe == "fast":
             raise ValueError("engine.probe fast cannot score muon's directions: set it to auto or reference")
         return self
 
     def as_sampled(self, sampling: SamplingSettings) -> SamplingSettings:
         """The settings of a draw with all that its distribution depends on: what a recipe records."""
-        kind = self.engine.rollout_quantisation
-        return sampling if kind is None else QuantisedSampling(**sampling.model_dump(), quantisation=kind)
+        arguments = self.engine.vllm
+        return EngineSampling(**sampling.model_dump(), vllm=arguments) if arguments else sampling
 
     def digest(self) -> str:
         """Digest of the settings that make a run what it is."""
-        return digest_of(with_retired(recorded(self, naming=True)))
+        return digest_of(add_retired(recorded(self, naming=True)))
 
     @property
     def label(self) -> str:

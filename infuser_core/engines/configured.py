@@ -42,9 +42,8 @@ def run_pool(config: RunConfig) -> EnginePool:
 def sampling_pool(
     engine: EngineSettings, cluster: ClusterSettings | None, *, cache_tokens: int, seals: Path | None = None
 ) -> EnginePool:
-    """The pool of an evaluation, which trains nothing: on a cluster all machines sample, and with the weights as they
-    are. `seals`: see self_test.require_once."""
-    engine = engine.model_copy(update={"rollout_quantisation": None})
+    """The pool of an evaluation, which trains nothing: on a cluster all machines sample. `seals`: see
+    self_test.require_once."""
     shared = None if cluster is None else Cluster(address=cluster.address, ranks=0)
     sampler, options = _sampling(engine, shared)
     cache = {"cache_tokens": cache_tokens, "seals": seals} if sampler == "hf" else {}
@@ -58,8 +57,7 @@ def _sampling(engine: EngineSettings, cluster: Cluster | None) -> tuple[str, Opt
     options = options_of(engine.sampler, engine) | {"cluster": cluster}
     if engine.sampler == "hf":
         # Its processes are served as vLLM's are, and compute a whole group in silence.
-        in_place = engine.weight_updates == "in-place"
-        options |= {"worker": HF, "silent_seconds": 3600.0, "in_place": in_place}
+        options |= {"worker": HF, "silent_seconds": 3600.0, "in_place": engine.in_place}
     return "vllm", options
 
 
@@ -107,8 +105,7 @@ def options_of(name: str, engine: EngineSettings) -> Options:
             "memory": engine.sampler_share,
             "sleep": engine.placement == "colocated",
             "reserved": engine.ranks if engine.is_pooled else 0,
-            "in_place": engine.weight_updates == "in-place",
-            "quantisation": engine.rollout_quantisation,
+            "in_place": engine.in_place,
         }
     return engine.model_dump(include={*SETTINGS[name]}) | own
 
@@ -117,9 +114,9 @@ _COMMON = ("dtype", "device", "threads")
 _PACKING = ("token_budget", "probe", "gradient_checkpointing")
 SETTINGS: Mapping[str, Sequence[str]] = {
     "hf": (*_COMMON, "deterministic"),
-    "vllm": (*_COMMON, "tensor_parallel", "max_num_seqs", "max_num_batched_tokens"),
+    "vllm": (*_COMMON, "tensor_parallel", "max_num_seqs", "max_num_batched_tokens", "vllm"),
     "local": (*_COMMON, *_PACKING, "attention", "deterministic"),
-    "deepspeed": (*_COMMON, *_PACKING, "ranks", "zero_stage", "offload", "node_copies", "write_beside"),
+    "deepspeed": (*_COMMON, *_PACKING, "ranks", "zero_stage", "offload", "write_beside"),
     "fake": (),
 }
 """Settings that are options of an engine under the same name."""

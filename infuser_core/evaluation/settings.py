@@ -1,17 +1,19 @@
 """Settings of an evaluation: the model's own, then a file's, then the options'; and the engine that they ask for."""
 
+import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from jinja2 import Environment, TemplateSyntaxError
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.config import overlays, shipped
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.overlays import load as load_config
+from infuser_core.config.retired import drop_retired
 from infuser_core.config.run import BenchmarkSettings, RunConfig, SamplingSettings
 from infuser_core.config.sources import FilePath, Seed, Settings, Tokens
 from infuser_core.engines.configured import sampling_pool
@@ -52,6 +54,8 @@ class EvaluationSettings(Settings):
     """Worked examples for few-shot prompts: JSON lines, or a folder with `NAME.jsonl` for every benchmark."""
     shots: int | None = Field(default=None, ge=0, le=1000)
     """Number of examples, the first of the file; all where nobody says."""
+
+    _drop_retired = model_validator(mode="before")(drop_retired)
 
 
 def phrasing_of(settings: EvaluationSettings, benchmark: str) -> Phrasing:
@@ -146,7 +150,9 @@ def changed(base: EvaluationSettings, values: Mapping[str, Any], *, where: str) 
 
 def engine_name(model: NamedModel, settings: EvaluationSettings) -> str:
     """The part of the machinery that changes responses."""
-    return "endpoint" if model.folder is None else f"{settings.engine.sampler} {settings.engine.dtype}"
+    engine = settings.engine
+    arguments = f" {json.dumps(engine.vllm, sort_keys=True)}" if engine.vllm else ""
+    return "endpoint" if model.folder is None else f"{engine.sampler} {engine.dtype}{arguments}"
 
 
 def chat_of(judge: NamedModel, settings: EvaluationSettings) -> ChatModel:

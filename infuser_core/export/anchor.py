@@ -55,20 +55,11 @@ def _imported(source: Path, out: Path) -> dict[str, Any]:
 
 
 def _from_gguf(path: Path, source: Path, draft: Path) -> dict[str, Any]:
-    from infuser_core.engines.hf import gguf
     from infuser_core.engines.local.hub import unpack_gguf
 
-    file = gguf.read_header(path)
-    remarks = unpack_gguf(file, draft)
-    facts = {
-        "file": path.name if path.is_symlink() else f"{path.name} in {source.name}",
-        "sha256": digest_of_file(path),
-        "name": file.name,
-        "architecture": file.architecture,
-        "quantisation": ", ".join(f"{kind} ({number})" for kind, number in file.quantisation.items()),
-        "licence": file.licence or "not stated",
-    }
-    return _recorded(draft, facts, remarks)
+    facts, remarks = unpack_gguf(path, draft)
+    file = path.name if path.is_symlink() else f"{path.name} in {source.name}"
+    return _recorded(draft, {"file": file, "sha256": digest_of_file(path), **facts}, remarks)
 
 
 def _from_folder(source: Path, draft: Path) -> dict[str, Any]:

@@ -59,10 +59,6 @@ class Layout:
     """Name of the optimizer."""
     probe: str = "auto"
     """Probe of questions, by its setting."""
-    node_copies: int = 1
-    """Ranks that share a second copy of the weights, where there is one."""
-    quantised: bool = False
-    """Whether a sampler's layers hold one byte for a weight; embedding and output layer stay as they are."""
     handed: int = 0
     """Roles whose newest weights lie in the host's memory for living engines."""
 
@@ -107,8 +103,6 @@ def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
         bytes_per_weight={"bfloat16": 2, "float32": 4, "float64": 8}[engine.dtype],
         optimizer=config.cotrain.optimizer.name,
         probe=engine.probe,
-        node_copies=engine.node_copies,
-        quantised=engine.rollout_quantisation is not None,
         handed=roles * (engine.hands_over(spread=config.cluster is not None) and config.cotrain.adapter is None),
     )
 
@@ -240,7 +234,6 @@ def _weights(shape: Shape, layout: Layout) -> float:
     if stage < 3:
         return layout.bytes_sent * whole * layout.warm_trainers + cast
     own = 0.0 if layout.offload_weights else whole / layout.trainer_ranks * layout.warm_trainers
-    own += whole / layout.node_copies if layout.node_copies > 1 else 0.0
     # Two gathered pieces: the one in use and the one fetched ahead.
     largest = max(shape.layer_parameters, shape.vocabulary * shape.hidden)
     return layout.bytes_sent * (own + 2.0 * largest) + cast
@@ -304,8 +297,7 @@ def sampler(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
 
 def sampled_bytes(shape: Shape, layout: Layout) -> float:
     """Bytes of a sampling engine's weights."""
-    saved = (layout.bytes_per_weight - 1) * shape.layers * shape.layer_parameters if layout.quantised else 0
-    return layout.bytes_per_weight * float(shape.parameters) - saved
+    return layout.bytes_per_weight * float(shape.parameters)
 
 
 def cache_tokens(shape: Shape, gpu: Gpu, layout: Layout) -> float:

@@ -20,7 +20,7 @@ from infuser_core.config.run import RunConfig
 from infuser_core.engines.configured import run_pool
 from infuser_core.engines.pool import noting
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams, TrainGroup, TrainRow
-from infuser_core.engines.service.sync_check import FAR, LIMITS, Agreement
+from infuser_core.engines.service.sync_check import FAR, LIMITS, Agreement, precision
 from infuser_core.errors import ConfigError, EngineError, InfuserError
 from infuser_core.phases import dev_gradient, score_influence, update_solver
 from infuser_core.schemas import Checkpoint, Rollout
@@ -50,7 +50,7 @@ class Rehearsal:
     def __init__(self, config: RunConfig, folder: Path, forecast: Forecast | None) -> None:
         self.lines: list[Line] = []
         self._config, self._folder, self._forecast = config, folder, forecast
-        self._kind = config.engine.rollout_quantisation or config.engine.dtype
+        self._kind = precision(config.engine.dtype, config.engine.vllm)
         """Precision of the sampler's matrices."""
         self._pool = run_pool(config)
         self._engines: dict[str, Any] = {}

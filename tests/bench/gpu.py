@@ -44,7 +44,6 @@ class Layout:
 GPU = {
     "one-gpu": Layout(configs=["engine/one-gpu"]),
     "one-gpu-fresh": Layout(configs=["engine/one-gpu"], changes=["engine.weight_updates=fresh"]),
-    "one-gpu-fp8": Layout(configs=["engine/one-gpu"], changes=["engine.rollout_quantisation=fp8"]),
     "one-gpu-hf": Layout(configs=["engine/one-gpu"], changes=["engine.sampler=hf"]),
     "one-gpu-lora": Layout(configs=["engine/one-gpu", "engine/lora"]),
     "one-rank-zero-2": Layout(configs=["engine/eight-gpus"], changes=["engine.ranks=1", "engine.zero_stage=2"]),

@@ -71,8 +71,8 @@ WRONG = [
     ),
     (
         "cotrain.one_backward=true",
-        "cotrain.one_backward = True: this setting is retired",
-        "leave it out: scores and update each take their own backward pass",
+        "cotrain.one_backward = True: no longer a setting",
+        "the backward pass shared by scores and update is gone: leave it out, each has its own",
     ),
     ("corpus.catalogue.type=local", "corpus.catalogue: a local catalogue needs `url`", AGAIN),
     ("corpus.chunk.min_tokens=129", "corpus.chunk: min_tokens 129 is above max_tokens 128", AGAIN),

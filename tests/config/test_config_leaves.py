@@ -55,9 +55,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "corpus.catalogue.languages": {"corpus": {"catalogue": {"languages": ["en"]}}},
     "corpus.catalogue.robots_exempt": {"corpus": {"catalogue": {"robots_exempt": ["https://x/"]}}},
     "engine.ranks": {"engine": {"trainer": "deepspeed", "ranks": 2}},
-    "engine.rollout_quantisation": {
-        "engine": {"sampler": "vllm", "dtype": "bfloat16", "device": "auto", "rollout_quantisation": "fp8"}
-    },
+    "engine.vllm": {"engine": {"sampler": "vllm", "vllm": {"quantization": "fp8"}}},
     "engine.offload": {"engine": {"trainer": "deepspeed", "offload": "optimizer"}},
     "corpus.exclude.sources": {"corpus": {"exclude": {"sources": ["s1"]}}},
     "corpus.exclude.documents": {"corpus": {"exclude": {"documents": ["d1"]}}},

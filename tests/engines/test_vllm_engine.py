@@ -91,6 +91,19 @@ def groups(count: int = 8) -> list[PromptGroup]:
     ]
 
 
+def test_other_arguments_reach_the_engine_and_unknown_ones_are_named(folder: Path) -> None:
+    arguments = {"max_num_seqs": 3, "enforce_eager": True, "block_size": 32}
+    given, plain = (ServiceSampler(dtype="float32", device="cpu", vllm=each) for each in (arguments, {}))
+    for engine in (given, plain):
+        engine.load(checkpoint("tied", folder))
+    assert given._capacity == 3 != plain._capacity
+    assert tokens(given.sample(groups(), GREEDY)) == tokens(plain.sample(groups(), GREEDY))
+    given.close()
+    plain.close()
+    with pytest.raises(EngineError, match="no_such_argument"):
+        ServiceSampler(dtype="float32", device="cpu", vllm={"no_such_argument": 1}).load(checkpoint("tied", folder))
+
+
 def tokens(drawn: list[list[Completion]]) -> list[list[list[int]]]:
     return [[each.token_ids for each in samples] for samples in drawn]
 

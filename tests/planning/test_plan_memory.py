@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import infuser_core.nano
-from infuser_core.capacity import phases
 from infuser_core.capacity.advice import advice
 from infuser_core.capacity.answer import as_text
 from infuser_core.capacity.asked import Asked
@@ -67,17 +66,6 @@ def test_knobs_never_cost_memory(layout: Layout):
     if layout.zero_stage and layout.trainer_ranks > 1:
         assert total(replace(layout, trainer_ranks=2 * layout.trainer_ranks)) <= here
         assert total(replace(layout, zero_stage=3)) <= total(replace(layout, zero_stage=2)) * 1.05
-
-
-def test_quantised_layers_halve_a_samplers_bytes_and_leave_its_outer_layers_alone():
-    plain, small = (
-        planned("8xH100", "engine.sampler=vllm", "engine.dtype=bfloat16", f"engine.rollout_quantisation={kind}")
-        for kind in ("null", "fp8")
-    )
-    weights = [{part.name: part.bytes for part in held(each)[-1].parts}["weights"] for each in (plain, small)]
-    assert weights[0] - weights[1] == plain.shape.layers * plain.shape.layer_parameters
-    engines = [phases._engine(each) for each in (plain, small)]
-    assert engines[1].step(1) < engines[0].step(1) and engines[1].cache_tokens > engines[0].cache_tokens
 
 
 @pytest.mark.parametrize("gpus", ["8xH100", "8xA100-40", "1xH200", "4xL40S", "2x8xRTX5090"])

@@ -96,8 +96,6 @@ class ZeroOptions:
     """2 shards moments, masters and gradients; 3 the weights as well."""
     offload: str = "none"
     """`none`, `optimizer` (masters, moments and gradients in host memory) or `all` (stage 3: weights as well)."""
-    node_copies: int = 1
-    """Ranks of a node that share a second copy of the weights between forward and backward (hpZ); 1 makes none."""
     bucket: int = 5 * 10**7
     """Elements reduced or prefetched at a time."""
 
@@ -116,7 +114,6 @@ class ZeroOptions:
                 "stage3_prefetch_bucket_size": self.bucket,
                 # Every parameter is sharded: one rule for files, probe and gradients.
                 "stage3_param_persistence_threshold": 0,
-                "zero_hpz_partition_size": self.node_copies,
             }
         if self.offload != "none":
             zero["offload_optimizer"] = {"device": "cpu", "pin_memory": torch.cuda.is_available()}
@@ -216,8 +213,6 @@ class Zero:
             self._zero.update_lp_params()
         else:
             self._zero._partition_all_parameters()
-            # The node's copy is that of the weights before.
-            self._zero.invalidate_secondary_tensor()
             self._zero._reassign_or_swap_out_partitioned_parameters(0)
 
     def scratch(self) -> list[Tensor]:

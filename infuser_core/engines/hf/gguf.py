@@ -1,218 +1,157 @@
-"""GGUF files, as llama.cpp distributes quantised models: their facts, and the model as a Hugging Face folder.
+"""A GGUF file, as llama.cpp distributes quantised models, loaded by transformers with its weights as fp32.
 
-transformers reads the file and unpacks its weights. What it would leave out silently is refused here: weights that no
-part of its model takes, parts of the model that the file does not fill, and the way in which a vocabulary cuts text.
+What transformers would leave out silently is refused here: weights that its model does not take, parts of the model
+that the file does not fill, and a vocabulary that cuts text in a way that transformers does not know.
 """
 
-import csv
 import io
 import struct
 from collections import Counter
 from contextlib import redirect_stderr
-from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from jinja2.exceptions import TemplateError
 from tokenizers import Regex, pre_tokenizers
-from torch import Tensor
 from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
-    PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
 from infuser_core.engines.hf.limits import refuse_logit_changes, refuse_other_attention
 from infuser_core.engines.hf.renderer import plain_template
+from infuser_core.engines.local.memory import PREPARED, free_host_memory, require_memory
 from infuser_core.errors import CheckpointError
 
-MAGIC = b"GGUF"
-"""First bytes of such a file."""
-_DAMAGED = "download it again, and compare its sha256 with the publisher's"
+_DAMAGED = "download it again, compare its sha256 with the publisher's, or take the model in Hugging Face layout"
+# What sizes and offsets that contradict each other raise, wherever a library meets them.
+_UNREADABLE = (
+    ValueError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ArithmeticError,
+    struct.error,
+    StrictDataclassError,
+    TemplateError,
+)
+PLAIN_CUTS = ("", "default")
+"""`tokenizer.ggml.pre` of vocabularies that name no rule: transformers' tokenizer has it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GgufFile:
-    """Facts of a GGUF file, from its header."""
+def read_gguf(path: Path, out: Path) -> tuple[PreTrainedModel, dict[str, str], list[str]]:
+    """The model of a file alone in its folder, with what the file says of itself and remarks for the user.
 
-    path: Path
-    """The file."""
-    architecture: str
-    """llama.cpp's name of it."""
-    name: str
-    """The model's name for people; empty where the file has none."""
-    licence: str
-    """Its licence as the file states it; empty where it does not."""
-    quantisation: dict[str, int]
-    """Number of tensors by type, e.g. Q4_1."""
-    weights: int
-    """Numbers in all tensors."""
-    splitting: str
-    """Name of the way in which the vocabulary cuts text before merging; empty where the file has none."""
-
-
-def read_header(path: Path) -> GgufFile:
-    """The facts of a file. Raises CheckpointError for one that is none, is cut short or names no architecture."""
+    Configs and tokenizer are written into the existing folder `out`. Raises CheckpointError for a file that cannot be
+    read as it was meant, EngineError for a model that cannot be held or trained.
+    """
     with path.open("rb") as file:
-        first = file.read(len(MAGIC))
-    if first != MAGIC:
-        raise CheckpointError(
-            f"{path.name} is no GGUF file: it begins with {first!r}, not {MAGIC!r}", hint="name a .gguf file"
-        )
+        first = file.read(4)
+    if first != b"GGUF":
+        message = f"{path.name} is no GGUF file: it begins with {first!r}, not b'GGUF'"
+        raise CheckpointError(message, hint="name a .gguf file")
     try:
-        return _facts(path)
-    # What a reader of mapped memory raises at an offset beyond the end.
-    except (ValueError, IndexError, KeyError, OverflowError, struct.error) as error:
+        return _read(path, out)
+    except _UNREADABLE as error:
         if isinstance(error, CheckpointError):
             raise
-        size = path.stat().st_size
-        message = f"{path.name} is a damaged GGUF file, perhaps cut short at its {size:,} bytes: {error}"
+        message = (
+            f"transformers cannot read {path.name} ({path.stat().st_size:,} bytes): it is damaged or cut short, or of "
+            f"an architecture or a vocabulary that transformers does not know: {error}"
+        )
         raise CheckpointError(message, hint=_DAMAGED) from error
 
 
-def _facts(path: Path) -> GgufFile:
+def _read(path: Path, out: Path) -> tuple[PreTrainedModel, dict[str, str], list[str]]:
     from gguf import GGUFReader
 
     reader = GGUFReader(path)
-
-    def text(key: str) -> str:
-        field = reader.get_field(key)
-        return str(field.contents()) if field else ""
-
-    architecture = text("general.architecture")
-    if not architecture or not reader.tensors:
-        message = f"{path.name} holds no model: it names no architecture or has no tensors"
-        raise CheckpointError(message, hint=_DAMAGED)
-    return GgufFile(
-        path=path,
-        architecture=architecture,
-        name=text("general.name"),
-        licence=text("general.license"),
-        quantisation=dict(Counter(tensor.tensor_type.name for tensor in reader.tensors).most_common()),
-        weights=sum(int(tensor.n_elements) for tensor in reader.tensors),
-        splitting=text("tokenizer.ggml.pre"),
-    )
-
-
-def read_model(file: GgufFile) -> PreTrainedModel:
-    """The file's model without its weights, on torch's meta device. Raises CheckpointError or EngineError for one that
-    cannot be read or trained."""
-    try:
-        config = AutoConfig.from_pretrained(
-            file.path.parent, gguf_file=file.path.name, local_files_only=True, trust_remote_code=False
+    weights = sum(int(tensor.n_elements) for tensor in reader.tensors)
+    text = {
+        key: str(field.contents()) if (field := reader.get_field(key)) else ""
+        for key in ("general.architecture", "general.name", "general.license", "tokenizer.ggml.pre")
+    }
+    require_memory(weights, PREPARED, free=free_host_memory(), purpose="making an anchor of it")
+    source: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True, "trust_remote_code": False}
+    config = AutoConfig.from_pretrained(path.parent, **source)
+    # A model of a damaged number of layers would be built for ever.
+    if not 0 < config.get_text_config().num_hidden_layers <= len(reader.tensors):
+        raise ValueError(f"{config.get_text_config().num_hidden_layers:,} layers in {len(reader.tensors):,} tensors")
+    with torch.device("meta"):
+        planned = AutoModelForCausalLM.from_config(config)
+    refuse_logit_changes(config)
+    refuse_other_attention(planned)
+    own = sum(parameter.numel() for parameter in planned.parameters())
+    if own != weights:
+        message = f"{path.name} holds {weights:,} weights, and transformers' model of it {own:,}"
+        raise CheckpointError(message, hint="take the model in Hugging Face layout instead")
+    # Bars are drawn on standard error, whatever it is.
+    with redirect_stderr(io.StringIO()):
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            path.parent, dtype=torch.float32, ignore_mismatched_sizes=True, output_loading_info=True, **source
         )
-        _check_sizes(file, config.get_text_config())
-        with torch.device("meta"):
-            model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
-    # What sizes that contradict each other raise, wherever the model's parts meet them.
-    except (ValueError, KeyError, OSError, RuntimeError, TypeError, ArithmeticError, StrictDataclassError) as error:
-        if isinstance(error, CheckpointError):
-            raise
-        raise CheckpointError(
-            f"{file.path.name}: transformers reads no GGUF file of the architecture {file.architecture!r}: {error}",
-            hint="take the model in Hugging Face layout instead, or another architecture, e.g. llama, qwen3 or gemma3",
-        ) from error
-    refuse_logit_changes(model.config)
-    refuse_other_attention(model)
-    return model
+    model: PreTrainedModel = loaded[0]
+    report: dict[str, Any] = loaded[1]
+    wrong = {*report["missing_keys"], *report["unexpected_keys"], *(name for name, *_ in report["mismatched_keys"])}
+    if wrong:
+        message = f"{path.name} and transformers' model of it disagree about {', '.join(sorted(wrong)[:3])}"
+        raise CheckpointError(message, hint="take the model in Hugging Face layout instead")
+    kinds = Counter(tensor.tensor_type.name for tensor in reader.tensors).most_common()
+    facts = {
+        "name": text["general.name"],
+        "architecture": text["general.architecture"],
+        "quantisation": ", ".join(f"{kind} ({number})" for kind, number in kinds),
+        "licence": text["general.license"] or "not stated",
+    }
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, **source)
+    _set_cuts(tokenizer, text["tokenizer.ggml.pre"], path)
+    # Of the plan: the loaded model's says that its weights are quantised.
+    planned.config.dtype = torch.float32
+    planned.config.save_pretrained(out)
+    return model, facts, _write_tokenizer(tokenizer, out, planned.config.eos_token_id)
 
 
-def _check_sizes(file: GgufFile, config: PretrainedConfig) -> None:
-    """Refuse sizes that the file's own weights cannot have: a model of a damaged number of layers is built for ever."""
-    tensors = sum(file.quantisation.values())
-    limits = {"num_hidden_layers": tensors, "hidden_size": file.weights, "intermediate_size": file.weights}
-    for key, limit in limits.items():
-        value = getattr(config, key, None)
-        if isinstance(value, int) and not 0 < value <= limit:
-            message = f"{file.path.name} says {key} {value:,}, with {file.weights:,} weights in {tensors:,} tensors"
-            raise CheckpointError(message, hint=_DAMAGED)
-
-
-def read_weights(file: GgufFile, model: PreTrainedModel) -> dict[str, Tensor]:
-    """Every parameter of the model by its name, unpacked to fp32. Raises CheckpointError unless the file's weights and
-    the model's are the same."""
-    from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
-
-    try:
-        # It draws a bar wherever standard error goes.
-        with redirect_stderr(io.StringIO()):
-            read = load_gguf_checkpoint(
-                str(file.path), return_tensors=True, model_to_load=model, torch_dtype=torch.float32
-            )
-    # Sizes in the header that its own weights have not.
-    except (ValueError, ArithmeticError) as error:
-        message = f"{file.path.name}: its weights are not of the sizes that its header says: {error}"
-        raise CheckpointError(message, hint=_DAMAGED) from error
-    found: dict[str, Tensor] = read["tensors"]
-    wanted = dict(model.named_parameters())
-    differing = sorted(set(wanted) ^ set(found))
-    own = sum(weight.numel() for weight in wanted.values())
-    if differing or own != file.weights or any(found[name].shape != each.shape for name, each in wanted.items()):
-        raise CheckpointError(
-            f"{file.path.name} holds {file.weights:,} weights, and transformers' model of it {own:,}"
-            + (f"; they disagree about {', '.join(differing[:3])}" if differing else ""),
-            hint="take the model in Hugging Face layout instead",
-        )
-    return {name: found[name] for name in wanted}
-
-
-def write_companions(file: GgufFile, model: PreTrainedModel, out: Path) -> tuple[str, ...]:
-    """Write configs and tokenizer into an existing folder; returns remarks that a user has to know."""
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            file.path.parent, gguf_file=file.path.name, local_files_only=True, trust_remote_code=False
-        )
-        ends = _ends(tokenizer, model)
-    except (ValueError, LookupError, TypeError, TemplateError) as error:
-        message = f"{file.path.name}: its vocabulary or its chat template cannot be read: {error}"
-        raise CheckpointError(message, hint=_DAMAGED) from error
-    remarks = _cut_as_trained(file, tokenizer)
-    model.config.dtype = torch.float32
-    model.config.save_pretrained(out)
-    GenerationConfig(
-        eos_token_id=ends, bos_token_id=tokenizer.bos_token_id, pad_token_id=tokenizer.pad_token_id
-    ).save_pretrained(out)
-    if tokenizer.chat_template is None:
-        tokenizer.chat_template = plain_template(tokenizer)
-        remarks = (*remarks, "the file has no chat template: prompts are put as plain turns, `User:` and `Assistant:`")
-    tokenizer.save_pretrained(out)
-    return remarks
-
-
-def _cut_as_trained(file: GgufFile, tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
-    """Cut text as the vocabulary was learned. Where transformers does not know the name, it keeps digits together.
-
-    splits.csv has names that llama.cpp knows besides (llama-vocab.cpp): `apart` cuts at every digit before all else.
-    """
+def _set_cuts(tokenizer: PreTrainedTokenizerBase, name: str, path: Path) -> None:
+    """Cut text before merging as the vocabulary was learned: the rule that transformers lacks is added here."""
     from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
-    with (files(__package__) / "splits.csv").open(encoding="utf-8") as table:
-        digits = {row["splitting"]: row["digits"] for row in csv.DictReader(table)}
-    if digits.get(file.splitting) == "apart":
-        cuts = [
-            pre_tokenizers.Split(Regex(r"\p{N}"), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False),
-        ]
-        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(cuts)
-    elif file.splitting and file.splitting not in {*digits, *GGUF_PRE_TOKENIZER_SPLITS}:
-        return (f"the vocabulary cuts text in the way {file.splitting!r}, unknown here: tokens may be the wrong ones",)
-    return ()
+    if name == "smollm":
+        digits = pre_tokenizers.Split(Regex(r"\p{N}"), behavior="isolated")
+        cuts = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+        tokenizer.backend_tokenizer.pre_tokenizer = cuts
+    elif name not in {*PLAIN_CUTS, *GGUF_PRE_TOKENIZER_SPLITS}:
+        message = f"{path.name}: its vocabulary cuts text in the way {name!r}, which transformers does not know"
+        raise CheckpointError(message, hint="take the model in Hugging Face layout instead: tokens would be wrong ones")
 
 
 _TURNS = [{"role": "user", "content": "Question"}, {"role": "assistant", "content": "Answer"}]
 
 
-def _ends(tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> list[int]:
-    """Tokens that end a response: the file's own, and the one that its chat template puts after an answer."""
-    named = [each for each in (model.config.eos_token_id, tokenizer.eos_token_id) if isinstance(each, int)]
-    if tokenizer.chat_template is not None:
+def _write_tokenizer(tokenizer: PreTrainedTokenizerBase, out: Path, end: int | None) -> list[str]:
+    """Write tokenizer and generation config; remarks.
+
+    A response ends with the file's own end of text, or with the token that its chat template puts after an answer.
+    """
+    remarks = []
+    ends = [each for each in (end, tokenizer.eos_token_id) if isinstance(each, int)]
+    if tokenizer.chat_template is None:
+        tokenizer.chat_template = plain_template(tokenizer)
+        remarks = ["the file has no chat template: prompts are put as plain turns, `User:` and `Assistant:`"]
+    else:
         after = str(tokenizer.apply_chat_template(_TURNS, tokenize=False)).rpartition("Answer")[2]
         following = tokenizer.encode(after, add_special_tokens=False)[:1]
-        named += [each for each in following if getattr(tokenizer.added_tokens_decoder.get(each), "special", False)]
-    return list(dict.fromkeys(named))
+        ends += [each for each in following if getattr(tokenizer.added_tokens_decoder.get(each), "special", False)]
+    GenerationConfig(
+        eos_token_id=list(dict.fromkeys(ends)),
+        bos_token_id=tokenizer.bos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    ).save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    return remarks

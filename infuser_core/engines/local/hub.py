@@ -14,7 +14,6 @@ from infuser_core.adapters import CONFIG, NAMED, pointer
 from infuser_core.adapters import WEIGHTS as ADAPTER
 from infuser_core.config.roles import AdapterSettings
 from infuser_core.config.run import SamplingSettings
-from infuser_core.engines.hf import gguf
 from infuser_core.engines.hf.causal_lm import (
     choose_dtype,
     copy_companions,
@@ -24,6 +23,7 @@ from infuser_core.engines.hf.causal_lm import (
     read_config,
     saved_buffers,
 )
+from infuser_core.engines.hf.gguf import read_gguf
 from infuser_core.engines.hf.renderer import Renderer
 from infuser_core.engines.local.memory import PREPARED, free_host_memory, require_memory
 from infuser_core.engines.training.checkpoint import (
@@ -85,17 +85,15 @@ def prepare_adapter(base: Path, out: Path, *, adapter: AdapterSettings, seed: in
     copy_companions(base, out)
 
 
-def unpack_gguf(file: gguf.GgufFile, out: Path) -> tuple[str, ...]:
-    """The same of a GGUF file, into an existing folder; returns remarks that a user has to know.
+def unpack_gguf(path: Path, out: Path) -> tuple[dict[str, str], list[str]]:
+    """Write a trainable checkpoint of a GGUF file, alone in its folder, into the existing `out`; its facts and remarks.
 
-    Raises EngineError for a model that the engines compute otherwise than transformers does.
+    Raises CheckpointError and EngineError for a model that cannot be read, held or computed as transformers does.
     """
-    require_memory(file.weights, PREPARED, free=free_host_memory(), purpose="making an anchor of it")
-    model = gguf.read_model(file)
-    remarks = gguf.write_companions(file, model, out)
-    _begin(out, gguf.read_weights(file, model), None)
+    model, facts, remarks = read_gguf(path, out)
+    _begin(out, {name: parameter.detach() for name, parameter in model.named_parameters()}, None)
     require_same(load_model(out, dtype=torch.float32, device=torch.device("cpu")))
-    return remarks
+    return facts, remarks
 
 
 def _begin(

@@ -5,8 +5,8 @@ Nothing here imports vllm: an engine's process may run in another environment th
 
 import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,8 @@ class ServiceOptions:
     """Longest silence of an engine with work to do, before it counts as hung."""
     worker: str = VLLM
     """Module that an engine's process runs."""
-    quantisation: str | None = None
-    """Format that vLLM gives the matrices of its layers; None leaves them as they are."""
+    vllm: Mapping[str, Any] = field(default_factory=dict)
+    """Other arguments of vLLM's engine, by its own names."""
     in_place: bool = True
     """Whether running engines take other weights of the same shapes; False starts fresh ones each time."""
     deterministic: bool = False
@@ -133,7 +133,6 @@ def engine_settings(options: ServiceOptions, *, model: str) -> dict[str, Any]:
     if options.worker == HF:
         return common | {"device": options.device, "deterministic": options.deterministic}
     return common | {
-        "quantization": options.quantisation,
         "tensor_parallel_size": options.tensor_parallel,
         "max_num_seqs": options.max_num_seqs,
         "max_num_batched_tokens": options.max_num_batched_tokens,
@@ -143,6 +142,7 @@ def engine_settings(options: ServiceOptions, *, model: str) -> dict[str, Any]:
         "enable_chunked_prefill": False if options.device == "cpu" else None,
         "enable_sleep_mode": options.sleep and options.device == "cuda",
         "gpu_memory_utilization": options.memory,
+        **options.vllm,
     }
 
 

@@ -32,7 +32,7 @@ from infuser_core.engines.service.handover import Board, fixed_prompts
 from infuser_core.engines.service.launch import HF, START_SECONDS, VLLM, ServiceOptions, interpreter
 from infuser_core.engines.service.process import Engine
 from infuser_core.engines.service.station import Station
-from infuser_core.engines.service.sync_check import Agreement, Claim, HandedOver, Reference
+from infuser_core.engines.service.sync_check import Agreement, Claim, HandedOver, Reference, precision
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint, Role
 
@@ -64,11 +64,6 @@ class ServiceSampler:
         if dtype == "float64" and self._options.worker == VLLM:
             raise EngineError("vLLM computes in float32 or bfloat16, not in float64", hint="set engine.dtype")
         interpreter(self._options.worker)
-        if self._options.quantisation and self._device.type == "cpu":
-            raise EngineError(
-                f"vLLM has no kernels for {self._options.quantisation} on a CPU",
-                hint="set engine.rollout_quantisation to null, or sample on an accelerator",
-            )
         self._cluster, self._board = cluster, board
         self._stations: Stations = []
         self._bell = threading.Event()
@@ -234,17 +229,12 @@ class ServiceSampler:
         if not fresh:
             for name, each in zip(names, held, strict=True):
                 claim.require_same(name, each, own=self._own)
-        coarse: list[dict[str, float]] = [{} for _ in names]
-        if self._options.quantisation:
-            coarse = self._ask("errors", list(claim.shapes()), self._dtype)
-            for name, errors in zip(names, coarse, strict=True):
-                claim.require_near(name, errors)
         # By key of the request: two responses to each prompt.
         forced = {f"{number // 2}/{number % 2}": list(tokens) for number, tokens in enumerate(claim.forced)}
         drawn = [
             self._draw([engine], groups, claim.params, no_progress, no_keep, forced=forced) for engine in self._engines
         ]
-        found = claim.check(names, groups, drawn, self._options.quantisation or self._dtype)
+        found = claim.check(names, groups, drawn, precision(self._dtype, self._options.vllm))
         if fresh and self._board:
             self._board.ask(self._places, [list(each.token_ids) for each in chain.from_iterable(drawn[0])])
         if fresh:
@@ -254,10 +244,7 @@ class ServiceSampler:
                 f"{len(self._own)} tensors have another form in the engines, where log-probabilities alone prove them"
             )
             warnings.warn(f"{text}: {', '.join(sorted(self._own)[:3])}", EngineWarning, stacklevel=2)
-        counted = [
-            len(errors) + sum(bool(forms) for name, forms in each.items() if name not in self._own)
-            for each, errors in zip(held, coarse, strict=True)
-        ]
+        counted = [sum(bool(forms) for name, forms in each.items() if name not in self._own) for each in held]
         self.agreements = [replace(one, tensors=count) for one, count in zip(found, counted, strict=True)]
 
     def _everywhere(self, work: Callable[[Station | RemoteStation], None]) -> None:

@@ -21,9 +21,8 @@ BEAT_SECONDS = 1.0
 FORCED = "forced"
 """Parameter of requests that want the log-probabilities of given responses: these, by the key of the request."""
 
-COMMANDS = ("load", "checksums", "errors", "sleep", "wake")
-"""Methods of an engine that are called from outside. Only engines that quantise have `errors(names, dtype)`: of their
-matrices, the largest distance from the checkpoint's over what the format explains."""
+COMMANDS = ("load", "checksums", "sleep", "wake")
+"""Methods of an engine that are called from outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

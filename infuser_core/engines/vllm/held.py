@@ -1,8 +1,7 @@
 """Weights as a vLLM engine holds them, by the names of the checkpoint: parts of fused layers, shards, packed copies.
 
 A layer's weights are what its kernel multiplies by: the identity goes through it, which gives every weight exactly,
-wherever a kernel keeps its own packed copy. Norms, biases and embeddings are read as they lie. Quantised weights have
-no checksum: of them it is shown that none is further from the checkpoint's than its format rounds.
+wherever a kernel keeps its own packed copy. Norms, biases and embeddings are read as they lie.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,10 +15,6 @@ from infuser_core.engines.service.checksum import Block, checksum, matrix
 
 _COLUMNS = 1024
 """Columns of a weight that go through a kernel at a time."""
-
-ROUNDED, SMALLEST = 2**-4 + 2**-8, 2**-9
-"""Largest distance of an e4m3 number from what it stands for: three bits of mantissa round by half of 2^-3 of it, and
-the kernel's bf16 result by 2^-8 more; below 2^-6 of the scale's unit numbers lie 2^-9 apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +36,7 @@ def checksums(model: Any, shapes: Mapping[str, Sequence[int]], dtype: str) -> di
 def _forms(model: Any, name: str, shape: Sequence[int], dtype: torch.dtype) -> list[list[Block]]:
     path, _, leaf = name.rpartition(".")
     place = _find(model, path)
-    if place is None or (leaf == "weight" and _quantised(place.layer)):
+    if place is None:
         return []
     height, width = shape[0], torch.Size(shape).numel() // shape[0]
     held = getattr(place.layer, leaf, None)
@@ -58,31 +53,6 @@ def _forms(model: Any, name: str, shape: Sequence[int], dtype: torch.dtype) -> l
         for form in forms
     ]
     return [each for each in found if each]
-
-
-def errors(model: Any, own: Mapping[str, Tensor], dtype: str) -> dict[str, float]:
-    """Of this rank's part of every quantised matrix, the largest distance from its `own` numbers over what the format
-    explains; above 1 it is another matrix."""
-    found = {}
-    for name, whole in own.items():
-        path, _, leaf = name.rpartition(".")
-        place = _find(model, path)
-        if place is None or leaf != "weight" or whole.dim() != 2 or not _quantised(place.layer):
-            continue
-        scale, worst = float(place.layer.weight_scale.max()), 0.0
-        columns = list(_multiplied(place.layer, getattr(torch, dtype)))
-        for row, column, part in _parts(place, columns, *whole.shape):
-            right = whole[row : row + part.shape[0], column : column + part.shape[1]].to(part.device).float()
-            allowed = right.abs() * ROUNDED + scale * SMALLEST
-            worst = max(worst, float(((part.float() - right).abs() / allowed).max()))
-        found[name] = worst
-    return found
-
-
-def _quantised(layer: Any) -> bool:
-    """Whether the layer's matrix has one byte for a number."""
-    weight = getattr(layer, "weight", None)
-    return isinstance(weight, Tensor) and weight.element_size() == 1
 
 
 def _find(model: Any, path: str) -> _Place | None:

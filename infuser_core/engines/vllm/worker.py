@@ -8,7 +8,6 @@ import sys
 from collections import Counter
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from infuser_core.engines.service.checksum import whole
@@ -28,7 +27,7 @@ class VLLMEngine:
         from vllm.usage.usage_lib import UsageContext
         from vllm.v1.engine.llm_engine import LLMEngine
 
-        self._version, self._params, self._folder = __version__, SamplingParams, settings["model"]
+        self._version, self._params = __version__, SamplingParams
         # A response comes once, when it is complete: the engine copies what it has of each at every step otherwise.
         self._whole = RequestOutputKind.FINAL_ONLY
         self._engine = LLMEngine.from_engine_args(
@@ -95,30 +94,11 @@ class VLLMEngine:
             for name in ranks[0]
         }
 
-    def errors(self, names: list[str], dtype: str) -> dict[str, float]:
-        """Of quantised matrices, the largest over all ranks (see held)."""
-        ranks = self._engine.apply_model(partial(_errors, names=names, folder=self._folder, dtype=dtype))
-        return {name: max(rank[name] for rank in ranks) for name in ranks[0]}
-
     def sleep(self) -> None:
         self._engine.sleep(level=1)
 
     def wake(self) -> None:
         self._engine.wake_up()
-
-
-def _errors(model: Any, *, names: list[str], folder: str, dtype: str) -> dict[str, float]:
-    """One tensor after the other, from the files that were loaded."""
-    from safetensors import safe_open
-
-    from infuser_core.engines.vllm.held import errors
-
-    found: dict[str, float] = {}
-    for path in sorted(Path(folder).glob("*.safetensors")):
-        with safe_open(path, framework="pt") as opened:
-            for name in sorted(set(opened.keys()) & set(names)):
-                found |= errors(model, {name: opened.get_tensor(name)}, dtype)
-    return found
 
 
 def _pack_again(model: Any) -> None:
