@@ -66,7 +66,7 @@ FLOORS = (
             "anchors",
         )
     ),
-    ("infuser_core.engines", "infuser_core.capacity"),
+    ("infuser_core.engines",),
     tuple(f"infuser_core.{room}" for room in ("config", "memory", "store", "algorithm", "sandbox")),
 )
 # What the rules below do not allow and is there yet: these lists only get shorter.

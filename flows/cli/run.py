@@ -1,4 +1,4 @@
-"""Commands that start, resume, fork and sweep runs, and forecast their cost."""
+"""Commands that start, resume, fork, sweep, plan and rehearse runs."""
 
 import json
 import os
@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -181,99 +180,68 @@ def _run_without(name: str, run: str | None, *, dry_run: bool, as_json: bool) ->
 
 
 def plan(
-    configs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="CONFIG...", help="YAML files or names of shipped ones; with --calibrate, names of runs."
-        ),
-    ],
+    configs: Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="YAML files or names of shipped ones.")],
     gpus: Annotated[str, typer.Option(help="8xH100, 1xRTX4090, 2x8xH100 for two nodes of eight, or cpu.")],
     set_: Changes = None,
     tokens: Annotated[
         list[str] | None, typer.Option(help="Mean length or share, e.g. solver_response=900; --json lists them.")
     ] = None,
     model: Annotated[str | None, typer.Option(help="Known model or folder with config.json, for the anchor.")] = None,
-    disk: Annotated[float, typer.Option(min=0.01, max=1_000_000, help="Speed of the store's disk, GB/s.")] = 3.0,
-    scale: Annotated[bool, typer.Option("--scale", help="Simulate 8 to 512 GPUs and say where scaling stops.")] = False,
-    efficiency: Annotated[
-        Path | None, typer.Option(help="File of constants written by --calibrate, instead of the published ones.")
-    ] = None,
-    calibrate: Annotated[
-        bool, typer.Option("--calibrate", help="Fit the planner's constants to timings of your own runs.")
-    ] = False,
-    to: Annotated[Path | None, typer.Option(help="With --calibrate: file to write the constants to.")] = None,
+    measured: Annotated[
+        str, typer.Option(help="File of `infuser rehearse --to`, or a run on the same GPUs, instead of assumptions.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Forecast a run: memory per GPU, seconds per phase, bytes, GPU-hours, and which settings make it fit."""
-    from infuser_core.capacity.advice import advice
-    from infuser_core.capacity.answer import as_json as in_json
-    from infuser_core.capacity.answer import as_text
-    from infuser_core.capacity.asked import Asked
-    from infuser_core.capacity.forecast import forecast
-    from infuser_core.capacity.forecast import scale as simulate
+    """Plan a run: memory per GPU, disk, which settings make it fit, and hours by arithmetic with their basis."""
     from infuser_core.config.overlays import load
-    from infuser_core.memory.hardware import from_file
     from infuser_core.memory.shape import named
+    from infuser_core.planning import answer
+    from infuser_core.planning.setup import Setup
 
-    if calibrate:
-        _calibrate([str(name) for name in configs], gpus, to, as_json=as_json)
-        return
-    asked = Asked.of(
-        load(configs, set_ or []),
-        gpus,
-        shape=named(model) if model else None,
-        tokens=tokens or [],
-        disk=disk,
-        efficiency=from_file(efficiency) if efficiency else None,
-    )
-    found = forecast(asked)
-    knobs = advice(asked)
-    scaled = simulate(asked) if scale else None
-    show(in_json(found, knobs, scaled), lambda: as_text(found, knobs, scaled), as_json=as_json)
+    shape = named(model) if model else None
+    setup = Setup.of(load(configs, set_ or []), gpus, shape=shape, tokens=tokens or [])
+    utilisations = {}
+    if measured:
+        from infuser_core.planning import timings
 
-
-def _calibrate(names: list[str], gpus: str, to: Path | None, *, as_json: bool) -> None:
-    from infuser_core.memory.hardware import as_yaml, calibrated
-    from infuser_core.planning.calibrate import as_text, fitted, observed, residuals
-
-    found = [observed(settings.store_root(), name, gpus) for name in names]
-    constants = fitted(found, calibrated())
-    rows = residuals(found, constants)
-    if to is not None:
-        to.write_text(as_yaml(constants, origin=f"fitted on {', '.join(names)} on {gpus}"), encoding="utf-8")
-    facts = {"constants": asdict(constants), "residuals": [{**asdict(row), "error": row.error} for row in rows]}
-    show(facts, lambda: as_text(constants, calibrated(), rows), as_json=as_json)
+        path = Path(measured)
+        utilisations = (
+            timings.of_file(path) if path.is_file() else timings.of_run(settings.store_root(), measured, gpus)
+        )
+    content = answer.as_json(setup, utilisations)
+    show(content, lambda: answer.as_text(content), as_json=as_json)
 
 
 def rehearse(
     configs: Annotated[list[Path], typer.Argument(metavar="CONFIG...", help="YAML files or names of shipped ones.")],
-    gpus: Annotated[str, typer.Option(help="Compare speeds with the planner's forecast, e.g. 8xH100 or cpu.")] = "",
+    gpus: Annotated[str, typer.Option(help="Show the planned memory too, e.g. 8xH100 or cpu.")] = "",
     to: Annotated[
-        Path | None, typer.Option(help="With --gpus: file for the constants that the timings give `infuser plan`.")
+        Path | None, typer.Option(help="With --gpus: file for the utilisations, for `infuser plan --measured`.")
     ] = None,
     set_: Changes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start every engine once with a random model and the longest batch: what fails or is slow, before a run is paid.
+    """Start every engine once with a random model and the longest batch, and extrapolate its seconds to the run.
 
     Exit code 1 where a step failed.
     """
     from infuser_core.config.overlays import load
     from infuser_core.planning.room import require_memory
+    from infuser_core.planning.setup import Setup
 
+    if to is not None and not gpus:
+        raise UsageError("--to needs --gpus: a utilisation is a share of their rate", hint="e.g. --gpus 8xH100")
     require_memory(config := load(configs, set_ or []))
+    setup = Setup.of(config, gpus) if gpus else None
     from tasks.rehearsal import table
     from tasks.rehearsal.steps import rehearse as start
 
-    # Ray tells of the rank that is killed, on stdout, which is the caller's.
+    # Ray reports the rank that is killed on stdout, which is the caller's.
     with redirect_stdout(sys.stderr):
-        lines, forecast, refit = start(config, gpus)
-    told = {**table.as_json(lines, forecast), "refit": asdict(refit) if refit else {}}
-    show(told, lambda: "\n".join([table.as_text(lines, forecast), *([refit.text] if refit else [])]), as_json=as_json)
-    if to is not None and refit is not None:
-        from infuser_core.memory.hardware import as_yaml
-
-        to.write_text(as_yaml(refit.constants, origin=f"fitted on a rehearsal on {gpus}"), encoding="utf-8")
+        lines, run = start(config)
+    show(table.as_json(lines, run, setup), lambda: table.as_text(lines, run, setup), as_json=as_json)
+    if to is not None and setup is not None and run is not None:
+        to.write_text(table.as_yaml(run, setup), encoding="utf-8")
     if any(line.status == table.FAILED for line in lines):
         raise typer.Exit(1)
 

@@ -72,11 +72,6 @@ class Layout:
         """Whether one sharded trainer serves both roles in turn."""
         return self.zero_stage > 0 and self.warm_trainers == 1
 
-    @property
-    def engines(self) -> int:
-        """Sampling engines."""
-        return max(1, self.sampler_ranks // self.tensor_parallel)
-
 
 def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
     """The layout that the engine settings ask for, on at most the GPUs there are."""

@@ -55,9 +55,3 @@ def _inside(shape: Shape, width: int) -> float:
     # Both halves' inputs, the queries, keys and values that attend, its output twice, and all four of the gate.
     inside = norms + width * (2.0 * shape.hidden + 3 * own + 2 * shared + 4 * shape.ffn)
     return inside * (1 + MASKS)
-
-
-def between_products(shape: Shape, *, width: int) -> float:
-    """Bytes of a token that backward writes where it computes again what lies between the kept products."""
-    inputs, products, layers = (kept_per_token(shape, width=width, kept=kept) for kept in (INPUTS, PRODUCTS, LAYERS))
-    return layers / (1 + MASKS) - (products - inputs)

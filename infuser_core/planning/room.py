@@ -13,18 +13,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infuser_core import settings
-from infuser_core.capacity.advice import advice
-from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.phases import ORDER
-from infuser_core.capacity.volume import files_of
 from infuser_core.config.phase_table import CHECKPOINTS, GRADIENTS
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
 from infuser_core.memory.hardware import GIB, HOST, PYTHON, Cluster, Gpu, memory
 from infuser_core.memory.parts import RESERVE, Held, both, host
 from infuser_core.memory.sizes import LEAST
+from infuser_core.planning.advice import advice
+from infuser_core.planning.disk import files_of
 from infuser_core.planning.fork import history_of
+from infuser_core.planning.hours import ORDER, SAMPLING
 from infuser_core.planning.place import Asked as Places
+from infuser_core.planning.setup import Setup
 from infuser_core.store.gc import size_of
 from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
@@ -107,8 +107,8 @@ def shortages(config: RunConfig, machine: Machine, *, held: float = 0.0) -> list
     on_cards = config.engine.device != "cpu" and machine.cards != []
     absent = _absent(config, machine)
     try:
-        asked = Asked.of(config, _cluster(machine, on_cards=on_cards))
-        return absent or [*_memory(asked, machine), *_disk(asked, machine, held)]
+        setup = Setup.of(config, _cluster(machine, on_cards=on_cards))
+        return absent or [*_memory(setup, machine), *_disk(setup, machine, held)]
     except ConfigError:
         return absent
 
@@ -131,59 +131,58 @@ def _absent(config: RunConfig, machine: Machine) -> list[Shortage]:
 def _cluster(machine: Machine, *, on_cards: bool) -> Cluster:
     """The machine as the planner knows one, but for its speed."""
     known = machine.cards or []
-    unused = dict.fromkeys(("flops", "bandwidth", "link", "network", "host"), 1.0)
     card = Gpu(
         name="accelerator" if on_cards else HOST,
         memory=min(known, default=math.inf) if on_cards else machine.memory,
         # A driver's own differs, and may be small.
         context=0.0 if on_cards else PYTHON,
         graphs=0.0,
-        **unused,
+        flops=1.0,
     )
     return Cluster(gpu=card, nodes=1, per_node=max(1, len(known)) if on_cards else 1)
 
 
-def least(asked: Asked) -> list[Held]:
+def least(setup: Setup) -> list[Held]:
     """Memory of both roles without the reserve, and with the smallest micro-batch that the trainer can go down to."""
-    engine, volume = asked.config.engine, asked.volume
-    halves = engine.trainer == "local" and (engine.token_budget == "auto" or not asked.cluster.gpu.is_host)
-    passes = (volume.dev_trained, volume.scored, volume.generator, volume.solver)
-    most = math.ceil(max((work.tokens for work in passes if work), default=0.0))
-    layout = replace(asked.layout, token_budget=LEAST if halves else min(asked.layout.token_budget, most))
-    found = both(asked.shape, asked.cluster.gpu, layout, sequence=0.0)
+    engine = setup.config.engine
+    halves = engine.trainer == "local" and (engine.token_budget == "auto" or not setup.cluster.gpu.is_host)
+    passes = [phase.work.tokens for phase in setup.phases if SAMPLING not in phase.flops]
+    most = math.ceil(max(passes, default=0.0))
+    layout = replace(setup.layout, token_budget=LEAST if halves else min(setup.layout.token_budget, most))
+    found = both(setup.shape, setup.cluster.gpu, layout, sequence=0.0)
     return [replace(role, parts=tuple(part for part in role.parts if part.name != RESERVE)) for role in found]
 
 
-def _memory(asked: Asked, machine: Machine) -> Iterator[Shortage]:
-    engine = asked.config.engine
+def _memory(setup: Setup, machine: Machine) -> Iterator[Shortage]:
+    engine = setup.config.engine
     if "fake" in (engine.sampler, engine.trainer):
         return
-    where = "the main memory" if asked.cluster.gpu.is_host else "an accelerator"
-    for role in least(asked):
+    where = "the main memory" if setup.cluster.gpu.is_host else "an accelerator"
+    for role in least(setup):
         if not role.fits:
             what = f"the {role.role} needs {role.total / GIB:.1f} GiB, and {where} has {role.room / GIB:.1f}"
-            yield what, _remedy(asked)
-    moved = host(asked.shape, asked.layout, per_node=asked.cluster.per_node)
+            yield what, _remedy(setup)
+    moved = host(setup.shape, setup.layout, per_node=setup.cluster.per_node)
     if moved > machine.memory:
         what = f"{moved / GIB:.1f} GiB move to the main memory, which has {machine.memory / GIB:.1f}"
         yield what, "set engine.placement split or engine.offload none, or take a larger machine"
 
 
-def _remedy(asked: Asked) -> str:
+def _remedy(setup: Setup) -> str:
     """The first setting by the planner with which it fits."""
-    for knob in advice(asked) if not asked.cluster.gpu.is_host else []:
+    for knob in advice(setup) if not setup.cluster.gpu.is_host else []:
         if knob.fits and not knob.settings[0].startswith("--"):
             return f"by the plan it fits with --set {' --set '.join(knob.settings)}"
     return "take a smaller model or a larger machine: `infuser plan CONFIG --gpus 8xH100` says what fits where"
 
 
-def _disk(asked: Asked, machine: Machine, held: float) -> Iterator[Shortage]:
-    files = files_of(asked.config, asked.shape)
+def _disk(setup: Setup, machine: Machine, held: float) -> Iterator[Shortage]:
+    files = files_of(setup.config, setup.shape)
     if files.peak - held > machine.disk:
         there = f", {size(int(held))} of them already" if held else ""
         free = size(int(machine.disk))
         what = f"the run keeps {size(int(files.peak))} in the store{there}, whose disk has {free} free"
-        keep = "" if asked.config.store.keep else "set store.keep={full: 2, weights_every: 5}, or "
+        keep = "" if setup.config.store.keep else "set store.keep={full: 2, weights_every: 5}, or "
         yield what, f"{keep}name a store on a larger disk in INFUSER_STORE"
 
 

@@ -13,21 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import settings
-from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.sampling import Spread
-from infuser_core.capacity.training import Work
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.configured import run_pool
 from infuser_core.engines.pool import noting
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams, TrainGroup, TrainRow
 from infuser_core.engines.service.sync_check import FAR, LIMITS, Agreement, precision
 from infuser_core.errors import ConfigError, EngineError, InfuserError
+from infuser_core.memory.shape import shape_of
 from infuser_core.phases import dev_gradient, score_influence, update_solver
+from infuser_core.planning.hours import Work
 from infuser_core.schemas import Checkpoint, Rollout
 from infuser_core.store import verify
 from tasks.rehearsal.accelerators import Meter
 from tasks.rehearsal.model import checkpoint_at, longest_rollouts, prompts, question_of, random_anchor
-from tasks.rehearsal.table import FAILED, STEPS, UNREACHED, Forecast, Line, Refit, judged, peak_memory, refit
+from tasks.rehearsal.table import FAILED, PASSED, UNREACHED, Extrapolation, Line, extrapolate, peak_memory
 
 LEARNING_RATE = 1e-2
 """Of the rehearsed update: AdamW's first step moves every weight so far, and old weights cannot pass for new."""
@@ -47,17 +46,17 @@ FAULTS = (InfuserError, OSError, RuntimeError, ValueError, TypeError, MemoryErro
 class Rehearsal:
     """The steps in their order; what a step leaves for later ones is kept here."""
 
-    def __init__(self, config: RunConfig, folder: Path, forecast: Forecast | None) -> None:
+    def __init__(self, config: RunConfig, folder: Path) -> None:
         self.lines: list[Line] = []
-        self._config, self._folder, self._forecast = config, folder, forecast
+        self._config, self._folder = config, folder
         self._kind = precision(config.engine.dtype, config.engine.vllm)
         """Precision of the sampler's matrices."""
         self._pool = run_pool(config)
         self._engines: dict[str, Any] = {}
         self.sampled: Work | None = None
-        """Generated work, as the planner knows one; None before that."""
+        """The generated batch; None before that."""
         self.trained: Work | None = None
-        """Work of each of the trainer's steps."""
+        """The batch of each of the trainer's steps."""
         self._passed: set[str] = set()
         self._meter = Meter()
 
@@ -115,16 +114,14 @@ class Rehearsal:
         finally:
             self._engines |= engines
         seconds = time.monotonic() - started
-        planned = self._forecast.seconds(STEPS[name], tokens) if self._forecast and name in STEPS else None
         memory = peak_memory([os.getpid(), *(pid for engine in self._engines.values() for pid in pids_of(engine))])
         self._passed.add(name)
         self.lines.append(
             Line(
                 step=name,
-                status=judged(seconds, planned),
+                status=PASSED,
                 seconds=seconds,
                 tokens=tokens,
-                planned=planned,
                 gigabytes=memory,
                 accelerator=next(iter(device), None),
                 told=told,
@@ -158,18 +155,17 @@ class Rehearsal:
         return self._count(sum(tokens)), f"{len(tokens)} responses, the longest {max(tokens)} of {longest} tokens"
 
     def _work(self, response: float) -> Work:
-        """The batch as the planner knows one, its responses of that length."""
+        """The batch with responses of that many tokens."""
         cotrain = self._config.cotrain
         return Work(
             groups=len(self._groups),
             rows=cotrain.group_size,
             prompt=cotrain.prompt_tokens,
-            response=Spread(mean=response, deviation=0.0, limit=response),
-            steps=1,
+            response=response,
         )
 
     def _count(self, responses: int) -> int:
-        """Tokens as the planner counts them: every prompt once."""
+        """Tokens with every prompt counted once."""
         return responses + sum(len(group.token_ids) for group in self._groups)
 
     def _trained(self) -> int:
@@ -334,25 +330,20 @@ def pids_of(engine: Any) -> list[int]:
     return list(getattr(engine, "pids", ()))
 
 
-def asked_of(config: RunConfig, gpus: str) -> Asked | None:
-    """The question to the planner for `gpus`; None where nobody names any, or the anchor's shape cannot be had."""
-    if not gpus:
-        return None
-    try:
-        return Asked.of(config, gpus)
-    except ConfigError:
-        return None
+def rehearse(config: RunConfig) -> tuple[list[Line], Extrapolation | None]:
+    """Rehearse a configuration in a folder of the store, where its checkpoints will be; removes the folder.
 
-
-def rehearse(config: RunConfig, gpus: str) -> tuple[list[Line], Forecast | None, Refit | None]:
-    """Rehearse a configuration beside the store, where its checkpoints will lie; removes the folder."""
-    asked = asked_of(config, gpus)
-    forecast = Forecast.of(asked) if asked else None
+    The extrapolation is None if a step that it needs did not pass, or if the anchor's shape is unknown.
+    """
     root = settings.writable_store_root()
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rehearsal-", dir=root) as folder:
-        done = Rehearsal(config, Path(folder), forecast)
+        done = Rehearsal(config, Path(folder))
         lines = done.run()
-    if asked is None or done.sampled is None or done.trained is None:
-        return lines, forecast, None
-    return lines, forecast, refit(asked, lines, sampled=done.sampled, trained=done.trained)
+    if done.sampled is None or done.trained is None:
+        return lines, None
+    try:
+        shape = shape_of(config.anchor).adapted(config.cotrain.adapter)
+    except ConfigError:
+        return lines, None
+    return lines, extrapolate(config, shape, lines, sampled=done.sampled, trained=done.trained)

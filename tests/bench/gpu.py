@@ -73,10 +73,10 @@ def anchor(folder: Path, shape: Shape) -> Path:
     return folder / "source"
 
 
-def rehearsed(layout: Layout, settings: Sequence[str], store: Path, planned: Sequence[str]) -> list[dict[str, object]]:
+def rehearsed(layout: Layout, settings: Sequence[str], store: Path) -> list[dict[str, object]]:
     """Lines of one rehearsal; a single one where it ended without a table."""
     changes = [part for each in [*layout.changes, *settings] for part in ("--set", each)]
-    asked = ["rehearse", "nano", *layout.configs, *changes, *planned, "--json"]
+    asked = ["rehearse", "nano", *layout.configs, *changes, "--json"]
     command = [sys.executable, "-m", "flows.cli.main", *asked]
     environment = {**os.environ, "INFUSER_STORE": str(store), "PYTHONPATH": str(ROOT)}
     try:
@@ -97,14 +97,13 @@ def measured(options: argparse.Namespace) -> Iterator[dict[str, object]]:
     with tempfile.TemporaryDirectory() as folder:
         made = anchor(Path(folder), SHAPES["tiny" if options.tiny else "qwen3-0.6b"])
         settings = [f"anchor={{type: folder, path: {made}}}", *(SHORT if options.tiny else LENGTHS), *options.set]
-        planned = ["--gpus", options.gpus] if options.gpus else []
         for name, layout in (CPU if cpu else GPU).items():
             if name not in (options.only or [name]):
                 continue
             if layout.devices > devices:
                 yield {"layout": name, "step": "all", "status": "left out", "told": f"needs {layout.devices} devices"}
                 continue
-            for line in rehearsed(layout, settings, Path(folder) / "store", planned):
+            for line in rehearsed(layout, settings, Path(folder) / "store"):
                 yield {"layout": name, **line}
 
 
@@ -115,7 +114,7 @@ def row(line: dict[str, object]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
-NUMBERS = ("seconds", "planned", "gigabytes", "accelerator")
+NUMBERS = ("seconds", "gigabytes", "accelerator")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -125,7 +124,6 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--tiny", action="store_true", help="a toy shape and short texts")
     parser.add_argument("--only", nargs="+", choices=sorted({*GPU, *CPU}), metavar="LAYOUT")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of every layout")
-    parser.add_argument("--gpus", default="", help="this machine to the planner, e.g. 1xH200: its seconds stand beside")
     options = parser.parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():
         print("torch sees no CUDA device; the same path at a toy shape: --device cpu --tiny", file=sys.stderr)
@@ -135,8 +133,8 @@ def main(arguments: Sequence[str]) -> int:
         lines.append(line)
         print(json.dumps(line), flush=True)
     where = f"{os.cpu_count()} CPUs" if options.device == "cpu" else torch.cuda.get_device_name()
-    print(f"\n{where}, torch {torch.__version__}\n\n| layout | step | status | s | planned s | host GB | device GB | |")
-    print("|---|---|---|---|---|---|---|---|\n" + "\n".join(map(row, lines)))
+    print(f"\n{where}, torch {torch.__version__}\n\n| layout | step | status | s | host GB | device GB | |")
+    print("|---|---|---|---|---|---|---|\n" + "\n".join(map(row, lines)))
     return int(any(line["status"] == "failed" for line in lines))
 
 

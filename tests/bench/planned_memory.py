@@ -1,4 +1,4 @@
-"""Peak memory of a trainer on the CPU beside the planner's forecast of it, each size in a process of its own.
+"""Peak memory of a trainer on the CPU compared with the plan, each size in a process of its own.
 
 `python tests/bench/planned_memory.py` goes through all sizes; `python tests/bench/planned_memory.py NAME` through one.
 A size is `fitted` where the planner's terms were found on it, and `unseen` where they were not.
@@ -14,10 +14,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from infuser_core.capacity.asked import Asked
 from infuser_core.config.overlays import load
 from infuser_core.memory.parts import Held, trainer
 from infuser_core.memory.shape import Shape
+from infuser_core.planning.setup import Setup
 
 NANO = Path(__file__).parents[2] / "configs" / "nano.yaml"
 PROMPT, ROWS = 64, 4
@@ -77,13 +77,13 @@ SIZES = {
 
 
 def planned(size: Size) -> Held:
-    """The planner's forecast for one role."""
+    """The planned memory of one role."""
     settings = [
         f"engine.token_budget={size.tokens}",
         f"engine.gradient_checkpointing={str(size.checkpointing).lower()}",
         f"engine.dtype={size.dtype}",
     ]
-    asked = Asked.of(load([NANO], settings), "cpu", shape=size.shape)
+    asked = Setup.of(load([NANO], settings), "cpu", shape=size.shape)
     layout = replace(asked.layout, warm_trainers=1)
     return trainer(size.shape, asked.cluster.gpu, layout, sequence=PROMPT)
 

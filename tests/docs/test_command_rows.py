@@ -26,7 +26,6 @@ SHORTER = {
     "--from update_solver@2": "infuser run CONFIG --from update_solver@1",
     "infuser run --fork RUN@10 --set cotrain.solver.learning_rate=5e-5": "infuser run --fork RUN@1 --set cotrain.solver.learning_rate=5e-5",
     "infuser sweep configs/sweep/nano.yaml --jobs 2 --against nano-infuser": "infuser sweep configs/sweep/nano.yaml --against nano-infuser --dry-run",
-    "--efficiency own.yaml": "infuser plan configs/qwen3-8b.yaml --gpus 8xH100 --efficiency own.yaml",
     "infuser doctor RUN --repair --iteration 7": "infuser doctor RUN --repair --iteration 1",
     "infuser gc --pin RUN@7": "infuser gc --pin RUN@1",
     "infuser gc --unpin RUN@7": "infuser gc --unpin RUN@1",
@@ -109,7 +108,6 @@ def test_the_tables_have_rows_and_the_lists_here_name_no_other():
 # What a row needs that an earlier one leaves behind.
 BEFORE = {
     "infuser study prediction RUN --iteration 1": ["infuser study prediction RUN --check --questions 2 --rollouts 2"],
-    "--efficiency own.yaml": ["infuser plan RUN --calibrate --gpus 8xH100 --to own.yaml"],
     "infuser gc --unpin RUN@7": ["infuser gc --pin RUN@1"],
     **{
         snippet: ["infuser corpus build --source notes.md --out DIR"]

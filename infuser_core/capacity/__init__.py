@@ -1,1 +1,0 @@
-"""Forecast of a run's cost before it starts: memory, seconds, bytes and GPU-hours, from counted work."""

@@ -1,0 +1,69 @@
+"""Bytes that a run writes into its store, and the part that retention leaves."""
+
+from dataclasses import dataclass
+
+from infuser_core.config.run import RunConfig
+from infuser_core.memory.shape import Shape
+from infuser_core.planning.hours import needs_influence
+
+WEIGHTS, GRADIENT = 4.0, 4.0
+"""Bytes per parameter of fp32 weights, and of a kept gradient."""
+KEPT_FULL, KEPT_EVERY = 2, 5
+"""Retention by `infuser gc`: the last two checkpoints whole, of every fifth the weights, the selected one whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """Bytes in the store."""
+
+    checkpoint: float
+    """One role's checkpoint."""
+    per_iteration: float
+    """Checkpoints and dev gradient of one iteration."""
+    in_all: float
+    """Of all iterations, anchor included, if nothing is removed."""
+    after_gc: float
+    """The part of them that `infuser gc` leaves."""
+    peak: float
+    """Most at a time, with what the run removes itself (`store.keep`)."""
+
+
+def files_of(config: RunConfig, shape: Shape) -> Files:
+    """Bytes that the run writes."""
+    cotrain, parameters = config.cotrain, float(shape.trained)
+    base = WEIGHTS * shape.parameters if shape.adapters else 0.0
+    checkpoint = WEIGHTS * parameters + 4.0 * shape.moments(cotrain.optimizer.name)
+    roles = int(cotrain.solver.update) + int(cotrain.generator.update)
+    gradient = GRADIENT * parameters if needs_influence(config) else 0.0
+    per_iteration = roles * checkpoint + gradient
+    full = min(cotrain.iterations, KEPT_FULL)
+    thinned = max(0, cotrain.iterations - full) // KEPT_EVERY
+    selected = int(cotrain.iterations > full)
+    kept = roles * ((full + selected) * checkpoint + thinned * WEIGHTS * parameters)
+    in_all = base + checkpoint + cotrain.iterations * per_iteration
+    most = _peak(config, roles * checkpoint, roles * WEIGHTS * parameters, gradient)
+    return Files(
+        checkpoint=checkpoint,
+        per_iteration=per_iteration,
+        in_all=in_all,
+        after_gc=base + checkpoint + kept,
+        peak=base + checkpoint + most if config.store.keep else in_all,
+    )
+
+
+def _peak(config: RunConfig, checkpoint: float, thin: float, gradient: float) -> float:
+    """Bytes in addition to the anchor's at the end of the last iteration, before retention follows: nothing is larger.
+
+    `checkpoint` and `thin`: bytes of the roles' checkpoints, whole and without moments. Of candidates for selection,
+    the best one keeps its weights, or with `within_noise` every validated one.
+    """
+    keep, iterations = config.store.keep, config.cotrain.iterations
+    if keep is None:
+        return 0.0
+    whole = min(iterations, keep.full + 1)
+    old = range(1, iterations - whole + 1)
+    every = config.cotrain.validate_every
+    weights = {number for number in old if keep.weights_every and number % keep.weights_every == 0}
+    candidates = {number for number in old if number % every == 0} - weights
+    best = len(candidates) if config.evaluate.selection == "within_noise" else min(1, len(candidates))
+    return whole * checkpoint + (len(weights) + best) * thin + min(iterations, 1) * gradient

@@ -1,0 +1,234 @@
+"""Hours of a run as plain arithmetic: tokens, FLOPs of matrix products, and one utilisation per kind of work.
+
+Rows, tokens and FLOPs are formulas over mean lengths. Seconds are FLOPs over the dense rate of the accelerators that
+do the work, times a utilisation: measured (see timings), or else an assumption of `utilisations.csv`. Checkpoint files,
+weights sent to samplers, optimizer steps and waiting for the longest response are not counted: they lower utilisation.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+from infuser_core.config import shipped
+from infuser_core.config.run import CotrainSettings, RunConfig
+from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, QuestionSource
+from infuser_core.errors import ConfigError, UsageError
+from infuser_core.memory.hardware import table
+from infuser_core.memory.shape import Shape
+from infuser_core.plugins import reward
+
+SAMPLING, SCORING, TRAINING = "sampling", "scoring", "training"
+"""Kinds of work: decoding; probes of questions and forward passes; forward and backward for a gradient."""
+KINDS = (SAMPLING, SCORING, TRAINING)
+"""All kinds of work."""
+ORDER = (
+    "rollout_dev", "generate_questions", "rollout_questions", "dev_gradient", "score_influence",
+    "update_generator", "update_solver",
+)  # fmt: skip
+"""The phases of an iteration, in the order of the paper's wall-clock table."""
+SHARES = ("valid", "varied_dev", "varied_questions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """Mean lengths in tokens, and shares of rows that the next phase works on."""
+
+    generator_prompt: float
+    """Document and instruction."""
+    dev_prompt: float
+    """Dev question and instruction."""
+    solver_prompt: float
+    """Generated question and instruction."""
+    generator_response: float
+    """Generated question with its reasoning."""
+    dev_response: float
+    """Answer to a dev question."""
+    solver_response: float
+    """Answer to a generated question."""
+    valid: float
+    """Share of generator rollouts that are questions."""
+    varied_dev: float
+    """Share of dev questions whose answers differ in reward: the others have no gradient."""
+    varied_questions: float
+    """The same share of generated questions."""
+
+
+def length_rows(model: str) -> dict[str, tuple[float, str]]:
+    """Value and source of every quantity: a model's own row, else that of all models."""
+    rows = sorted(table("lengths", package=__package__), key=lambda row: row["model"] != "*")
+    return {row["quantity"]: (float(row["value"]), row["source"]) for row in rows if row["model"] in ("*", model)}
+
+
+def lengths_of(model: str, settings: CotrainSettings, assignments: Sequence[str] = ()) -> Lengths:
+    """Lengths of a model with `quantity=value` assignments, none beyond the limits of the settings.
+
+    Raises UsageError for an unknown quantity or an impossible value.
+    """
+    lengths = Lengths(**{name: value for name, (value, _) in length_rows(model).items()})
+    known = [field.name for field in fields(Lengths)]
+    for text in assignments:
+        name, _, value = text.partition("=")
+        if name not in known:
+            raise UsageError(f"--tokens {text}: unknown quantity {name!r}", hint=f"known: {', '.join(known)}")
+        lowest, highest = (0.0, 1.0) if name in SHARES else (1.0, 1e7)
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not lowest <= number <= highest:
+            raise UsageError(f"--tokens {text}: {value!r} is out of range", hint=f"from {lowest:g} to {highest:g}")
+        lengths = replace(lengths, **{name: number})
+    limits = dict.fromkeys(("generator_prompt", "dev_prompt", "solver_prompt"), settings.prompt_tokens)
+    limits |= dict.fromkeys(("dev_response", "solver_response"), settings.solver_tokens)
+    limits |= {"generator_response": settings.generator_tokens}
+    return replace(lengths, **{name: min(getattr(lengths, name), limit) for name, limit in limits.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """Groups of responses of mean length."""
+
+    groups: float
+    """Prompts."""
+    rows: int
+    """Responses of each."""
+    prompt: float
+    """Tokens of a prompt."""
+    response: float
+    """Tokens of a response."""
+
+    @property
+    def tokens(self) -> float:
+        """Prompt and response tokens; a group's prompt counts once."""
+        return self.groups * (self.prompt + self.rows * self.response)
+
+    def forward(self, shape: Shape) -> float:
+        """FLOPs of one forward pass over all tokens."""
+        alone, together = shape.pairs(self.prompt), shape.pairs(self.prompt + self.response)
+        return shape.forward_flops(self.tokens, self.groups * (alone + self.rows * (together - alone)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """One phase of an iteration, or a validation."""
+
+    name: str
+    """Name in `infuser_core/phases`."""
+    work: Work
+    """Rows and tokens."""
+    flops: Mapping[str, float]
+    """FLOPs by kind of work."""
+
+    def seconds(self, pace: Mapping[str, float]) -> float:
+        """Wall-clock seconds; `pace`: seconds per FLOP by kind of work."""
+        return sum(count * pace[kind] for kind, count in self.flops.items())
+
+
+def needs_influence(config: RunConfig) -> bool:
+    """Whether questions are scored against the dev gradient."""
+    cotrain = config.cotrain
+    return cotrain.generator.update and not cotrain.dev_only and reward(cotrain.reward.name).needs_influence
+
+
+def gradient_flops(config: RunConfig, shape: Shape, work: Work) -> float:
+    """FLOPs of forward and backward: three forward passes, two with adapters, one more if all layers are recomputed."""
+    passes = (2 if shape.adapters else 3) + int(config.engine.gradient_checkpointing is True)
+    return passes * work.forward(shape)
+
+
+def scoring_flops(config: RunConfig, shape: Shape, work: Work) -> float:
+    """FLOPs of the probes: a gradient of every question, and with Muon the orthogonalisation of each."""
+    orthogonal = shape.newton_schulz_flops if config.cotrain.optimizer.name == "muon" else 0.0
+    return gradient_flops(config, shape, work) + work.groups * orthogonal
+
+
+def phases_of(config: RunConfig, shape: Shape, lengths: Lengths) -> list[Phase]:
+    """The phases of one iteration in the order of the paper's table, means over rows.
+
+    Raises ConfigError for a question file of unknown size.
+    """
+    cotrain, influence, rows = config.cotrain, needs_influence(config), config.cotrain.group_size
+    dev = Work(
+        groups=_size(config.data.dev, "data.dev"), rows=rows, prompt=lengths.dev_prompt, response=lengths.dev_response
+    )
+    written = Work(
+        groups=cotrain.documents, rows=rows, prompt=lengths.generator_prompt, response=lengths.generator_response
+    )
+    answered = Work(
+        groups=written.groups * rows * lengths.valid,
+        rows=rows,
+        prompt=lengths.solver_prompt,
+        response=lengths.solver_response,
+    )
+    varied_dev = replace(dev, groups=dev.groups * lengths.varied_dev)
+    varied = replace(answered, groups=answered.groups * lengths.varied_questions)
+
+    def sampled(name: str, work: Work) -> Phase:
+        return Phase(name=name, work=work, flops={SAMPLING: work.forward(shape)})
+
+    def updated(name: str, work: Work, minibatch: int, *, scored: bool) -> Phase:
+        # Old log-probabilities, unless one step or the scoring makes them needless, and the anchor's.
+        before = int(work.groups > minibatch and not scored) + int(cotrain.loss.kl > 0)
+        flops = {TRAINING: gradient_flops(config, shape, work), SCORING: before * work.forward(shape)}
+        return Phase(name=name, work=work, flops=flops)
+
+    phases = [sampled("rollout_dev", dev)] if influence or cotrain.dev_only else []
+    if not cotrain.dev_only:
+        phases += [sampled("generate_questions", written), sampled("rollout_questions", answered)]
+    if influence:
+        flops = {TRAINING: gradient_flops(config, shape, varied_dev)}
+        phases.append(Phase(name="dev_gradient", work=varied_dev, flops=flops))
+        flops = {SCORING: scoring_flops(config, shape, varied)}
+        phases.append(Phase(name="score_influence", work=varied, flops=flops))
+    if cotrain.generator.update:
+        phases.append(updated("update_generator", written, cotrain.generator.minibatch, scored=False))
+    if cotrain.solver.update:
+        work = varied_dev if cotrain.dev_only else varied
+        phases.append(updated("update_solver", work, cotrain.solver.minibatch, scored=influence))
+    return phases
+
+
+def validation_of(config: RunConfig, shape: Shape, lengths: Lengths) -> Phase:
+    """One validation: its questions are answered like dev questions. Raises ConfigError as `phases_of`."""
+    groups, rows = _size(config.data.validation, "data.validation"), config.cotrain.validation_samples
+    work = Work(groups=groups, rows=rows, prompt=lengths.dev_prompt, response=lengths.dev_response)
+    return Phase(name="validate", work=work, flops={SAMPLING: work.forward(shape)})
+
+
+def _size(source: QuestionSource, key: str) -> int:
+    if isinstance(source, MixQuestions):
+        return sum(part.count or _size(part.source, f"{key}.parts") for part in source.parts)
+    if isinstance(source, BenchmarkQuestions):
+        return sum(quota.count for quota in source.quotas)
+    if source.size is not None:
+        return source.size
+    assert isinstance(source, FileQuestions)
+    try:
+        text = shipped.data(source.path).read_text(encoding="utf-8")
+        lines = [line for line in text.splitlines() if line.strip()]
+        return len(lines) if source.path.endswith(".jsonl") else len(json.loads(text))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{key}.path = {source.path!r} cannot be counted: {error}", hint=f"say how many: --set {key}.size=800"
+        ) from error
+
+
+def iteration_seconds(phases: Sequence[Phase], pace: Mapping[str, float], *, overlap: bool) -> float:
+    """Seconds of one iteration. With `overlap`, the dev gradient is computed while questions are sampled."""
+    seconds = {phase.name: phase.seconds(pace) for phase in phases}
+    if not overlap or "dev_gradient" not in seconds:
+        return sum(seconds.values())
+    # Dev rollouts and questions share the samplers until the dev rollouts are there.
+    left = max(0.0, seconds["generate_questions"] - seconds["rollout_dev"]) + seconds["rollout_questions"]
+    return sum(seconds.values()) - min(seconds["dev_gradient"], left)
+
+
+def assumed(sampler: str) -> dict[str, tuple[float, str]]:
+    """Utilisation of the dense rate by kind of work, with its reason."""
+    rows = {
+        row["kind"]: (float(row["value"]), f"assumption: {row['source']}")
+        for row in table("utilisations", package=__package__)
+    }
+    slow = rows.pop("sampling without vLLM")
+    return rows if sampler == "vllm" else rows | {SAMPLING: slow}

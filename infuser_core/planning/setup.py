@@ -1,0 +1,72 @@
+"""A run on a cluster: its settings, model, mean lengths and layout, looked up for the planner."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from infuser_core.config.overlays import changed
+from infuser_core.config.run import RunConfig
+from infuser_core.memory.hardware import Cluster, cluster
+from infuser_core.memory.parts import Held, Layout, both, layout_of, on_more
+from infuser_core.memory.shape import Shape, shape_of
+from infuser_core.planning.hours import SAMPLING, Lengths, Phase, lengths_of, phases_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """A run on a cluster."""
+
+    config: RunConfig
+    """The run."""
+    cluster: Cluster
+    """Its accelerators."""
+    shape: Shape
+    """The model of both roles."""
+    lengths: Lengths
+    """Mean lengths and shares."""
+    layout: Layout
+    """Use of the accelerators."""
+
+    @staticmethod
+    def of(
+        config: RunConfig, gpus: str | Cluster, *, shape: Shape | None = None, tokens: Sequence[str] = ()
+    ) -> "Setup":
+        """The setup of a run on `gpus`. Raises UsageError or ConfigError for an unknown GPU, model or length.
+
+        `shape` replaces the anchor's; `tokens` are lengths as `quantity=value`.
+        """
+        chosen = (shape or shape_of(config.anchor)).adapted(config.cotrain.adapter)
+        where = cluster(gpus) if isinstance(gpus, str) else gpus
+        lengths = lengths_of(chosen.name, config.cotrain, tokens)
+        return Setup(config=config, cluster=where, shape=chosen, lengths=lengths, layout=layout_of(config, where))
+
+    @property
+    def phases(self) -> list[Phase]:
+        """The phases of one iteration."""
+        return phases_of(self.config, self.shape, self.lengths)
+
+    @property
+    def memory(self) -> list[Held]:
+        """Memory of the trainer and of the sampler on one GPU."""
+        return both(self.shape, self.cluster.gpu, self.layout, sequence=self.sequence)
+
+    @property
+    def sequence(self) -> int:
+        """Tokens of the longest sequence."""
+        return self.config.cotrain.prompt_tokens + max(
+            self.config.cotrain.generator_tokens, self.config.cotrain.solver_tokens
+        )
+
+    def rate(self, kind: str) -> float:
+        """Dense FLOP/s of all GPUs that do this kind of work."""
+        ranks = self.layout.sampler_ranks if kind == SAMPLING else self.layout.trainer_ranks
+        return ranks * self.cluster.gpu.flops
+
+    def having(self, settings: Sequence[str]) -> "Setup":
+        """The same run with `key=value` settings. Raises ConfigError for invalid ones."""
+        config = changed(self.config, settings)
+        shape = self.shape.adapted(config.cotrain.adapter)
+        return replace(self, config=config, shape=shape, layout=layout_of(config, self.cluster))
+
+    def on(self, other: Cluster) -> "Setup":
+        """The same run on other GPUs."""
+        return replace(self, cluster=other, layout=on_more(self.layout, self.cluster, other))
