@@ -520,7 +520,7 @@ class InfluenceScore:
     """||g||."""
     reference_norm: float = field(metadata=DETAIL)
     """||g_dev||."""
-    solver_accuracy: float = field(metadata=column("accuracy"))
+    solver_accuracy: float
     """Mean reward of the question's rollouts."""
 
 

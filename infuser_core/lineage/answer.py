@@ -77,7 +77,8 @@ def to_text(answer: Answer) -> str:
         lines += [f"  {heading(label)}: {shown(value)}" for label, value in passage.facts.items()]
         for label, body in passage.texts.items():
             lines += [f"  {heading(label)}:", *_wrapped(body)]
-        lines += [f"  {line}" for line in table_lines(passage.rows)]
+        rows = [{heading(label): value for label, value in row.items()} for row in passage.rows]
+        lines += [f"  {line}" for line in table_lines(rows)]
         lines += [f"  {passage.note}"] if passage.note else []
     return "\n".join(lines)
 
@@ -109,8 +110,4 @@ def shown(value: Any) -> str:
 
 def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Rows as the lines of a table, long cells cut; none for no rows."""
-    return (
-        table([{heading(name): shown(value) for name, value in row.items()} for row in rows]).splitlines()
-        if rows
-        else []
-    )
+    return table([{name: shown(value) for name, value in row.items()} for row in rows]).splitlines() if rows else []
