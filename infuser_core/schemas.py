@@ -520,7 +520,7 @@ class InfluenceScore:
     """||g||."""
     reference_norm: float = field(metadata=DETAIL)
     """||g_dev||."""
-    solver_accuracy: float = field(metadata=column("accuracy"))
+    solver_accuracy: float
     """Mean reward of the question's rollouts."""
 
 
@@ -676,4 +676,5 @@ COLUMNS: Mapping[str, Column] = {
 def heading(name: str) -> str:
     """Heading of a column for a reader, with its unit."""
     known = COLUMNS.get(name, Column())
-    return f"{known.label or name.replace('_', ' ')}{f', {known.unit}' if known.unit else ''}"
+    label = known.label or name.replace("_", " ")
+    return label if not known.unit or known.unit in label else f"{label}, {known.unit}"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from infuser_core.schemas import heading
 from infuser_core.terminal import table
 
 _WIDTH = 100
@@ -73,10 +74,11 @@ def to_text(answer: Answer) -> str:
     for passage in answer.passages:
         mark = f"  [{passage.artifact}]" if passage.artifact else ""
         lines += ["", f"{passage.title}{mark}"]
-        lines += [f"  {label}: {shown(value)}" for label, value in passage.facts.items()]
+        lines += [f"  {heading(label)}: {shown(value)}" for label, value in passage.facts.items()]
         for label, body in passage.texts.items():
-            lines += [f"  {label}:", *_wrapped(body)]
-        lines += [f"  {line}" for line in table_lines(passage.rows)]
+            lines += [f"  {heading(label)}:", *_wrapped(body)]
+        rows = [{heading(label): value for label, value in row.items()} for row in passage.rows]
+        lines += [f"  {line}" for line in table_lines(rows)]
         lines += [f"  {passage.note}"] if passage.note else []
     return "\n".join(lines)
 

@@ -1,22 +1,16 @@
-"""One run for reading: its artifact graph, the rows of its tables, its checkpoints, validations and selection."""
+"""One run for reading: its artifact graph, the rows of its tables as a reader sees them, its validations."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from infuser_core.lineage.answer import Answer, Passage
 from infuser_core.lineage.graph import Graph
+from infuser_core.prompts.load import LETTERS
+from infuser_core.schemas import COLUMNS, Column, columns
 from infuser_core.store.recipe import Record
-from infuser_core.store.views import Lens, Rows
-
-SCORED = ("benchmark", "checkpoint_id", "accuracy", "low", "high", "num_questions")
-FOREIGN = ("model-", "openai:")
-"""How rollouts name models that are no checkpoint of the run: by their weights' digest, or their address."""
-
-
-def pick(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Some columns of a row."""
-    return {name: row[name] for name in names}
+from infuser_core.store.views import TABLES, Lens, Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,28 +22,25 @@ class RunView:
     graph: Graph
     """The run's artifacts."""
 
-    def rows(
-        self,
-        table: str,
-        columns: Sequence[str],
-        where: str = "true",
-        *parameters: Any,
-        of: Iterable[Record] | None = None,
-    ) -> Rows:
-        """Rows of one table in order: in these artifacts, or in all of the run that have the table."""
-        keys = [record.key for record in (self.graph.holding(table) if of is None else of)]
-        return self.lens.rows(table, keys, columns, where=where, parameters=parameters)
+    def rows(self, table: str, *names: str, of: Iterable[Record] | None = None, **values: Any) -> Rows:
+        """Rows of a table whose columns have these values, one of them where a list is given, with the named columns.
 
-    def row(
-        self,
-        table: str,
-        columns: Sequence[str],
-        where: str = "true",
-        *parameters: Any,
-        of: Iterable[Record] | None = None,
-    ) -> dict[str, Any] | None:
+        They are read from these artifacts, by default from all of the run that have the table; by default, all columns.
+        """
+        keys = [record.key for record in (self.graph.holding(table) if of is None else of)]
+        where = [f'list_contains(?, "{n}")' if isinstance(value, list) else f'"{n}" = ?' for n, value in values.items()]
+        wanted = names or list(columns(TABLES[table]))
+        return self.lens.rows(table, keys, wanted, where=" and ".join(where) or "true", parameters=[*values.values()])
+
+    def row(self, table: str, *names: str, of: Iterable[Record] | None = None, **values: Any) -> dict[str, Any] | None:
         """The first such row, or None."""
-        return next(iter(self.rows(table, columns, where, *parameters, of=of)), None)
+        return next(iter(self.rows(table, *names, of=of, **values)), None)
+
+    def about(self, kind: str, name: Any, table: str, *names: str, of: Iterable[Record] | None = None) -> Rows:
+        """Rows of a table that refer to a row of the table `kind` by its identifier, or to one of a list."""
+        known = columns(TABLES[table]).items()
+        (column, *_) = [column for column, one in known if one.refers_to in (kind, "groups")]
+        return self.rows(table, *names, of=of, **{column: name})
 
     def record(self, identity: str) -> Record | None:
         """The artifact of an id, or of a key."""
@@ -60,28 +51,79 @@ class RunView:
         catalogue = self.graph.catalogue
         return catalogue.record(catalogue.input(key, name).key)
 
-    def answer(self, kind: str, name: str, headline: str, passages: Sequence[Passage | None]) -> Answer:
-        """Story of a thing in this run; passages that do not apply are None."""
-        told = [passage for passage in passages if passage is not None]
-        return Answer(id=name, kind=kind, run=self.graph.run, headline=headline, passages=told)
+    def answer(self, kind: str, name: str, headline: str, passages: Sequence[Passage]) -> Answer:
+        """Story of a thing in this run."""
+        return Answer(id=name, kind=kind, run=self.graph.run, headline=headline, passages=passages)
 
-    def writer_name(self, identity: str) -> str:
-        """The model that wrote a rollout, in words."""
-        if identity.startswith(FOREIGN):
-            return "a model in the generator's place, which is never updated"
-        return checkpoint_name(self.record(identity))
-
-    def validations(self) -> Rows:
-        """Every validation of the run with its iteration, the earliest first."""
-        records = {record.key: record for record in self.graph.of("validate")}
-        rows = self.rows("benchmark_scores", SCORED, of=records.values())
+    def scores(self, *phases: str, **values: Any) -> Rows:
+        """Benchmark scores of some phases with the iterations done before them, the earliest first."""
+        records = {record.key: record for record in self.graph.of(*phases)}
+        rows = self.rows("benchmark_scores", of=records.values(), **values)
         found = [{"after_iterations": records[row["artifact_key"]].iteration, **row} for row in rows]
         return sorted(found, key=lambda row: row["after_iterations"])
 
     def selected(self) -> dict[str, Any] | None:
         """The selected checkpoint; None before the selection."""
-        columns = ("selected_iteration", "checkpoint_id", "accuracy")
-        return self.row("selections", columns, of=self.graph.of("select"))
+        return self.row("selections", of=self.graph.of("select"))
+
+
+def readable(row: Mapping[str, Any], *, without: Collection[str] = ()) -> dict[str, Any]:
+    """A row as a reader sees it: texts first, identifiers last; of numbers per token their count or their mean."""
+
+    def place(name: str) -> int:
+        about = COLUMNS.get(name, Column())
+        return 0 if about.is_text else 2 if about.refers_to else 1
+
+    found = {}
+    for name in sorted((name for name in row if name not in without), key=place):
+        value, about = row[name], COLUMNS.get(name, Column())
+        if about.is_text and isinstance(value, list):
+            value = "\n".join(f"{letter}) {text}" for letter, text in zip(LETTERS, value, strict=False))
+        elif isinstance(value, list) and about.label:
+            name = about.label.replace(" ", "_").replace("-", "_")
+            value = fmean(value) if about.unit and value else len(value) or None
+        found[name] = value
+    return found
+
+
+def passage(name: str, title: str, row: Mapping[str, Any], *, without: Collection[str] = (), **more: Any) -> Passage:
+    """A row as a passage: its short columns are facts, its texts follow; `more` are fields of the passage."""
+    shown = {key: value for key, value in readable(row, without=without).items() if value not in (None, "")}
+    texts = {key: value for key, value in shown.items() if COLUMNS.get(key, Column()).is_text}
+    facts = {key: value for key, value in shown.items() if key not in texts and key != "artifact_key"}
+    own = {"artifact": row.get("artifact_key", ""), "texts": texts, **more, "facts": facts | more.get("facts", {})}
+    return Passage(name=name, title=title, **own)
+
+
+def listing(name: str, title: str, rows: Rows, *, without: Collection[str] = (), **more: Any) -> Passage:
+    """Rows as a passage's table, without the columns that are empty in all of them."""
+    lines = [readable(row, without=without) for row in rows]
+    empty = {key for key in (lines[0] if lines else ()) if key != "text" and all(r[key] in (None, "") for r in lines)}
+    return Passage(
+        name=name, title=title, rows=[{k: v for k, v in line.items() if k not in empty} for line in lines], **more
+    )
+
+
+def steps_of(view: RunView, records: Sequence[Record]) -> list[dict[str, Any]]:
+    """Optimizer steps of each update, in sum."""
+    rows = view.rows("updates", "num_groups", "num_tokens", "gradient_norm", "loss", of=records)
+    steps = [[row for row in rows if row["artifact_key"] == record.key] for record in records]
+    return [
+        {
+            "steps": len(own),
+            "groups": sum(row["num_groups"] for row in own),
+            "tokens": sum(row["num_tokens"] for row in own),
+            "gradient_norm": own[0]["gradient_norm"] if own else None,
+            "loss": own[-1]["loss"] if own else None,
+            "checkpoint": record.key,
+        }
+        for record, own in zip(records, steps, strict=True)
+    ]
+
+
+def role_of(update: Record) -> str:
+    """Role whose checkpoint an update makes."""
+    return update.phase.removeprefix("update_")
 
 
 def checkpoint_name(record: Record | None) -> str:
@@ -90,45 +132,4 @@ def checkpoint_name(record: Record | None) -> str:
         return "a checkpoint that is gone from the store"
     if record.phase == "anchor":
         return f"the anchor, {record.key}"
-    return f"{record.phase.removeprefix('update_')} after {record.iteration + 1} iterations, {record.key}"
-
-
-def question_of(row: Mapping[str, Any], more: Mapping[str, Any]) -> Passage:
-    """A question with its reference answer, from its row; `more` stands beside the facts of the row."""
-    lettered = zip("ABCDEFGHIJ", row["choices"] or [], strict=False)
-    texts = {
-        "question": row["text"],
-        "choices": "\n".join(f"{letter}) {text}" for letter, text in lettered),
-        "author's reasoning": row["reasoning"],
-    }
-    return Passage(
-        name="question",
-        title="The question, with its reference answer",
-        artifact=row["artifact_key"],
-        facts={**pick(row, ("question_id", "answer", "verifier", "domain", "subdomain")), **more},
-        texts={label: body for label, body in texts.items() if body},
-    )
-
-
-def validation_around(view: RunView, iteration: int) -> Passage:
-    """The last validation before an iteration's updates and the first after them."""
-    found = view.validations()
-    before = [row for row in found if row["after_iterations"] <= iteration][-1:]
-    after = [row for row in found if row["after_iterations"] > iteration][:1]
-    columns = ("after_iterations", "accuracy", "low", "high", "num_questions", "checkpoint_id")
-    facts: dict[str, Any] = {}
-    if before and after:
-        between = after[0]["after_iterations"] - before[0]["after_iterations"]
-        facts = {"change": after[0]["accuracy"] - before[0]["accuracy"], "iterations_between": between}
-    chosen = view.selected()
-    if chosen is not None:
-        facts["selected_iteration"] = chosen["selected_iteration"]
-        facts["in_the_selected_checkpoint"] = chosen["selected_iteration"] > iteration
-    note = "the change is that of all updates between the two validations, not of this one alone"
-    return Passage(
-        name="validation",
-        title="Validation accuracy around the update",
-        facts=facts,
-        rows=[pick(row, columns) for row in [*before, *after]],
-        note=note if after else "no validation after the update yet",
-    )
+    return f"{role_of(record)} after {record.iteration + 1} iterations, {record.key}"

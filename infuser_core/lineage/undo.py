@@ -11,8 +11,8 @@ from infuser_core.config.overlays import merge, validate
 from infuser_core.config.phase_table import CHECKPOINTS, UPDATES, Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import NUMBER, UsageError
-from infuser_core.lineage.documents import drawn
 from infuser_core.lineage.graph import graph_of
+from infuser_core.lineage.questions import drawn
 from infuser_core.lineage.run_view import RunView
 from infuser_core.sealed import digest_of
 from infuser_core.store.recipe import Record
@@ -101,15 +101,15 @@ def plan(root: Path, run: str | None, name: str) -> Plan:
         view = RunView(lens=lens, graph=graph_of(lens.catalogue, find_run(root, run)))
         if re.match("[0-9]+/", name):
             return _of_question(view, name)
-        is_chunk = view.row("documents", ("source_id",), "document_id = ?", name)
+        is_chunk = view.row("documents", "source_id", document_id=name)
         return _of_material(view, "document" if is_chunk else "source", name)
 
 
 def _of_material(view: RunView, kind: str, name: str) -> Plan:
-    columns = ("document_id", "source_id")
-    rows = view.rows("documents", columns, f"{kind}_id = ?", name)
+    by: dict[str, Any] = {f"{kind}_id": name}
+    rows = view.rows("documents", "document_id", "source_id", **by)
     if not rows:
-        known = view.rows("documents", columns, of=view.graph.of("chunk", "pool"))[:1]
+        known = view.rows("documents", "document_id", "source_id", of=view.graph.of("chunk", "pool"))[:1]
         hint = f'`infuser sql "select distinct {kind}_id from documents"` lists them'
         eg = f", e.g. {known[0][f'{kind}_id']}" if known else ""
         raise UsageError(f"the pool of run {view.graph.run} has no {kind} {name}", hint=hint + eg)
@@ -126,7 +126,7 @@ def _of_question(view: RunView, name: str) -> Plan:
     records = (
         view.graph.of(Phase.GENERATE_QUESTIONS, iteration=int(iteration)) if re.fullmatch(NUMBER, iteration) else []
     )
-    row = view.row("questions", ("question_id",), "question_id = ?", name, of=records)
+    row = view.row("questions", "question_id", of=records, question_id=name)
     if row is None:
         raise UsageError(
             f"run {view.graph.run} has no generated question {name}",
@@ -149,7 +149,7 @@ def _plan(
     affected = view.graph.below(touched)
     config = validate(read_config(view.lens.catalogue.root, run)).model_dump(mode="json")
     changed = validate(_extended(config, exclude)).model_dump(mode="json")
-    steps = view.rows("updates", ("skipped",), of=[record for record in affected if record.phase in UPDATES])
+    steps = view.rows("updates", "skipped", of=[record for record in affected if record.phase in UPDATES])
     return Plan(
         run=run,
         fork=f"{run}-without-{digest_of([changed['corpus']['exclude'], changed['cotrain']['exclude_questions']])[:6]}",

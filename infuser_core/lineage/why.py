@@ -1,19 +1,16 @@
 """`infuser why`: resolve an identifier, find the run that knows it, and tell where it comes from."""
 
 import re
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from infuser_core.config.phase_table import CHECKPOINTS
+from infuser_core.config.phase_table import CHECKPOINTS, Phase
 from infuser_core.errors import NUMBER, UsageError, beginning
-from infuser_core.lineage import checkpoint, documents, question
-from infuser_core.lineage.answer import Answer, Passage
+from infuser_core.lineage import exams, questions
+from infuser_core.lineage.answer import Answer
 from infuser_core.lineage.graph import Graph, graph_of, graphs
-from infuser_core.lineage.reference_question import of_benchmark, of_reference_question
 from infuser_core.lineage.run_view import RunView
-from infuser_core.sealed import canonical
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import find_run, list_runs
@@ -51,7 +48,7 @@ def _in_a_run(lens: Lens, name: str, run: str | None) -> Answer | None:
     view = RunView(lens=lens, graph=graph_of(lens.catalogue, meant[0]))
     if mark == "/":
         label, _, asked = rest.partition("/")
-        return of_reference_question(view, asked, label=label) if asked else of_benchmark(view, label)
+        return exams.of_given(view, asked, label=label) if asked else exams.of_benchmark(view, label)
     return _after(view, int(rest)) if re.fullmatch(NUMBER, rest) else None
 
 
@@ -68,7 +65,7 @@ def _after(view: RunView, iteration: int) -> Answer:
         raise UsageError(
             f"run {view.graph.run} has no checkpoint after {iteration} iterations", hint=f"it has done {done}"
         )
-    return checkpoint.of_checkpoint(view, record)
+    return exams.of_checkpoint(view, record)
 
 
 def _in_runs(lens: Lens, name: str, run: str | None) -> Answer | None:
@@ -78,12 +75,12 @@ def _in_runs(lens: Lens, name: str, run: str | None) -> Answer | None:
     if record is not None:
         holders = list(graphs(catalogue, run, holding=[record.key]))
         graph = holders[0] if holders else Graph(catalogue, "", [each.key for each in catalogue.of_phase()])
-        told = _of_artifact(RunView(lens=lens, graph=graph), record)
+        told = exams.of_artifact(RunView(lens=lens, graph=graph), record)
         return replace(told, also=tuple(f"run {other.run} has it too" for other in holders[1:]))
     match = _WRITTEN.fullmatch(name)
     if match:
         return _generated(lens, run, match)
-    for tell in (_document, of_reference_question, _given_rollout, _source):
+    for tell in (questions.of_document, exams.of_given, _given_rollout, questions.of_source):
         for graph in graphs(catalogue, run):
             answer = tell(RunView(lens=lens, graph=graph), name)
             if answer is not None:
@@ -103,7 +100,7 @@ def _generated(lens: Lens, run: str | None, match: re.Match[str]) -> Answer | No
     """A generated question or a rollout of either role: its identifier says which iteration wrote it."""
     name, rollout, iteration = match[0], match["rollout"], int(match["iteration"])
     asked = rollout + match["question"] if match["question"] else ""
-    places = [r.key for r in lens.catalogue.of_phase("generate_questions") if r.iteration == iteration]
+    places = [r.key for r in lens.catalogue.of_phase(Phase.GENERATE_QUESTIONS) if r.iteration == iteration]
     table, column, value = ("questions", "question_id", asked) if asked else ("rollouts", "rollout_id", rollout)
     rows = lens.rows(table, places, ("rollout_id",), where=f"{column} = ?", parameters=[value])
     holding = {row["artifact_key"] for row in rows}
@@ -121,58 +118,10 @@ def _generated(lens: Lens, run: str | None, match: re.Match[str]) -> Answer | No
         f"run {other.run} has {'the same artifact' if its == key else 'another text under this id'}"
         for other, its in order[1:]
     )
-    told = _of_generated(RunView(lens=lens, graph=graph), graph.records[key], name, asked, rollout)
+    told = questions.of_written(RunView(lens=lens, graph=graph), graph.records[key], name, asked, rollout)
     return replace(told, also=others) if told else None
-
-
-def _of_generated(view: RunView, record: Record, name: str, asked: str, rollout: str) -> Answer | None:
-    if not asked:
-        return question.of_generator_rollout(view, record, rollout)
-    row = view.row("questions", question.QUESTION, "question_id = ?", asked, of=[record])
-    assert row is not None, asked
-    if name == asked:
-        return question.of_question(view, record, row)
-    return question.of_solver_rollout(view, record, row, name)
-
-
-def _document(view: RunView, name: str) -> Answer | None:
-    return documents.of_document(view, name) if documents.document(view, name) else None
-
-
-def _source(view: RunView, name: str) -> Answer | None:
-    known = any(view.row(table, ("source_id",), "source_id = ?", name) for table in ("sources", "documents"))
-    return documents.of_source(view, name) if known else None
 
 
 def _given_rollout(view: RunView, name: str) -> Answer | None:
     head, mark, sample = name.rpartition("/")
-    return of_reference_question(view, head, rollout_id=name) if mark and re.fullmatch(NUMBER, sample) else None
-
-
-def _of_artifact(view: RunView, record: Record) -> Answer:
-    if record.phase in CHECKPOINTS:
-        return checkpoint.of_checkpoint(view, record)
-    above, below = view.graph.above(record.key), view.graph.users(record.key)
-    facts = {
-        "id": record.id,
-        "iteration": record.iteration,
-        "code_version": record.version,
-        "seed": record.seed,
-        "settings": canonical(record.config),
-        "rows": dict(record.rows),
-        "summary": dict(record.summary),
-        "seconds": record.seconds,
-        "created": record.created,
-        **({"machine": record.machine} if record.machine else {}),
-    }
-    told = [
-        Passage(name="artifact", title="Artifact", artifact=record.key, facts=facts),
-        Passage(name="made_from", title="Made from, the nearest first", rows=_listed(above)),
-        Passage(name="used_by", title="Used by", rows=_listed(below)),
-    ]
-    headline = f"{record.phase}, made from {len(record.inputs)} artifacts, used by {len(below)}"
-    return view.answer("artifact", record.id, headline, told)
-
-
-def _listed(records: Sequence[Record]) -> list[dict[str, object]]:
-    return [{"phase": r.phase, "iteration": r.iteration, "artifact": r.key} for r in records]
+    return exams.of_given(view, head, rollout_id=name) if mark and re.fullmatch(NUMBER, sample) else None

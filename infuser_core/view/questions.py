@@ -80,12 +80,11 @@ def add_questions(app: FastAPI, site: Site) -> None:
     @app.get("/runs/{name}/why/{subject:path}")
     def story(name: str, subject: str) -> HTMLResponse:
         answer = why(site.root, subject, run=runs.find_run(site.root, name))
-        document = next((p.facts["document_id"] for p in answer.passages if "document_id" in p.facts), "")
         chunks = {}
         if answer.kind == "document":
             with site.lens([answer.run]) as lens:
                 chunks = around(lens, answer.id)
         return site.page(
             "question.html", title=f"{answer.kind.capitalize()} {answer.id}", name=answer.run, answer=answer,
-            many=_MANY, document=document, around=chunks,
+            many=_MANY, around=chunks,
         )  # fmt: skip

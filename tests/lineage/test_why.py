@@ -59,8 +59,8 @@ def test_a_questions_story_is_whole_and_its_facts_are_the_rows_of_the_store(smal
         (rollout,) = [row for row in written if row.rollout_id == question.rollout_id]
         (reward,) = [row for row in rewards if row.rollout_id == question.rollout_id]
         assert facts(answer, "question")["answer"] == question.answer
-        assert facts(answer, "generator")["checkpoint"] == rollout.checkpoint_id
-        assert answer.passage("generator").texts["raw output"] == rollout.text
+        assert facts(answer, "generator")["checkpoint_id"] == rollout.checkpoint_id
+        assert answer.passage("generator").texts["text"] == rollout.text
         for name in ("score", "cosine", "direction_norm", "gradient_norm", "reference_norm", "status"):
             assert facts(answer, "influence")[name] == getattr(score, name)
         assert facts(answer, "reward") == {n: getattr(reward, n) for n in ("reward", "advantage", "trained")}
@@ -110,7 +110,7 @@ def test_text_json_and_page_tell_the_same(ask, sql):
     row = sql("select question_id, text from questions order by 1")[0]
     answer = ask(row["question_id"])
     told = json.loads(json.dumps(answer.to_json(), allow_nan=False))
-    assert list(told["passages"]) == PASSAGES and told["passages"]["question"]["texts"]["question"] == row["text"]
+    assert list(told["passages"]) == PASSAGES and told["passages"]["question"]["texts"]["text"] == row["text"]
     text, page = to_text(answer), to_html(answer)
     for passage in answer.passages:
         assert passage.title in text and f' id="{passage.name}"' in page

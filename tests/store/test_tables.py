@@ -203,3 +203,5 @@ def test_a_column_means_the_same_in_every_table_and_every_identifier_names_a_row
             meaning = (column.label, column.unit, column.refers_to, column.is_text)
             assert known.setdefault(name, meaning) == meaning, (row_type, name)
             assert column.refers_to or not name.endswith("_id") or name == "record_id", (row_type, name)
+        names = schemas.columns(row_type)
+        assert len({schemas.heading(name) for name in names}) == len(names), row_type
