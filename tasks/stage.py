@@ -11,7 +11,7 @@ from functools import cache, partial, wraps
 from inspect import signature
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from infuser_core.config.phase_table import MEASUREMENTS, Phase
+from infuser_core.config.phase_table import FACTS, MEASUREMENTS
 from infuser_core.errors import (
     BusyRunError,
     CheckpointError,
@@ -63,7 +63,8 @@ def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callabl
 
     Raises ValueError for a phase without a row in the table of phases.
     """
-    Phase(phase)
+    if phase not in FACTS:
+        raise ValueError(f"phase {phase} has no row in infuser_core/config/phase_table.py")
 
     def decorate(function: Callable[Concatenate[Run, P], Work]) -> Callable[Concatenate[str, P], ArtifactRef]:
         as_task = cache(partial(_as_task, phase, function))

@@ -124,7 +124,7 @@ def _quality_text(found: dict[str, Any]) -> str:
 def habits(
     run: RunName = None,
     phase: Annotated[
-        str, typer.Option(help="validate, rollout_dev or rollout_questions; by default the first that there is.")
+        str, typer.Option(help="Phase whose responses are described; by default the first that the run has.")
     ] = "",
     as_json: AsJson = False,
 ) -> None:

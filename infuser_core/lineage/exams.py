@@ -4,23 +4,20 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from infuser_core.config.phase_table import Phase
+from infuser_core.config.phase_table import CHECKPOINTS, GRADINGS, TESTS, Phase
 from infuser_core.lineage.answer import Answer, Passage, shown
 from infuser_core.lineage.questions import QUESTION
 from infuser_core.lineage.run_view import RunView, checkpoint_name, listing, passage, role_of, steps_of
 from infuser_core.sealed import canonical
-from infuser_core.store.catalogue import CHECKPOINTS
 from infuser_core.store.recipe import Record
 from infuser_core.store.views import Rows
-
-TESTS = (Phase.VALIDATE, Phase.EVALUATE)
 
 
 def of_given(view: RunView, question_id: str, *, rollout_id: str = "", label: str = "") -> Answer | None:
     """Story of a dev, validation or benchmark question, with the answers of every checkpoint; None if unknown."""
     found = (view.row(table, question_id=question_id) for table in ("reference_questions", "asked_questions"))
     row = next((row for row in found if row is not None), None)
-    tests = view.graph.of(*TESTS)
+    tests = view.graph.of(*GRADINGS)
     if row is None and not view.rows("question_scores", "question_id", of=tests, question_id=question_id):
         return None
     answers = _given_answers(view, question_id, label)
@@ -58,7 +55,7 @@ def of_given(view: RunView, question_id: str, *, rollout_id: str = "", label: st
 
 def _given_answers(view: RunView, question_id: str, label: str) -> Rows:
     """Answers from rollout tables and from saved responses with their latest verdicts, the earliest first."""
-    records = {record.key: record for record in view.graph.of(Phase.ROLLOUT_DEV, *TESTS, Phase.RESPOND)}
+    records = {record.key: record for record in view.graph.of(Phase.ROLLOUT_DEV, *TESTS)}
     names = ("text", "verdict", "finish_reason", "checkpoint_id", "rollout_id")
     found = view.about("questions", question_id, "rollouts", *names, of=records.values())
     for row in view.about("questions", question_id, "responses", of=records.values()):
@@ -87,7 +84,7 @@ def _given_answers(view: RunView, question_id: str, label: str) -> Rows:
 
 def of_benchmark(view: RunView, label: str) -> Answer | None:
     """Story of a benchmark's score: both checkpoints, the selection between, and the questions that moved."""
-    scores = view.scores(*TESTS, benchmark=label)
+    scores = view.scores(*GRADINGS, benchmark=label)
     if not scores:
         return None
     first, last = scores[0], scores[-1]
@@ -159,7 +156,7 @@ def _listed(name: str, title: str, records: Sequence[Record]) -> Passage:
 def of_checkpoint(view: RunView, record: Record) -> Answer:
     """Story of a checkpoint: the updates that made it, what they were made from, and what it scored."""
     chain = view.graph.trained(record.key)
-    tested = {user.key: user for user in view.graph.below([record.key], phases=(Phase.RESPOND, *TESTS))}
+    tested = {user.key: user for user in view.graph.below([record.key], phases=TESTS)}
     scores = [
         {"phase": tested[row["artifact_key"]].phase, **row}
         for row in view.rows("benchmark_scores", of=tested.values())

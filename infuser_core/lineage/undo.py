@@ -123,9 +123,8 @@ def _of_material(view: RunView, kind: str, name: str) -> Plan:
 
 def _of_question(view: RunView, name: str) -> Plan:
     iteration = name.partition("/")[0]
-    records = (
-        view.graph.of(Phase.GENERATE_QUESTIONS, iteration=int(iteration)) if re.fullmatch(NUMBER, iteration) else []
-    )
+    number = int(iteration) if re.fullmatch(NUMBER, iteration) else -1
+    records = view.graph.of(Phase.GENERATE_QUESTIONS, iteration=number)
     row = view.row("questions", "question_id", of=records, question_id=name)
     if row is None:
         raise UsageError(

@@ -189,12 +189,7 @@ def _disk(setup: Setup, machine: Machine, held: float) -> Iterator[Shortage]:
 def _held(root: Path, name: str, config: RunConfig) -> float:
     """Bytes of a run's state in the store, and of the run that it was forked from."""
     store, known = Store(root), (name, history_of(root, name, config).forked_from)
-    entries = [
-        entry
-        for run in known
-        if run
-        for entry in Journal(root, run).latest()
-        if entry.phase in (*CHECKPOINTS, *GRADIENTS)
-    ]
+    state = (*CHECKPOINTS, *GRADIENTS)
+    entries = [entry for run in known if run for entry in Journal(root, run).latest() if entry.phase in state]
     folders = {store.folder(entry.key) for entry in entries}
     return float(sum(size_of(folder) for folder in folders if folder.exists()))

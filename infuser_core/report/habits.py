@@ -5,7 +5,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from infuser_core.config.phase_table import Phase, phases
+from infuser_core.config.phase_table import FACTS, Phase, phases
 from infuser_core.errors import UsageError
 from infuser_core.report import charts
 from infuser_core.report.charts import series_of
@@ -61,7 +61,7 @@ def section(found: Mapping[str, Any]) -> Section:
     lines = [series_of(label, rows, name) for name, label in MEASURES.items()]
     caption = "Form of the answers over training"
     drawn = [charts.lines(caption, lines, name="habits", label="share of answers", share=True)] if rows else []
-    said = [f"Shares of {Phase(found['phase']).facts.responses}; iteration 0 is the anchor."] if found["phase"] else []
+    said = [f"Shares of {FACTS[found['phase']].responses}; iteration 0 is the anchor."] if found["phase"] else []
     return Section(title=TITLE, lines=said, figures=drawn, tables=tables)
 
 

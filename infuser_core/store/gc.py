@@ -174,9 +174,8 @@ def _state(catalogue: Catalogue, holder: Holder) -> RunState:
     at_rest = holder.ended and not holder.live
     if not at_rest:
         # What the newest attempt has reached: no attempt goes back behind that. Others may have had other artifacts.
-        passed = max(
-            (e.iteration + 1 for e in holder.current if e.phase == Phase.UPDATE_SOLVER and e.digest), default=-1
-        )
+        updated = (e.iteration + 1 for e in holder.current if e.phase == Phase.UPDATE_SOLVER and e.digest)
+        passed = max(updated, default=-1)
     chosen = map(catalogue.find, [key for key in holder.keys if key.startswith("select-")])
     selected = {int(record.summary["selected_iteration"]) for record in chosen if record}
     return RunState(

@@ -26,14 +26,14 @@ BAD = {
 """Measure to a response that lacks it and nothing else."""
 
 
-def answers(*texts: str, ends: Sequence[str] = ()) -> Query:
+def answers(*texts: str, ends: Sequence[str] = (), phase: str = "rollout_dev") -> Query:
     """A run whose first checkpoint answers well, and whose second gives these texts."""
     rows: dict[str, list[tuple[object, ...]]] = {name: [] for name in VIEWS}
     for iteration, said in ((0, [GOOD] * len(texts)), (2, texts)):
         for place, text in enumerate(said):
             end = ends[place] if iteration and ends else "stop"
             rows["rollouts"].append(
-                ("r", iteration, "rollout_dev", "k", f"q{place}/0", f"q{place}", 0, "solver", [5, 6, 1], text, end,
+                ("r", iteration, phase, "k", f"q{place}/0", f"q{place}", 0, "solver", [5, 6, 1], text, end,
                  "correct", 1.0, "")
             )  # fmt: skip
     return database(rows)
@@ -102,6 +102,11 @@ def test_a_run_without_answers_has_no_section_and_an_unknown_phase_is_named():
     assert section(form_of(empty, "r")).lines == []
     with pytest.raises(UsageError, match="no answers of phase validate"):
         form_of(answers(GOOD), "r", phase="validate")
+
+
+def test_responses_of_a_strong_solver_are_described_too():
+    found = form_of(answers(BAD["own_script"], GOOD, phase="check_keys"), "r", phase="check_keys")
+    assert section(found).lines[0].startswith("Shares of strong solver's answers to generated questions")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from infuser_core.config.phase_table import TESTS, Phase
+from infuser_core.config.phase_table import FACTS, TESTS
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import METRICS
 from infuser_core.terminal import Console, duration, ignore
@@ -149,7 +149,7 @@ class RunLog:
         if record.iteration != self._iteration and record.iteration >= 0 and record.phase not in TESTS:
             self.sum_up()
             self._iteration = record.iteration
-        name = Phase(record.phase).facts.headline
+        name = FACTS[record.phase].headline
         if name in metrics:
             self._headlines.append(f"{record.phase} {in_words({name: metrics[name]}, {})}")
 
