@@ -13,7 +13,6 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -94,17 +93,6 @@ class Watch:
         self.seconds += min(passed, LOOK_SECONDS)
         self.missed += max(passed - LOOK_SECONDS, 0.0)
         return self.seconds
-
-
-def end_with(parent: int, *, group: bool = False) -> None:
-    """End this process, or its group, within a second of its parent's end, whatever it is doing or waiting for."""
-
-    def follow() -> None:
-        while os.getppid() == parent:
-            time.sleep(LOOK_SECONDS)
-        os.kill(0 if group else os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=follow, name="parent", daemon=True).start()
 
 
 CARDS = "CUDA_VISIBLE_DEVICES"

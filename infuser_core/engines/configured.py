@@ -26,8 +26,8 @@ def run_pool(config: RunConfig) -> EnginePool:
     sampler, options = _sampling(engine, shared)
     limit = {"max_model_len": longest_sequence(config)} if engine.sampler == "vllm" else {}
     machines = {"cluster": shared} if shared and engine.trainer == "deepspeed" else {}
-    kept = None if shared is None else Keepers(shared)
-    board = {"board": Board(engine.dtype, kept)} if engine.hands_over(spread=shared is not None) else {}
+    fill = None if shared is None else Keepers(shared).filled
+    board = {"board": Board(engine.dtype, fill)} if engine.hands_over(spread=shared is not None) else {}
     optimizer = {"optimizer": constants(config.cotrain.optimizer)}
     return EnginePool(
         sampler=sampler,

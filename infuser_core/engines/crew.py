@@ -4,12 +4,15 @@ A stage hands over a task and its items and takes results as they end; it does n
 whose worker dies is done again by another one. Results are the same for any number of workers.
 """
 
+import json
+import math
 import os
+import sys
 import threading
+import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +22,7 @@ from typing import Any, Protocol
 
 from infuser_core import child
 from infuser_core.errors import InfuserError, KilledProcessError
+from infuser_core.system.worker import EndedError, WorkerProcess, connect
 
 ATTEMPTS = 3
 """Workers that one item may lose."""
@@ -196,16 +200,20 @@ class Opened:
         self._stack.close()
 
 
-_opened = Opened()
-"""Of a worker process."""
-
-
-def _in_process(begin: Callable[[], AbstractContextManager[Work]], item: Any) -> Any:
-    return _opened.do(begin, item)
-
-
-def _end_in_process() -> None:
-    _opened.close()
+def serve(descriptor: str) -> None:
+    """Work on items in a worker process: messages are `(begin, item)`, or `()` to close the task."""
+    pipe, opened = connect(descriptor), Opened()
+    with suppress(EOFError):
+        while True:
+            message = pipe.recv()
+            try:
+                reply = ("done", opened.do(*message) if message else None)
+                if not message:
+                    opened.close()
+            except Exception as error:  # Raised again where its result is awaited.
+                error.add_note("".join(traceback.format_exception(error)))
+                reply = ("raised", error)
+            pipe.send(reply)
 
 
 class _Thread:
@@ -226,33 +234,45 @@ class _Thread:
 
 
 class _Process:
-    """A worker in a process of its own, started with its first item; it may serve one task after the other."""
+    """A worker process; it may serve one task after the other."""
 
     def __init__(self) -> None:
-        # The standard library's pool hangs or leaves processes behind where one is killed while others start.
-        from loky import ProcessPoolExecutor
-
-        self._pool = ProcessPoolExecutor(1, initializer=child.end_with, initargs=(os.getpid(),))
+        code = (
+            f"import json, sys; sys.path[:] = json.loads(sys.argv[2]); from {__name__} import serve; serve(sys.argv[1])"
+        )
+        # What it prints goes to standard error: commands of ours write their results to standard output.
+        self._worker = WorkerProcess(
+            [sys.executable, "-P", "-c", code],
+            [json.dumps([each or str(Path.cwd()) for each in sys.path])],
+            name="a process",
+        )
 
     def do(self, task: Task, item: Any) -> Any:
-        return self._asked(_in_process, task.begin, item)
+        return self._ask(task.begin, item)
 
     def end(self, *, now: bool) -> None:
         if now:
-            self._pool.shutdown(kill_workers=True)
-        else:
-            # Whoever takes it next meets it lost.
-            with suppress(LostWorkerError):
-                self._asked(_end_in_process)
+            self._worker.kill()
+            return
+        # A lost worker shows to the next task that takes it.
+        with suppress(LostWorkerError):
+            self._ask()
 
-    def _asked(self, work: Callable[..., Any], *given: Any) -> Any:
-        from loky.process_executor import ShutdownExecutorError
-
+    def _ask(self, *message: Any) -> Any:
         try:
-            return self._pool.submit(work, *given).result()
-        except (BrokenProcessPool, ShutdownExecutorError, CancelledError) as error:
-            self.end(now=True)
-            raise LostWorkerError("a process was killed from outside") from error
+            self._worker.send(*message)
+            kind, result = self._worker.receive(math.inf)
+        except EndedError as error:
+            reason = "a process was killed from outside" if self._worker.killed() else error.message
+            self._worker.close()
+            raise LostWorkerError(reason) from error
+        if kind == "raised":
+            raise result
+        return result
+
+    def close(self) -> None:
+        """End the process."""
+        self._worker.close()
 
 
 class LocalCrew(Crew):
@@ -291,7 +311,7 @@ class LocalCrew(Crew):
 
     def close(self) -> None:
         while self._resting:
-            self._resting.pop().end(now=True)
+            self._resting.pop().close()
 
 
 def local_crew(workers: int | None = None) -> LocalCrew:

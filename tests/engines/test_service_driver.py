@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +24,8 @@ from infuser_core.engines.local.hub import prepare_adapter
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
 from infuser_core.engines.service.draw import GroupQueue
 from infuser_core.engines.service.launch import Launch, ServiceOptions, engine_settings, launches, visible_cards
-from infuser_core.engines.service.process import EngineProcess, last_words
 from infuser_core.engines.service.sampler import ServiceSampler
+from infuser_core.engines.service.station import start_engine
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.phases import drawing
 from infuser_core.schemas import Checkpoint, Role
@@ -261,8 +260,6 @@ def test_an_engine_that_cannot_start_says_why(
     if find_spec("vllm") is None:
         with pytest.raises(EngineError, match="INFUSER_VLLM_PYTHON"):
             ServiceSampler(device="cpu")
-    log = "INFO ready\nTraceback (most recent call last):\n  boom\ntorch.OutOfMemoryError: no memory\n[rank0] bye\n"
-    assert (last_words(log), last_words("INFO ready\n")) == ("torch.OutOfMemoryError: no memory", "")
 
 
 def test_an_engines_python_sees_this_package_and_no_other_of_this_environment(
@@ -274,11 +271,11 @@ def test_an_engines_python_sees_this_package_and_no_other_of_this_environment(
     python.chmod(0o755)
     launch = Launch(name="seen", python=str(python), module="any", settings={}, environment={}, folder=tmp_path)
     for _ in range(2):
-        engine = EngineProcess(launch, threading.Event())
+        engine = start_engine(launch)
         with pytest.raises(EngineError, match="ended with status 0"):
             engine.receive(60.0)
         assert launch.log.read_text().split() == ["infuser_core", "mine", "1"]
-        engine.kill()
+        engine.close()
 
 
 def test_a_sleeping_engine_wakes_and_unusable_prompts_harm_nobody(make: Make, flat: Checkpoint) -> None:

@@ -36,7 +36,7 @@ class Forgetful(Keepers):
 def changes(address: str, folder: Path, count: int, turns: bool) -> None:
     """The first is that of fresh engines."""
     cluster = Cluster(address=address, ranks=count or 1, turns=turns)
-    board = Board("float32", (Forgetful if os.environ.get("HANDING_HOLE") else Keepers)(cluster))
+    board = Board("float32", (Forgetful if os.environ.get("HANDING_HOLE") else Keepers)(cluster).filled)
     boards: dict[str, Any] = {} if os.environ.get("HANDING_FILES") else {"board": board}
     anchor = make_checkpoint(folder / "first")
     sampler = ServiceSampler(

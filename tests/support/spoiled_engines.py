@@ -55,7 +55,7 @@ class SpoiledSampler(ServiceSampler):
         self._spoil = spoil
 
     def _machines(self) -> list[Station]:  # type: ignore[override]
-        station = SpoiledStation(self._options, self._bell)
+        station = SpoiledStation(self._options)
         station.spoil = self._spoil
         return [station]
 

@@ -7,15 +7,15 @@ import sys
 import threading
 from collections.abc import Iterable
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from infuser_core.engines.cluster.connection import actor_on, answer, connected, machines, name_of
 from infuser_core.engines.cluster.layout import Cluster, Machine, shares
 from infuser_core.engines.service.launch import START_SECONDS, ServiceOptions
-from infuser_core.engines.service.link import Inbox
-from infuser_core.engines.service.process import Engine
 from infuser_core.engines.service.station import Station
 from infuser_core.errors import EngineError
+from infuser_core.system.worker import Peer, wait
 
 LISTEN_SECONDS = 1.0
 """Longest time for which an actor keeps a listener that nobody has anything to say to."""
@@ -32,8 +32,7 @@ class _Host:
 
     def __init__(self, options: ServiceOptions, where: str, cards: list[str], places: list[str]) -> None:
         sys.path[:] = places
-        self._bell = threading.Event()
-        self._station = Station(options, self._bell, cards=cards, where=where)
+        self._station = Station(options, cards=cards, where=where)
         self._gone: set[int] = set()
 
     def start(self, folder: str, longest: int | None) -> list[tuple[str, int]]:
@@ -49,11 +48,11 @@ class _Host:
         self._station.engines[place].send(*message)
 
     def listen(self) -> tuple[list[tuple[int, Any]], list[float]]:
-        """Words of the engines by place, an error being the last of one; and how long each has left a command lying."""
-        self._bell.wait(LISTEN_SECONDS)
-        self._bell.clear()
-        said = [(place, word) for place in range(len(self._station.engines)) for word in self._heard(place)]
-        return said, [engine.waiting_seconds() for engine in self._station.engines]
+        """Messages by engine, an error being the last of one; and the age of each engine's oldest unread command."""
+        engines = self._station.engines
+        wait([engine for place, engine in enumerate(engines) if place not in self._gone], LISTEN_SECONDS)
+        said = [(place, word) for place in range(len(engines)) for word in self._heard(place)]
+        return said, [engine.waiting_seconds() for engine in engines]
 
     def close(self, keep_output: bool) -> None:
         """End the engines."""
@@ -68,16 +67,16 @@ class _Host:
             yield error
 
 
-class RemoteEngine(Engine):
-    """An engine of another machine, behind the actor."""
+class RemoteEngine(Peer):
+    """An engine of another machine, reached through that machine's actor."""
 
     def __init__(self, name: str, pid: int, place: int, station: "RemoteStation") -> None:
-        self.inbox = Inbox()
-        super().__init__(name, pid, self.inbox, output="its output is on that machine")
+        super().__init__(name, pid, output="its output is on that machine")
         self._place, self._station = place, station
-        self.last_word: EngineError | None = None
+        self._messages = SimpleQueue[Any]()
+        self._death: EngineError | None = None
         self.waiting = 0.0
-        """Seconds for which it left a command lying, as the actor last told."""
+        """Age of its oldest unread command, seconds, as the actor last reported."""
 
     def send(self, *message: Any) -> None:
         self._station.actor.tell.remote(self._place, message)
@@ -85,11 +84,20 @@ class RemoteEngine(Engine):
     def waiting_seconds(self) -> float:
         return self.waiting
 
-    def _death(self) -> EngineError:
-        return self.last_word or EngineError(
-            f"{self.name} is gone with its machine: {self._station.lost}",
-            hint="the phase is tried again with the machines that are left",
-        )
+    def put(self, message: Any) -> None:
+        """Take a message in; an EngineError is the last one."""
+        self._messages.put(message)
+
+    def _next(self, seconds: float) -> Any:
+        if self._death is None:
+            try:
+                message = self._messages.get(timeout=max(seconds, 0.0)) if seconds > 0 else self._messages.get_nowait()
+            except Empty:
+                return None
+            if not isinstance(message, EngineError):
+                return message
+            self._death = message
+        raise self._death
 
 
 class RemoteStation:
@@ -133,17 +141,17 @@ class RemoteStation:
             late = isinstance(error, self._ray.exceptions.GetTimeoutError)
             self.lost = f"it has not answered for {SILENCE_SECONDS:.0f} s" if late else type(error).__name__
         finally:
+            gone = f"is gone with its machine: {self.lost}"
             for engine in self.engines:
-                engine.inbox.end()
+                hint = "the phase is tried again with the machines that are left"
+                engine.put(EngineError(f"{engine.name} {gone}", hint=hint))
             self._bell.set()
 
     def _take_in(self, said: list[tuple[int, Any]], waiting: list[float]) -> None:
         for place, word in said:
             if isinstance(word, EngineError):
-                self.engines[place].last_word = EngineError(word.message, hint=f"{word.hint}, on {self._host}")
-                self.engines[place].inbox.end()
-            else:
-                self.engines[place].inbox.put(word)
+                word = EngineError(word.message, hint=f"{word.hint}, on {self._host}")
+            self.engines[place].put(word)
         for engine, seconds in zip(self.engines, waiting, strict=False):
             engine.waiting = seconds
         if said:

@@ -82,14 +82,14 @@ class _Machine:
 
 
 class Keepers:
-    """handover.Machines of a cluster."""
+    """Memory for weights on the machines of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._machines: dict[str, _Machine] = {}
 
     def filled(self, giver: Giver, dtype: str, wanted: Collection[str]) -> Mapping[str, Laid]:
-        """See Machines. Raises EngineError where a machine is gone as well."""
+        """A file of the giver's weights on each wanted machine: handover.Fill. Raises EngineError if one is gone."""
         shapes, own = giver.shapes(), giver.machines()
         # Engines may all live where nobody trains: the copy that they get has to lie somewhere as well.
         first = [name for name in own if name in wanted] or list(own[:1])

@@ -4,17 +4,16 @@ Groups wait in one queue, the longest first, and go to the engine with the least
 another, and a long response holds up nothing but itself.
 """
 
-import threading
-import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from infuser_core.child import Watch
 from infuser_core.engines.protocols import Completion, Keep, Progress, PromptGroup, SamplingParams
-from infuser_core.engines.service.process import Engine
 from infuser_core.engines.service.worker import FORCED
 from infuser_core.series import Series
+from infuser_core.system.worker import Peer
 
 
 class GroupQueue:
@@ -63,12 +62,16 @@ TICK_SECONDS = 1.0
 
 
 class Draw:
-    """One call of `sample`; `forced` are responses, by place of group and seed, whose log-probabilities are wanted."""
+    """One call of `sample`.
+
+    `wait` returns when one of some engines has a message, or after some seconds. `forced` are responses, by place of
+    group and seed, whose log-probabilities are wanted.
+    """
 
     def __init__(
         self,
-        engines: Sequence[Engine],
-        bell: threading.Event,
+        engines: Sequence[Peer],
+        wait: Callable[[Sequence[Peer], float], None],
         groups: Sequence[PromptGroup],
         params: SamplingParams,
         *,
@@ -77,7 +80,7 @@ class Draw:
         silent_seconds: float,
         forced: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
-        self._engines, self._bell, self._groups, self._silent = engines, bell, groups, silent_seconds
+        self._engines, self._wait, self._groups, self._silent = engines, wait, groups, silent_seconds
         self._asked = {**asdict(params), "stop_token_ids": list(ends)} | ({FORCED: dict(forced)} if forced else {})
         self._params = params
         self._queue = GroupQueue(groups, params, engines=len(engines), capacity=capacity)
@@ -91,9 +94,7 @@ class Draw:
         total = sum(map(len, self._rows))
         self._give()
         while busy := self._queue.busy():
-            self._bell.wait(TICK_SECONDS)
-            # Before the engines are heard: whatever comes from here on rings again.
-            self._bell.clear()
+            self._wait([self._engines[engine] for engine in busy], TICK_SECONDS)
             for engine in busy:
                 self._hear(engine, keep)
             self._give()
@@ -106,7 +107,7 @@ class Draw:
             group, engine = self._groups[place], self._engines[number]
             if number in idle:
                 # It had nothing to say until now.
-                engine.heard = time.monotonic()
+                engine.silence = Watch()
             rows = [(f"{place}/{i}", seed) for i, seed in enumerate(group.seeds)]
             asked = {**self._asked, "max_tokens": group.limit(self._params)}
             engine.send("sample", asked, list(group.token_ids), rows)

@@ -9,7 +9,7 @@ they started: of tokens that a model finds likely, rounding moves the log-probab
 
 import os
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -90,11 +90,8 @@ class Memory:
             os.close(self._number)
 
 
-class Machines(Protocol):
-    """Memory of machines."""
-
-    def filled(self, giver: Giver, dtype: str, wanted: Collection[str]) -> Mapping[str, Laid]:
-        """A file of the giver's weights on each wanted one. Raises OSError or EngineError where one cannot be."""
+Fill = Callable[[Giver, str, Collection[str]], Mapping[str, Laid]]
+"""Makes a file of a giver's weights on each wanted machine. Raises OSError or EngineError if it cannot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +111,10 @@ class Handover:
 
 
 class Board:
-    """The newest weights of every role, for engines that compute in `dtype`, of this machine where no others are."""
+    """The newest weights of every role, for engines that compute in `dtype`; `fill` serves more than this machine."""
 
-    def __init__(self, dtype: str, machines: Machines | None = None) -> None:
-        self._dtype, self._machines = dtype, machines
+    def __init__(self, dtype: str, fill: Fill | None = None) -> None:
+        self._dtype, self._fill = dtype, fill
         self._held: dict[str, tuple[Identity, Handover]] = {}
         self._engines: Collection[str] = ()
         self._responses: Sequence[Sequence[int]] = ()
@@ -181,8 +178,8 @@ class Board:
         )
 
     def _filled(self, giver: Giver) -> Mapping[str, Laid]:
-        if self._machines is not None:
-            return self._machines.filled(giver, self._dtype, self._engines)
+        if self._fill is not None:
+            return self._fill(giver, self._dtype, self._engines)
         memory = Memory(giver.shapes(), self._dtype)
         giver.lay({HERE: memory.path}, self._dtype)
         return {HERE: memory}

@@ -30,11 +30,11 @@ from infuser_core.engines.protocols import (
 from infuser_core.engines.service.draw import Draw
 from infuser_core.engines.service.handover import Board, fixed_prompts
 from infuser_core.engines.service.launch import HF, START_SECONDS, VLLM, ServiceOptions, interpreter
-from infuser_core.engines.service.process import Engine
 from infuser_core.engines.service.station import Station
 from infuser_core.engines.service.sync_check import Agreement, Claim, HandedOver, Reference, precision
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint, Role
+from infuser_core.system.worker import Peer, WorkerProcess, wait
 
 Stations = Sequence[Station | RemoteStation]
 """Machines with engines: this one, or those of a cluster."""
@@ -166,7 +166,7 @@ class ServiceSampler:
             self.close()
 
     @property
-    def _engines(self) -> list[Engine]:
+    def _engines(self) -> list[Peer]:
         return [engine for station in self._stations for engine in station.engines]
 
     @property
@@ -216,7 +216,7 @@ class ServiceSampler:
 
     def _machines(self) -> Stations:
         if self._cluster is None:
-            return [Station(self._options, self._bell)]
+            return [Station(self._options)]
         return stations(self._cluster, self._options, self._bell)
 
     def _prove(self, claim: Claim, *, fresh: bool) -> None:
@@ -254,7 +254,7 @@ class ServiceSampler:
 
     def _draw(
         self,
-        engines: Sequence[Engine],
+        engines: Sequence[Peer],
         groups: Sequence[PromptGroup],
         params: SamplingParams,
         progress: Progress,
@@ -264,7 +264,7 @@ class ServiceSampler:
     ) -> list[list[Completion]]:
         draw = Draw(
             engines,
-            self._bell,
+            self._wait,
             groups,
             params,
             ends=[] if forced else self._ends,
@@ -274,6 +274,14 @@ class ServiceSampler:
         )
         with self._whole():
             return draw.run(progress, keep)
+
+    def _wait(self, engines: Sequence[Peer], seconds: float) -> None:
+        """Return when one of these engines has a message, or after `seconds`."""
+        if self._cluster is None:
+            return wait([engine for engine in engines if isinstance(engine, WorkerProcess)], seconds)
+        self._bell.wait(seconds)
+        # Before the engines are heard: whatever comes from here on rings again.
+        self._bell.clear()
 
     def _ask(self, command: str, *values: Any) -> list[Any]:
         """Let every engine do something, all at the same time; their answers."""

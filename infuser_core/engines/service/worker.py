@@ -6,14 +6,13 @@ is what the sampler reports. Commands and replies are tuples of plain values, th
 """
 
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from infuser_core import child
+from infuser_core.system.worker import connect
 
 BEAT_SECONDS = 1.0
 """Longest silence of an engine at work: the sampler tells a slow engine from a hung one by it."""
@@ -113,6 +112,5 @@ class Server:
 
 def main(arguments: list[str], build: Callable[[dict[str, Any]], Engine]) -> None:
     """Build an engine from `FD SETTINGS` and serve it."""
-    child.end_with(os.getppid(), group=True)
-    pipe = Connection(int(arguments[0]))
+    pipe = connect(arguments[0])
     Server(build(json.loads(arguments[1])), pipe).serve()

@@ -1,7 +1,7 @@
 r"""The symbolic worker: a process of its own around math-verify. Run as a script.
 
-It is given two pipes as descriptors: requests come as JSON, replies go back as one word. Each request has `seconds`,
-the processor time that it may take. Requests:
+Its first argument is the descriptor of its connection: requests come as JSON, replies go back as one word. Each request
+has `seconds`, the processor time that it may take. Requests:
 `{"ask": "equal", "answer", "gold", "within": [absolute, relative]}`, `{"ask": "equation", "answer": [left, right],
 "gold": [left, right]}`, `{"ask": "wrapped", "answer", "gold", "first", "swapped"}` (math-verify as it is, on text that
 carries its own `$` or box) and `{"ask": "parse", "text"}`. Replies: `same`, `exact`, `numeric`, `other`, `open`,
@@ -12,7 +12,6 @@ math-verify reads the texts. It rounds to six decimals and calls tiny numbers ze
 """
 
 import contextlib
-import fcntl
 import functools
 import json
 import logging
@@ -22,20 +21,20 @@ import resource
 import signal
 import sys
 import types
-from multiprocessing.connection import Connection
 from typing import Any
 
 # An isolated interpreter ignores PYTHONPATH: the asker says where the project and the libraries are. The project comes
 # first, as another copy of it may be installed, but not before the standard library where it is among the libraries.
-if sys.argv[3] not in sys.path:
-    sys.path.insert(0, sys.argv[3])
-sys.path.extend(sys.argv[4:])
+if sys.argv[2] not in sys.path:
+    sys.path.insert(0, sys.argv[2])
+sys.path.extend(sys.argv[3:])
 logging.disable(logging.CRITICAL)
 
 import math_verify  # noqa: E402
 import sympy  # noqa: E402
 
 from infuser_core.child import lower  # noqa: E402
+from infuser_core.system.worker import connect  # noqa: E402
 from infuser_core.verifiers.parts import equality  # noqa: E402
 
 Request = dict[str, Any]
@@ -51,27 +50,20 @@ class Late(BaseException):
 
 def main() -> None:
     """Serve requests until their pipe closes."""
-    requests = Connection(int(sys.argv[1]), writable=False)
-    replies = Connection(int(sys.argv[2]), readable=False)
+    asker = connect(sys.argv[1])
     lower(resource.RLIMIT_AS, _MEMORY_BYTES)
     lower(resource.RLIMIT_CORE, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, _late)
-    _end_with_standard_input()
     _try_library()
-    # The library prints: the asker reads standard error only until this worker is ready.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    replies.send_bytes(b"ready")
+    # The library prints: the asker reads that only until this worker is ready.
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+    asker.send_bytes(b"ready")
     with contextlib.suppress(EOFError):
         while True:
-            replies.send_bytes(_within_limits(json.loads(requests.recv_bytes())).encode())
-
-
-def _end_with_standard_input() -> None:
-    """The kernel ends this process when the asker, who never writes there, is gone: even inside a long C call."""
-    # Not the pipe of the requests: its signal for a request can come when the request is being worked on already.
-    fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
-    fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
+            asker.send_bytes(_within_limits(json.loads(asker.recv_bytes())).encode())
 
 
 def _late(number: int, frame: types.FrameType | None) -> None:

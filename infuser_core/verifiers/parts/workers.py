@@ -9,20 +9,18 @@ one. Only a worker that takes no processor time at all is ended by the clock on 
 """
 
 import atexit
-import contextlib
 import importlib.util
 import json
 import os
-import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Mapping
-from multiprocessing import Pipe
 from pathlib import Path
 from queue import LifoQueue
 
-from infuser_core.child import FROM_OUTSIDE, WATCH_SECONDS, Watch, guess_of_kill
+from infuser_core.child import WATCH_SECONDS, Watch, guess_of_kill
 from infuser_core.errors import EngineError, KilledProcessError
+from infuser_core.system.worker import EndedError, WorkerProcess
 
 LIMIT_SECONDS = 4.0
 """Processor time of one request, by the worker's own clock: double what the slowest known decisions take, so that the
@@ -43,90 +41,55 @@ Reply = tuple[str, float]
 """A worker's word, or `late` or `lost` where it had to be given up, and the processor time of the request, seconds."""
 
 
-class Worker:
-    """One process and the pipes to it."""
+class Worker(WorkerProcess):
+    """One process that decides; its limits count its own processor time."""
 
     def __init__(self, script: Path) -> None:
-        requests, self._outbox = Pipe(duplex=False)
-        self._inbox, replies = Pipe(duplex=False)
-        ends = (requests.fileno(), replies.fileno())
         # An isolated interpreter ignores PYTHONPATH: those of this project and of math-verify.
-        found = importlib.util.find_spec("math_verify")
-        folders = [SCRIPT.parents[3], *([Path(found.origin).parents[1]] if found and found.origin else [])]
-        with requests, replies:
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", str(script), *map(str, (*ends, *folders))],
-                pass_fds=ends,
-                # Nothing is written there: the worker ends when it closes.
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+        library = importlib.util.find_spec("math_verify")
+        folders = [SCRIPT.parents[3], *([Path(library.origin).parents[1]] if library and library.origin else [])]
+        # Until the worker is ready, this file takes what it prints; then it prints nowhere.
+        super().__init__(
+            [sys.executable, "-I", str(script)],
+            [*map(str, folders)],
+            name="the math worker",
+            log=tempfile.TemporaryFile(),  # noqa: SIM115 - the worker closes it
+            # A worker reads hostile text: nothing that it sends is unpickled.
+            encode=lambda message: json.dumps(message[0]).encode(),
+            decode=bytes.decode,
+        )
         self._ready = False
 
-    @property
-    def pid(self) -> int:
-        """Process id."""
-        return self._process.pid
-
     def start(self) -> None:
-        """Wait until it is ready, once. Raises EngineError with its last words when it fails, EOFError when killed."""
+        """Wait until it is ready, once. Raises EngineError with its last words if it fails, EndedError if killed."""
         if self._ready:
             return
         try:
-            self._receive(START_SECONDS)
-        except (EOFError, TimeoutError) as error:
-            if isinstance(error, EOFError) and self.killed():
+            self._answer(START_SECONDS)
+        except (EndedError, TimeoutError) as error:
+            if isinstance(error, EndedError) and self.killed():
                 raise
             self.kill()
-            assert self._process.stderr is not None, "asked for as a pipe"
-            said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
-            last = said[-1] if said else f"exit code {self._process.returncode}"
-            message = f"verifiers: the math worker does not start: {last}"
+            message = f"verifiers: the math worker does not start: {self.death().message}"
             raise EngineError(message, hint="pip install 'math-verify[antlr4_13_2]>=0.9,<0.10'") from error
         self._ready = True
 
     def ask(self, request: Mapping[str, object], *, seconds: float) -> str:
-        """The reply. Raises TimeoutError when it is late, EOFError or BrokenPipeError when the worker is lost."""
-        self._outbox.send_bytes(json.dumps({**request, "seconds": seconds}).encode())
-        return self._receive(seconds + GRACE_SECONDS)
+        """The reply. Raises TimeoutError if it is late, EndedError if the worker is lost."""
+        self.send({**request, "seconds": seconds})
+        return self._answer(seconds + GRACE_SECONDS)
 
-    def _receive(self, seconds: float) -> str:
-        before = last = self.used()
+    def _answer(self, seconds: float) -> str:
+        before = last = self.processor_seconds()
         idle = Watch()
-        while not self._inbox.poll(WATCH_SECONDS):
-            now = self.used()
+        while (reply := self.receive(WATCH_SECONDS)) is None:
+            now = self.processor_seconds()
             if now - before >= seconds:
                 raise TimeoutError
             last, idle = (now, Watch()) if now > last else (last, idle)
             if idle.look() >= IDLE_SECONDS:
                 self.kill()
-        return self._inbox.recv_bytes().decode()
-
-    def used(self) -> float:
-        """Processor time of the process so far, seconds; 0 once it has ended and was waited for."""
-        with contextlib.suppress(OSError):
-            # The number of another process's clock, as clock_getcpuclockid(3) makes it.
-            return time.clock_gettime(~self.pid << 3 | 2)
-        return 0.0
-
-    def killed(self) -> bool:
-        """Whether somebody else ended the lost process: a request makes it crash, it does not kill it."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            return self._process.wait(1.0) in FROM_OUTSIDE
-        return False
-
-    def kill(self) -> None:
-        """End the process, now; whoever waits for its reply learns that it is lost."""
-        self._process.kill()
-        self._process.wait()
-
-    def forget(self) -> None:
-        """Close this process's ends of the pipes and leave the worker to whom it belongs."""
-        assert self._process.stdin is not None and self._process.stderr is not None, "asked for as pipes"
-        for end in (self._outbox, self._inbox, self._process.stdin, self._process.stderr):
-            end.close()
+        return str(reply)
 
 
 class Pool:
@@ -160,47 +123,41 @@ class Pool:
 
     def _ask(self, request: Mapping[str, object], seconds: float) -> Reply | None:
         """The reply of one worker; None where it was killed from outside, or idle."""
-        worker = self._places.get() or self._new()
-        kept: Worker | None = None
+        deciding = self._places.get() or self._new()
+        successor: Worker | None = None
         try:
             before = 0.0
             try:
-                worker.start()
-                before = worker.used()
-                text, kept = worker.ask(request, seconds=seconds), worker
-            except (TimeoutError, EOFError, BrokenPipeError) as error:
+                deciding.start()
+                before = deciding.processor_seconds()
+                text, successor = deciding.ask(request, seconds=seconds), deciding
+            except (TimeoutError, EndedError) as error:
                 text = "late" if isinstance(error, TimeoutError) else "lost"
                 # It starts while nobody waits for it.
-                kept = None if self._closed else self._new()
-            used = max(worker.used() - before, 0.0)
-            return None if text == "lost" and not self._closed and worker.killed() else (text, used)
+                successor = None if self._closed else self._new()
+            used = max(deciding.processor_seconds() - before, 0.0)
+            return None if text == "lost" and not self._closed and deciding.killed() else (text, used)
         finally:
-            if kept is not worker:
-                self._workers.discard(worker)
-                worker.kill()
-                worker.forget()
-            self._places.put(kept)
+            if successor is not deciding:
+                self._workers.discard(deciding)
+                deciding.close()
+            self._places.put(successor)
 
     def _new(self) -> Worker:
-        worker = Worker(self._script)
-        self._workers.add(worker)
-        return worker
+        made = Worker(self._script)
+        self._workers.add(made)
+        return made
 
     def close(self) -> None:
         """End all workers, busy ones too. Does nothing in a forked child: they are not its own."""
         if os.getpid() == self._owner:
             self._closed = True
-            for worker in tuple(self._workers):
-                worker.kill()
-
-    def forget(self) -> None:
-        """In a forked child: drop the parent's workers without touching them."""
-        for worker in self._workers:
-            worker.forget()
+            for each in tuple(self._workers):
+                each.kill()
 
     def pids(self) -> list[int]:
         """Process ids of the living workers."""
-        return sorted(worker.pid for worker in self._workers)
+        return sorted(each.pid for each in self._workers)
 
 
 def pool() -> Pool:
@@ -216,7 +173,6 @@ def _own_pool() -> Pool:
 
 def _after_fork() -> None:
     global _POOL
-    _POOL.forget()
     _POOL = _own_pool()
 
 
