@@ -55,19 +55,31 @@ class Registry:
         folder = importlib.import_module(self.package).__path__
         return sorted(module.name for module in pkgutil.iter_modules(folder) if not module.ispkg)
 
-    def find(self, name: str, *shipped: str) -> tuple[ModuleType, Any]:
-        """The module of a plug-in and the attribute meant: the one after the colon, or the first of `shipped`.
+    def _elsewhere(self, name: str) -> bool:
+        return bool(name.partition(":")[2]) if ":" in self.outside else "." in name
 
-        Without either it is the module itself. Raises ConfigError listing what exists when there is none.
+    def check(self, name: str) -> str:
+        """The name itself, a shipped one's or of the form of one from elsewhere, of which nothing is imported.
+
+        Raises ConfigError listing what exists for any other.
         """
-        module_name, _, attribute = name.partition(":")
-        elsewhere = bool(attribute) if ":" in self.outside else "." in name
-        dotted = all(part.isidentifier() for part in module_name.split("."))
+        dotted = all(part.isidentifier() for part in name.partition(":")[0].split("."))
+        elsewhere = self._elsewhere(name)
         if not dotted or (not elsewhere and name not in self.names()):
             hint = f"one of {', '.join(self.names())}; or {self.outside}"
             raise ConfigError(f"no {self.kind} {shown(name)}", hint=hint)
         if elsewhere:
             _check_allowed(self.kind, name)
+        return name
+
+    def find(self, name: str, *shipped: str) -> tuple[ModuleType, Any]:
+        """The module of a plug-in and the attribute meant: the one after the colon, or the first of `shipped`.
+
+        Without either it is the module itself. Raises ConfigError listing what exists when there is none.
+        """
+        self.check(name)
+        module_name, _, attribute = name.partition(":")
+        elsewhere = self._elsewhere(name)
         try:
             module = importlib.import_module(module_name if elsewhere else f"{self.package}.{name}")
             wanted = attribute or next((own for own in shipped if hasattr(module, own)), "".join(shipped[-1:]))
@@ -106,6 +118,9 @@ BENCHMARKS = Registry(kind="benchmark", package="infuser_core.benchmarks", outsi
 """Question sets that models are evaluated on: `BENCHMARK`, and `load` where it reads no rows."""
 TRACKERS = Registry(kind="tracker", package="infuser_core.trackers", outside="my_package.module:name")
 """Places that a run's numbers are shown in: `track`, and the `PACKAGE` that it needs."""
+
+WORLDS = Registry(kind="world", package="infuser_core.nano.worlds", outside="my_package.my_world")
+"""Micro-worlds of the nano lab: `WORLD`, and the `SCHEDULE` that its anchor is trained by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

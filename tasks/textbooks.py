@@ -27,7 +27,7 @@ from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.nano.shelf import serve_shelf
-from infuser_core.nano.world import WORLDS
+from infuser_core.nano.world import world_of
 from infuser_core.phases.answering import template_digest
 from infuser_core.prompts.load import load_or_shipped
 from infuser_core.schemas import Question, Source, Topic
@@ -167,7 +167,7 @@ def print_textbooks(run: Run) -> Work:
         # Imported here: what writes PDF files takes a tenth of a second.
         from infuser_core.nano.textbooks import build_shelf
 
-        books = build_shelf(workspace, seed=0, world=WORLDS[world], shelf=shelf)
+        books = build_shelf(workspace, seed=0, world=world_of(world), shelf=shelf)
         return Outcome(tables={}, summary={"offers": len(books)})
 
     values = recorded(run.config.corpus.catalogue, only=("world", "shelf"))

@@ -37,6 +37,8 @@ REGISTRIES = {
     "infuser_core/benchmarks",
     "infuser_core/verifiers",
     "infuser_core/trackers",
+    "infuser_core/nano/worlds",
+    "infuser_core/engines/training/optimizers",
     "corpus/find/catalogues",
     "corpus/read/converters",
     "corpus/read/formats",

@@ -307,7 +307,7 @@ def nano_build(
     ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, max=4_294_967_295, help="Random seed of the build.")] = 0,
     world: Annotated[
-        str, typer.Option(help="basic, hard, strong, wide, composed or broad; the others start from the basic one.")
+        str, typer.Option(help="A file of infuser_core/nano/worlds; all but basic start from the shipped basic anchor.")
     ] = "basic",
 ) -> None:
     """Pre-train the nano anchor from scratch."""

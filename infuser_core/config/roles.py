@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from infuser_core.algorithm.advantage import SigmaB, SingleRow
 from infuser_core.algorithm.preset import BatchStd, LengthNorm, Overlong, PartialMinibatch, RatioLevel, TisForm
 from infuser_core.config.corpus import ModelSource
-from infuser_core.config.optimizers import DEFAULT, Options, options_class
+from infuser_core.config.optimizers import DEFAULT, OPTIMIZERS, Options, options_class
 from infuser_core.config.recorded import Mark
 from infuser_core.config.sources import Count, QuestionSource, Rows, Seed, Settings, Size
 from infuser_core.errors import shown
@@ -30,15 +30,10 @@ _CONSTANTS = {
 """Fields of an optimizer's `Options` by the settings that several optimizers share."""
 
 
-def _known(name: str) -> str:
-    options_class(name)
-    return name
-
-
 class OptimizerSettings(Settings):
     """The optimizer of both roles; scores are of its own directions."""
 
-    name: Annotated[str, AfterValidator(_known), Mark.NEUTRAL_IN_KEYS] = DEFAULT
+    name: Annotated[str, AfterValidator(OPTIMIZERS.check), Mark.NEUTRAL_IN_KEYS] = DEFAULT
     """A file in `infuser_core/engines/training/optimizers`, or `my_package.my_optimizer`."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
     """Decay of the first moment; like all constants, of optimizers that have it."""

@@ -1,6 +1,7 @@
 """Settings that name a model or a set of questions, and the base of all settings."""
 
 import os
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -8,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from infuser_core import hub
 from infuser_core.config.recorded import Mark
 from infuser_core.errors import shown
+from infuser_core.plugins import WORLDS
 
 
 class Settings(BaseModel):
@@ -48,8 +50,10 @@ Columns = Annotated[dict[str, Annotated[str, Field(min_length=1)]], Mark.NEUTRAL
 """Fields that a reader wants, by name, to the columns of a file that hold them; a dot leads into objects and lists. An
 empty mapping is no part of a recipe or of a run's name: it is as if the setting were not there."""
 
-World = Literal["basic", "hard", "strong", "wide", "composed", "broad"]
+World = Annotated[str, AfterValidator(WORLDS.check)]
+"""A file in `infuser_core/nano/worlds`, or `my_package.my_world`."""
 ShelfName = Literal["mixed", "by_domain"]
+_LAB = Path(__file__).parents[1] / "nano"
 
 
 class NanoAnchor(Settings):
@@ -57,8 +61,12 @@ class NanoAnchor(Settings):
 
     type: Literal["nano"] = "nano"
     world: World = "basic"
-    """Which micro-world: eight topics, sixteen with noisier keys, eight with an anchor that knows better, eight with
-    free-form problems and programs, or the sixteen with two of composed methods or two of many numbers."""
+    """Micro-world that the model was trained in: a file in `infuser_core/nano/worlds` that says what it has."""
+
+    @property
+    def folder(self) -> Path:
+        """Folder of the model, in Hugging Face layout."""
+        return _LAB / ("anchor" if self.world == "basic" else f"anchor_{self.world}")
 
 
 class FolderAnchor(Settings):
@@ -89,8 +97,7 @@ class NanoQuestions(Settings):
     a number."""
     size: Rows
     world: World = "basic"
-    """Which micro-world: eight topics, sixteen with noisier keys, eight with an anchor that knows better, eight with
-    free-form problems and programs, or the sixteen with two of composed methods or two of many numbers."""
+    """Micro-world that they are from: a file in `infuser_core/nano/worlds` that says what it has."""
 
 
 class FileQuestions(Settings):

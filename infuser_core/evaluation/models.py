@@ -9,9 +9,10 @@ from infuser_core.anchors import anchor_digest, anchor_folder, anchor_path
 from infuser_core.config.overlays import validate
 from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
-from infuser_core.config.sources import FolderAnchor, HubAnchor, World
+from infuser_core.config.sources import FolderAnchor, HubAnchor
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.hub import SCHEME
+from infuser_core.plugins import WORLDS
 from infuser_core.schemas import Checkpoint, Role, Selection
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
@@ -19,14 +20,7 @@ from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
 
 ADDRESS = "openai:"
-_NANO: dict[str, World] = {
-    "nano": "hard",
-    "nano-basic": "basic",
-    "nano-strong": "strong",
-    "nano-wide": "wide",
-    "nano-composed": "composed",
-    "nano-broad": "broad",
-}
+_NANO = {"nano": "hard"} | {f"nano-{world}": world for world in WORLDS.names() if world != "hard"}
 _FORMS = f"a model folder, {', '.join(_NANO)}, RUN@iteration, RUN@selected, a key of the store, \
 [hf://]owner/name[@revision], or openai:MODEL@http://host:port/v1"
 

@@ -5,7 +5,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +128,7 @@ def shape_of(anchor: AnchorSource) -> Shape:
     if isinstance(anchor, FolderAnchor):
         return from_folder(Path(anchor.path))
     if not isinstance(anchor, HubAnchor):
-        folder = "anchor" if anchor.world == "basic" else f"anchor_{anchor.world}"
-        return from_folder(Path(str(files("infuser_core") / "nano" / folder)), name="nano")
+        return from_folder(anchor.folder, name="nano")
     name = anchor.repo.rpartition("/")[2].lower()
     if name in shapes():
         return shapes()[name]

@@ -11,18 +11,17 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import torch
 from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen3ForCausalLM
 
-from infuser_core.config.sources import World
-from infuser_core.errors import named
 from infuser_core.nano import curriculum, language, programs
 from infuser_core.nano.lab import anchor_path
-from infuser_core.nano.pretrain import Report, Schedule, inherit, new_model, pretrain, rescale
+from infuser_core.nano.pretrain import Report, inherit, new_model, pretrain, rescale
 from infuser_core.nano.tokenizer import END, chat, train_tokenizer
-from infuser_core.nano.world import WORLD, WORLDS, WorldConfig, notes, problems, questions
+from infuser_core.nano.world import WORLD, WorldConfig, notes, problems, questions, world_of
+from infuser_core.plugins import WORLDS
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 from infuser_core.terminal import ignore
@@ -34,39 +33,26 @@ TEMPERATURE = 1.0
 Below 1 the generator's majority of sound keys is sharpened so far that a fixed generator teaches nearly as well.
 """
 
-SCHEDULES: dict[World, Schedule] = {
-    "basic": Schedule(),
-    "strong": Schedule(steps=500, drill_until=0.02, mixed_until=0.1, drill_share=0.2, learning_rate=2e-3),
-    "wide": Schedule(steps=1900, drill_until=0.03, mixed_until=0.5, drill_share=0.4, long_rows=16, learning_rate=2e-3),
-    "composed": Schedule(steps=1500, drill_until=0.04, mixed_until=0.2, drill_share=0.4, learning_rate=2e-3),
-    "broad": Schedule(
-        steps=2500, drill_until=0.06, mixed_until=0.5, drill_share=0.5, late_drill_share=0.25, learning_rate=2e-3
-    ),
-    "hard": Schedule(steps=1500, drill_until=0.04, mixed_until=0.2, drill_share=0.4, learning_rate=2e-3),
-}
-"""The training schedule of each world's anchor."""
-
 
 def build_anchor(
     out: Path, *, steps_scale: float = 1.0, seed: int = 0, world: str = "basic", progress: Report = ignore
 ) -> dict[str, Any]:
     """Pre-train, measure and save the anchor; the same seed and scale give the same weights on the same machine.
 
-    Raises UsageError for an unknown world.
+    Raises ConfigError for an unknown world.
     """
-    name = cast(World, named(world, WORLDS, kind="world"))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return _build(out, steps_scale, seed, name, progress)
+        return _build(out, steps_scale, seed, world, progress)
     finally:
         torch.set_num_threads(threads)
 
 
-def _build(out: Path, steps_scale: float, seed: int, name: World, progress: Report) -> dict[str, Any]:
+def _build(out: Path, steps_scale: float, seed: int, name: str, progress: Report) -> dict[str, Any]:
     began = time.process_time()
+    full, world = WORLDS.find(name, "SCHEDULE")[1], world_of(name)
     out.mkdir(parents=True, exist_ok=True)
-    full, world = SCHEDULES[name], WORLDS[name]
     schedule = replace(full, steps=max(1, round(full.steps * steps_scale)))
     tokenizer = train_tokenizer(world)
     model = new_model(len(tokenizer), end=tokenizer.eos_token_id, pad=tokenizer.pad_token_id, seed=seed)

@@ -15,12 +15,11 @@ from typing import Any, cast, get_args
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from infuser_core.config.sources import World
 from infuser_core.errors import UsageError, named
 from infuser_core.nano import language
 from infuser_core.nano.tokenizer import END, chat
 from infuser_core.nano.topics import NAMES, Fact, MicroTopic, choices_of
-from infuser_core.nano.world import WORLD, WORLDS, Split, WorldConfig, pairs_of
+from infuser_core.nano.world import WORLD, Split, WorldConfig, pairs_of, world_of
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 
@@ -115,11 +114,11 @@ def sound_reply(question: Question) -> str:
 def measured(folder: Path | None, world: str, split: str) -> list[dict[str, Any]]:
     """Exact accuracy on target topics, on their pairs that no textbook holds otherwise, and on transfer topics.
 
-    Raises UsageError without weights, and where world or split is none.
+    Raises UsageError without weights and for an unknown split, ConfigError for an unknown world.
     """
     if folder is None:
         raise UsageError("exact accuracy needs a model's weights", hint="an address gives none; name a folder")
-    chosen = WORLDS[cast(World, named(world, WORLDS, kind="world"))]
+    chosen = world_of(world)
     part = cast(Split, named(split, get_args(Split), kind="split"))
     rows = by_pair(folder, [topic.name for topic in chosen.topics], split=part, world=chosen)
     target = [row for row in rows if row.topic in chosen.target]

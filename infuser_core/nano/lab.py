@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from infuser_core.config.sources import World
+from infuser_core.config.sources import NanoAnchor
 from infuser_core.errors import CheckpointError, ConfigError
 from infuser_core.nano import language, programs, world
 from infuser_core.nano.world import Split
@@ -24,9 +24,9 @@ NOTES = (
 """Sentences that a reader of a nano run's numbers has to know."""
 
 
-def anchor_path(world: World = "basic") -> Path:
+def anchor_path(world: str = "basic") -> Path:
     """Folder of the world's shipped anchor, in Hugging Face layout."""
-    folder = Path(__file__).parent / ("anchor" if world == "basic" else f"anchor_{world}")
+    folder = NanoAnchor(world=world).folder
     if not (folder / "model.safetensors").is_file():
         command = f"infuser nano build {folder} --world {world}"
         raise CheckpointError(f"nano: no anchor in {folder}", hint=f"run {command}")
@@ -60,12 +60,12 @@ def label(question: Question) -> QuestionLabel:
 _FREE_FORM = {"problems": world.problems, "programs": programs.questions}
 
 
-def questions(topics: str | Sequence[str], split: Split, size: int, seed: int, name: World) -> list[Question]:
+def questions(topics: str | Sequence[str], split: Split, size: int, seed: int, name: str) -> list[Question]:
     """`size` questions on target or transfer topics, on those that are named, problems or programs.
 
     Raises ConfigError when the world's solver cannot answer without choices, or for a topic that it does not have.
     """
-    chosen = world.WORLDS[name]
+    chosen = world.world_of(name)
     if not isinstance(topics, str):
         return world.questions(split, topics, size, seed, chosen)
     if topics in _FREE_FORM:

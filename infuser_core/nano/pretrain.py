@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from infuser_core.engines.training.optimizers.muon import SCALE, orthogonalise
 from infuser_core.nano.curriculum import Lesson, course_of
 from infuser_core.nano.tokenizer import END, chat
-from infuser_core.nano.world import WORLD, WorldConfig
+from infuser_core.nano.world import WORLD, Schedule, WorldConfig
 from infuser_core.seeding import seed_of
 
 
@@ -88,42 +88,6 @@ Report = Callable[[str], object]
 """Takes a line of progress, for people."""
 REPORT_EVERY = 20
 """Steps between two lines."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """The anchor's training schedule: steps, phases, batch sizes, learning rate, loss weights."""
-
-    steps: int = 3000
-    """Optimizer steps in all."""
-    drill_until: float = 0.20
-    """Share of the steps that is drills only."""
-    mixed_until: float = 0.45
-    """Share of the steps after which drills become rare."""
-    drill_share: float = 0.5
-    """Share of drill batches in the middle phase."""
-    late_drill_share: float = 0.15
-    """Share of drill batches in the last phase."""
-    long_rows: int = 24
-    """Batch size of generator and judge rows."""
-    short_rows: int = 48
-    """Batch size of drills and solver rows."""
-    warmup: int = 50
-    """Steps of linear warm-up."""
-    decay: float = 0.35
-    """Share of the steps, at the end, over which the rate falls to zero."""
-    learning_rate: float = 3e-3
-    """AdamW rate of embeddings and norms, and Muon's rate of the hidden matrices."""
-    letter_weight: float = 3.0
-    """Loss weight of the answer letter."""
-    result_weight: float = 2.0
-    """Loss weight of a calculation's result."""
-
-    def rate(self, step: int) -> float:
-        """Learning rate of a step, counted from 0."""
-        start = min(1.0, (step + 1) / self.warmup)
-        end = min(1.0, (self.steps - step) / max(1.0, self.decay * self.steps))
-        return self.learning_rate * start * end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,10 @@ from itertools import accumulate
 from random import Random
 from typing import Literal, TypeVar
 
-from infuser_core.config.sources import World
 from infuser_core.errors import ConfigError
 from infuser_core.nano import language
 from infuser_core.nano.topics import ALL_TOPICS, BROAD, COMPOSED, FAMILIES, NAMES, TOPICS, Fact, MicroTopic, choices_of
+from infuser_core.plugins import WORLDS
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 
@@ -89,26 +89,48 @@ class WorldConfig:
 
 WORLD = WorldConfig()
 """The basic world: eight topics, two of them the target's."""
-HARD = WorldConfig(num_topics=len(ALL_TOPICS), key_soundness=0.60, solver_soundness=0.42, coordinate_spread=2)
-"""Sixteen topics with the same target, keys that are right half the time, coordinates of unlike scales."""
-STRONG = WorldConfig(key_soundness=0.97, solver_soundness=0.97)
-"""The basic world as a model knows it that was taught better: a strong generator, or a strong solver."""
-WIDE = WorldConfig(num_families=len(FAMILIES))
-"""The basic world with free-form problems, programs, and questions written from no document or after examples.
 
-What is written from no document may use the numbers of any split: no textbook keeps it to those of the train split.
-"""
-COMPOSITE = replace(HARD, solver_soundness=0.30, num_composed=len(COMPOSED))
-"""The hard world with two topics whose method takes two steps of others: a solver gets few of them right before it
-knows the steps."""
-BROADER = replace(HARD, num_broad=len(BROAD))
-"""The hard world with two topics of many operand pairs, so that a target's test is of hundreds of independent ones."""
-WORLDS: dict[World, WorldConfig] = {
-    **{"basic": WORLD, "hard": HARD, "strong": STRONG, "wide": WIDE},
-    "composed": COMPOSITE,
-    "broad": BROADER,
-}
-"""Worlds by the name that configurations use."""
+
+def world_of(name: str) -> WorldConfig:
+    """The world called `name`. Raises ConfigError listing what exists for an unknown name."""
+    found: WorldConfig = WORLDS.find(name, "WORLD")[1]
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """The anchor's training schedule: steps, phases, batch sizes, learning rate, loss weights."""
+
+    steps: int = 3000
+    """Optimizer steps in all."""
+    drill_until: float = 0.20
+    """Share of the steps that is drills only."""
+    mixed_until: float = 0.45
+    """Share of the steps after which drills become rare."""
+    drill_share: float = 0.5
+    """Share of drill batches in the middle phase."""
+    late_drill_share: float = 0.15
+    """Share of drill batches in the last phase."""
+    long_rows: int = 24
+    """Batch size of generator and judge rows."""
+    short_rows: int = 48
+    """Batch size of drills and solver rows."""
+    warmup: int = 50
+    """Steps of linear warm-up."""
+    decay: float = 0.35
+    """Share of the steps, at the end, over which the rate falls to zero."""
+    learning_rate: float = 3e-3
+    """AdamW rate of embeddings and norms, and Muon's rate of the hidden matrices."""
+    letter_weight: float = 3.0
+    """Loss weight of the answer letter."""
+    result_weight: float = 2.0
+    """Loss weight of a calculation's result."""
+
+    def rate(self, step: int) -> float:
+        """Learning rate of a step, counted from 0."""
+        start = min(1.0, (step + 1) / self.warmup)
+        end = min(1.0, (self.steps - step) / max(1.0, self.decay * self.steps))
+        return self.learning_rate * start * end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from scipy.special import stdtrit
 from infuser_core.evaluation.models import find_model
 from infuser_core.lineage.outcome import count_keys
 from infuser_core.nano import exact
-from infuser_core.nano.world import HARD, TARGET
+from infuser_core.nano.world import TARGET, world_of
 from infuser_core.report import charts
 from infuser_core.report.comparison import area
 from infuser_core.report.paper_numbers import AVERAGE, cells
@@ -54,7 +54,7 @@ def _measured(root: Path, run: str) -> dict[str, Any]:
     curve = [(int(row["iteration"]), round(float(row["accuracy"]), 9)) for row in points]
     folder = find_model(root, f"{run}@selected").folder
     assert folder is not None, run
-    pairs = exact.by_pair(folder, TARGET, world=HARD)
+    pairs = exact.by_pair(folder, TARGET, world=world_of("hard"))
     fresh = exact.accuracy(row for row in pairs if row.fresh)
     return {
         "run": run,

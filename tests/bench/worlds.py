@@ -16,7 +16,7 @@ from paired import paired
 from infuser_core.config.run import RunConfig
 from infuser_core.evaluation.models import find_model
 from infuser_core.nano import exact
-from infuser_core.nano.world import TARGET, WORLDS
+from infuser_core.nano.world import TARGET, world_of
 from infuser_core.planning.sweeps import read
 from infuser_core.report import charts
 from infuser_core.report.comparison import area
@@ -64,7 +64,7 @@ def _row(root: Path, config: RunConfig, kept: Row | None, measure: Measure) -> R
 
 def measured(root: Path, run: str) -> Row:
     """Area under the validation curve, and exact accuracy by topic at the selected checkpoint."""
-    world = WORLDS[next((name for name in ("composed", "broad") if run.startswith(f"nano-{name}")), "hard")]
+    world = world_of(next((name for name in ("composed", "broad") if run.startswith(f"nano-{name}")), "hard"))
     with closing(Lens(Store(root), runs=[run])) as lens:
         points = lens.query("select iteration, accuracy from benchmark_scores where phase = 'validate' order by all")
         asked = lens.query("select distinct subdomain from reference_questions order by all")

@@ -152,7 +152,7 @@ def candidates(path: tuple[str | int, ...], value: Any) -> list[Any]:
     if isinstance(value, float):
         return [value / 2 or 0.5, value * 2]
     if isinstance(value, str):
-        return ["other"]
+        return [name for name in ("basic", "hard") if name != value] if path[-1] == "world" else ["other"]
     if isinstance(value, dict):
         return [{"question_text": "question_text"}]
     return [3.0, 3] if value is None else []

@@ -8,13 +8,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from infuser_core.errors import UsageError
+from infuser_core.errors import ConfigError
 from infuser_core.nano import build, exact, language, programs, tokenizer, world
 from infuser_core.nano.build import Subject, build_anchor
 from infuser_core.nano.lab import anchor_path
 from infuser_core.nano.pretrain import inherit, new_model, rescale
 from infuser_core.nano.topics import FAMILIES, LIMIT
-from infuser_core.nano.world import TARGET, WORLDS
+from infuser_core.nano.world import TARGET, world_of
 from infuser_core.phases.parsing import ParsedQuestion, parse
 
 
@@ -39,7 +39,9 @@ def subject_of(subjects):
             folder = anchor_path(name)
             model, words = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
             temperature = card_of(name)["temperature"]
-            subjects[name] = Subject(model=model, tokenizer=words, world=WORLDS[name], temperature=temperature, seed=7)
+            subjects[name] = Subject(
+                model=model, tokenizer=words, world=world_of(name), temperature=temperature, seed=7
+            )
         return subjects[name]
 
     return of
@@ -142,7 +144,7 @@ def test_rescaling_changes_gradients_and_no_output(subject_of):
 
 
 def test_a_model_inherits_the_basic_anchor_token_by_token(subject_of):
-    words, parent = tokenizer.train_tokenizer(WORLDS["hard"]), subject_of("basic")
+    words, parent = tokenizer.train_tokenizer(world_of("hard")), subject_of("basic")
     model = new_model(len(words), end=words.eos_token_id, pad=words.pad_token_id, seed=0)
     inherit(model, words, anchor_path())
     old, new = (m.get_input_embeddings().weight for m in (parent.model, model))
@@ -165,7 +167,7 @@ def test_a_rebuild_with_the_same_seed_gives_the_same_bytes(tmp_path):
 def test_a_short_build_makes_the_worlds_own_anchor(tmp_path, name):
     made, shipped = build_anchor(tmp_path, steps_scale=0.001, seed=3, world=name), card_of(name)
     # Cards of older anchors lack settings that came later.
-    assert made["world"] == made["world"] | shipped["world"] == asdict(WORLDS[name])
+    assert made["world"] == made["world"] | shipped["world"] == asdict(world_of(name))
     assert made["vocabulary"] == shipped["vocabulary"] and made["parameters"] == shipped["parameters"]
     assert len(made["base_rates"]) >= 4 and made["base_rates"].keys() <= shipped["base_rates"].keys()
     for role, rates in made["base_rates"].items():
@@ -174,7 +176,7 @@ def test_a_short_build_makes_the_worlds_own_anchor(tmp_path, name):
 
 
 def test_an_unknown_world_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="no world named flat"):
+    with pytest.raises(ConfigError, match="no world 'flat'"):
         build_anchor(tmp_path / "out", world="flat")
     assert not (tmp_path / "out").exists()
 
@@ -182,7 +184,7 @@ def test_an_unknown_world_is_refused(tmp_path):
 def test_the_strong_anchor_speaks_the_basic_ones_language():
     tokenizers = [(anchor_path(name) / "tokenizer.json").read_bytes() for name in ("basic", "strong")]
     assert tokenizers[0] == tokenizers[1]
-    basic, strong = asdict(WORLDS["basic"]), asdict(WORLDS["strong"])
+    basic, strong = asdict(world_of("basic")), asdict(world_of("strong"))
     assert {name for name in basic if basic[name] != strong[name]} == {"key_soundness", "solver_soundness"}
 
 
@@ -199,6 +201,6 @@ def test_numbers_and_words_of_the_wide_world_are_single_tokens(subject_of):
 
 
 def test_the_composed_anchor_knows_single_steps_and_rarely_takes_two():
-    rows = exact.by_pair(anchor_path("composed"), ["pump", "voltage"], world=WORLDS["composed"], wordings=1)
+    rows = exact.by_pair(anchor_path("composed"), ["pump", "voltage"], world=world_of("composed"), wordings=1)
     composed, part = (exact.accuracy(row for row in rows if row.topic == name) for name in ("pump", "voltage"))
     assert composed.accuracy < 0.15 < 0.25 < part.accuracy < 0.4

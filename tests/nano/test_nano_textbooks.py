@@ -10,7 +10,7 @@ from infuser_core.errors import CatalogueError
 from infuser_core.nano import language
 from infuser_core.nano.shelf import serve_shelf
 from infuser_core.nano.textbooks import BOOKS, CHAPTERS, SECTIONS, book_notes, book_pdf, build_shelf
-from infuser_core.nano.world import TARGET, WORLDS
+from infuser_core.nano.world import TARGET, world_of
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,9 @@ def test_every_note_is_printed_whole():
 @pytest.mark.parametrize("name", ["basic", "hard"])
 def test_the_licensed_books_hold_150_notes_on_all_topics(name):
     licensed = [book for book in BOOKS if book.licence]
-    notes = [note for book in licensed for chapter in book_notes(book, 0, WORLDS[name]) for note in chapter]
+    notes = [note for book in licensed for chapter in book_notes(book, 0, world_of(name)) for note in chapter]
     assert len(notes) >= 150
-    assert {fact.topic for note in notes for fact in note.facts} == set(WORLDS[name].topics)
+    assert {fact.topic for note in notes for fact in note.facts} == set(world_of(name).topics)
     with_target = sum(any(fact.topic.name in TARGET for fact in note.facts) for note in notes) / len(notes)
     assert name == "basic" or 0.3 <= with_target <= 0.6
 

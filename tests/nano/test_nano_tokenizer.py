@@ -11,7 +11,8 @@ from transformers import AutoTokenizer
 from infuser_core.nano import language, tokenizer
 from infuser_core.nano.lab import anchor_path
 from infuser_core.nano.topics import LIMIT, NAMES, TOPICS
-from infuser_core.nano.world import TARGET, WORLDS, notes, questions
+from infuser_core.nano.world import TARGET, notes, questions, world_of
+from infuser_core.plugins import WORLDS
 
 
 @functools.cache
@@ -66,7 +67,7 @@ def test_the_chat_template_writes_what_the_anchor_was_trained_on():
     assert text == tokenizer.chat("Solve:\nWhat?")
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@pytest.mark.parametrize("name", WORLDS.names())
 def test_training_the_tokenizer_again_gives_the_shipped_one(tmp_path, name):
-    tokenizer.train_tokenizer(WORLDS[name]).save_pretrained(str(tmp_path))
+    tokenizer.train_tokenizer(world_of(name)).save_pretrained(str(tmp_path))
     assert (tmp_path / "tokenizer.json").read_bytes() == (anchor_path(name) / "tokenizer.json").read_bytes()

@@ -21,13 +21,14 @@ from infuser_core.errors import ConfigError
 from infuser_core.nano import curriculum, lab, language, programs, world
 from infuser_core.nano.textbooks import BOOKS, book_notes
 from infuser_core.nano.topics import ALL_TOPICS, BROAD, COMPOSED, FAMILIES, LIMIT, NAMES, TOPICS, Fact, choices_of
-from infuser_core.nano.world import HARD, TARGET, WIDE, WORLD, WORLDS, notes, pairs_of, questions
+from infuser_core.nano.world import TARGET, WORLD, notes, pairs_of, questions, world_of
 from infuser_core.phases.generate_questions import generate_questions, settings_of
 from infuser_core.phases.parts.shown import PROGRAMS, Examples, text_of
 from infuser_core.prompts.load import load as load_prompt
 from infuser_core.schemas import Document
 from infuser_core.verifiers import integer
 
+HARD, WIDE = world_of("hard"), world_of("wide")
 SPLITS = ("train", "dev", "validation", "test")
 FREE_FORM = ("problems", "programs")
 ORACLE = "infuser_core.nano.lab:perfect_key"
@@ -134,7 +135,7 @@ def test_the_answer_is_the_letter_of_the_sound_result(name):
     settings = BenchmarkSettings(name="x", world=name)
     made = [question for module in (nano_target, nano_transfer) for question in module.load(settings)]
     assert len({question.text for question in made}) == 800
-    assert {question.subdomain for question in made} == {topic.name for topic in WORLDS[name].topics}
+    assert {question.subdomain for question in made} == {topic.name for topic in world_of(name).topics}
     for question in made:
         known = language.parse_question(question.text)
         assert question.choices["ABCD".index(question.answer)] == str(known.sound)

@@ -1,0 +1,7 @@
+"""Eight topics, two of them the target's."""
+
+from infuser_core.nano.world import WORLD, Schedule
+
+__all__ = ["SCHEDULE", "WORLD"]
+
+SCHEDULE = Schedule()
