@@ -17,6 +17,7 @@ from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, typed_rows, wri
 from infuser_core import durable
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.errors import DocumentError, UsageError
+from infuser_core.plugins import MAIN_ROUTE, ROUTES
 from infuser_core.schemas import Document
 from infuser_core.sealed import digest_of_file
 
@@ -25,7 +26,6 @@ _OURS = [field.name for field in fields(Document)]
 # Field of documents.json to field of a document. `content` may be `text`.
 _AUTHORS = {"doc_id": "document_id", "field": "domain", "source_pdf": "source_id", "token_count": "num_tokens"}
 _HEADERS = tuple(f"Header {level}" for level in range(1, 7))
-_PROMPTS = ("mcq", "free_form", "direct")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,9 +138,9 @@ def _chunk_file(row: Mapping[str, Any], place: int, path: Path) -> Imported:
 
 def _made(text: str, values: Mapping[str, Any], row: Mapping[str, Any], key: str, path: Path, place: int) -> Imported:
     """The document; what its format does not have is counted or left empty, and named."""
-    prompt_type = str(values.get("prompt_type") or "mcq")
-    if prompt_type not in _PROMPTS:
-        raise DocumentError(f"{path}: row {place} has prompt_type {prompt_type!r}", hint=", ".join(_PROMPTS))
+    prompt_type = str(values.get("prompt_type") or MAIN_ROUTE)
+    if prompt_type != MAIN_ROUTE and prompt_type not in (routes := ROUTES.names()):
+        raise DocumentError(f"{path}: row {place} has prompt_type {prompt_type!r}", hint=", ".join(routes))
     tokens = values.get("num_tokens")
     document = Document(
         document_id=str(values["document_id"]),

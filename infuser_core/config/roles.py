@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import fields
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -11,8 +11,9 @@ from infuser_core.algorithm.preset import BatchStd, LengthNorm, Overlong, Partia
 from infuser_core.config.corpus import ModelSource
 from infuser_core.config.optimizers import DEFAULT, OPTIMIZERS, Options, options_class
 from infuser_core.config.recorded import Mark
-from infuser_core.config.sources import Count, QuestionSource, Rows, Seed, Settings, Size
+from infuser_core.config.sources import Count, QuestionSource, Rows, Seed, Settings, Size, Whole
 from infuser_core.errors import shown
+from infuser_core.plugins import ROUTES
 
 ALL_LINEAR: Final = "all-linear"
 """Every linear layer of a model but its output layer."""
@@ -49,7 +50,7 @@ class OptimizerSettings(Settings):
     """Decay of a mean or sum of gradients; the optimizer's own when null."""
     nesterov: Annotated[bool | None, Mark.NEUTRAL_IN_KEYS] = None
     """Whether a step with momentum looks ahead; the optimizer's own when null."""
-    constants: Annotated[dict[str, bool | int | float | str], Mark.NEUTRAL] = Field(default={})
+    constants: Annotated[dict[str, bool | Whole | Size | str], Mark.NEUTRAL] = Field(default={})
     """Constants that only this optimizer has, by name."""
 
     @model_validator(mode="after")
@@ -70,8 +71,8 @@ class OptimizerSettings(Settings):
         """All constants, as engines take them."""
         kind = options_class(self.name)
         known = {field.name for field in fields(kind)}
-        common = {constant: getattr(self, key) for key, constant in _CONSTANTS.items() if constant in known}
-        return kind(**{key: value for key, value in common.items() if value is not None}, **self.constants)
+        values: dict[str, Any] = {to: getattr(self, key) for key, to in _CONSTANTS.items() if to in known}
+        return kind(**{key: value for key, value in (values | self.constants).items() if value is not None})
 
 
 class LossSettings(Settings):
@@ -128,8 +129,8 @@ class ProblemSettings(Settings):
     """The problems; one that stands in it twice counts once."""
     count: Rows
     """Rows: the problems repeated in turn until there are as many, then shuffled."""
-    route: Literal["direct", "free_form", "mcq"] = "direct"
-    """`direct` puts the problem itself to the solver; otherwise problem and answer are a text to write from."""
+    route: Annotated[str, AfterValidator(ROUTES.check)] = "direct"
+    """`direct` puts the problem itself to the solver; for other routes problem and answer are a text to write from."""
     seed: Seed = 42
     """Seed of the shuffle; the run's own seed does not change it."""
     exclude_dev: bool = True

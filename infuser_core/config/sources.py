@@ -35,6 +35,8 @@ Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 """Seed of a random draw."""
 Size = Annotated[float, Field(ge=-1e9, le=1e9)]
 """A number of any sign."""
+Whole = Annotated[int, Field(ge=-1_000_000_000, le=1_000_000_000)]
+"""A whole number of any sign."""
 
 
 def _named(path: str) -> str:

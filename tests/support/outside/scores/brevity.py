@@ -1,0 +1,7 @@
+"""Long answers first."""
+
+from infuser_core.phases.studies.candidates import Candidate
+
+
+def score(question: Candidate) -> float:
+    return question.tokens
