@@ -231,8 +231,6 @@ class Probed:
     logprobs: list[list[Sequence[float]]]
     """Log-probability of every response token under the trainer, nats: [group][row][token]. Rows of advantage 0 were
     not computed and have none."""
-    report: StepReport
-    """Report that forward_backward would have given for the same groups."""
 
 
 class Trainer(Protocol):
@@ -266,21 +264,15 @@ class Trainer(Protocol):
         objective: Objective,
         reference: Path,
         *,
-        denominator: int | None = None,
         progress: Progress = no_progress,
     ) -> Probed:
         """Per group, the AdamW-preconditioned direction against the reference, and the pass's log-probabilities.
 
-        Weights and optimizer state stay as they were, and without `denominator` so do accumulated gradients.
-        `denominator` also accumulates what `forward_backward(groups, objective, denominator=denominator)` would: where
-        the update is one optimizer step, scoring and update share one backward.
+        Weights, optimizer state and accumulated gradients stay as they were.
         """
 
     def keep_gradient(self, path: Path) -> float:
         """Write the accumulated gradient, ascent direction, as fp32 safetensors; returns its norm."""
-
-    def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
-        """Accumulate a kept gradient: the inverse of `keep_gradient`."""
 
     def save(self, path: Path) -> int:
         """Write weights, moments and step into an existing folder; returns the step."""

@@ -97,41 +97,30 @@ def questions() -> list[TrainGroup]:
     return groups
 
 
-def test_scores_and_the_shared_backward_are_the_local_ones(pair: Pair, tmp_path: Path) -> None:
+def test_scores_and_log_probabilities_of_the_pass_are_the_local_ones(pair: Pair, tmp_path: Path) -> None:
     for trainer in pair:
         step(trainer, 0)
         step(trainer, 1)
     pair[1].forward_backward(batch(9), OBJECTIVE, denominator=4)
     pair[1].keep_gradient(tmp_path / "reference")
-    probed = []
-    for trainer, name in zip(pair, "ab", strict=True):
-        trainer.zero_grad()
-        probed.append(trainer.probe(questions(), OBJECTIVE, tmp_path / "reference", denominator=6))
-        trainer.keep_gradient(tmp_path / name)
-    found, expected = probed
+    found, expected = (trainer.probe(questions(), OBJECTIVE, tmp_path / "reference") for trainer in pair)
     assert cosines(found.similarities) == pytest.approx(cosines(expected.similarities), abs=LIMIT)
     for one, other in zip(found.similarities, expected.similarities, strict=True):
         assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=LIMIT)
         assert one.reference_norm == pytest.approx(other.reference_norm, rel=1e-9)
-    assert error(tmp_path / "a", tmp_path / "b") < LIMIT
-    assert found.report.loss == pytest.approx(expected.report.loss, rel=LIMIT)
     for rows, wanted in zip(found.logprobs, expected.logprobs, strict=True):
         assert [len(row) for row in rows] == [len(row) for row in wanted]
         assert [value for row in rows for value in row] == pytest.approx([v for row in wanted for v in row], abs=1e-5)
 
 
-def test_probing_changes_nothing_and_a_kept_gradient_comes_back(pair: Pair, tmp_path: Path) -> None:
+def test_probing_changes_nothing(pair: Pair, tmp_path: Path) -> None:
     two, _ = pair
     step(two, 0)
     two.forward_backward(batch(2), OBJECTIVE, denominator=4)
     norm = two.keep_gradient(tmp_path / "before")
     two.probe(questions(), OBJECTIVE, tmp_path / "before")
     assert two.keep_gradient(tmp_path / "after") == norm
-    two.zero_grad()
-    two.add_gradient(tmp_path / "before")
-    two.keep_gradient(tmp_path / "again")
-    for name in ("after", "again"):
-        assert (tmp_path / "before").read_bytes() == (tmp_path / name).read_bytes()
+    assert (tmp_path / "before").read_bytes() == (tmp_path / "after").read_bytes()
 
 
 def test_a_norm_that_is_not_finite_skips_the_step_and_errors_are_the_local_ones(pair: Pair, tmp_path: Path) -> None:

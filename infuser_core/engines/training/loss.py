@@ -87,11 +87,11 @@ class Sums:
             sums={name: self.sums[name] + other.sums[name] for name in SUMS},
         )
 
-    def report(self, groups: Sequence[TrainGroup], *, divisor: int = 1) -> StepReport:
-        """The whole pass; token means are over computed tokens, the loss is divided by `divisor`."""
+    def report(self, groups: Sequence[TrainGroup]) -> StepReport:
+        """The whole pass; token means are over computed tokens."""
         means = {name: self.sums[name] / max(1, self.tokens) for name in SUMS}
         return StepReport(
-            loss=self.loss / divisor,
+            loss=self.loss,
             num_tokens=sum(len(row.token_ids) for group in groups for row in group.rows),
             clip_fraction=means["clipped"],
             clip_fraction_high=means["clipped_high"],
