@@ -23,23 +23,9 @@ class ObjectiveTerms:
     loss: Tensor
     """Negative objective, weighted sum over tokens; a differentiable scalar."""
     sums: Mapping[str, Tensor]
-    """Sums over the tokens, scalars by the names of SUMS."""
+    """Sums over the tokens, scalars by the columns of their means (schemas.TOKEN_MEANS, where each is described)."""
     tokens: int
     """Response tokens."""
-
-
-SUMS = {
-    "clipped": "tokens on which the clipped branch was active",
-    "clipped_high": "those of them above the range",
-    "ratio": "importance ratios",
-    "tis": "truncated importance weights",
-    "truncated": "tokens whose importance weight is cut at the cap",
-    "sampler_kl": "r - 1 - log r, r the old policy over the sampler: Schulman's k3 estimate of KL(sampler || old)",
-    "policy_kl": "r - 1 - log r, r the importance ratio: k3 of KL(old || current)",
-    "anchor_kl": "r - 1 - log r, r the anchor over the current policy: k3 of KL(current || anchor); 0 where not asked",
-    "surprise": "-log pi of the tokens: on the policy's own samples an estimate of its entropy",
-}
-"""Sums over response tokens that an update is watched by (k3: J. Schulman, Approximating KL Divergence, 2020)."""
 
 
 def clipped_objective(
@@ -86,15 +72,15 @@ def clipped_objective(
     with torch.no_grad():
         weight_S = truncated_weight(old_S, sampler_logprobs_S, cap=math.inf)
         sums = {
-            "clipped": active_S.sum(),
-            "clipped_high": (active_S & (advantages_S > 0)).sum(),
-            "ratio": ratio_S.sum(),
-            "tis": tis_S.sum(),
+            "clip_fraction": active_S.sum(),
+            "clip_fraction_high": (active_S & (advantages_S > 0)).sum(),
+            "mean_ratio": ratio_S.sum(),
+            "mean_tis": tis_S.sum(),
             "truncated": (weight_S > (math.inf if tis_cap is None else tis_cap)).sum(),
             "sampler_kl": _k3(weight_S).sum(),
             "policy_kl": _k3(_ratio(logprobs_S, old_S)).sum(),
             "anchor_kl": anchor_S.sum(),
-            "surprise": -logprobs_S.sum(),
+            "entropy": -logprobs_S.sum(),
         }
     return ObjectiveTerms(loss=loss, sums=sums, tokens=logprobs_S.numel())
 
@@ -112,6 +98,7 @@ def _clipped(
 
 
 def _k3(ratio_S: Tensor) -> Tensor:
+    """r - 1 - log r, r = q / p on samples of p: an estimate of KL(p || q) (J. Schulman, Approximating KL, 2020)."""
     return ratio_S - 1.0 - ratio_S.log()
 
 

@@ -3,7 +3,7 @@
 Engines are caches of checkpoints: whatever they hold is thrown away and loaded again without loss.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
@@ -178,30 +178,14 @@ class Objective:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
-    """Sums and means of one forward_backward, and of the step that followed."""
+    """Numbers of one forward_backward, by their names in `schemas.Update`."""
 
     loss: float
     """Negative objective, mean over groups."""
     num_tokens: int
-    """Response tokens."""
-    clip_fraction: float
-    """Share of response tokens where the clipped branch was active."""
-    clip_fraction_high: float
-    """Share of response tokens that were clipped above the range."""
-    mean_ratio: float
-    """Mean importance ratio."""
-    mean_tis: float
-    """Mean truncated importance weight."""
-    truncated: float
-    """Share of response tokens whose importance weight is cut at the cap."""
-    sampler_kl: float
-    """Estimate of KL(sampler || old policy) per token, nats (see algorithm.objective.SUMS)."""
-    policy_kl: float
-    """Estimate of KL(old policy || current) per token, nats."""
-    anchor_kl: float
-    """Estimate of KL(current || anchor) per token, nats; 0 where the loss has none."""
-    entropy: float
-    """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
+    """Response tokens, those of rows without a gradient included."""
+    means: Mapping[str, float]
+    """Means over the tokens that were computed: one for each of `schemas.TOKEN_MEANS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,8 +215,6 @@ class Probed:
     logprobs: list[list[Sequence[float]]]
     """Log-probability of every response token under the trainer, nats: [group][row][token]. Rows of advantage 0 were
     not computed and have none."""
-    report: StepReport
-    """Report that forward_backward would have given for the same groups."""
 
 
 class Trainer(Protocol):
@@ -266,21 +248,15 @@ class Trainer(Protocol):
         objective: Objective,
         reference: Path,
         *,
-        denominator: int | None = None,
         progress: Progress = no_progress,
     ) -> Probed:
         """Per group, the AdamW-preconditioned direction against the reference, and the pass's log-probabilities.
 
-        Weights and optimizer state stay as they were, and without `denominator` so do accumulated gradients.
-        `denominator` also accumulates what `forward_backward(groups, objective, denominator=denominator)` would: where
-        the update is one optimizer step, scoring and update share one backward.
+        Weights, optimizer state and accumulated gradients stay as they were.
         """
 
     def keep_gradient(self, path: Path) -> float:
         """Write the accumulated gradient, ascent direction, as fp32 safetensors; returns its norm."""
-
-    def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
-        """Accumulate a kept gradient: the inverse of `keep_gradient`."""
 
     def save(self, path: Path) -> int:
         """Write weights, moments and step into an existing folder; returns the step."""

@@ -23,9 +23,10 @@ def test_by_hand() -> None:
         old_logprobs_S=old,
     )
     assert terms.loss.item() == pytest.approx(0.25 * (-1.2 - 0.5 + 1.6 + 3.0))
-    assert (*(terms.sums[name].item() for name in ("clipped", "ratio", "tis")), terms.tokens) == pytest.approx(
-        (2, 4, 4, 4)
-    )
+    assert (
+        *(terms.sums[name].item() for name in ("clip_fraction", "mean_ratio", "mean_tis")),
+        terms.tokens,
+    ) == pytest.approx((2, 4, 4, 4))
     (gradient,) = torch.autograd.grad(terms.loss, current)
     assert gradient.tolist() == pytest.approx([0, -0.125, 0, 0.75])
 
@@ -50,7 +51,7 @@ def test_without_old_the_ratio_is_one_and_the_gradient_is_full() -> None:
         current, advantages_S=advantages, weights_S=torch.ones(2), sampler_logprobs_S=sampler, tis_cap=2.0
     )
     (gradient,) = torch.autograd.grad(terms.loss, current)
-    assert terms.sums["ratio"].item() == 2.0
+    assert terms.sums["mean_ratio"].item() == 2.0
     assert gradient.tolist() == pytest.approx([-2.0, math.exp(-1.0)])
 
 
@@ -92,11 +93,11 @@ def test_sums_that_an_update_is_watched_by() -> None:
     ratios, weights = [1.8, 0.4, 1.0], [5.0, 1.0, 0.625]
     assert {name: float(value) for name, value in terms.sums.items()} == pytest.approx(
         {
-            "clipped": 2, "clipped_high": 1, "ratio": 3.2, "tis": 3.625, "truncated": 1,
+            "clip_fraction": 2, "clip_fraction_high": 1, "mean_ratio": 3.2, "mean_tis": 3.625, "truncated": 1,
             "sampler_kl": sum(weight - 1 - math.log(weight) for weight in weights),
             "policy_kl": sum(ratio - 1 - math.log(ratio) for ratio in ratios),
             "anchor_kl": 0,
-            "surprise": -math.log(0.9 * 0.2 * 0.5),
+            "entropy": -math.log(0.9 * 0.2 * 0.5),
         },
         rel=1e-5,
     )  # fmt: skip

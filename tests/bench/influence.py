@@ -25,6 +25,7 @@ from workload import MIDDLE, NANO, PLAIN, Shape, Trainers, make_groups, seconds
 from infuser_core.algorithm.score import cosine
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Objective, Similarity, TrainGroup
+from infuser_core.engines.training.checkpoint import read_reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,9 +187,9 @@ def _probed(engine: LocalTrainer, groups: Sequence[TrainGroup], made: Trainers) 
 
 
 def _aligned(engine: LocalTrainer, groups: Sequence[TrainGroup], made: Trainers) -> list[float]:
-    engine.zero_grad()
-    engine.add_gradient(made.reference)
-    reference = engine._flat.gradient / engine._flat.gradient.norm()
+    reference = torch.zeros_like(engine._flat.gradient)
+    read_reference(made.reference, engine._flat.views(reference))
+    reference /= -reference.norm()
     found = []
     for group in groups:
         engine.zero_grad()

@@ -29,6 +29,7 @@ from transformers import AutoModelForCausalLM
 
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Objective, TrainGroup
+from infuser_core.engines.training.checkpoint import read_reference
 from infuser_core.errors import CheckpointError, EngineError
 from infuser_core.schemas import Checkpoint
 
@@ -217,13 +218,14 @@ def test_asleep_it_holds_nothing_and_a_load_brings_it_back(anchor: Checkpoint) -
     assert torch.equal(gradient(engine, groups), expected)
 
 
-def test_a_kept_gradient_comes_back(anchor: Checkpoint, tmp_path: Path) -> None:
+def test_a_kept_gradient_comes_back_as_the_ascent_direction(anchor: Checkpoint, tmp_path: Path) -> None:
     engine = trainer(anchor)
     expected = gradient(engine, make_groups(LAST))
-    engine.keep_gradient(tmp_path / "kept.safetensors")
-    engine.zero_grad()
-    engine.add_gradient(tmp_path / "kept.safetensors")
-    assert torch.equal(engine._flat.gradient, expected)
+    norm = engine.keep_gradient(tmp_path / "kept.safetensors")
+    kept = torch.zeros_like(expected)
+    read_reference(tmp_path / "kept.safetensors", engine._flat.views(kept))
+    assert torch.equal(kept, -expected)
+    assert norm == pytest.approx(float(expected.norm()), rel=1e-6)
 
 
 CODE = """

@@ -9,8 +9,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import reduce
-from operator import add
 from pathlib import Path
 from socket import gethostname
 from typing import Any
@@ -28,7 +26,6 @@ from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, dev
 from infuser_core.engines.local.memory import free_host_memory
 from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import Scored
-from infuser_core.engines.probe.reference import Against
 from infuser_core.engines.protocols import Objective
 from infuser_core.engines.service.checksum import Block, of_run
 from infuser_core.engines.training.checkpoint import (
@@ -79,8 +76,8 @@ class RankProbed:
     """The four sums of every question it knows them of, by place (see ShardProbe)."""
     logprobs: Values
     """Of the rows it computed."""
-    sums: Sums
-    """Its share of the report."""
+    tokens: int
+    """Response tokens that it computed."""
     reference_norm: float
     """Norm of the reference direction."""
 
@@ -214,13 +211,11 @@ class DeepSpeedRank:
         shared: Sequence[Sequence[Part]],
         objective: Objective,
         reference: str,
-        denominator: int | None,
     ) -> RankProbed:
         """Score the `whole` questions alone, and with all ranks the `shared` ones, of which it has its rows."""
         zero = self._loaded()
         kept = torch.zeros_like(zero.shard.data)
         files.read(Path(reference), self._held(kept), zero.shard)
-        against = Against(reference=kept, objective=objective, denominator=denominator)
         norm = zero.shard.norm(kept)
         tally = self._tally()
         scores: dict[int, list[float]] = {}
@@ -230,30 +225,27 @@ class DeepSpeedRank:
             assert self._probe is not None, "without a layer probe all ranks share every question"
 
             def note(segments: list[Segment], scored: Scored) -> None:
-                tally.note(segments, terms=scored.terms, logprobs_S=scored.logprobs_S)
+                tally.note(segments, logprobs_S=scored.logprobs_S)
                 self.progress = (tally.rows, tally.tokens)
 
-            found = self._probe.run(zero, self._adamw, self._padded(batches), against, note)
+            found = self._probe.run(zero, self._adamw, self._padded(batches), kept, objective, note)
             scores = {whole[place].place: sums.tolist() for place, sums in found.items()}
-        shares, logprobs = [tally.sums()], [_by_place(whole, tally)]
+        tokens, logprobs = tally.tokens, [_by_place(whole, tally)]
         for parts in shared:
-            more = self._accumulate_alone(parts, against, scores)
-            shares.append(more.sums())
-            logprobs.append(_by_place(parts, more))
-        return RankProbed(scores=scores, logprobs=merged(logprobs), sums=reduce(add, shares), reference_norm=norm)
+            alone = torch.zeros_like(zero.shard.gradient)
+            own = self._accumulate(parts, objective, 1, alone)
+            sums = self._adamw.sums(alone, kept).tolist()
+            if dist.get_rank() == 0:
+                scores[parts[0].place] = sums
+            tokens += own.tokens
+            logprobs.append(_by_place(parts, own))
+        return RankProbed(scores=scores, logprobs=merged(logprobs), tokens=tokens, reference_norm=norm)
 
     def keep_gradient(self, path: str, at_once: bool) -> tuple[float, dict[str, str]]:
         """Write the ascent direction; returns the gradient's norm, and digests (see files.write)."""
         shard = self._loaded().shard
         digests = files.write({Path(path): self._held(-shard.gradient)}, shard, at_once=at_once)
         return shard.norm(shard.gradient), digests
-
-    def add_gradient(self, path: str, weight: float, own: float) -> None:
-        """Accumulate `weight` times a kept gradient on `own` times what there is."""
-        shard = self._loaded().shard
-        kept = torch.zeros_like(shard.gradient)
-        files.read(Path(path), self._held(kept), shard)
-        shard.gradient.mul_(own).sub_(kept, alpha=weight)
 
     def sleep(self) -> None:
         """Free the accelerator: masters, moments and gradient move to the host, everything else is lost."""
@@ -323,18 +315,6 @@ class DeepSpeedRank:
             if segments is not None:
                 tally.note(segments, terms=terms, logprobs_S=logprobs_S)
                 self.progress = (tally.rows, tally.tokens)
-        return tally
-
-    def _accumulate_alone(self, parts: Sequence[Part], against: Against, scores: dict[int, list[float]]) -> Tally:
-        """One question's own gradient over all ranks, its sums, and its share of the update's gradient."""
-        shard = self._loaded().shard
-        alone = torch.zeros_like(shard.gradient)
-        tally = self._accumulate(parts, against.objective, 1, alone)
-        sums = self._adamw.sums(alone, against.reference).tolist()
-        if dist.get_rank() == 0:
-            scores[parts[0].place] = sums
-        if against.denominator is not None:
-            shard.gradient.add_(alone, alpha=1.0 / against.denominator)
         return tally
 
     def _padded(self, batches: Sequence[list[Segment]]) -> list[list[Segment] | None]:
