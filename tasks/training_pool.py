@@ -11,7 +11,6 @@ from infuser_core import plugins
 from infuser_core.anchors import anchor_bytes, anchor_digest, anchor_folder, origin_of, template_status
 from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.config.recorded import recorded
-from infuser_core.engines.configured import constants
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DataWarning, DocumentError
 from infuser_core.phases import allocate as allocate_phase
@@ -85,7 +84,7 @@ def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
         from infuser_core.engines.local import hub
         from infuser_core.engines.training.self_test import verdict
 
-        optimizer = constants(cotrain.optimizer)
+        optimizer = cotrain.optimizer.options()
         if base is None or adapter is None:
             tested = origin_of(folder).get("tested") == verdict(model)
             hub.prepare_anchor(folder, workspace, optimizer=optimizer, tested=tested)

@@ -88,6 +88,10 @@ def _explain(model: Model, error: ValidationError, before: str) -> ConfigError:
         return ConfigError(f"{key} = {shown(first['input'])}: unknown key{more}", hint=hint)
     if first["type"] == "missing":
         return ConfigError(f"{key} is missing{more}", hint="add the key; configs/ has complete examples")
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, ConfigError):
+        # It has its own hint; without a path it names the setting itself.
+        return ConfigError(f"{f'{key}: ' if path else before}{cause.message}{more}", hint=cause.hint)
     value = (
         "" if isinstance(first["input"], Mapping) or "Value error" in first["msg"] else f" = {shown(first['input'])}"
     )

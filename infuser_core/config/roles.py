@@ -1,27 +1,47 @@
 """Settings of co-training: the two roles, their loss and optimizer, given questions, and the budget of documents."""
 
 import math
+from dataclasses import fields
 from typing import Annotated, Final, Literal, get_args
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from infuser_core.algorithm.advantage import SigmaB, SingleRow
 from infuser_core.algorithm.preset import BatchStd, LengthNorm, Overlong, PartialMinibatch, RatioLevel, TisForm
 from infuser_core.config.corpus import ModelSource
+from infuser_core.config.optimizers import DEFAULT, Options, options_class
 from infuser_core.config.recorded import Mark
 from infuser_core.config.sources import Count, QuestionSource, Rows, Seed, Settings, Size
+from infuser_core.errors import shown
 
 ALL_LINEAR: Final = "all-linear"
 """Every linear layer of a model but its output layer."""
 
 
+_CONSTANTS = {
+    "weight_decay": "weight_decay",
+    "gradient_clip": "max_grad_norm",
+    "beta1": "beta1",
+    "beta2": "beta2",
+    "epsilon": "eps",
+    "momentum": "momentum",
+    "nesterov": "nesterov",
+}
+"""Fields of an optimizer's `Options` by the settings that several optimizers share."""
+
+
+def _known(name: str) -> str:
+    options_class(name)
+    return name
+
+
 class OptimizerSettings(Settings):
     """The optimizer of both roles; scores are of its own directions."""
 
-    name: Annotated[Literal["adamw", "muon", "sgd"], Mark.NEUTRAL_IN_KEYS] = "adamw"
-    """A file in `infuser_core/engines/training/optimizers`."""
+    name: Annotated[str, AfterValidator(_known), Mark.NEUTRAL_IN_KEYS] = DEFAULT
+    """A file in `infuser_core/engines/training/optimizers`, or `my_package.my_optimizer`."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Decay of the first moment, of adamw and muon."""
+    """Decay of the first moment; like all constants, of optimizers that have it."""
     beta2: float = Field(default=0.999, ge=0, lt=1)
     """Decay of the second moment."""
     epsilon: float = Field(default=1e-8, gt=0, le=1e6)
@@ -31,18 +51,32 @@ class OptimizerSettings(Settings):
     gradient_clip: float = Field(default=1.0, gt=0, le=1e12)
     """Global norm above which a step's gradient is scaled down."""
     momentum: Annotated[float | None, Mark.NEUTRAL_IN_KEYS] = Field(default=None, ge=0, lt=1)
-    """Of muon and sgd; null is 0.95 and 0.9."""
+    """Decay of a mean or sum of gradients; the optimizer's own when null."""
     nesterov: Annotated[bool | None, Mark.NEUTRAL_IN_KEYS] = None
-    """Whether muon's or sgd's step looks ahead; null is true and false."""
+    """Whether a step with momentum looks ahead; the optimizer's own when null."""
+    constants: Annotated[dict[str, bool | int | float | str], Mark.NEUTRAL] = Field(default={})
+    """Constants that only this optimizer has, by name."""
 
     @model_validator(mode="after")
     def _of_its_own(self) -> "OptimizerSettings":
-        fields = type(self).model_fields
-        others = {"adamw": ["momentum", "nesterov"], "sgd": ["beta1", "beta2", "epsilon"]}
-        for key in others.get(self.name, []):
-            if getattr(self, key) != fields[key].default:
+        known = {field.name: field.default for field in fields(options_class(self.name))}
+        for key, constant in _CONSTANTS.items():
+            if constant not in known and getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{self.name} has no {key}")
+        own = {name: default for name, default in known.items() if name not in _CONSTANTS.values()}
+        for key, value in self.constants.items():
+            if key not in own:
+                raise ValueError(f"constants.{key}: {self.name} has these alone: {', '.join(sorted(own)) or 'none'}")
+            if type(value) is not type(own[key]) and (type(value), type(own[key])) != (int, float):
+                raise ValueError(f"constants.{key} = {shown(value)}: expected a {type(own[key]).__name__}")
         return self
+
+    def options(self) -> Options:
+        """All constants, as engines take them."""
+        kind = options_class(self.name)
+        known = {field.name for field in fields(kind)}
+        common = {constant: getattr(self, key) for key, constant in _CONSTANTS.items() if constant in known}
+        return kind(**{key: value for key, value in common.items() if value is not None}, **self.constants)
 
 
 class LossSettings(Settings):

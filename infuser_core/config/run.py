@@ -9,6 +9,7 @@ from infuser_core.algorithm.preset import PRESETS, Preset
 from infuser_core.algorithm.score import Influence
 from infuser_core.config.corpus import CorpusSettings, ModelSource
 from infuser_core.config.engine import ClusterSettings, EngineSettings
+from infuser_core.config.optimizers import options_class
 from infuser_core.config.recorded import Mark, recorded
 from infuser_core.config.retired import add_retired, drop_retired
 from infuser_core.config.roles import (
@@ -293,10 +294,12 @@ class RunConfig(Settings):
         trainer, name = self.engine.trainer, self.cotrain.optimizer.name
         if self.cotrain.adapter is not None and trainer != "local":
             raise ValueError(f"cotrain.adapter needs engine.trainer local, and it is {trainer}")
-        if name != "adamw" and trainer != "local":
-            raise ValueError(f"cotrain.optimizer.name {name} needs engine.trainer local, and it is {trainer}")
-        if name == "muon" and self.engine.probe == "fast":
-            raise ValueError("engine.probe fast cannot score muon's directions: set it to auto or reference")
+        optimizer = options_class(name)
+        if trainer not in optimizer.trainers:
+            able = " or ".join(optimizer.trainers)
+            raise ValueError(f"cotrain.optimizer.name {name} needs engine.trainer {able}, and it is {trainer}")
+        if not optimizer.elementwise and self.engine.probe == "fast":
+            raise ValueError(f"engine.probe fast cannot score {name}'s directions: set it to auto or reference")
         return self
 
     def as_sampled(self, sampling: SamplingSettings) -> SamplingSettings:

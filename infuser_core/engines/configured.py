@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.config.engine import ClusterSettings, EngineSettings
-from infuser_core.config.roles import OptimizerSettings
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.cluster.crew import RayCrew
 from infuser_core.engines.cluster.layout import Cluster
@@ -28,7 +27,7 @@ def run_pool(config: RunConfig) -> EnginePool:
     machines = {"cluster": shared} if shared and engine.trainer == "deepspeed" else {}
     fill = None if shared is None else Keepers(shared).filled
     board = {"board": Board(engine.dtype, fill)} if engine.hands_over(spread=shared is not None) else {}
-    optimizer = {"optimizer": constants(config.cotrain.optimizer)}
+    optimizer = {"optimizer": config.cotrain.optimizer.options()}
     return EnginePool(
         sampler=sampler,
         trainer=engine.trainer,
@@ -79,15 +78,6 @@ def longest_sequence(config: RunConfig) -> int:
 def warm_trainers(engine: EngineSettings) -> int:
     """Roles whose trainer stays loaded: one where engines take turns, or where ranks have accelerators of their own."""
     return 1 if engine.placement == "colocated" or engine.is_pooled else 2
-
-
-def constants(optimizer: OptimizerSettings) -> Options:
-    """Constants of the optimizer by the names of its options, and its own."""
-    clipping = {"weight_decay": optimizer.weight_decay, "max_grad_norm": optimizer.gradient_clip}
-    decays = {"beta1": optimizer.beta1, "beta2": optimizer.beta2, "eps": optimizer.epsilon}
-    own = {"momentum": optimizer.momentum, "nesterov": optimizer.nesterov}
-    given = clipping | ({} if optimizer.name == "sgd" else decays)
-    return {"name": optimizer.name, **given} | {key: value for key, value in own.items() if value is not None}
 
 
 def _shared(engine: EngineSettings, cluster: ClusterSettings) -> Cluster:

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from infuser_core.config.optimizers import options_of
 from infuser_core.engines.local.passes import FlatTrainer
 from infuser_core.engines.protocols import (
     Completion,
@@ -29,7 +30,7 @@ from infuser_core.engines.training.checkpoint import (
     write_checkpoint,
 )
 from infuser_core.engines.training.flat import FlatParameters
-from infuser_core.engines.training.optimizer import Given, first_moments, options_of
+from infuser_core.engines.training.optimizer import Given, first_moments
 from infuser_core.engines.training.packing import MicroBatch, Packer
 from infuser_core.schemas import Checkpoint
 

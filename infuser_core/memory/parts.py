@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from infuser_core.config.optimizers import options_class
 from infuser_core.config.run import RunConfig
 from infuser_core.memory.hardware import GIB, Cluster, Gpu
 from infuser_core.memory.shape import Shape
@@ -65,7 +66,7 @@ class Layout:
     @property
     def one_by_one(self) -> bool:
         """Whether each question's whole gradient is made by itself: the reference probe, the only one for Muon."""
-        return self.probe == "reference" or self.optimizer == "muon"
+        return self.probe == "reference" or not options_class(self.optimizer).elementwise
 
     @property
     def changes_roles(self) -> bool:
@@ -211,7 +212,8 @@ def _scoring(shape: Shape, layout: Layout, state: float, *, piece: int) -> float
     """Pieces of some questions' gradients, or the whole one of a question and what a matrix's direction takes."""
     if not layout.one_by_one:
         return 3 * 4.0 * min(piece, shape.trained)
-    largest = shape.vocabulary * shape.hidden if layout.optimizer != "muon" else 4 * shape.hidden * shape.ffn
+    elementwise = options_class(layout.optimizer).elementwise
+    largest = shape.vocabulary * shape.hidden if elementwise else 4 * shape.hidden * shape.ffn
     return 4 * state + 4.0 * min(largest, shape.trained)
 
 

@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from infuser_core.config.optimizers import options_class
 from infuser_core.config.roles import ALL_LINEAR, AdapterSettings
 from infuser_core.config.sources import AnchorSource, FolderAnchor, HubAnchor
 from infuser_core.errors import ConfigError, UsageError
@@ -53,16 +54,10 @@ class Shape:
         return attention + 3 * self.hidden * self.ffn
 
     @property
-    def newton_schulz_flops(self) -> float:
-        """FLOPs in which Muon's five steps of Newton-Schulz orthogonalise a gradient of every hidden matrix once."""
-        if self.adapters:
-            return 0.0
-        sides = [
-            (self.hidden, heads * self.head_dim) for heads in (self.heads, self.heads, self.kv_heads, self.kv_heads)
-        ]
-        sides += [(self.hidden, self.ffn)] * 3
-        pairs = [(min(side), max(side)) for side in sides]
-        return self.layers * 5.0 * sum(4 * short * short * long + 2 * short**3 for short, long in pairs)
+    def hidden_matrices(self) -> list[tuple[int, int]]:
+        """Rows and columns of the trained hidden matrices of one layer; empty with adapters, whose are too small."""
+        attending = [(self.hidden, heads * self.head_dim) for heads in (self.heads, self.kv_heads)] * 2
+        return [] if self.adapters else attending + [(self.hidden, self.ffn)] * 3
 
     @property
     def parameters(self) -> int:
@@ -78,7 +73,8 @@ class Shape:
     def moments(self, optimizer: str) -> float:
         """Numbers that the optimizer keeps beside the trained parameters."""
         hidden = self.adapters or self.layers * self.layer_parameters
-        return {"adamw": 2.0, "sgd": 1.0, "muon": 2.0 - hidden / self.trained}[optimizer] * self.trained
+        moments = options_class(optimizer).moments
+        return float(len(moments(hidden=True)) * hidden + len(moments(hidden=False)) * (self.trained - hidden))
 
     def adapted(self, adapter: AdapterSettings | None) -> "Shape":
         """The same model with those adapters: a rank has a row for each input and a column for each output."""

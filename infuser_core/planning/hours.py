@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from infuser_core.config import shipped
+from infuser_core.config.optimizers import options_class
 from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import CotrainSettings, RunConfig
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, QuestionSource
@@ -134,9 +135,10 @@ def gradient_flops(config: RunConfig, shape: Shape, work: Work) -> float:
 
 
 def scoring_flops(config: RunConfig, shape: Shape, work: Work) -> float:
-    """FLOPs of the probes: a gradient of every question, and with Muon the orthogonalisation of each."""
-    orthogonal = shape.newton_schulz_flops if config.cotrain.optimizer.name == "muon" else 0.0
-    return gradient_flops(config, shape, work) + work.groups * orthogonal
+    """FLOPs of the probes: a gradient of every question, and the optimizer's direction of each hidden matrix."""
+    flops = options_class(config.cotrain.optimizer.name).direction_flops
+    directions = shape.layers * sum(flops(*sides) for sides in shape.hidden_matrices)
+    return gradient_flops(config, shape, work) + work.groups * directions
 
 
 def phases_of(config: RunConfig, shape: Shape, lengths: Lengths) -> list[PhaseWork]:

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from infuser_core.anchors import anchor_folder
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.configured import constants
 from infuser_core.engines.local import hub
 from infuser_core.engines.protocols import Completion, PromptGroup
 from infuser_core.schemas import Checkpoint, Question, Role, Rollout
@@ -22,7 +21,7 @@ def random_anchor(config: RunConfig, folder: Path) -> tuple[Checkpoint, str, int
     """A first checkpoint with the anchor's shape and tokenizer; the name of its architecture, and its vocabulary."""
     plain = folder / "random"
     name, vocabulary = hub.random_model(anchor_folder(config.anchor), plain, seed=SEED)
-    optimizer, adapter = constants(config.cotrain.optimizer), config.cotrain.adapter
+    optimizer, adapter = config.cotrain.optimizer.options(), config.cotrain.adapter
     first = folder / "anchor"
     if adapter is None:
         hub.prepare_anchor(plain, first, optimizer=optimizer)

@@ -15,8 +15,8 @@ from transformers import AutoModelForCausalLM
 
 from infuser_core.algorithm.influence import Elementwise, direction, partial_sums
 from infuser_core.algorithm.objective import clipped_objective
+from infuser_core.config.optimizers import AdamWOptions
 from infuser_core.engines.protocols import Objective, TrainGroup
-from infuser_core.engines.training.optimizers.adamw import AdamWOptions
 
 Padded = tuple[Tensor, Tensor, Tensor, Tensor]
 """Tokens, sampler's log-probabilities, advantages and weights of predictions, [Q, R, L] and [Q, R, L - 1]."""

@@ -74,6 +74,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "cotrain.solver.accuracy_quantiles": {"cotrain": {"solver": {"accuracy_quantiles": [0.3, 0.7]}}},
     "cotrain.optimizer.name": {"cotrain": {"optimizer": {"name": "sgd"}}},
     "cotrain.optimizer.momentum": {"cotrain": {"optimizer": {"name": "sgd", "momentum": 0.5}}},
+    "cotrain.optimizer.constants": {"cotrain": {"optimizer": {"name": "outside.lion", "constants": {"blend": 0.5}}}},
     "cotrain.optimizer.nesterov": {"cotrain": {"optimizer": {"name": "sgd", "nesterov": True}}},
     "cotrain.adapter": {"cotrain": {"adapter": {"rank": 4}}},
     "cotrain.loss.dual_clip": {"cotrain": {"loss": {"dual_clip": 3.0}}},

@@ -11,9 +11,10 @@ from engine_tiny import OBJECTIVE, SHAPES, gradient, make_groups, make_source, s
 from test_engine_probe import check_scalars
 from torch import Tensor, nn
 
+from infuser_core.config.optimizers import options_of
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.training.flat import FlatParameters
-from infuser_core.engines.training.optimizer import Optimizer, first_moments, optimizer_of, options_of
+from infuser_core.engines.training.optimizer import Optimizer, first_moments, optimizer_of
 from infuser_core.engines.training.optimizers.muon import orthogonalise, scaled
 from infuser_core.errors import CheckpointError, EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint

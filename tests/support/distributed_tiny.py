@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from engine_tiny import OBJECTIVE, SHAPES, make_groups
 from safetensors.torch import load_file
 
+from infuser_core.config.optimizers import AdamWOptions
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Trainer, TrainGroup
-from infuser_core.engines.training.optimizers.adamw import AdamWOptions
 from infuser_core.schemas import Checkpoint
 
 if TYPE_CHECKING:

@@ -27,7 +27,10 @@ def test_a_killed_run_ends_in_the_same_bits(launch: Launcher, small_run: SmallRu
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ("cotrain.optimizer.name=lion", "cotrain.optimizer.name"),
+        ("cotrain.optimizer.name=lion", "cotrain.optimizer.name: no optimizer 'lion'"),
+        ("cotrain.optimizer.name=lion", "one of adamw, muon, sgd; or my_package.my_optimizer"),
+        ("cotrain.optimizer.constants={blend: 0.5}", "cotrain.optimizer: constants.blend: adamw has these alone: none"),
+        ("cotrain.optimizer={name: outside.lion, constants: {blend: a}}", "constants.blend = 'a': expected a float"),
         ("cotrain.optimizer.momentum=0.5", "adamw has no momentum"),
         ("cotrain.optimizer={name: sgd, beta2: 0.5}", "sgd has no beta2"),
         ("cotrain.optimizer={name: sgd, momentum: 1}", "cotrain.optimizer.momentum"),

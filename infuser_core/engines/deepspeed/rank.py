@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from infuser_core.config.optimizers import AdamWOptions
 from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
 from infuser_core.engines.deepspeed.probe import ShardProbe, company
@@ -38,7 +39,7 @@ from infuser_core.engines.training.checkpoint import (
 from infuser_core.engines.training.fused_attention import choose
 from infuser_core.engines.training.loss import Sums, Tally, Values, forward_terms, merged
 from infuser_core.engines.training.optimizer import named_moments
-from infuser_core.engines.training.optimizers.adamw import AdamW, AdamWOptions
+from infuser_core.engines.training.optimizers.adamw import AdamW
 from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
 from infuser_core.engines.training.recomputation import recomputed

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from infuser_core.config.optimizers import AdamWOptions, options_of
 from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.engines.cluster.ranks import RankGroup
 from infuser_core.engines.deepspeed.rank import RankOptions, RankProbed
@@ -30,8 +31,7 @@ from infuser_core.engines.service.checksum import whole
 from infuser_core.engines.service.handover import Board
 from infuser_core.engines.training.checkpoint import read_state, written
 from infuser_core.engines.training.loss import in_order, merged
-from infuser_core.engines.training.optimizer import Given, options_of
-from infuser_core.engines.training.optimizers.adamw import AdamWOptions
+from infuser_core.engines.training.optimizer import Given
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.tensor_files import Shapes
 from infuser_core.errors import EngineError
@@ -64,7 +64,7 @@ class DeepSpeedTrainer:
                 "the trainer `deepspeed` needs the package of that name", hint="pip install 'infuser[deepspeed]'"
             )
         constants = options_of(optimizer)
-        if not isinstance(constants, AdamWOptions):
+        if not isinstance(constants, AdamWOptions) or "deepspeed" not in constants.trainers:
             raise EngineError(
                 f"the trainer `deepspeed` shards AdamW's state, and none of {constants.name}",
                 hint="set engine.trainer local, or cotrain.optimizer.name adamw",

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 from infuser_core.adapters import CONFIG, NAMED, pointer
 from infuser_core.adapters import WEIGHTS as ADAPTER
+from infuser_core.config.optimizers import options_of
 from infuser_core.config.roles import AdapterSettings
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.hf.causal_lm import (
@@ -33,7 +34,7 @@ from infuser_core.engines.training.checkpoint import (
     weights_of,
     write_checkpoint,
 )
-from infuser_core.engines.training.optimizer import Given, first_moments, options_of
+from infuser_core.engines.training.optimizer import Given, first_moments
 from infuser_core.engines.training.self_test import require_same
 
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 import torch
 
 from infuser_core import faults
+from infuser_core.config.optimizers import options_of
 from infuser_core.engines.probe.reference import Probe, ProbeLedger, ReferenceProbe
 from infuser_core.engines.protocols import (
     Objective,
@@ -27,7 +28,7 @@ from infuser_core.engines.training.checkpoint import (
 )
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import Policy, Tally, forward_terms, in_order
-from infuser_core.engines.training.optimizer import Given, optimizer_of, options_of
+from infuser_core.engines.training.optimizer import Given, optimizer_of
 from infuser_core.engines.training.packing import Packer
 from infuser_core.errors import EngineError
 

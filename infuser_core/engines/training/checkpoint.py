@@ -20,10 +20,10 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from infuser_core import adapters, faults
+from infuser_core.config.optimizers import DEFAULT, Options
 from infuser_core.durable import fsync
 from infuser_core.engines.model_files import shard_names
 from infuser_core.engines.training import tensor_files
-from infuser_core.engines.training.optimizer import DEFAULT, Options
 from infuser_core.errors import CheckpointError
 from infuser_core.store import pruned
 from infuser_core.store.verify import known_ahead

@@ -1,55 +1,25 @@
 """Optimizers of a trainer, found by name: the step that they make, and their direction of one gradient alone.
 
-A file of `optimizers` has its class as OPTIMIZER and the dataclass of its constants as OPTIONS. The influence score
-needs the direction Gamma: of AdamW it is the paper's (eq:adamw_moments); of another optimizer it is likewise the step
-on a question's gradient alone, over the learning rate, without momentum, weight decay and clipping.
+A file of `optimizers` has its class as OPTIMIZER and the dataclass of its constants as OPTIONS; see config/optimizers.
+The influence score needs the direction Gamma: of AdamW it is the paper's (eq:adamw_moments); of another optimizer it is
+likewise the step on a question's gradient alone, over the learning rate, without momentum, weight decay and clipping.
 """
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
-from importlib import import_module
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from infuser_core.algorithm.influence import Elementwise
+from infuser_core.config.optimizers import OPTIMIZERS, Options
 from infuser_core.engines.training.flat import FlatBuffers, hidden_matrices
-
-PACKAGE = "infuser_core.engines.training.optimizers"
-DEFAULT = "adamw"
-"""The paper's. Its records of constants do not name it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Constants that all optimizers have."""
-
-    name: ClassVar[str]
-    """Name of the optimizer: its file."""
-    kept: ClassVar[tuple[str, ...]]
-    """Constants without which stored moments mean something else."""
-
-    weight_decay: float = 0.01
-    """Decoupled weight decay, on every parameter."""
-    max_grad_norm: float = 1.0
-    """Global gradient norm above which the gradient is scaled down."""
-
-    @classmethod
-    def moments(cls, *, hidden: bool) -> str:
-        """Letters of the moments of a parameter, which is a hidden matrix or not."""
-        raise NotImplementedError
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `trainer.json`."""
-        return asdict(self) | ({} if self.name == DEFAULT else {"name": self.name})
-
 
 Constants = TypeVar("Constants", bound=Options)
 Value = TypeVar("Value")
 Given = Options | Mapping[str, Any] | None
-"""Options as an engine is given them: made, by name, or not at all."""
+"""Options as an engine takes them: see `options_of`."""
 
 
 class Optimizer(Generic[Constants]):
@@ -93,19 +63,10 @@ class Optimizer(Generic[Constants]):
         return None
 
 
-def options_of(given: Given) -> Options:
-    """The options that an engine is given."""
-    if isinstance(given, Options):
-        return given
-    values = dict(given or {})
-    made: Options = import_module(f"{PACKAGE}.{values.pop('name', DEFAULT)}").OPTIONS(**values)
-    return made
-
-
 def optimizer_of(parameters: FlatBuffers, options: Options) -> Optimizer[Any]:
     """The optimizer of these options, its moments zero."""
-    made: Optimizer[Any] = import_module(f"{PACKAGE}.{options.name}").OPTIMIZER(parameters, options)
-    return made
+    kind: type[Optimizer[Any]] = OPTIMIZERS.find(options.name, "OPTIMIZER")[1]
+    return kind(parameters, options)
 
 
 def named_moments(first: Mapping[str, Value], second: Mapping[str, Value]) -> dict[str, Value]:

@@ -1,35 +1,14 @@
 """AdamW over one flat buffer of all parameters, operation by operation as torch.optim.AdamW does it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from infuser_core.algorithm.influence import Elementwise, direction, partial_sums
+from infuser_core.config.optimizers import AdamWOptions
 from infuser_core.engines.training.flat import DEVICE_CHUNK, FlatBuffers, FlatParameters
-from infuser_core.engines.training.optimizer import Optimizer, Options, named_moments
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdamWOptions(Options):
-    """Constants of the optimizer; the defaults are the paper's."""
-
-    name = "adamw"
-    kept: ClassVar[tuple[str, ...]] = ("beta1", "beta2", "eps")
-
-    beta1: float = 0.9
-    """Decay of the first moment."""
-    beta2: float = 0.999
-    """Decay of the second moment."""
-    eps: float = 1e-8
-    """Added to the root of the second moment."""
-
-    @classmethod
-    def moments(cls, *, hidden: bool) -> str:
-        """Both, of every parameter."""
-        return "mv"
+from infuser_core.engines.training.optimizer import Optimizer, named_moments
 
 
 class AdamW(Optimizer[AdamWOptions]):

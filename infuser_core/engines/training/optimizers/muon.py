@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from infuser_core.algorithm.influence import Elementwise, direction, partial_sums
+from infuser_core.config.optimizers import AdamWOptions
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.optimizer import Optimizer, named_moments
-from infuser_core.engines.training.optimizers.adamw import AdamWOptions, update
+from infuser_core.engines.training.optimizers.adamw import update
 
 A, B, C = 3.4445, -4.7750, 2.0315
 STEPS = 5
@@ -25,7 +26,8 @@ SCALE = 0.2
 class MuonOptions(AdamWOptions):
     """Constants of the optimizer; AdamW's hold for what is no hidden matrix."""
 
-    name = "muon"
+    trainers = ("local",)
+    elementwise = False
     kept = ("momentum", "beta1", "beta2", "eps")
 
     momentum: float = 0.95
@@ -37,6 +39,12 @@ class MuonOptions(AdamWOptions):
     def moments(cls, *, hidden: bool) -> str:
         """The mean gradient; AdamW's two elsewhere."""
         return "m" if hidden else "mv"
+
+    @classmethod
+    def direction_flops(cls, rows: int, columns: int) -> float:
+        """Those of Newton-Schulz."""
+        short, long = sorted((rows, columns))
+        return STEPS * (4.0 * short * short * long + 2.0 * short**3)
 
 
 def orthogonalise(matrices: Tensor) -> Tensor:

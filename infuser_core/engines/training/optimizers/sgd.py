@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 
 from infuser_core.algorithm.influence import PLAIN, Elementwise, inner
+from infuser_core.config.optimizers import Options
 from infuser_core.engines.training.flat import FlatParameters
-from infuser_core.engines.training.optimizer import Optimizer, Options
+from infuser_core.engines.training.optimizer import Optimizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SGDOptions(Options):
     """Constants of the optimizer."""
 
-    name = "sgd"
     kept = ("momentum",)
 
     momentum: float = 0.9
