@@ -38,7 +38,7 @@ class Checked:
 
 def settings_of(config: RunConfig, *, solver: Mapping[str, str]) -> CheckSettings:
     """The sub-configuration that the phase is a function of."""
-    greedy = config.as_sampled(SamplingSettings(temperature=0.0))
+    greedy = SamplingSettings(temperature=0.0)
     return CheckSettings(answers=replace(rollout_dev.settings_of(config), samples=1, sampling=greedy), solver=solver)
 
 

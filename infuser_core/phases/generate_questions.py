@@ -2,11 +2,12 @@
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from infuser_core import plugins
+from infuser_core.config.recorded import Mark
 from infuser_core.config.run import QuestionSettings, RunConfig, SamplingSettings
 from infuser_core.engines.protocols import (
     Completion,
@@ -42,6 +43,8 @@ class GenerateSettings:
     """Digest of the template of the run's own route."""
     sampling: SamplingSettings
     """Temperature, top-p, top-k."""
+    vllm: Annotated[Mapping[str, Any], Mark.NEUTRAL] = field(default_factory=dict)
+    """`engine.vllm`, which may change the distribution."""
     documents: int
     """B."""
     frozen_batch: bool
@@ -91,7 +94,8 @@ def settings_of(config: RunConfig, *, writer: Mapping[str, str] | None = None, i
     return GenerateSettings(
         prompts=config.prompts,
         prompt_digest=route_digest(cotrain.route or MAIN_ROUTE, config.prompts),
-        sampling=config.as_sampled(cotrain.sampling.drawn()),
+        sampling=cotrain.sampling.drawn(),
+        vllm=config.engine.vllm,
         documents=cotrain.documents,
         frozen_batch=cotrain.frozen_batch,
         group_size=cotrain.group_size,
@@ -207,7 +211,7 @@ def generate_questions(
         for row in writing
     ]
     fitting = [group for group in groups if len(group.token_ids) <= settings.prompt_tokens]
-    params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.asked())
+    params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.model_dump())
     drawn = draw(fitting, generator, params, kept=kept, progress=progress)
     rollouts, written = _read_all(writing, groups, drawn, generator, ways, aim_of, settings, (iteration, checkpoint_id))
     return Generated(
