@@ -22,17 +22,7 @@ from infuser_core.config.roles import (
     SolverRole,
     TurnSettings,
 )
-from infuser_core.config.sources import (
-    AnchorSource,
-    Columns,
-    Count,
-    FilePath,
-    Seed,
-    Settings,
-    Size,
-    Tokens,
-    World,
-)
+from infuser_core.config.sources import AnchorSource, Columns, Count, FilePath, Seed, Settings, Size, Tokens, World
 from infuser_core.sealed import digest_of
 
 

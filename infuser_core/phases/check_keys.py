@@ -43,12 +43,7 @@ def settings_of(config: RunConfig, *, solver: Mapping[str, str]) -> CheckSetting
 
 
 def check_keys(
-    questions: Sequence[Question],
-    solver: Sampler,
-    settings: CheckSettings,
-    *,
-    iteration: int,
-    **how: Unpack[Draw],
+    questions: Sequence[Question], solver: Sampler, settings: CheckSettings, *, iteration: int, **how: Unpack[Draw]
 ) -> Checked:
     """One answer per question that a generator wrote, and the share of keys that the answers agree with."""
     written = [question for question in questions if question.rollout_id]

@@ -9,14 +9,7 @@ from typing import Annotated, Any
 from infuser_core import plugins
 from infuser_core.config.recorded import Mark
 from infuser_core.config.run import QuestionSettings, RunConfig, SamplingSettings
-from infuser_core.engines.protocols import (
-    Completion,
-    Progress,
-    PromptGroup,
-    Sampler,
-    SamplingParams,
-    no_progress,
-)
+from infuser_core.engines.protocols import Completion, Progress, PromptGroup, Sampler, SamplingParams, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.phases.allocate import Budget, draw_batch
 from infuser_core.phases.answering import TOO_LONG, template_digest
@@ -119,12 +112,7 @@ def depends_on_pool(config: RunConfig) -> bool:
 
 
 def with_pool(
-    settings: GenerateSettings,
-    config: RunConfig,
-    pool: Sequence[Document],
-    *,
-    iteration: int,
-    budget: Budget | None,
+    settings: GenerateSettings, config: RunConfig, pool: Sequence[Document], *, iteration: int, budget: Budget | None
 ) -> GenerateSettings:
     """The settings with what they take from the pool's rows."""
     names: set[str] = {*(each.route for each in config.data.problems), *plugins.blank_routes(config)}
