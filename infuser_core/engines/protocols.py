@@ -243,12 +243,7 @@ class Trainer(Protocol):
         """Log-probability of every response token, no gradient: [group][row][token]."""
 
     def probe(
-        self,
-        groups: Sequence[TrainGroup],
-        objective: Objective,
-        reference: Path,
-        *,
-        progress: Progress = no_progress,
+        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> Probed:
         """Per group, the AdamW-preconditioned direction against the reference, and the pass's log-probabilities.
 

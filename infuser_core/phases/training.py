@@ -43,11 +43,7 @@ def train_group(
         for rollout, advantage in zip(rollouts, advantages_G, strict=True)
         if rollout.token_ids
     ]
-    return TrainGroup(
-        group_id=rollouts[0].group_id,
-        prompt_token_ids=rollouts[0].prompt_token_ids,
-        rows=rows,
-    )
+    return TrainGroup(group_id=rollouts[0].group_id, prompt_token_ids=rollouts[0].prompt_token_ids, rows=rows)
 
 
 def left_out(config: RunConfig, iteration: int) -> list[str]:

@@ -50,12 +50,7 @@ class ShardProbe(LayerProbe):
         for segments in batches:
             with zero.settled():
                 scored = self.score(
-                    segments or [company()],
-                    objective,
-                    direction,
-                    workspace,
-                    forward=zero.recorded,
-                    backward=backward,
+                    segments or [company()], objective, direction, workspace, forward=zero.recorded, backward=backward
                 )
             if segments is not None:
                 found |= dict(zip(scored.places, scored.sums_Q4, strict=True))

@@ -29,13 +29,7 @@ from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import Scored
 from infuser_core.engines.protocols import Objective
 from infuser_core.engines.service.checksum import Block, of_run
-from infuser_core.engines.training.checkpoint import (
-    MOMENTS,
-    WEIGHTS,
-    TrainerState,
-    read_state,
-    write_state,
-)
+from infuser_core.engines.training.checkpoint import MOMENTS, WEIGHTS, TrainerState, read_state, write_state
 from infuser_core.engines.training.fused_attention import choose
 from infuser_core.engines.training.loss import Sums, Tally, Values, forward_terms, merged
 from infuser_core.engines.training.optimizer import named_moments
@@ -207,11 +201,7 @@ class DeepSpeedRank:
         return _by_place(parts, tally)
 
     def probe(
-        self,
-        whole: Sequence[Part],
-        shared: Sequence[Sequence[Part]],
-        objective: Objective,
-        reference: str,
+        self, whole: Sequence[Part], shared: Sequence[Sequence[Part]], objective: Objective, reference: str
     ) -> RankProbed:
         """Score the `whole` questions alone, and with all ranks the `shared` ones, of which it has its rows."""
         zero = self._loaded()

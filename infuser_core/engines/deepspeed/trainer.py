@@ -19,14 +19,7 @@ from infuser_core.engines.deepspeed.split import Part, cut, split
 from infuser_core.engines.hf.causal_lm import choose_device
 from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.reference import similarities
-from infuser_core.engines.protocols import (
-    Objective,
-    Probed,
-    Progress,
-    StepReport,
-    TrainGroup,
-    no_progress,
-)
+from infuser_core.engines.protocols import Objective, Probed, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.engines.service.checksum import whole
 from infuser_core.engines.service.handover import Board
 from infuser_core.engines.training.checkpoint import read_state, written
@@ -187,12 +180,7 @@ class DeepSpeedTrainer:
         return in_order(groups, merged(found))
 
     def probe(
-        self,
-        groups: Sequence[TrainGroup],
-        objective: Objective,
-        reference: Path,
-        *,
-        progress: Progress = no_progress,
+        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> Probed:
         if self._choice.fast and self._refused is not None:
             self._choice.pass_over(self._refused)

@@ -9,14 +9,7 @@ import torch
 from infuser_core import faults
 from infuser_core.config.optimizers import options_of
 from infuser_core.engines.probe.reference import Probe, ProbeLedger, ReferenceProbe
-from infuser_core.engines.protocols import (
-    Objective,
-    Probed,
-    Progress,
-    StepReport,
-    TrainGroup,
-    no_progress,
-)
+from infuser_core.engines.protocols import Objective, Probed, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.engines.training.checkpoint import (
     MOMENTS,
     Tensors,
@@ -120,12 +113,7 @@ class FlatTrainer:
         return in_order(groups, tally.logprobs)
 
     def probe(
-        self,
-        groups: Sequence[TrainGroup],
-        objective: Objective,
-        reference: Path,
-        *,
-        progress: Progress = no_progress,
+        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> Probed:
         """Each group's own direction under the optimizer against `reference` (eq:adamw_moments); see the protocol."""
         self._loaded()

@@ -126,12 +126,7 @@ class FastProbe(LayerProbe):
         try:
             for segments in batches:
                 found = self.score(
-                    segments,
-                    objective,
-                    direction,
-                    workspace,
-                    forward=self._forward,
-                    backward=Tensor.backward,
+                    segments, objective, direction, workspace, forward=self._forward, backward=Tensor.backward
                 )
                 for name in flat.bound():
                     raise refusal(f"{name}, which is used outside of its layer")

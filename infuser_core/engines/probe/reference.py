@@ -17,20 +17,18 @@ from infuser_core.engines.training.packing import Packer, Segment
 
 def similarities(groups: Sequence[TrainGroup], sums: Tensor, reference_norm: float) -> list[Similarity]:
     """Similarities of each group's gradient of -J, from its sums, with its ascent direction."""
-    found = []
-    for group, (dot, raw_dot, direction_sq, gradient_sq) in zip(groups, sums.tolist(), strict=True):
-        found.append(
-            Similarity(
-                group_id=group.group_id,
-                # Gamma is odd in g, so turning the sign of g turns both products.
-                dot=-dot,
-                raw_dot=-raw_dot,
-                direction_norm=norm(direction_sq),
-                gradient_norm=norm(gradient_sq),
-                reference_norm=reference_norm,
-            )
+    return [
+        Similarity(
+            group_id=group.group_id,
+            # Gamma is odd in g, so turning the sign of g turns both products.
+            dot=-dot,
+            raw_dot=-raw_dot,
+            direction_norm=norm(direction_sq),
+            gradient_norm=norm(gradient_sq),
+            reference_norm=reference_norm,
         )
-    return found
+        for group, (dot, raw_dot, direction_sq, gradient_sq) in zip(groups, sums.tolist(), strict=True)
+    ]
 
 
 class ProbeLedger:
@@ -99,17 +97,12 @@ class ReferenceProbe:
         try:
             for place in places:
                 scratch.zero_()
-                self._group(groups, place, objective, ledger)
+                for segments in self._packer.plan([groups[place]]):
+                    terms, logprobs_S = forward_terms(self._policy, self._packer.pack(segments), objective, 1)
+                    terms.loss.backward()
+                    ledger.note([replace(segment, group=place) for segment in segments], logprobs_S)
                 with torch.no_grad():
                     ledger.sums[place] = self._optimizer.sums(scratch, reference)
                 ledger.finish(1)
         finally:
             self._flat.bind(self._flat.gradient)
-
-    def _group(self, groups: Sequence[TrainGroup], place: int, objective: Objective, ledger: ProbeLedger) -> None:
-        for segments in self._packer.plan([groups[place]]):
-            segments = [replace(segment, group=place) for segment in segments]
-            batch = self._packer.pack(segments)
-            terms, logprobs_S = forward_terms(self._policy, batch, objective, 1)
-            terms.loss.backward()
-            ledger.note(segments, logprobs_S)

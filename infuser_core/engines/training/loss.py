@@ -43,11 +43,7 @@ def forward_terms(
 
 
 def batch_terms(
-    logprobs_S: Tensor,
-    batch: MicroBatch,
-    objective: Objective,
-    denominator: int,
-    entropy_S: Tensor | None = None,
+    logprobs_S: Tensor, batch: MicroBatch, objective: Objective, denominator: int, entropy_S: Tensor | None = None
 ) -> ObjectiveTerms:
     """-J summed over the micro-batch and divided by `denominator` (eq:unified_obj)."""
     return clipped_objective(
@@ -117,11 +113,9 @@ class Tally:
         if terms is not None:
             parts = (terms.loss, *(terms.sums[name] for name in TOKEN_MEANS))
             self._terms.append(torch.stack([each.detach().double() for each in parts]))
-        if logprobs_S is not None:
-            self._note_logprobs(segments, Series(logprobs_S.detach().to("cpu", copy=True).numpy()))
-
-    def _note_logprobs(self, segments: Sequence[Segment], values: Series) -> None:
-        start = 0
+        if logprobs_S is None:
+            return
+        values, start = Series(logprobs_S.detach().to("cpu", copy=True).numpy()), 0
         for segment in segments:
             rows = self.logprobs.setdefault(segment.group, {})
             for place, row in zip(segment.places, segment.rows, strict=True):
