@@ -260,7 +260,9 @@ def test_thoughts_that_the_server_keeps_apart_belong_to_the_output():
     message = {"content": "\\boxed{A}", "reasoning_content": "hm"}
     value = {"choices": [{"message": message, "finish_reason": "length"}]}
     with server(lambda body, times: (200, {}, value)) as (url, _):
-        ((_, reply),) = endpoint(url).replies([ChatRequest(messages=user("q"), params=SamplingParams(max_tokens=1))])
+        ((_, reply),) = endpoint(url).replies(
+            [ChatRequest(messages=user("q"), params=SamplingParams(temperature=0.7, max_tokens=1))]
+        )
     assert reply.text == "<think>\nhm\n</think>\n\n\\boxed{A}"
     assert (reply.finish_reason, reply.response_tokens) == ("length", 0)
 

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from infuser_core.algorithm.preset import Objective
 from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
 from infuser_core.engines.deepspeed.probe import ShardProbe, company
@@ -29,7 +30,6 @@ from infuser_core.engines.local.memory import free_host_memory
 from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import Scored
 from infuser_core.engines.probe.reference import Against
-from infuser_core.engines.protocols import Objective
 from infuser_core.engines.service.checksum import Block, of_run
 from infuser_core.engines.training.checkpoint import (
     MOMENTS,
@@ -57,15 +57,15 @@ class RankOptions(ZeroOptions):
 
     device: str
     """`cpu` or `cuda`."""
-    dtype: str = "float32"
+    dtype: str
     """Compute dtype; masters, gradients and moments are fp32."""
-    threads: int = 1
+    threads: int
     """CPU threads."""
     token_budget: int
     """Most tokens of a micro-batch."""
-    gradient_checkpointing: Checkpointing = False
+    gradient_checkpointing: Checkpointing
     """Micro-batches whose activations are computed again in backward."""
-    probe: str = "auto"
+    probe: str
     """See ProbeChoice; under `reference` all ranks share every question."""
     optimizer: AdamWOptions
     """AdamW's constants."""

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from infuser_core.algorithm.objective import ObjectiveTerms
+from infuser_core.algorithm.preset import Objective
 from infuser_core.engines.probe.choice import refusal
 from infuser_core.engines.probe.recorder import HeadNames, Recorder
 from infuser_core.engines.probe.reference import Against, ProbeLedger, ReferenceProbe
@@ -21,7 +22,7 @@ from infuser_core.engines.probe.sums import (
     Workspace,
     spans_of,
 )
-from infuser_core.engines.protocols import Objective, TrainGroup
+from infuser_core.engines.protocols import TrainGroup
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import batch_terms
 from infuser_core.engines.training.optimizer import Optimizer
