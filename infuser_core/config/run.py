@@ -26,6 +26,11 @@ from infuser_core.config.roles import (
 from infuser_core.config.sources import AnchorSource, Columns, Count, FilePath, Seed, Settings, Size, Tokens, World
 from infuser_core.sealed import digest_of
 
+Box = Literal["paper", "official", "strict-last", "phrase"]
+"""Which answer of a response counts."""
+TooLong = Literal["wrong", "drop"]
+"""Treatment of questions that do not fit the prompt limit."""
+
 
 class SamplingSettings(Settings):
     """Settings of sampling in evaluation."""
@@ -205,9 +210,9 @@ class EvaluateSettings(Settings):
     """Checkpoint selection and final evaluation."""
 
     sampling: SamplingSettings = SamplingSettings(temperature=0.7, top_p=0.8, top_k=20)
-    box: Literal["paper", "official", "strict-last", "phrase"] = "paper"
+    box: Box = "paper"
     """Which answer counts: the first boxed span, the authors' extractors, or the last closed box with our rules."""
-    too_long: Literal["wrong", "drop"] = "wrong"
+    too_long: TooLong = "wrong"
     """Questions that do not fit the prompt limit: wrong and in the denominator, or left out as the authors do."""
     selection: Literal["best", "within_noise"] = "best"
     """The checkpoint with the highest validation accuracy, the earliest of equals; or the earliest that is behind it

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from infuser_core.algorithm.preset import Objective
 from infuser_core.schemas import Checkpoint
 
 Messages = list[dict[str, str]]
@@ -25,7 +26,7 @@ def no_progress(done: int, total: int, tokens: int) -> None:
 class SamplingParams:
     """Settings of sampling: length, temperature, nucleus, stop."""
 
-    temperature: float = 0.7
+    temperature: float
     """Softmax temperature; 0 means greedy."""
     top_p: float = 1.0
     """Nucleus mass; 1 keeps everything."""
@@ -143,37 +144,6 @@ class TrainGroup:
     """Prompt tokens."""
     rows: list[TrainRow]
     """Responses of the group."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objective:
-    """Constants of eq:unified_obj."""
-
-    clip_low: float = 0.2
-    """Lower clip range of the importance ratio."""
-    clip_high: float = 0.2
-    """Upper clip range of the importance ratio."""
-    length_norm: float = 1.0
-    """C: the fixed maximum generation length, tokens."""
-    dual_clip: float | None = None
-    """Bound of the loss for negative advantages, in units of |A|; None is the paper's form."""
-    tis_cap: float | None = 2.0
-    """Cap of the truncated importance weight; None switches it off."""
-    tis_form: Literal["old_over_sampler", "current_over_sampler"] = "old_over_sampler"
-    """Which policy's ratio to the sampler is truncated (see algorithm.objective)."""
-    ratio: Literal["token", "sequence"] = "token"
-    """Importance ratios of tokens, or one of a whole response (see algorithm.objective)."""
-    kl: float = 0.0
-    """Weight of the KL divergence to the anchor, for rows that have its log-probabilities."""
-    entropy: float = 0.0
-    """Weight of the policy's entropy."""
-    temperature: float = 0.7
-    """Sampling temperature: logits are divided by it, so that ratios compare like with like."""
-
-    @property
-    def only_credited(self) -> bool:
-        """Whether a row of advantage 0 has no gradient."""
-        return not (self.kl or self.entropy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

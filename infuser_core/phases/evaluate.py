@@ -72,7 +72,7 @@ class RespondSettings:
     """Prompt limit, tokens; a longer question is not asked."""
     seed: int
     """Seed of the examination."""
-    batch_tokens: int = 262_144
+    batch_tokens: int
     """Prompt and response tokens that one batch may come to."""
     phrasing: Phrasing = AS_WRITTEN
     """Worked examples, system turn and chat template."""
@@ -183,7 +183,7 @@ def grade(
     responses: Sequence[BenchmarkResponse],
     questions: Mapping[Key, Question],
     *,
-    preset: str = "paper",
+    preset: str,
     judge: ChatModel | None = None,
     progress: Progress = no_progress,
 ) -> list[BenchmarkVerdict]:

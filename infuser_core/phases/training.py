@@ -7,10 +7,10 @@ from itertools import groupby
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import advantages
-from infuser_core.algorithm.preset import Overlong, Preset, RatioLevel, length_norm, step_denominator
+from infuser_core.algorithm.preset import Objective, Overlong, Preset, RatioLevel, length_norm, step_denominator
 from infuser_core.config.roles import OptimizerSettings, RoleSettings
 from infuser_core.config.run import CotrainSettings, RunConfig
-from infuser_core.engines.protocols import Objective, Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress
+from infuser_core.engines.protocols import Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress
 from infuser_core.errors import EngineError
 from infuser_core.phases.parts.not_finite import HINT, is_finite, lose
 from infuser_core.schemas import TOKEN_MEANS, Checkpoint, Rollout, Update

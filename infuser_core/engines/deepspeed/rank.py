@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import AdamWOptions
 from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
@@ -27,7 +28,6 @@ from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, dev
 from infuser_core.engines.local.memory import free_host_memory
 from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import Scored
-from infuser_core.engines.protocols import Objective
 from infuser_core.engines.service.checksum import Block, of_run
 from infuser_core.engines.training.checkpoint import MOMENTS, WEIGHTS, TrainerState, read_state, write_state
 from infuser_core.engines.training.fused_attention import choose
@@ -49,15 +49,15 @@ class RankOptions(ZeroOptions):
 
     device: str
     """`cpu` or `cuda`."""
-    dtype: str = "float32"
+    dtype: str
     """Compute dtype; masters, gradients and moments are fp32."""
-    threads: int = 1
+    threads: int
     """CPU threads."""
     token_budget: int
     """Most tokens of a micro-batch."""
-    gradient_checkpointing: Checkpointing = False
+    gradient_checkpointing: Checkpointing
     """Micro-batches whose activations are computed again in backward."""
-    probe: str = "auto"
+    probe: str
     """See ProbeChoice; under `reference` all ranks share every question."""
     optimizer: AdamWOptions
     """AdamW's constants."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import AdamWOptions, options_of
 from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.engines.cluster.ranks import RankGroup
@@ -19,7 +20,7 @@ from infuser_core.engines.deepspeed.split import Part, cut, split
 from infuser_core.engines.hf.causal_lm import choose_device
 from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.reference import similarities
-from infuser_core.engines.protocols import Objective, Probed, Progress, StepReport, TrainGroup, no_progress
+from infuser_core.engines.protocols import Probed, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.engines.service.checksum import whole
 from infuser_core.engines.service.handover import Board
 from infuser_core.engines.training.checkpoint import read_state, written
@@ -44,8 +45,8 @@ class DeepSpeedTrainer:
     def __init__(
         self,
         *,
-        ranks: int = 1,
-        device: str = "auto",
+        ranks: int,
+        device: str,
         optimizer: Given = None,
         cluster: Cluster | None = None,
         board: Board | None = None,

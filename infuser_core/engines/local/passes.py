@@ -7,9 +7,10 @@ from typing import TypeVar
 import torch
 
 from infuser_core import faults
+from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import options_of
 from infuser_core.engines.probe.reference import Probe, ProbeLedger, ReferenceProbe
-from infuser_core.engines.protocols import Objective, Probed, Progress, StepReport, TrainGroup, no_progress
+from infuser_core.engines.protocols import Probed, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.engines.training.checkpoint import (
     MOMENTS,
     Tensors,

@@ -10,11 +10,12 @@ from typing import Any
 
 from torch import Tensor
 
+from infuser_core.algorithm.preset import Objective
 from infuser_core.engines.probe.choice import refusal
 from infuser_core.engines.probe.recorder import HeadNames, Recorder
 from infuser_core.engines.probe.reference import ProbeLedger, ReferenceProbe
 from infuser_core.engines.probe.sums import Preconditioner, QuestionSums, Workspace, spans_of
-from infuser_core.engines.protocols import Objective, TrainGroup
+from infuser_core.engines.protocols import TrainGroup
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import batch_terms
 from infuser_core.engines.training.optimizer import Optimizer

@@ -7,8 +7,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from infuser_core.algorithm.preset import Objective
 from infuser_core.algorithm.score import norm
-from infuser_core.engines.protocols import Objective, Probed, Progress, Similarity, TrainGroup
+from infuser_core.engines.protocols import Probed, Progress, Similarity, TrainGroup
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import Policy, Tally, forward_terms, in_order
 from infuser_core.engines.training.optimizer import Optimizer

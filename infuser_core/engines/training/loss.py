@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from infuser_core.algorithm.objective import ObjectiveTerms, clipped_objective
-from infuser_core.engines.protocols import Objective, StepReport, TrainGroup
+from infuser_core.algorithm.preset import Objective
+from infuser_core.engines.protocols import StepReport, TrainGroup
 from infuser_core.engines.training.packing import MicroBatch, Segment
 from infuser_core.schemas import TOKEN_MEANS
 from infuser_core.series import Series
@@ -54,15 +55,8 @@ def batch_terms(
         old_logprobs_S=batch.old_logprobs_S,
         anchor_logprobs_S=batch.anchor_logprobs_S,
         rows_S=batch.rows_S,
-        kl=objective.kl,
         entropy_S=entropy_S,
-        entropy=objective.entropy,
-        clip_low=objective.clip_low,
-        clip_high=objective.clip_high,
-        dual_clip=objective.dual_clip,
-        tis_cap=objective.tis_cap,
-        tis_form=objective.tis_form,
-        ratio=objective.ratio,
+        objective=objective,
     )
 
 
