@@ -12,7 +12,14 @@ from infuser_core.evaluation.plan import Plan, identity_of, make_plan, name_of
 from infuser_core.evaluation.record import Record, folder_of, refuse_other
 from infuser_core.evaluation.saved import Answers, Files, Scored, find, read_scored
 from infuser_core.evaluation.scores import scores_of
-from infuser_core.evaluation.settings import EvaluationSettings, chat_of, engine_name, pool_of, settings_for
+from infuser_core.evaluation.settings import (
+    EvaluationSettings,
+    chat_of,
+    engine_name,
+    pool_of,
+    settings_for,
+    with_options,
+)
 from infuser_core.phases.evaluate import ScoreSettings
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
@@ -45,10 +52,6 @@ class Order:
     """Model that breaks ties, in any of the forms; nobody when empty."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Settings given as options; None leaves one as it is."""
-    batch_tokens: int = 262_144
-    """Tokens that one batch may come to."""
-    concurrency: int = 16
-    """Requests under way at an address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +100,12 @@ def evaluate_plan(
         refuse_other(order.out, identity)
     name = name_of(model.name, plan, identity)
     record = Record(model=model.name, identity=identity, sheets=plan.sheets, notes=list(notes))
-    size = {"batch_tokens": order.batch_tokens, "concurrency": order.concurrency}
     rules = ScoreSettings(box=chosen.preset, too_long=chosen.too_long)
-    with evaluating(name, pool=pool_of(chosen, order.batch_tokens)) as run:
+    with evaluating(name, pool=pool_of(chosen)) as run:
         record.write(folder_of(root, name))
         parts, scores = {}, {}
         for sheet in plan.sheets:
-            work = stages.answer(run, plan.of([sheet.label]), model, chosen, source=source, **size)
+            work = stages.answer(run, plan.of([sheet.label]), model, chosen, source=source)
             parts[sheet.label] = execute(run, work).ref
             scores[sheet.label] = execute(run, stages.score(run, parts[sheet.label], rules, judge=judging)).ref
         run.journal.finish()
@@ -147,10 +149,11 @@ def rescore(
     questions: Path | None,
     benchmark: str,
     out: Path | None,
-    too_long: str,
+    overrides: Mapping[str, Any],
 ) -> tuple[dict[str, Any], str]:
     """Score saved answers under the presets and keep the verdicts; the comparison for programs and for people."""
-    answers, scored = _scored(source, presets, questions=questions, benchmark=benchmark, too_long=too_long)
+    chosen = with_options(EvaluationSettings(), overrides)
+    answers, scored = _scored(source, presets, chosen, questions=questions, benchmark=benchmark)
     found = comparison.agreement(answers.name, answers.plan, scored)
     if out is not None:
         results.export_verdicts(out, scored)
@@ -161,33 +164,36 @@ def passk(
     source: str,
     *,
     ks: Sequence[int] | None,
-    preset: str,
+    overrides: Mapping[str, Any],
     benchmarks: Sequence[str],
     questions: Path | None,
     benchmark: str,
 ) -> tuple[dict[str, Any], str]:
     """pass@k curves of saved answers, for programs and for people."""
-    answers, (scored,) = _scored(source, [preset], questions=questions, benchmark=benchmark, wanted=benchmarks)
-    found = comparison.curves(answers.name, preset, answers.plan, scored.questions, ks)
+    chosen = with_options(EvaluationSettings(), overrides)
+    answers, (scored,) = _scored(
+        source, [chosen.preset], chosen, questions=questions, benchmark=benchmark, wanted=benchmarks
+    )
+    found = comparison.curves(answers.name, chosen.preset, answers.plan, scored.questions, ks)
     return found, comparison.curves_table(found)
 
 
 def _scored(
     source: str,
     presets: Sequence[str],
+    chosen: EvaluationSettings,
     *,
     questions: Path | None,
     benchmark: str,
-    too_long: str = "wrong",
     wanted: Sequence[str] = (),
 ) -> tuple[Answers, list[Scored]]:
     """Saved answers with what every preset makes of them; computed at most once."""
     named = find(Store(settings.store_root()), source, questions, benchmark)
-    with evaluating(f"{named.name}-rescored", pool=pool_of(EvaluationSettings())) as run:
+    with evaluating(f"{named.name}-rescored", pool=pool_of(chosen)) as run:
         answers = _taken_in(run, named).of(wanted)
         scored = []
         for preset in presets:
-            rules = ScoreSettings(box=preset, too_long=too_long)
+            rules = ScoreSettings(box=preset, too_long=chosen.too_long)
             refs = {label: execute(run, stages.score(run, ref, rules)).ref for label, ref in answers.parts.items()}
             scored.append(read_scored(run.store, answers, preset, refs))
         return answers, scored

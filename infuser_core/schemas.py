@@ -598,6 +598,13 @@ class Update:
     """True where the minibatch's gradient has no finite norm although each of its groups' has: no step was taken."""
 
 
+TOKEN_MEANS = (
+    "clip_fraction", "clip_fraction_high", "mean_ratio", "mean_tis", "truncated",
+    "sampler_kl", "policy_kl", "anchor_kl", "entropy",
+)  # fmt: skip
+"""Columns of an update that are means over its response tokens."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """Weights with AdamW's m, v and step: everything a role's training state consists of."""

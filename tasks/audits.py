@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from corpus.audit import audit as auditing
-from corpus.audit.index import Mode, OverlapConfig, configured
 from corpus.audit.references import Shard, digests_of, question_shards, serialise, shards_of, told_apart
 from corpus.audit.scan import PoolText, Scan, Scanner
 from corpus.audit.shingles import NAME
 from corpus.build import overlap_reason
 from corpus.pool import write_json
+from infuser_core.config.corpus import Mode, OverlapSettings
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import AuditFact, Overlap, Question
@@ -37,7 +37,7 @@ def _digests(run: Run, shards: Sequence[Shard]) -> list[str]:
     return digests_of(shards, run.store.root / "textbooks" / "references.json")
 
 
-def _scan_values(config: OverlapConfig, shards: Sequence[Shard], digests: Sequence[str]) -> dict[str, Any]:
+def _scan_values(config: OverlapSettings, shards: Sequence[Shard], digests: Sequence[str]) -> dict[str, Any]:
     """Settings of a scan for its key. The data enters by content: where it lies changes nothing."""
     return {
         "audit": auditing.config_values(config),
@@ -61,7 +61,7 @@ def _outcome(
     label: str,
     texts: Sequence[PoolText],
     scans: Sequence[Scan],
-    config: OverlapConfig,
+    config: OverlapSettings,
     *,
     modes: Sequence[Mode] = auditing.MODES,
 ) -> Outcome:
@@ -92,7 +92,7 @@ def audit_questions(
     benchmarks: ArtifactRef,
 ) -> Work:
     """One group's kept chunks against dev, validation and benchmark questions, with planted controls."""
-    config = configured(run.config.corpus.overlap)
+    config = run.config.corpus.overlap.resolved()
     questions = {"dev": dev, "validation": validation, "benchmarks": benchmarks}
     inputs = {"chunks": chunks, "judgements": judgements, **questions}
     recipe = run.recipe("audit", VERSION, _scan_values(config, [], []), inputs)
@@ -118,7 +118,7 @@ def audit_data(
     path: str,
 ) -> Work:
     """All kept chunks, the dev and the validation set against one data set. Shards scanned before a kill are kept."""
-    config = configured(run.config.corpus.overlap)
+    config = run.config.corpus.overlap.resolved()
     label = Path(path).name
     found = shards_of([Path(path)])
     shards = [each if each.name == label else replace(each, name=f"{label}/{each.name}") for each in found]
@@ -167,7 +167,7 @@ def compare_pool(
     questions: Mapping[str, ArtifactRef],
 ) -> Work:
     """All kept chunks against question sets by name and all other data at once, for a pool that is to be exported."""
-    config = configured(run.config.corpus.overlap)
+    config = run.config.corpus.overlap.resolved()
     others = shards_of([Path(path) for path in run.config.corpus.overlap.references])
     known = _digests(run, others)
     values = _scan_values(config, others, known)

@@ -14,7 +14,7 @@ from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.evaluation.answers import answered, collect, scored
 from infuser_core.evaluation.models import NamedModel
 from infuser_core.evaluation.plan import Plan, ask_settings, single
-from infuser_core.evaluation.settings import EvaluationSettings, engine_name, phrasing_of
+from infuser_core.evaluation.settings import EvaluationSettings, engine_name, of_run, phrasing_of
 from infuser_core.phases import evaluate as evaluate_phase
 from infuser_core.phases import select as select_phase
 from infuser_core.phases.evaluate import Ask, Key, RespondSettings, ScoreSettings
@@ -66,6 +66,7 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
             sampling=settings.sampling,
             prompt_tokens=settings.prompt_tokens,
             seed=run.config.seed,
+            batch_tokens=of_run(run.config).batch_tokens,
         )
         plan = single(label, questions, samples=settings.samples, max_tokens=settings.max_tokens)
         sampler = run.pool.sampler(run.checkpoint(solver, Role.SOLVER))
@@ -82,8 +83,6 @@ def answer(
     model: NamedModel,
     settings: EvaluationSettings,
     *,
-    batch_tokens: int,
-    concurrency: int,
     source: ArtifactRef | None = None,
 ) -> Work:
     """Any model answers one benchmark; `source` is the artifact that generated questions are from.
@@ -109,7 +108,7 @@ def answer(
             sampling=settings.sampling,
             prompt_tokens=settings.prompt_tokens,
             seed=settings.seed,
-            batch_tokens=batch_tokens,
+            batch_tokens=settings.batch_tokens,
             phrasing=phrasing_of(settings, sheet.label),
         )
 
@@ -122,7 +121,7 @@ def answer(
             from infuser_core.engines.endpoint import Endpoint, parse_address
             from infuser_core.evaluation.remote import respond as ask_at_address
 
-            endpoint = Endpoint(parse_address(model.digest), concurrency=concurrency)
+            endpoint = Endpoint(parse_address(model.digest), concurrency=settings.concurrency)
             return ask_at_address(asks, finished, endpoint, how, progress=progress)
 
         responses = collect(plan, Pieces(run.store.partial(recipe), BenchmarkResponse), batches)

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from corpus import build as building
 from corpus.build import Built
@@ -25,6 +25,7 @@ from corpus.settings import BuildSettings
 from infuser_core import durable
 from infuser_core.anchors import anchor_folder
 from infuser_core.config.corpus import ChunkSettings
+from infuser_core.config.recorded import Mark
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Document, Judgement, Overlap, Page, Source, Topic
@@ -39,6 +40,16 @@ from tasks.work import Work
 
 VERSION = 2
 BUILT_VERSION = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlapping:
+    """Documents that overlap with data they must be apart from, by identifier, with the reason."""
+
+    dropped: Mapping[str, str]
+    """Those that the pool goes without."""
+    stopping: Annotated[Mapping[str, str], Mark.NEUTRAL] = field(default_factory=dict)
+    """Those that end the run."""
 
 
 @stage("pool")
@@ -57,7 +68,7 @@ def fill_pool(
     dropped = {**(foreign if rules.reference_matched == "drop" else {}), **(asked if rules.matched == "drop" else {})}
     stopping = {**(asked if rules.matched == "stop" else {}), **(foreign if rules.reference_matched == "stop" else {})}
     inputs = {"sources": sources, **numbered("chunks", chunks), **numbered("judgements", judgements)}
-    values = {"dropped": dropped, **({"stopping": stopping} if stopping else {})}
+    values = Overlapping(dropped=dropped, stopping=stopping)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         if stopping:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
-from corpus.audit.index import SHARED, Mode, OverlapConfig, config_of, short_pairs
+from corpus.audit.index import SHARED, short_pairs
 from corpus.audit.ngrams import words
 from corpus.audit.planted_controls import PER_KIND, Plant, plant
 from corpus.audit.references import Shard, shards_of
@@ -19,6 +19,7 @@ from corpus.audit.shingles import NAME
 from corpus.markup import controls_table, table
 from corpus.pool import WORK, write_json, write_table
 from infuser_core import durable, faults, sealed
+from infuser_core.config.corpus import Mode, OverlapSettings
 from infuser_core.engines.crew import Crew, Task, local_crew
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.schemas import AuditFact, Overlap
@@ -29,7 +30,7 @@ VERSION = 4
 FINDINGS, SUMMARY, REPORT = "overlaps.parquet", "summary.json", "report.md"
 DOCUMENTS = 400
 """Documents that controls are planted from and searched in: recall does not depend on how many there are."""
-MODES: tuple[Mode, ...] = ("exact", "paper", "loose")
+MODES: tuple[Mode, ...] = get_args(Mode)
 POOL = "document"
 """Side of a chunk of the pool; `dev` and `validation` are those of questions, whose names begin so."""
 _SIDES = (POOL, "dev", "validation")
@@ -52,7 +53,7 @@ class Recall:
 
 def measure(
     documents: Sequence[PoolText],
-    config: OverlapConfig,
+    config: OverlapSettings,
     *,
     modes: Sequence[Mode] = MODES,
     per_kind: int = PER_KIND,
@@ -61,10 +62,9 @@ def measure(
     draw = random.Random(seed_of(0, "overlap-documents"))
     texts = [row.text for row in draw.sample(list(documents), min(DOCUMENTS, len(documents)))]
     plants = plant(texts, per_kind=per_kind)
-    hits: dict[str, set[int]] = {
-        mode: _found(texts, plants, config if mode == config.mode else config_of(mode)) for mode in modes
-    }
-    hits[SHARED] = _found(texts, plants, config_of("exact"), every=True)
+    own = {mode: OverlapSettings(mode=mode).resolved() for mode in MODES} | {config.mode: config}
+    hits: dict[str, set[int]] = {mode: _found(texts, plants, own[mode]) for mode in modes}
+    hits[SHARED] = _found(texts, plants, OverlapSettings(mode="exact").resolved(), every=True)
     rows = []
     for kind in dict.fromkeys(row.kind for row in plants):
         places = [place for place, row in enumerate(plants) if row.kind == kind]
@@ -73,7 +73,7 @@ def measure(
     return rows
 
 
-def _found(texts: Sequence[str], plants: Sequence[Plant], config: OverlapConfig, *, every: bool = False) -> set[int]:
+def _found(texts: Sequence[str], plants: Sequence[Plant], config: OverlapSettings, *, every: bool = False) -> set[int]:
     """Numbers of the plants that are matched with the document that they come from; for others, with any.
 
     With `every` a common n-gram is enough.
@@ -123,7 +123,7 @@ def audit_pool(
 
     Raises UsageError for references that cannot be read and DocumentError for a pool that is none.
     """
-    config = config_of(cast(Any, mode))
+    config = OverlapSettings(mode=cast(Any, mode)).resolved()
     scanner = Scanner(pool_texts(pool), config)
     shards = shards_of(references)
     base = digest_of([VERSION, NAME, scanner.digest, config_values(config)])
@@ -138,10 +138,10 @@ def audit_pool(
     return result
 
 
-def config_values(config: OverlapConfig) -> dict[str, Any]:
+def config_values(config: OverlapSettings) -> dict[str, Any]:
     """Settings that a scan depends on."""
-    names = ("mode", "n", "containment", "run_words", "min_words", "paper_min_chars")
-    return {name: getattr(config, name) for name in names}
+    values = config.model_dump(include={"mode", "n", "containment", "run_words", "min_words"})
+    return {**values, "paper_min_chars": config.min_chars}
 
 
 def compared(scanner: Scanner, shards: Sequence[Shard], scans: Sequence[Scan]) -> PoolAudit:

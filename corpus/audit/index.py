@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -168,57 +167,20 @@ SHARED = "shared"
 """Verdict on a pair with an n-gram in common; its length is the pair's longest run. It alone makes no match."""
 
 
-Mode = Literal["exact", "paper", "loose"]
-"""How the audit decides: see OverlapConfig."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverlapConfig:
-    """Settings of the overlap audit: the rule by which two texts count as one."""
-
-    n: int = 13
-    """Words per n-gram."""
-    containment: float = 0.8
-    """Containment, in either direction, from which a pair matches; also the threshold of the paper's mode."""
-    run_words: int = 50
-    """Common run from which a pair matches, words: a quotation in a long text reaches no containment."""
-    min_words: int = 5
-    """A shorter reference is compared with whole texts only: its few words stand in any book."""
-    paper_min_chars: int = 200
-    """References shorter than this after normalisation are left out in the paper's mode, characters."""
-    mode: Mode = "exact"
-    """exact and loose decide on n-grams; paper decides on MinHash estimates and is kept for comparison."""
-
-    def verdicts(self, shared: Shared, first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
-        """All that holds for a pair: whole, first or second (which side is contained), run, shared; the first one that
-        is not `shared` makes it a match."""
-        if min(len(first), len(second)) < self.min_words:
-            return ("whole",) if first == second else ()
-        held = {
-            "first": shared.containment_first >= self.containment,
-            "second": shared.containment_second >= self.containment,
-            "run": shared.run.length >= self.run_words,
-            SHARED: shared.run.length >= self.n,
-        }
-        return tuple(name for name, holds in held.items() if holds)
-
-
-def config_of(mode: Mode) -> OverlapConfig:
-    """The settings of a named mode: loose takes n-grams of 5 words and half of a text for a match."""
-    return OverlapConfig(mode=mode, n=5, containment=0.5) if mode == "loose" else OverlapConfig(mode=mode)
-
-
-def configured(audit: OverlapSettings) -> OverlapConfig:
-    """The settings of a run, with the mode's own values where they name none."""
-    own = config_of(audit.mode)
-    return replace(
-        own,
-        n=audit.n or own.n,
-        containment=audit.containment or own.containment,
-        run_words=audit.run_words,
-        min_words=audit.min_words,
-        paper_min_chars=audit.min_chars,
-    )
+def verdicts_of(
+    shared: Shared, first: Sequence[str], second: Sequence[str], config: OverlapSettings
+) -> tuple[str, ...]:
+    """All that holds for a pair: whole, first or second (which side is contained), run, shared; the first one that
+    is not `shared` makes it a match."""
+    if min(len(first), len(second)) < config.min_words:
+        return ("whole",) if first == second else ()
+    held = {
+        "first": shared.containment_first >= config.containment,
+        "second": shared.containment_second >= config.containment,
+        "run": shared.run.length >= config.run_words,
+        SHARED: shared.run.length >= config.n,
+    }
+    return tuple(name for name, holds in held.items() if holds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +207,7 @@ class Pair:
 class Matcher:
     """An index of texts that others are compared with."""
 
-    def __init__(self, texts: Sequence[str], config: OverlapConfig, index: GramIndex | None = None) -> None:
+    def __init__(self, texts: Sequence[str], config: OverlapSettings, index: GramIndex | None = None) -> None:
         self.config = config
         self.texts = texts
         self.index = index or build(texts, config.n)
@@ -267,7 +229,7 @@ class Matcher:
             shared = compare(tokens, other, self.config.n)
             # Nothing in common after all: two n-grams with one hash.
             if shared.num_common:
-                verdicts = self.config.verdicts(shared, tokens, other)
+                verdicts = verdicts_of(shared, tokens, other, self.config)
                 yield Pair(scanned=number, item=int(item), shared=shared, verdicts=verdicts)
 
     def _worth(self, hit: Hit, length: int) -> np.ndarray:
@@ -283,7 +245,7 @@ class Matcher:
         return chosen
 
 
-def short_pairs(texts: Sequence[str], short: Sequence[str], config: OverlapConfig) -> Iterator[Pair]:
+def short_pairs(texts: Sequence[str], short: Sequence[str], config: OverlapSettings) -> Iterator[Pair]:
     """Matches of texts of fewer than n words inside the longer `texts`; the short ones count as the scanned side.
 
     A scan looks for n-grams, of which a short text has none: so the short ones are indexed, and the others scanned.

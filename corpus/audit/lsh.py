@@ -9,9 +9,10 @@ import numpy as np
 from datasketch import MinHash, MinHashLSH, MinHashLSHEnsemble
 
 from corpus.audit import index, shingles
-from corpus.audit.index import SHARED, OverlapConfig, Pair
+from corpus.audit.index import SHARED, Pair
 from corpus.audit.ngrams import compare, words
 from corpus.audit.shingles import PERMUTATIONS, SCHEME, SEED, estimate, permutations, signatures, sizes
+from infuser_core.config.corpus import OverlapSettings
 
 PARTITIONS = 32
 _FACTOR = np.uint64(shingles.MIXER)
@@ -32,10 +33,10 @@ def minhash(hashvalues: np.ndarray) -> MinHash:
 class PaperMatcher:
     """Two searches over signatures: MinHashLSH by Jaccard, LSH Ensemble by the query's containment in an item.
 
-    Candidates are verified on estimates, as in the paper. Texts under `paper_min_chars` are left out.
+    Candidates are verified on estimates, as in the paper. Texts under `min_chars` are left out.
     """
 
-    def __init__(self, texts: Sequence[str], config: OverlapConfig) -> None:
+    def __init__(self, texts: Sequence[str], config: OverlapSettings) -> None:
         self.config, self.texts, self.sharing = config, texts, 0
         self._values = signatures(texts, config.n)
         self._sizes = sizes(texts, config.n)
@@ -51,7 +52,7 @@ class PaperMatcher:
             self._containment.index(entries)
 
     def _long(self, text: str) -> bool:
-        least = self.config.paper_min_chars
+        least = self.config.min_chars
         return len(text) >= least and len(" ".join(words(text))) >= least
 
     def pairs(self, texts: Sequence[str], *, every: bool = False) -> Iterator[Pair]:

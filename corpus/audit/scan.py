@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from corpus.audit import index
-from corpus.audit.index import GramIndex, Matcher, OverlapConfig, Pair, short_pairs
+from corpus.audit.index import GramIndex, Matcher, Pair, short_pairs
 from corpus.audit.ngrams import places, words
 from corpus.audit.references import Reference, Shard, texts_of
 from corpus.pool import pool_file
 from infuser_core import sealed
 from infuser_core.benchmarks.parts.files import rows_of
+from infuser_core.config.corpus import OverlapSettings
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Overlap
 from infuser_core.store.tables import foreign_rows, read_rows, write_rows
@@ -81,7 +82,9 @@ def pool_texts(pool: Path) -> list[PoolText]:
     return found
 
 
-def matcher_of(texts: Sequence[str], config: OverlapConfig, index: GramIndex | None = None) -> "Matcher | PaperMatcher":
+def matcher_of(
+    texts: Sequence[str], config: OverlapSettings, index: GramIndex | None = None
+) -> "Matcher | PaperMatcher":
     """The search of the configured mode, with the texts as its index."""
     if config.mode == "paper":
         from corpus.audit.lsh import PaperMatcher
@@ -93,7 +96,7 @@ def matcher_of(texts: Sequence[str], config: OverlapConfig, index: GramIndex | N
 class Scanner:
     """Texts that are looked for, their index, and what is needed to report pairs."""
 
-    def __init__(self, documents: Sequence[PoolText], config: OverlapConfig, index: GramIndex | None = None) -> None:
+    def __init__(self, documents: Sequence[PoolText], config: OverlapSettings, index: GramIndex | None = None) -> None:
         self.documents, self.config, self._index = documents, config, index
 
     @cached_property
@@ -119,7 +122,7 @@ class Scanner:
             yield Path(name)
 
     @staticmethod
-    def from_disk(folder: Path, config: OverlapConfig) -> "Scanner":
+    def from_disk(folder: Path, config: OverlapSettings) -> "Scanner":
         """The scanner that another process saved."""
         saved = index.load(folder, config.n) if config.mode != "paper" else None
         return Scanner(read_rows(folder / _DOCUMENTS, PoolText), config, saved)
@@ -222,6 +225,6 @@ def _characters(text: str, first: int, length: int) -> tuple[int, int]:
 
 
 @contextmanager
-def opened(folder: Path, config: OverlapConfig) -> Iterator[Callable[[Shard], Scan]]:
+def opened(folder: Path, config: OverlapSettings) -> Iterator[Callable[[Shard], Scan]]:
     """Work of a crew: scans with what `Scanner.on_disk` saved."""
     yield Scanner.from_disk(folder, config).scan

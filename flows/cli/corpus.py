@@ -13,7 +13,6 @@ Out = Annotated[Path, typer.Option(help="Folder for the result; an unfinished on
 Workers = Annotated[
     int | None, typer.Option(min=1, max=4096, help="Number of processes; by default one per processor.")
 ]
-_MODES = ("exact", "paper", "loose")
 _FORMATS = ("documents-json", "jsonl", "parquet")
 # Former names of `convert`.
 ALIASES = {"import": ["convert"], "export": ["convert", "--format", "documents-json"]}
@@ -78,8 +77,8 @@ def audit(
     from infuser_core.terminal import live
 
     references = [*(reference or []), *(more or [])]
-    if mode not in _MODES:
-        raise UsageError(f"--mode {mode}: unknown", hint=", ".join(_MODES))
+    if mode not in auditing.MODES:
+        raise UsageError(f"--mode {mode}: unknown", hint=", ".join(auditing.MODES))
     if not references:
         raise UsageError("no reference to compare with", hint="name files or folders with --reference")
     many = workers or os.cpu_count() or 1

@@ -29,10 +29,10 @@ Model = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option(min=1, max=1_000_000, help="Questions per benchmark, stratified by domain.")]
 Preset = Annotated[str | None, typer.Option(help="Which answer counts: paper, official, strict-last or phrase.")]
+TooLong = Annotated[str | None, typer.Option(help="Questions beyond the prompt limit: wrong or drop.")]
 Examples = Annotated[
     Path | None, typer.Option(help="Worked examples (few-shot): JSON lines, or a folder with NAME.jsonl.")
 ]
-BatchTokens = Annotated[int, typer.Option(min=1, max=1_000_000_000, help="Prompt and response tokens of one batch.")]
 _READ = 1_048_576
 """Bytes read at a time."""
 _TOGETHER = 256
@@ -55,12 +55,12 @@ def evaluate(
     examples: Examples = None,
     shots: Annotated[int | None, typer.Option(min=0, help="How many of them.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML: engine, sampling, or a run's configuration.")] = None,
-    too_long: Annotated[str | None, typer.Option(help="Questions beyond the prompt limit: wrong or drop.")] = None,
+    too_long: TooLong = None,
     judge: Annotated[str, typer.Option(help="Model that breaks ties of fallible rules, named like --model.")] = "",
     max_tokens: Annotated[int | None, typer.Option(help="Response limit of benchmarks that set none.")] = None,
     prompt_tokens: Annotated[int | None, typer.Option(help="Prompt limit.")] = None,
-    batch_tokens: BatchTokens = 262_144,
-    concurrency: Annotated[int, typer.Option(min=1, max=4096, help="Concurrent requests to an endpoint.")] = 16,
+    batch_tokens: Annotated[int | None, typer.Option(help="Prompt and response tokens of one batch.")] = None,
+    concurrency: Annotated[int | None, typer.Option(help="Concurrent requests to an endpoint.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask a model a benchmark's questions and score its answers; after a crash, the same command continues."""
@@ -81,6 +81,8 @@ def evaluate(
         "chat": chat,
         "examples": str(examples) if examples else None,
         "shots": shots,
+        "batch_tokens": batch_tokens,
+        "concurrency": concurrency,
     }
     order = Order(
         model=model,
@@ -93,8 +95,6 @@ def evaluate(
         config=config,
         judge=judge,
         overrides=overrides,
-        batch_tokens=batch_tokens,
-        concurrency=concurrency,
     )
     done = go(order, warn=warn)
     show(done.results, lambda: f"{results.terminal(done.results)}\nresults: {done.folder}", as_json=as_json)
@@ -106,21 +106,19 @@ def rescore(
     questions: Questions = None,
     benchmark: Dumped = "",
     out: Annotated[Path | None, typer.Option(help="Export the verdicts to this folder.")] = None,
-    too_long: Annotated[str, typer.Option(help="Questions beyond the prompt limit: wrong or drop.")] = "wrong",
+    too_long: TooLong = None,
     as_json: AsJson = False,
 ) -> None:
     """Score saved answers again under several presets, without a model, and show where they differ."""
     from flows.evaluate import rescore as go
 
-    if too_long not in ("wrong", "drop"):
-        raise UsageError(f"--too-long {too_long}: unknown", hint="wrong or drop")
     found = go(
         source,
         presets=_presets(preset),
         questions=questions,
         benchmark=benchmark,
         out=out,
-        too_long=too_long,
+        overrides={"too_long": too_long},
     )
     show(*found, as_json=as_json)
 
@@ -128,7 +126,7 @@ def rescore(
 def passk(
     source: Source,
     k: Annotated[str, typer.Option(help="Values of k joined by commas; by default powers of two.")] = "",
-    preset: Annotated[str, typer.Option(help="paper, official, strict-last or phrase.")] = "paper",
+    preset: Preset = None,
     benchmarks: Annotated[str, typer.Option(help="Only these, joined by commas.")] = "",
     questions: Questions = None,
     benchmark: Dumped = "",
@@ -137,11 +135,14 @@ def passk(
     """Estimate pass@k from saved answers: unbiased, with intervals over questions."""
     from flows.evaluate import passk as go
 
-    chosen = _presets(preset)
-    if len(chosen) > 1:
-        raise UsageError(f"--preset {preset}: a curve has one preset", hint="paper, official, strict-last or phrase")
-    labels = [name.strip() for name in benchmarks.split(",") if name.strip()]
-    found = go(source, ks=_ks(k), preset=chosen[0], benchmarks=labels, questions=questions, benchmark=benchmark)
+    found = go(
+        source,
+        ks=_ks(k),
+        overrides={"preset": preset},
+        benchmarks=[name.strip() for name in benchmarks.split(",") if name.strip()],
+        questions=questions,
+        benchmark=benchmark,
+    )
     show(*found, as_json=as_json)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from infuser_core.algorithm.preset import RatioLevel, TisForm
+from infuser_core.algorithm.preset import Objective
 
 LOG_RATIO_LIMIT = 20.0
 """Log-ratios are clamped here before exp: e^20 is finite in every dtype we compute in, and far outside the clip."""
@@ -23,23 +23,9 @@ class ObjectiveTerms:
     loss: Tensor
     """Negative objective, weighted sum over tokens; a differentiable scalar."""
     sums: Mapping[str, Tensor]
-    """Sums over the tokens, scalars by the names of SUMS."""
+    """Sums over the tokens, scalars by the columns of their means (schemas.TOKEN_MEANS, where each is described)."""
     tokens: int
     """Response tokens."""
-
-
-SUMS = {
-    "clipped": "tokens on which the clipped branch was active",
-    "clipped_high": "those of them above the range",
-    "ratio": "importance ratios",
-    "tis": "truncated importance weights",
-    "truncated": "tokens whose importance weight is cut at the cap",
-    "sampler_kl": "r - 1 - log r, r the old policy over the sampler: Schulman's k3 estimate of KL(sampler || old)",
-    "policy_kl": "r - 1 - log r, r the importance ratio: k3 of KL(old || current)",
-    "anchor_kl": "r - 1 - log r, r the anchor over the current policy: k3 of KL(current || anchor); 0 where not asked",
-    "surprise": "-log pi of the tokens: on the policy's own samples an estimate of its entropy",
-}
-"""Sums over response tokens that an update is watched by (k3: J. Schulman, Approximating KL Divergence, 2020)."""
 
 
 def clipped_objective(
@@ -51,17 +37,11 @@ def clipped_objective(
     old_logprobs_S: Tensor | None = None,
     anchor_logprobs_S: Tensor | None = None,
     rows_S: Tensor | None = None,
-    kl: float = 0.0,
     entropy_S: Tensor | None = None,
-    entropy: float = 0.0,
-    clip_low: float = 0.2,
-    clip_high: float = 0.2,
-    dual_clip: float | None = None,
-    tis_cap: float | None = 2.0,
-    tis_form: TisForm = "old_over_sampler",
-    ratio: RatioLevel = "token",
+    objective: Objective,
 ) -> ObjectiveTerms:
-    """-sum_t weight_t * w_t * min(rho_t A_t, clip(rho_t, 1 - low, 1 + high) A_t), all tensors of shape [S].
+    """-sum_t weight_t * w_t * min(rho_t A_t, clip(rho_t, 1 - low, 1 + high) A_t), all tensors of shape [S],
+    with the constants of `objective`.
 
     `weights_S` carries 1/(n C) and the caller's denominator. rho is current over old policy; without
     `old_logprobs_S` old is the detached current policy (rho = 1, full gradient). w is the token-level truncated
@@ -73,28 +53,29 @@ def clipped_objective(
     times `entropy_S`, the policy's entropy at the token, is taken off (A3C, arXiv 1602.01783, section 4).
     """
     old_S = logprobs_S.detach() if old_logprobs_S is None else old_logprobs_S
-    ratio_S = _ratio(logprobs_S, old_S, rows_S if ratio == "sequence" else None)
-    loss_S, active_S = _clipped(advantages_S, ratio_S, (1.0 - clip_low, 1.0 + clip_high), dual_clip)
-    behind_S = old_S if tis_form == "old_over_sampler" else logprobs_S
-    tis_S = truncated_weight(behind_S, sampler_logprobs_S, cap=tis_cap)
+    ratio_S = _ratio(logprobs_S, old_S, rows_S if objective.ratio == "sequence" else None)
+    bounds, cap = (1.0 - objective.clip_low, 1.0 + objective.clip_high), objective.tis_cap
+    loss_S, active_S = _clipped(advantages_S, ratio_S, bounds, objective.dual_clip)
+    behind_S = old_S if objective.tis_form == "old_over_sampler" else logprobs_S
+    tis_S = truncated_weight(behind_S, sampler_logprobs_S, cap=cap)
     loss, anchor_S = (loss_S * tis_S * weights_S).sum(), torch.zeros_like(logprobs_S)
     if anchor_logprobs_S is not None:
         anchor_S = _k3(_ratio(anchor_logprobs_S, logprobs_S))
-        loss = loss + kl * (anchor_S * weights_S).sum()
+        loss = loss + objective.kl * (anchor_S * weights_S).sum()
     if entropy_S is not None:
-        loss = loss - entropy * (entropy_S * weights_S).sum()
+        loss = loss - objective.entropy * (entropy_S * weights_S).sum()
     with torch.no_grad():
         weight_S = truncated_weight(old_S, sampler_logprobs_S, cap=math.inf)
         sums = {
-            "clipped": active_S.sum(),
-            "clipped_high": (active_S & (advantages_S > 0)).sum(),
-            "ratio": ratio_S.sum(),
-            "tis": tis_S.sum(),
-            "truncated": (weight_S > (math.inf if tis_cap is None else tis_cap)).sum(),
+            "clip_fraction": active_S.sum(),
+            "clip_fraction_high": (active_S & (advantages_S > 0)).sum(),
+            "mean_ratio": ratio_S.sum(),
+            "mean_tis": tis_S.sum(),
+            "truncated": (weight_S > (math.inf if cap is None else cap)).sum(),
             "sampler_kl": _k3(weight_S).sum(),
             "policy_kl": _k3(_ratio(logprobs_S, old_S)).sum(),
             "anchor_kl": anchor_S.sum(),
-            "surprise": -logprobs_S.sum(),
+            "entropy": -logprobs_S.sum(),
         }
     return ObjectiveTerms(loss=loss, sums=sums, tokens=logprobs_S.numel())
 
@@ -112,6 +93,7 @@ def _clipped(
 
 
 def _k3(ratio_S: Tensor) -> Tensor:
+    """r - 1 - log r, r = q / p on samples of p: an estimate of KL(p || q) (J. Schulman, Approximating KL, 2020)."""
     return ratio_S - 1.0 - ratio_S.log()
 
 

@@ -73,6 +73,37 @@ class Preset:
         return self.batch_std if name == "batch_std" else name
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """Constants of eq:unified_obj."""
+
+    clip_low: float
+    """Lower clip range of the importance ratio."""
+    clip_high: float
+    """Upper clip range of the importance ratio."""
+    length_norm: float
+    """C: the fixed maximum generation length, tokens."""
+    dual_clip: float | None
+    """Bound of the loss for negative advantages, in units of |A|; None is the paper's form."""
+    tis_cap: float | None
+    """Cap of the truncated importance weight; None switches it off."""
+    tis_form: TisForm
+    """Which policy's ratio to the sampler is truncated (see objective.clipped_objective)."""
+    ratio: RatioLevel
+    """Importance ratios of tokens, or one of a whole response (see objective.clipped_objective)."""
+    kl: float = 0.0
+    """Weight of the KL divergence to the anchor, for rows that have its log-probabilities; scores have none."""
+    entropy: float = 0.0
+    """Weight of the policy's entropy; scores have none."""
+    temperature: float
+    """Sampling temperature: logits are divided by it, so that ratios compare like with like."""
+
+    @property
+    def only_credited(self) -> bool:
+        """Whether a row of advantage 0 has no gradient."""
+        return not (self.kl or self.entropy)
+
+
 PRESETS = {
     "paper": Preset(),
     "official": Preset(

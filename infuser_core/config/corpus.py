@@ -178,10 +178,14 @@ class ExcludeSettings(Settings):
     """Identifiers of chunks."""
 
 
+Mode = Literal["exact", "paper", "loose"]
+"""How the overlap audit decides."""
+
+
 class OverlapSettings(Settings):
     """The audit of the kept chunks against questions and other data."""
 
-    mode: Literal["exact", "paper", "loose"] = "exact"
+    mode: Mode = "exact"
     """`exact` compares n-grams in both directions, `loose` shorter ones; `paper` decides on MinHash estimates."""
     n: int = Field(default=0, ge=0, le=1000)
     """Words per n-gram; 0 takes the mode's own, 13 or, if loose, 5."""
@@ -189,9 +193,10 @@ class OverlapSettings(Settings):
     """Share of one text's n-grams in the other from which a pair matches, in the paper's mode estimated, and the
     Jaccard similarity as well; 0 takes the mode's own, 0.8 or, if loose, 0.5."""
     run_words: Count = 50
-    """Common run from which a pair matches, words; not in the paper's mode."""
+    """Common run from which a pair matches, words, as a quotation in a long text reaches no containment; not in the
+    paper's mode."""
     min_words: Count = 5
-    """A shorter text matches whole texts only, words; not in the paper's mode."""
+    """A shorter text matches whole texts only, words, as any book has its few words; not in the paper's mode."""
     min_chars: int = Field(default=200, ge=0, le=1_000_000)
     """Texts shorter than this are left out in the paper's mode, characters."""
     matched: Literal["drop", "stop", "report"] = "drop"
@@ -205,6 +210,11 @@ class OverlapSettings(Settings):
     it is compared with the kept chunks, the dev set and the validation set."""
     sft_matched: Literal["report", "stop"] = "report"
     """Treatment of a chunk or a question that overlaps with it: a line of the report, or the end of the run."""
+
+    def resolved(self) -> "OverlapSettings":
+        """The same, with the mode's own n and containment in place of 0."""
+        n, containment = (5, 0.5) if self.mode == "loose" else (13, 0.8)
+        return self.model_copy(update={"n": self.n or n, "containment": self.containment or containment})
 
 
 class CorpusSettings(Settings):

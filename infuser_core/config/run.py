@@ -1,9 +1,9 @@
 """Typed settings of a run: unknown keys, wrong types and impossible combinations fail here, before anything runs."""
 
 from dataclasses import fields, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, model_validator
 
 from infuser_core.algorithm.preset import PRESETS, Preset
 from infuser_core.algorithm.score import Influence
@@ -23,18 +23,13 @@ from infuser_core.config.roles import (
     SolverRole,
     TurnSettings,
 )
-from infuser_core.config.sources import (
-    AnchorSource,
-    Columns,
-    Count,
-    FilePath,
-    Seed,
-    Settings,
-    Size,
-    Tokens,
-    World,
-)
+from infuser_core.config.sources import AnchorSource, Columns, Count, FilePath, Seed, Settings, Size, Tokens, World
 from infuser_core.sealed import digest_of
+
+Box = Literal["paper", "official", "strict-last", "phrase"]
+"""Which answer of a response counts."""
+TooLong = Literal["wrong", "drop"]
+"""Treatment of questions that do not fit the prompt limit."""
 
 
 class SamplingSettings(Settings):
@@ -43,17 +38,6 @@ class SamplingSettings(Settings):
     temperature: float = Field(default=0.7, ge=0, le=1000)
     top_p: float = Field(default=1.0, gt=0, le=1)
     top_k: int = Field(default=-1, ge=-1, le=100_000_000)
-
-    def asked(self) -> dict[str, Any]:
-        """Arguments of a request by their names in SamplingParams."""
-        return self.model_dump(include=set(SamplingSettings.model_fields))
-
-
-class EngineSampling(SamplingSettings):
-    """The same from an engine of other arguments, which may be another distribution."""
-
-    vllm: dict[str, JsonValue]
-    """`engine.vllm`."""
 
 
 class RolloutSampling(Settings):
@@ -226,9 +210,9 @@ class EvaluateSettings(Settings):
     """Checkpoint selection and final evaluation."""
 
     sampling: SamplingSettings = SamplingSettings(temperature=0.7, top_p=0.8, top_k=20)
-    box: Literal["paper", "official", "strict-last", "phrase"] = "paper"
+    box: Box = "paper"
     """Which answer counts: the first boxed span, the authors' extractors, or the last closed box with our rules."""
-    too_long: Literal["wrong", "drop"] = "wrong"
+    too_long: TooLong = "wrong"
     """Questions that do not fit the prompt limit: wrong and in the denominator, or left out as the authors do."""
     selection: Literal["best", "within_noise"] = "best"
     """The checkpoint with the highest validation accuracy, the earliest of equals; or the earliest that is behind it
@@ -301,11 +285,6 @@ class RunConfig(Settings):
         if not optimizer.elementwise and self.engine.probe == "fast":
             raise ValueError(f"engine.probe fast cannot score {name}'s directions: set it to auto or reference")
         return self
-
-    def as_sampled(self, sampling: SamplingSettings) -> SamplingSettings:
-        """The settings of a draw with all that its distribution depends on: what a recipe records."""
-        arguments = self.engine.vllm
-        return EngineSampling(**sampling.model_dump(), vllm=arguments) if arguments else sampling
 
     def digest(self) -> str:
         """Digest of the settings that make a run what it is."""

@@ -94,7 +94,7 @@ class Endpoint:
         self,
         address: Address,
         *,
-        concurrency: int = 16,
+        concurrency: int,
         attempts: int = 6,
         timeout: float = 600.0,
         first_wait: float = 1.0,

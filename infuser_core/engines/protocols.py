@@ -3,11 +3,12 @@
 Engines are caches of checkpoints: whatever they hold is thrown away and loaded again without loss.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from infuser_core.algorithm.preset import Objective
 from infuser_core.schemas import Checkpoint
 
 Messages = list[dict[str, str]]
@@ -25,7 +26,7 @@ def no_progress(done: int, total: int, tokens: int) -> None:
 class SamplingParams:
     """Settings of sampling: length, temperature, nucleus, stop."""
 
-    temperature: float = 0.7
+    temperature: float
     """Softmax temperature; 0 means greedy."""
     top_p: float = 1.0
     """Nucleus mass; 1 keeps everything."""
@@ -146,62 +147,15 @@ class TrainGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Objective:
-    """Constants of eq:unified_obj."""
-
-    clip_low: float = 0.2
-    """Lower clip range of the importance ratio."""
-    clip_high: float = 0.2
-    """Upper clip range of the importance ratio."""
-    length_norm: float = 1.0
-    """C: the fixed maximum generation length, tokens."""
-    dual_clip: float | None = None
-    """Bound of the loss for negative advantages, in units of |A|; None is the paper's form."""
-    tis_cap: float | None = 2.0
-    """Cap of the truncated importance weight; None switches it off."""
-    tis_form: Literal["old_over_sampler", "current_over_sampler"] = "old_over_sampler"
-    """Which policy's ratio to the sampler is truncated (see algorithm.objective)."""
-    ratio: Literal["token", "sequence"] = "token"
-    """Importance ratios of tokens, or one of a whole response (see algorithm.objective)."""
-    kl: float = 0.0
-    """Weight of the KL divergence to the anchor, for rows that have its log-probabilities."""
-    entropy: float = 0.0
-    """Weight of the policy's entropy."""
-    temperature: float = 0.7
-    """Sampling temperature: logits are divided by it, so that ratios compare like with like."""
-
-    @property
-    def only_credited(self) -> bool:
-        """Whether a row of advantage 0 has no gradient."""
-        return not (self.kl or self.entropy)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
-    """Sums and means of one forward_backward, and of the step that followed."""
+    """Numbers of one forward_backward, by their names in `schemas.Update`."""
 
     loss: float
     """Negative objective, mean over groups."""
     num_tokens: int
-    """Response tokens."""
-    clip_fraction: float
-    """Share of response tokens where the clipped branch was active."""
-    clip_fraction_high: float
-    """Share of response tokens that were clipped above the range."""
-    mean_ratio: float
-    """Mean importance ratio."""
-    mean_tis: float
-    """Mean truncated importance weight."""
-    truncated: float
-    """Share of response tokens whose importance weight is cut at the cap."""
-    sampler_kl: float
-    """Estimate of KL(sampler || old policy) per token, nats (see algorithm.objective.SUMS)."""
-    policy_kl: float
-    """Estimate of KL(old policy || current) per token, nats."""
-    anchor_kl: float
-    """Estimate of KL(current || anchor) per token, nats; 0 where the loss has none."""
-    entropy: float
-    """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
+    """Response tokens, those of rows without a gradient included."""
+    means: Mapping[str, float]
+    """Means over the tokens that were computed: one for each of `schemas.TOKEN_MEANS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,8 +185,6 @@ class Probed:
     logprobs: list[list[Sequence[float]]]
     """Log-probability of every response token under the trainer, nats: [group][row][token]. Rows of advantage 0 were
     not computed and have none."""
-    report: StepReport
-    """Report that forward_backward would have given for the same groups."""
 
 
 class Trainer(Protocol):
@@ -261,26 +213,15 @@ class Trainer(Protocol):
         """Log-probability of every response token, no gradient: [group][row][token]."""
 
     def probe(
-        self,
-        groups: Sequence[TrainGroup],
-        objective: Objective,
-        reference: Path,
-        *,
-        denominator: int | None = None,
-        progress: Progress = no_progress,
+        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> Probed:
         """Per group, the AdamW-preconditioned direction against the reference, and the pass's log-probabilities.
 
-        Weights and optimizer state stay as they were, and without `denominator` so do accumulated gradients.
-        `denominator` also accumulates what `forward_backward(groups, objective, denominator=denominator)` would: where
-        the update is one optimizer step, scoring and update share one backward.
+        Weights, optimizer state and accumulated gradients stay as they were.
         """
 
     def keep_gradient(self, path: Path) -> float:
         """Write the accumulated gradient, ascent direction, as fp32 safetensors; returns its norm."""
-
-    def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
-        """Accumulate a kept gradient: the inverse of `keep_gradient`."""
 
     def save(self, path: Path) -> int:
         """Write weights, moments and step into an existing folder; returns the step."""

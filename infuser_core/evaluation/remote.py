@@ -53,7 +53,7 @@ def respond(
 
 def _requests(ask: Ask, settings: RespondSettings) -> list[ChatRequest]:
     messages = messages_of(ask.question, prompts=settings.prompts, phrasing=settings.phrasing)
-    params = SamplingParams(max_tokens=ask.max_tokens, **settings.sampling.asked())
+    params = SamplingParams(max_tokens=ask.max_tokens, **settings.sampling.model_dump())
     return [ChatRequest(messages=messages, params=params, seed=seed) for seed in seeds_of(ask, settings.seed)]
 
 

@@ -29,7 +29,7 @@ def question_scores(
     responses: Sequence[BenchmarkResponse],
     verdicts: Sequence[BenchmarkVerdict],
     *,
-    too_long: str = "wrong",
+    too_long: str,
 ) -> list[QuestionScore]:
     """One row per question, in the order of the plan, from responses and their verdicts in the same order.
 

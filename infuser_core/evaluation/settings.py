@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from jinja2 import Environment, TemplateSyntaxError
 from pydantic import Field, model_validator
@@ -11,10 +11,19 @@ from pydantic import Field, model_validator
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.config import overlays, shipped
+from infuser_core.config.corpus import EndpointModel
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.overlays import load as load_config
 from infuser_core.config.retired import drop_retired
-from infuser_core.config.run import BenchmarkSettings, RunConfig, SamplingSettings
+from infuser_core.config.run import (
+    BenchmarkSettings,
+    Box,
+    CotrainSettings,
+    EvaluateSettings,
+    RunConfig,
+    SamplingSettings,
+    TooLong,
+)
 from infuser_core.config.sources import FilePath, Seed, Settings, Tokens
 from infuser_core.engines.configured import sampling_pool
 from infuser_core.engines.pool import EnginePool
@@ -24,28 +33,29 @@ from infuser_core.evaluation.models import NamedModel, is_nano
 from infuser_core.phases.answering import OFF, OWN, Example, Phrasing
 from infuser_core.settings import store_root
 
-BATCH_TOKENS = 262_144
-"""Prompt and response tokens of one batch, where nobody says."""
 _LABS = {"hard": "nano", "wide": "nano-wide"}
 
 
+_RUN, _COTRAIN, _EXAM = RunConfig.model_fields, CotrainSettings.model_fields, EvaluateSettings()
+
+
 class EvaluationSettings(Settings):
-    """Settings of an evaluation; the defaults are the paper's (appendix: sampling hyperparameters)."""
+    """Settings of an evaluation; the defaults are those of a run (the paper's appendix: sampling hyperparameters)."""
 
     engine: EngineSettings = EngineSettings()
     cluster: ClusterSettings | None = None
     """A Ray cluster, all of whose machines sample."""
-    prompts: FilePath = "paper"
+    prompts: FilePath = _RUN["prompts"].default
     """Prompt profile: a folder in `infuser_core/prompts`, or a path."""
-    sampling: SamplingSettings = SamplingSettings(temperature=0.7, top_p=0.8, top_k=20)
-    prompt_tokens: Tokens = 4096
-    max_tokens: Tokens = 8192
+    sampling: SamplingSettings = _EXAM.sampling
+    prompt_tokens: Tokens = _COTRAIN["prompt_tokens"].default
+    max_tokens: Tokens = _COTRAIN["solver_tokens"].default
     """Response limit of benchmarks that name none."""
-    preset: Literal["paper", "official", "strict-last", "phrase"] = "paper"
-    too_long: Literal["wrong", "drop"] = "wrong"
+    preset: Box = _EXAM.box
+    too_long: TooLong = _EXAM.too_long
     benchmarks: list[BenchmarkSettings] = Field(default=[])
     """Benchmarks by label, with their files; those left out of it are found by name."""
-    seed: Seed = 42
+    seed: Seed = _RUN["seed"].default
     system: str | None = None
     """System turn in place of the prompt profile's; empty for none."""
     chat: str = OWN
@@ -53,7 +63,11 @@ class EvaluationSettings(Settings):
     examples: FilePath | None = None
     """Worked examples for few-shot prompts: JSON lines, or a folder with `NAME.jsonl` for every benchmark."""
     shots: int | None = Field(default=None, ge=0, le=1000)
-    """Number of examples, the first of the file; all where nobody says."""
+    """Number of examples, the first of the file; all when null."""
+    batch_tokens: int = Field(default=262_144, gt=0, le=1_000_000_000)
+    """Prompt and response tokens of one batch. It changes no answer."""
+    concurrency: int = Field(default=EndpointModel.model_fields["concurrency"].default, gt=0, le=4096)
+    """Requests under way at one time to a model behind an address. It changes no answer."""
 
     _drop_retired = model_validator(mode="before")(drop_retired)
 
@@ -129,7 +143,12 @@ def settings_for(model: NamedModel, config: Path | None, overrides: dict[str, An
     else:
         base = EvaluationSettings()
     base = read_settings(config, base) if config is not None else base
-    return changed(base, {name: value for name, value in overrides.items() if value is not None}, where="options")
+    return with_options(base, overrides)
+
+
+def with_options(base: EvaluationSettings, options: Mapping[str, Any]) -> EvaluationSettings:
+    """The settings with a command's options, of which None leaves a setting as it is. Raises ConfigError."""
+    return changed(base, {name: value for name, value in options.items() if value is not None}, where="options")
 
 
 def read_settings(path: Path, base: EvaluationSettings) -> EvaluationSettings:
@@ -158,12 +177,13 @@ def engine_name(model: NamedModel, settings: EvaluationSettings) -> str:
 def chat_of(judge: NamedModel, settings: EvaluationSettings) -> ChatModel:
     """A chat with the model, for single replies."""
     if judge.folder is not None:
-        return pool_of(settings, BATCH_TOKENS).chat(judge.checkpoint())
+        return pool_of(settings).chat(judge.checkpoint())
     from infuser_core.engines.endpoint import Endpoint, parse_address
 
-    return Endpoint(parse_address(judge.digest))
+    return Endpoint(parse_address(judge.digest), concurrency=settings.concurrency)
 
 
-def pool_of(settings: EvaluationSettings, batch_tokens: int = BATCH_TOKENS) -> EnginePool:
+def pool_of(settings: EvaluationSettings) -> EnginePool:
     """The sampler of an examination, not started yet."""
-    return sampling_pool(settings.engine, settings.cluster, cache_tokens=batch_tokens, seals=store_root() / "tested")
+    tokens, seals = settings.batch_tokens, store_root() / "tested"
+    return sampling_pool(settings.engine, settings.cluster, cache_tokens=tokens, seals=seals)

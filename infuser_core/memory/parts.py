@@ -56,9 +56,9 @@ class Layout:
     """Bytes of a compute weight."""
     bytes_sent: int = 4
     """Bytes of a weight as DeepSpeed holds it; ranks send fewer where it is only multiplied in a narrower dtype."""
-    optimizer: str = "adamw"
+    optimizer: str
     """Name of the optimizer."""
-    probe: str = "auto"
+    probe: str
     """Probe of questions, by its setting."""
     handed: int = 0
     """Roles whose newest weights lie in the host's memory for living engines."""

@@ -1,13 +1,14 @@
 """A solver answers questions and verifiers judge the answers: the part shared by training and evaluation."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import NotRequired, TypedDict, Unpack
+from typing import Annotated, Any, NotRequired, TypedDict, Unpack
 
 from infuser_core.algorithm.score import solver_reward
+from infuser_core.config.recorded import Mark
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.protocols import (
     Completion,
@@ -37,6 +38,8 @@ class AskSettings:
     """Digest of the templates: an edited prompt is another recipe."""
     sampling: SamplingSettings
     """Temperature, top-p, top-k."""
+    vllm: Annotated[Mapping[str, Any], Mark.NEUTRAL] = field(default_factory=dict)
+    """`engine.vllm`, which may change the distribution."""
     samples: int
     """Responses per question."""
     prompt_tokens: int
@@ -178,7 +181,7 @@ def draw_answers(
         for question, prompt in zip(questions, prompts, strict=True)
         if len(prompt) <= settings.prompt_tokens
     ]
-    params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.asked())
+    params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.model_dump())
     completions = draw(fitting, sampler, params, kept=kept, progress=progress)
     return [
         _draft(question, index, prompt, completion, sampler, checkpoint_id)

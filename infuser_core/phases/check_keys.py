@@ -38,17 +38,12 @@ class Checked:
 
 def settings_of(config: RunConfig, *, solver: Mapping[str, str]) -> CheckSettings:
     """The sub-configuration that the phase is a function of."""
-    greedy = config.as_sampled(SamplingSettings(temperature=0.0))
+    greedy = SamplingSettings(temperature=0.0)
     return CheckSettings(answers=replace(rollout_dev.settings_of(config), samples=1, sampling=greedy), solver=solver)
 
 
 def check_keys(
-    questions: Sequence[Question],
-    solver: Sampler,
-    settings: CheckSettings,
-    *,
-    iteration: int,
-    **how: Unpack[Draw],
+    questions: Sequence[Question], solver: Sampler, settings: CheckSettings, *, iteration: int, **how: Unpack[Draw]
 ) -> Checked:
     """One answer per question that a generator wrote, and the share of keys that the answers agree with."""
     written = [question for question in questions if question.rollout_id]

@@ -72,7 +72,7 @@ class RespondSettings:
     """Prompt limit, tokens; a longer question is not asked."""
     seed: int
     """Seed of the examination."""
-    batch_tokens: int = 262_144
+    batch_tokens: int
     """Prompt and response tokens that one batch may come to."""
     phrasing: Phrasing = AS_WRITTEN
     """Worked examples, system turn and chat template."""
@@ -165,7 +165,7 @@ def _answers(
         PromptGroup(group_id="/".join(ask.key), token_ids=prompt, seeds=seeds_of(ask, settings.seed))
         for ask, prompt in batch
     ]
-    params = SamplingParams(max_tokens=batch[0][0].max_tokens, **settings.sampling.asked())
+    params = SamplingParams(max_tokens=batch[0][0].max_tokens, **settings.sampling.model_dump())
     drawn = sampler.sample(groups, params, progress=progress)
     decode = sampler.tokenizer.decode
     return [
@@ -183,7 +183,7 @@ def grade(
     responses: Sequence[BenchmarkResponse],
     questions: Mapping[Key, Question],
     *,
-    preset: str = "paper",
+    preset: str,
     judge: ChatModel | None = None,
     progress: Progress = no_progress,
 ) -> list[BenchmarkVerdict]:
@@ -234,7 +234,8 @@ def ask_settings(config: RunConfig, benchmark: BenchmarkSettings | None = None) 
     return AskSettings(
         prompts=config.prompts,
         prompt_digest=template_digest(*solver_templates(config.prompts, code=is_code)),
-        sampling=config.as_sampled(config.evaluate.sampling),
+        sampling=config.evaluate.sampling,
+        vllm=config.engine.vllm,
         samples=own_samples if benchmark else cotrain.validation_samples,
         prompt_tokens=cotrain.prompt_tokens,
         max_tokens=own_limit or cotrain.solver_tokens,

@@ -2,20 +2,14 @@
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 from infuser_core import plugins
+from infuser_core.config.recorded import Mark
 from infuser_core.config.run import QuestionSettings, RunConfig, SamplingSettings
-from infuser_core.engines.protocols import (
-    Completion,
-    Progress,
-    PromptGroup,
-    Sampler,
-    SamplingParams,
-    no_progress,
-)
+from infuser_core.engines.protocols import Completion, Progress, PromptGroup, Sampler, SamplingParams, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.phases.allocate import Budget, draw_batch
 from infuser_core.phases.answering import TOO_LONG, template_digest
@@ -42,6 +36,8 @@ class GenerateSettings:
     """Digest of the template of the run's own route."""
     sampling: SamplingSettings
     """Temperature, top-p, top-k."""
+    vllm: Annotated[Mapping[str, Any], Mark.NEUTRAL] = field(default_factory=dict)
+    """`engine.vllm`, which may change the distribution."""
     documents: int
     """B."""
     frozen_batch: bool
@@ -91,7 +87,8 @@ def settings_of(config: RunConfig, *, writer: Mapping[str, str] | None = None, i
     return GenerateSettings(
         prompts=config.prompts,
         prompt_digest=route_digest(cotrain.route or MAIN_ROUTE, config.prompts),
-        sampling=config.as_sampled(cotrain.sampling.drawn()),
+        sampling=cotrain.sampling.drawn(),
+        vllm=config.engine.vllm,
         documents=cotrain.documents,
         frozen_batch=cotrain.frozen_batch,
         group_size=cotrain.group_size,
@@ -115,12 +112,7 @@ def depends_on_pool(config: RunConfig) -> bool:
 
 
 def with_pool(
-    settings: GenerateSettings,
-    config: RunConfig,
-    pool: Sequence[Document],
-    *,
-    iteration: int,
-    budget: Budget | None,
+    settings: GenerateSettings, config: RunConfig, pool: Sequence[Document], *, iteration: int, budget: Budget | None
 ) -> GenerateSettings:
     """The settings with what they take from the pool's rows."""
     names: set[str] = {*(each.route for each in config.data.problems), *plugins.blank_routes(config)}
@@ -207,7 +199,7 @@ def generate_questions(
         for row in writing
     ]
     fitting = [group for group in groups if len(group.token_ids) <= settings.prompt_tokens]
-    params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.asked())
+    params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.model_dump())
     drawn = draw(fitting, generator, params, kept=kept, progress=progress)
     rollouts, written = _read_all(writing, groups, drawn, generator, ways, aim_of, settings, (iteration, checkpoint_id))
     return Generated(

@@ -17,7 +17,8 @@ def settings_of(config: RunConfig) -> AnswerSettings:
     return AnswerSettings(
         prompts=config.prompts,
         prompt_digest=template_digest(*solver_templates(config.prompts, code=plugins.solved_with_code(config))),
-        sampling=config.as_sampled(config.cotrain.sampling.drawn()),
+        sampling=config.cotrain.sampling.drawn(),
+        vllm=config.engine.vllm,
         samples=config.cotrain.group_size,
         prompt_tokens=config.cotrain.prompt_tokens,
         max_tokens=config.cotrain.solver_tokens,

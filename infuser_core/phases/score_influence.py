@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import centre, is_flat
+from infuser_core.algorithm.preset import Objective
 from infuser_core.algorithm.score import Influence, cosine, score
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.protocols import Objective, Probed, Progress, Similarity, Trainer, TrainGroup, no_progress
+from infuser_core.engines.protocols import Probed, Progress, Similarity, Trainer, TrainGroup, no_progress
 from infuser_core.phases import dev_gradient
 from infuser_core.phases.parts.not_finite import LostGroupsError, NotFinite, check_kept, flaw, is_finite, without_lost
 from infuser_core.phases.training import (

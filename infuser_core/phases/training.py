@@ -7,13 +7,13 @@ from itertools import groupby
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import advantages
-from infuser_core.algorithm.preset import Overlong, Preset, RatioLevel, length_norm, step_denominator
+from infuser_core.algorithm.preset import Objective, Overlong, Preset, RatioLevel, length_norm, step_denominator
 from infuser_core.config.roles import OptimizerSettings, RoleSettings
 from infuser_core.config.run import CotrainSettings, RunConfig
-from infuser_core.engines.protocols import Objective, Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress
+from infuser_core.engines.protocols import Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress
 from infuser_core.errors import EngineError
 from infuser_core.phases.parts.not_finite import HINT, is_finite, lose
-from infuser_core.schemas import Checkpoint, Rollout, Update
+from infuser_core.schemas import TOKEN_MEANS, Checkpoint, Rollout, Update
 
 
 def by_group(rollouts: Sequence[Rollout]) -> dict[str, list[Rollout]]:
@@ -43,11 +43,7 @@ def train_group(
         for rollout, advantage in zip(rollouts, advantages_G, strict=True)
         if rollout.token_ids
     ]
-    return TrainGroup(
-        group_id=rollouts[0].group_id,
-        prompt_token_ids=rollouts[0].prompt_token_ids,
-        rows=rows,
-    )
+    return TrainGroup(group_id=rollouts[0].group_id, prompt_token_ids=rollouts[0].prompt_token_ids, rows=rows)
 
 
 def left_out(config: RunConfig, iteration: int) -> list[str]:
@@ -177,30 +173,9 @@ class UpdateSettings:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchFacts:
-    """Counts of a minibatch for its row."""
-
-    num_groups: int
-    """Groups."""
-    num_responses: int
-    """Responses."""
-    cut: int
-    """Responses that ended at the length limit."""
-    flat_share: float
-    """Share of the phase's groups that were left out because their rewards are all the same."""
-
-    @classmethod
-    def of(cls, groups: Sequence[Sequence[Rollout]], *, flat_share: float) -> "BatchFacts":
-        """Those of these groups."""
-        rows = [row for group in groups for row in group]
-        cut = sum(row.finish_reason == "length" for row in rows)
-        return cls(num_groups=len(groups), num_responses=len(rows), cut=cut, flat_share=flat_share)
-
-
-SharedBackward = make_dataclass(
-    "SharedBackward", [(field.name, field.type) for field in (*fields(BatchFacts), *fields(StepReport))]
-)
+_SHARED = ("num_groups", "num_responses", "cut", "flat_share", "loss", "num_tokens", *TOKEN_MEANS)
+_COLUMNS = {field.name: field.type for field in fields(Update)}
+SharedBackward = make_dataclass("SharedBackward", [(name, _COLUMNS[name]) for name in _SHARED])
 """Row of a table that is always empty: scores have it since their pass could be the solver's update, too."""
 
 
@@ -243,11 +218,10 @@ def update(
     for batch in batches:
         taken = before.step + sum(not done.skipped for done in updates)
         train = [settings.objective.train_group(rows, advantages[rows[0].group_id], old, reference) for rows in batch]
-        facts = BatchFacts.of(batch, flat_share=flat_share)
         trainer.zero_grad()
         divisor = step_denominator(len(train), minibatch=size, mode=mode)
         report = trainer.forward_backward(train, constants, denominator=divisor)
-        updates.append(take_step(role, trainer, report, settings, facts, taken=taken))
+        updates.append(take_step(role, trainer, report, settings, batch, flat_share=flat_share, taken=taken))
         if updates[-1].skipped:
             lose(trainer, train, constants, of=len(groups), workspace=workspace)
         tokens += updates[-1].num_tokens
@@ -289,8 +263,9 @@ def take_step(
     trainer: Trainer,
     report: StepReport,
     settings: UpdateSettings,
-    facts: BatchFacts,
+    groups: Sequence[Sequence[Rollout]],
     *,
+    flat_share: float,
     taken: int,
 ) -> Update:
     """AdamW on the accumulated gradient, and its row; skipped where the loss or the gradient's norm is not finite."""
@@ -299,15 +274,21 @@ def take_step(
     trainer.zero_grad()
     # The trainer itself takes no step where the norm is not finite.
     skipped = not is_finite(norm)
+    rows = [row for group in groups for row in group]
     return Update(
         role=role,
         step=taken if skipped else taken + 1,
+        num_groups=len(groups),
+        num_responses=len(rows),
+        num_tokens=report.num_tokens,
+        flat_share=flat_share,
+        loss=report.loss,
         gradient_norm=norm,
         learning_rate=settings.learning_rate,
+        cut=sum(row.finish_reason == "length" for row in rows),
         below_epsilon=trainer.below_epsilon(),
         skipped=skipped,
-        **{field.name: getattr(facts, field.name) for field in fields(BatchFacts)},
-        **{field.name: getattr(report, field.name) for field in fields(StepReport)},
+        **report.means,
     )
 
 

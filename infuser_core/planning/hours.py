@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields, replace
 
 from infuser_core.config import shipped
 from infuser_core.config.optimizers import options_class
+from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import CotrainSettings, RunConfig
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, QuestionSource
 from infuser_core.errors import ConfigError, UsageError
@@ -23,11 +24,6 @@ SAMPLING, SCORING, TRAINING = "sampling", "scoring", "training"
 """Kinds of work: decoding; probes of questions and forward passes; forward and backward for a gradient."""
 KINDS = (SAMPLING, SCORING, TRAINING)
 """All kinds of work."""
-ORDER = (
-    "rollout_dev", "generate_questions", "rollout_questions", "dev_gradient", "score_influence",
-    "update_generator", "update_solver",
-)  # fmt: skip
-"""The phases of an iteration, in the order of the paper's wall-clock table."""
 SHARES = ("valid", "varied_dev", "varied_questions")
 
 
@@ -111,7 +107,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class PhaseWork:
     """One phase of an iteration, or a validation."""
 
     name: str
@@ -145,7 +141,7 @@ def scoring_flops(config: RunConfig, shape: Shape, work: Work) -> float:
     return gradient_flops(config, shape, work) + work.groups * directions
 
 
-def phases_of(config: RunConfig, shape: Shape, lengths: Lengths) -> list[Phase]:
+def phases_of(config: RunConfig, shape: Shape, lengths: Lengths) -> list[PhaseWork]:
     """The phases of one iteration in the order of the paper's table, means over rows.
 
     Raises ConfigError for a question file of unknown size.
@@ -166,36 +162,36 @@ def phases_of(config: RunConfig, shape: Shape, lengths: Lengths) -> list[Phase]:
     varied_dev = replace(dev, groups=dev.groups * lengths.varied_dev)
     varied = replace(answered, groups=answered.groups * lengths.varied_questions)
 
-    def sampled(name: str, work: Work) -> Phase:
-        return Phase(name=name, work=work, flops={SAMPLING: work.forward(shape)})
+    def sampled(name: str, work: Work) -> PhaseWork:
+        return PhaseWork(name=name, work=work, flops={SAMPLING: work.forward(shape)})
 
-    def updated(name: str, work: Work, minibatch: int, *, scored: bool) -> Phase:
+    def updated(name: str, work: Work, minibatch: int, *, scored: bool) -> PhaseWork:
         # Old log-probabilities, unless one step or the scoring makes them needless, and the anchor's.
         before = int(work.groups > minibatch and not scored) + int(cotrain.loss.kl > 0)
         flops = {TRAINING: gradient_flops(config, shape, work), SCORING: before * work.forward(shape)}
-        return Phase(name=name, work=work, flops=flops)
+        return PhaseWork(name=name, work=work, flops=flops)
 
-    phases = [sampled("rollout_dev", dev)] if influence or cotrain.dev_only else []
+    phases = [sampled(Phase.ROLLOUT_DEV, dev)] if influence or cotrain.dev_only else []
     if not cotrain.dev_only:
-        phases += [sampled("generate_questions", written), sampled("rollout_questions", answered)]
+        phases += [sampled(Phase.GENERATE_QUESTIONS, written), sampled(Phase.ROLLOUT_QUESTIONS, answered)]
     if influence:
         flops = {TRAINING: gradient_flops(config, shape, varied_dev)}
-        phases.append(Phase(name="dev_gradient", work=varied_dev, flops=flops))
+        phases.append(PhaseWork(name=Phase.DEV_GRADIENT, work=varied_dev, flops=flops))
         flops = {SCORING: scoring_flops(config, shape, varied)}
-        phases.append(Phase(name="score_influence", work=varied, flops=flops))
+        phases.append(PhaseWork(name=Phase.SCORE_INFLUENCE, work=varied, flops=flops))
     if cotrain.generator.update:
-        phases.append(updated("update_generator", written, cotrain.generator.minibatch, scored=False))
+        phases.append(updated(Phase.UPDATE_GENERATOR, written, cotrain.generator.minibatch, scored=False))
     if cotrain.solver.update:
         work = varied_dev if cotrain.dev_only else varied
-        phases.append(updated("update_solver", work, cotrain.solver.minibatch, scored=influence))
+        phases.append(updated(Phase.UPDATE_SOLVER, work, cotrain.solver.minibatch, scored=influence))
     return phases
 
 
-def validation_of(config: RunConfig, shape: Shape, lengths: Lengths) -> Phase:
+def validation_of(config: RunConfig, shape: Shape, lengths: Lengths) -> PhaseWork:
     """One validation: its questions are answered like dev questions. Raises ConfigError as `phases_of`."""
     groups, rows = _size(config.data.validation, "data.validation"), config.cotrain.validation_samples
     work = Work(groups=groups, rows=rows, prompt=lengths.dev_prompt, response=lengths.dev_response)
-    return Phase(name="validate", work=work, flops={SAMPLING: work.forward(shape)})
+    return PhaseWork(name=Phase.VALIDATE, work=work, flops={SAMPLING: work.forward(shape)})
 
 
 def _size(source: QuestionSource, key: str) -> int:
@@ -216,14 +212,14 @@ def _size(source: QuestionSource, key: str) -> int:
         ) from error
 
 
-def iteration_seconds(phases: Sequence[Phase], pace: Mapping[str, float], *, overlap: bool) -> float:
+def iteration_seconds(phases: Sequence[PhaseWork], pace: Mapping[str, float], *, overlap: bool) -> float:
     """Seconds of one iteration. With `overlap`, the dev gradient is computed while questions are sampled."""
     seconds = {phase.name: phase.seconds(pace) for phase in phases}
-    if not overlap or "dev_gradient" not in seconds:
+    if not overlap or Phase.DEV_GRADIENT not in seconds:
         return sum(seconds.values())
     # Dev rollouts and questions share the samplers until the dev rollouts are there.
-    left = max(0.0, seconds["generate_questions"] - seconds["rollout_dev"]) + seconds["rollout_questions"]
-    return sum(seconds.values()) - min(seconds["dev_gradient"], left)
+    left = max(0.0, seconds[Phase.GENERATE_QUESTIONS] - seconds[Phase.ROLLOUT_DEV]) + seconds[Phase.ROLLOUT_QUESTIONS]
+    return sum(seconds.values()) - min(seconds[Phase.DEV_GRADIENT], left)
 
 
 def assumed(sampler: str) -> dict[str, tuple[float, str]]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infuser_core import settings
-from infuser_core.config.phase_table import CHECKPOINTS, GRADIENTS
+from infuser_core.config.phase_table import CHECKPOINTS, GRADIENTS, LOOP
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
 from infuser_core.memory.hardware import GIB, HOST, PYTHON, Cluster, Gpu, memory
@@ -22,7 +22,7 @@ from infuser_core.memory.sizes import LEAST
 from infuser_core.planning.advice import advice
 from infuser_core.planning.disk import files_of
 from infuser_core.planning.fork import history_of
-from infuser_core.planning.hours import ORDER, SAMPLING
+from infuser_core.planning.hours import SAMPLING
 from infuser_core.planning.place import Asked as Places
 from infuser_core.planning.setup import Setup
 from infuser_core.store.gc import size_of
@@ -82,7 +82,7 @@ def require_room(config: RunConfig, name: str, places: Places) -> None:
     """
     root = settings.store_root()
     place = places.only or places.until
-    if (place and place.phase not in ORDER) or Journal(root, name).is_finished():
+    if (place and place.phase not in LOOP) or Journal(root, name).is_finished():
         return
     machine = here(root) if place is None else replace(here(root), disk=math.inf)
     _refuse(shortages(config, machine, held=_held(root, name, config)))

@@ -8,7 +8,7 @@ from infuser_core.config.run import RunConfig
 from infuser_core.memory.hardware import Cluster, cluster
 from infuser_core.memory.parts import Held, Layout, both, layout_of, on_more
 from infuser_core.memory.shape import Shape, shape_of
-from infuser_core.planning.hours import SAMPLING, Lengths, Phase, lengths_of, phases_of
+from infuser_core.planning.hours import SAMPLING, Lengths, PhaseWork, lengths_of, phases_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Setup:
         return Setup(config=config, cluster=where, shape=chosen, lengths=lengths, layout=layout_of(config, where))
 
     @property
-    def phases(self) -> list[Phase]:
+    def phases(self) -> list[PhaseWork]:
         """The phases of one iteration."""
         return phases_of(self.config, self.shape, self.lengths)
 

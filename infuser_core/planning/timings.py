@@ -9,9 +9,10 @@ from pathlib import Path
 from statistics import fmean, median
 
 from infuser_core.config.overlays import validate
+from infuser_core.config.phase_table import LOOP, Phase
 from infuser_core.config.shipped import read_yaml
 from infuser_core.errors import ConfigError, UsageError
-from infuser_core.planning.hours import KINDS, ORDER, SAMPLING, SCORING, TRAINING
+from infuser_core.planning.hours import KINDS, SAMPLING, SCORING, TRAINING
 from infuser_core.planning.setup import Setup
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import read_record
@@ -20,7 +21,7 @@ from infuser_core.store.store import Store
 
 Utilisations = dict[str, tuple[float, str]]
 """Value and source by kind of work."""
-RESPONSES = {"rollout_dev": "dev_response", "rollout_questions": "solver_response"}
+RESPONSES: dict[str, str] = {Phase.ROLLOUT_DEV: "dev_response", Phase.ROLLOUT_QUESTIONS: "solver_response"}
 """Phases whose summary counts response tokens, and the mean length that follows."""
 
 
@@ -40,7 +41,7 @@ def of_run(root: Path, name: str, gpus: str) -> Utilisations:
     Raises UsageError for a run that computed no phase of an iteration.
     """
     run, store = find_run(root, name), Store(root)
-    entries = [entry for entry in Journal(root, run).entries() if entry.state == "ran" and entry.phase in ORDER]
+    entries = [entry for entry in Journal(root, run).entries() if entry.state == "ran" and entry.phase in LOOP]
     if not entries:
         raise UsageError(f"--measured {name}: no phase of it ran", hint="name a run that computed an iteration")
     # Loading and compiling belong to a start, not to an iteration.
@@ -51,7 +52,7 @@ def of_run(root: Path, name: str, gpus: str) -> Utilisations:
         record = read_record(store.folder(entry.key))
         if rows := record.rows.get("rollouts", 0) if entry.phase in RESPONSES else 0:
             means.setdefault(RESPONSES[entry.phase], []).append(max(1.0, record.summary["tokens"] / rows))
-        if entry.phase == "generate_questions" and record.summary.get("written"):
+        if entry.phase == Phase.GENERATE_QUESTIONS and record.summary.get("written"):
             means.setdefault("valid", []).append(record.summary["valid"] / record.summary["written"])
     setup = Setup.of(validate(read_config(root, run)), gpus)
     own = {quantity: fmean(values) for quantity, values in means.items()}

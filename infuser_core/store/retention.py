@@ -87,14 +87,12 @@ def _verdict(number: int, state: RunState, rule: Rule, newest: Collection[int]) 
     return Extent.FACTS, f"not among the last {rule.keep_full}{nor}"
 
 
-def spent(iteration: int, state: RunState, *, averaged: bool = False) -> Verdict:
-    """A verdict for the gradients of an iteration: they are for its own phases, a running mean for the next one's."""
+def spent(iteration: int, state: RunState) -> Verdict:
+    """A verdict for the gradients of an iteration, which are for its own phases."""
     if iteration in state.pinned:
         return Extent.WHOLE, "pinned"
     if iteration >= state.passed:
         return Extent.WHOLE, "its iteration is under way"
-    if averaged and iteration == state.passed - 1:
-        return Extent.WHOLE, "the next mean goes on from it"
     return Extent.FACTS, "its iteration is over"
 
 
@@ -108,9 +106,7 @@ def verdicts_of(catalogue: Catalogue, holder: Holder, state: RunState, rule: Rul
         own = [(number, record.key) for number, record in found if record.phase == phase]
         told = verdicts(replace(state, iterations={number for number, _ in own}), rule)
         yield from ((key, told[number]) for number, key in own)
-    for record in gradients(catalogue, holder):
-        averaged = bool(record.config.get("mean"))
-        yield record.key, spent(record.iteration, state, averaged=averaged)
+    yield from ((record.key, spent(record.iteration, state)) for record in gradients(catalogue, holder))
 
 
 def _ordinal(number: int) -> str:

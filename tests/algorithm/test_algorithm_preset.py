@@ -4,13 +4,13 @@ from dataclasses import fields, replace
 
 import pytest
 import torch
+from objectives import objective
 
 from infuser_core.algorithm import preset
 from infuser_core.algorithm.advantage import EPSILON, advantages, batch_sigma, group_sigma
 from infuser_core.algorithm.objective import clipped_objective
 from infuser_core.algorithm.preset import PRESETS, Preset, length_norm, step_denominator
 from infuser_core.algorithm.score import mid_eos_shaped
-from infuser_core.engines.protocols import Objective
 
 PAPER, OFFICIAL = PRESETS["paper"], PRESETS["official"]
 D1, D2 = [0.0, 1.0, 2.0, 3.0], [0.0, 0.1, 0.2, 0.1]
@@ -31,8 +31,6 @@ def test_every_option_has_a_row_with_both_values() -> None:
 
 
 def test_the_paper_preset_is_the_default_everywhere() -> None:
-    stock = Objective()
-    assert (stock.dual_clip, stock.tis_form) == (PAPER.dual_clip, PAPER.tis_form)
     groups = [D1, D2, [1.0, 1.0], [3.0]]
     for name in ("mean_centred", "dugrpo", "group_std", "batch_mean_std", "batch_pooled_std"):
         assert advantages(groups, normaliser=name) == advantages(groups, normaliser=name, **options(PAPER))
@@ -51,8 +49,7 @@ def loss(chosen: Preset, *, current: float, old: float, sampler: float, advantag
         weights_S=one,
         sampler_logprobs_S=sampler * one,
         old_logprobs_S=old * one,
-        dual_clip=chosen.dual_clip,
-        tis_form=chosen.tis_form,
+        objective=objective(dual_clip=chosen.dual_clip, tis_form=chosen.tis_form),
     ).loss.item()
 
 
@@ -85,7 +82,7 @@ def test_the_truncated_weight_carries_no_gradient() -> None:
         weights_S=one,
         sampler_logprobs_S=sampler,
         old_logprobs_S=old,
-        tis_form="current_over_sampler",
+        objective=objective(tis_form="current_over_sampler"),
     )
     (slope,) = torch.autograd.grad(terms.loss, current)
     assert slope.item() == pytest.approx(-float(torch.tensor(0.1).exp() * torch.tensor(0.3).exp()))

@@ -29,13 +29,14 @@ from measure import Row, shown
 
 from corpus.audit import audit, shingles
 from corpus.audit.audit import SUMMARY, audit_pool
-from corpus.audit.index import SHARED, Matcher, config_of
+from corpus.audit.index import SHARED, Matcher
 from corpus.audit.ngrams import grams, words
 from corpus.audit.scan import PoolText, pool_texts
 from corpus.audit.shingles import signatures
 from corpus.pool import DOCUMENTS
 from infuser_core import child
 from infuser_core.child import kill_group
+from infuser_core.config.corpus import OverlapSettings
 
 RECORDS, SHARDS = 2_152_112, 15
 RATE, RATIO, MEGABYTES = 15_000, 8, 4_000
@@ -120,7 +121,7 @@ def signature_rows(texts: list[str], few: int) -> Iterator[Row]:
 def memory_row(pool: list[str], texts: list[str]) -> Row:
     """The exact scan without reading: records that are in memory already."""
     begin = time.process_time()
-    matcher = Matcher(pool, config_of("exact"))
+    matcher = Matcher(pool, OverlapSettings().resolved())
     build = time.process_time() - begin
     rate = len(texts) / seconds(lambda: list(matcher.pairs(texts)), 3)
     mean = sum(map(len, texts)) / len(texts)
@@ -214,7 +215,7 @@ def _kept(out: Path) -> list[Path]:
 def recall_rows(pool: Sequence[str]) -> Iterator[Row]:
     """Every kind of control by every mode, one line each."""
     documents = [PoolText(document_id=str(number), text=text) for number, text in enumerate(pool)]
-    for row in audit.measure(documents, config_of("exact")):
+    for row in audit.measure(documents, OverlapSettings().resolved()):
         found = ", ".join(f"{mode} {row.found[mode]:.2f}" for mode in audit.MODES)
         label = "13 words reported" if row.expected else "false matches"
         yield Row(
@@ -231,7 +232,7 @@ def negative_rows(pool: Path, files: Sequence[Path]) -> Iterator[Row]:
     documents = pool_texts(pool)
     passages = [part for file in files for part in _passages(file.read_text(encoding="utf-8", errors="replace"))]
     records = random.Random(7).sample(passages, min(NEGATIVES, len(passages)))
-    matcher = Matcher([row.text for row in documents], config_of("exact"))
+    matcher = Matcher([row.text for row in documents], OverlapSettings().resolved())
     pairs = list(matcher.pairs(records, every=True))
     wrong = {pair.scanned for pair in pairs if pair.rule}
     told = ", ".join(repr(" ".join(records[number][:60].split())) for number in sorted(wrong)[:5])
@@ -246,7 +247,7 @@ def negative_rows(pool: Path, files: Sequence[Path]) -> Iterator[Row]:
         target="<= 0",
         detail=f"{detail}{longest} at most {told}",
     )
-    for row in audit.measure(documents, config_of("exact"), per_kind=CONTROLS):
+    for row in audit.measure(documents, OverlapSettings().resolved(), per_kind=CONTROLS):
         name = f"real pool, planted: {row.kind}: {'13 words reported' if row.expected else 'false matches'}"
         matched = f"{row.found['exact']:.2f} matched by exact; {row.planted} pairs"
         yield Row(name=name, value=row.found[SHARED], unit="share", detail=matched)

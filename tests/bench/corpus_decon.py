@@ -19,10 +19,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from corpus.audit.index import config_of
 from corpus.audit.planted_controls import DISGUISES
 from corpus.audit.references import shards_of
 from corpus.audit.scan import PoolText, Scanner, pool_texts
+from infuser_core.config.corpus import OverlapSettings
 
 PER_KIND = 100
 """Planted records of each kind."""
@@ -89,7 +89,7 @@ def by_exact(evals: Path, records: Sequence[Record]) -> tuple[set[int], set[int]
     """Records that the exact audit matches, and those that it reports at all, by place."""
     pool = [PoolText(document_id=str(place), text=record.text) for place, record in enumerate(records)]
     (shard,) = shards_of([evals])
-    found = Scanner(pool, config_of("exact")).scan(shard).findings
+    found = Scanner(pool, OverlapSettings().resolved()).scan(shard).findings
     return {int(row.document_id) for row in found if row.matched}, {int(row.document_id) for row in found}
 
 

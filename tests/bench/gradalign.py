@@ -15,7 +15,8 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from infuser_core.algorithm.objective import clipped_objective
-from infuser_core.engines.protocols import Objective, TrainGroup, TrainRow
+from infuser_core.algorithm.preset import Objective
+from infuser_core.engines.protocols import TrainGroup, TrainRow
 
 ROWS = 8
 """Responses of a pass: `--minibatch_size` in its README."""
@@ -61,4 +62,5 @@ class PublicForm:
             advantages_S=torch.tensor([row.advantage for row in rows]).repeat_interleave(lengths),
             weights_S=torch.full((int(lengths.sum()),), 1.0 / len(group.rows)),
             sampler_logprobs_S=torch.tensor([value for row in rows for value in row.sampler_logprobs]),
+            objective=self._objective,
         ).loss

@@ -20,11 +20,13 @@ import transformers
 from gradalign import PublicForm
 from measure import Row, shown
 from vmap_probe import VmapProbe
-from workload import MIDDLE, NANO, PLAIN, Shape, Trainers, make_groups, seconds
+from workload import MIDDLE, NANO, PLAIN, Shape, Trainers, make_groups, objective, seconds
 
+from infuser_core.algorithm.preset import Objective
 from infuser_core.algorithm.score import cosine
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import Objective, Similarity, TrainGroup
+from infuser_core.engines.protocols import Similarity, TrainGroup
+from infuser_core.engines.training.checkpoint import read_reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,7 @@ def probe_rows(folder: Path, repeats: int) -> Iterator[Row]:
 
 
 def _probe_rows(folder: Path, label: str, shape: Shape, groups: list[TrainGroup], repeats: int) -> Iterator[Row]:
-    made = Trainers(folder, shape, objective=Objective(length_norm=16.0))
+    made = Trainers(folder, shape, objective=objective(length_norm=16.0))
     engines = {
         "plain": made.make(**PLAIN),
         "plain, prompts shared": made.make(probe="reference"),
@@ -149,7 +151,7 @@ def gradalign_rows(folder: Path, repeats: int) -> Iterator[Row]:
     for label, (shape, count, prompt, response, spread) in shapes.items():
         sizes = {"prompt": prompt, "rows": 8, "response": response, "spread": spread}
         groups = make_groups(count, vocabulary=shape.vocabulary, **sizes)
-        made = Trainers(folder / f"gradalign-{label}", shape, objective=Objective(length_norm=16.0))
+        made = Trainers(folder / f"gradalign-{label}", shape, objective=objective(length_norm=16.0))
         fast = made.make()
         now = folder / f"gradalign-{label}" / "now"
         now.mkdir()
@@ -186,9 +188,9 @@ def _probed(engine: LocalTrainer, groups: Sequence[TrainGroup], made: Trainers) 
 
 
 def _aligned(engine: LocalTrainer, groups: Sequence[TrainGroup], made: Trainers) -> list[float]:
-    engine.zero_grad()
-    engine.add_gradient(made.reference)
-    reference = engine._flat.gradient / engine._flat.gradient.norm()
+    reference = torch.zeros_like(engine._flat.gradient)
+    read_reference(made.reference, engine._flat.views(reference))
+    reference /= -reference.norm()
     found = []
     for group in groups:
         engine.zero_grad()
@@ -201,7 +203,7 @@ def _aligned(engine: LocalTrainer, groups: Sequence[TrainGroup], made: Trainers)
 def update_rows(folder: Path, repeats: int) -> Iterator[Row]:
     """(c) the generator's update with prompts five times the responses."""
     groups = make_groups(2, prompt=240, rows=8, response=48, vocabulary=MIDDLE.vocabulary, spread=6, seed=1)
-    made = Trainers(folder / "update", MIDDLE, objective=Objective(length_norm=64.0))
+    made = Trainers(folder / "update", MIDDLE, objective=objective(length_norm=64.0))
     engines = {"plain": made.make(repeated_prompts=True), "shared": made.make()}
 
     def once(engine: LocalTrainer) -> Callable[[], None]:
@@ -230,7 +232,7 @@ def iteration_rows(folder: Path, repeats: int) -> Iterator[Row]:
         documents=make_groups(8, prompt=56, response=37, seed=4, **sizes),
         minibatch=16,
     )
-    made = Trainers(folder / "iteration", NANO, objective=Objective(length_norm=16.0))
+    made = Trainers(folder / "iteration", NANO, objective=objective(length_norm=16.0))
     plain, fast = made.make(**PLAIN), made.make()
     path = folder / "dev.safetensors"
     runs = {

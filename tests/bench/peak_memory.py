@@ -13,9 +13,7 @@ from pathlib import Path
 
 import torch
 from measure import Row
-from workload import Shape, Trainers, make_groups
-
-from infuser_core.engines.protocols import Objective
+from workload import Shape, Trainers, make_groups, objective
 
 WIDE = Shape(hidden=1024, layers=2, ffn=3072, heads=16, kv_heads=8, head_dim=128, vocabulary=151_936)
 PATHS = ("update", "score")
@@ -54,7 +52,7 @@ def _measure(path: str, dtype: str, tokens: int) -> dict[str, float]:
     # The first answer has the length asked for, the other one is short.
     del groups[0].rows[1].token_ids[16:], groups[0].rows[1].sampler_logprobs[16:]
     with tempfile.TemporaryDirectory() as folder:
-        made = Trainers(Path(folder), WIDE, objective=Objective(length_norm=16.0))
+        made = Trainers(Path(folder), WIDE, objective=objective(length_norm=16.0))
         trainer = made.make(token_budget=2 * tokens, **({} if dtype == "float32" else {"dtype": dtype}))
         # Kernels are chosen and loaded outside of what is measured.
         few = make_groups(1, prompt=8, rows=2, response=4, vocabulary=WIDE.vocabulary)

@@ -14,10 +14,11 @@ from statistics import median
 import torch
 import transformers
 from measure import Row, shown
-from workload import MIDDLE, NANO, Shape, make_checkpoint, make_groups
+from workload import MIDDLE, NANO, Shape, make_checkpoint, make_groups, objective
 
+from infuser_core.algorithm.preset import Objective
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import Objective, TrainGroup
+from infuser_core.engines.protocols import TrainGroup
 
 PEER = Path(__file__).parent / "peers" / "trl_update.py"
 SMALL = replace(MIDDLE, vocabulary=1230)
@@ -87,7 +88,7 @@ class Peer:
 
 def measured(work: Work, python: str, repeats: int) -> Iterator[Row]:
     """Ours over TRL's; refuses to compare different gradients."""
-    objective = Objective(length_norm=float(2 * work.response), tis_cap=None)
+    constants = objective(length_norm=float(2 * work.response), tis_cap=None)
     groups = make_groups(
         work.groups,
         prompt=work.prompt,
@@ -101,13 +102,13 @@ def measured(work: Work, python: str, repeats: int) -> Iterator[Row]:
         trainer = LocalTrainer(device="cpu", dtype="float32")
         trainer.load(checkpoint)
         path = Path(folder) / "work.json"
-        path.write_text(json.dumps(_told(groups, objective)))
+        path.write_text(json.dumps(_told(groups, constants)))
         peer = Peer(python, Path(folder) / "source", path)
         try:
             peer.update(SIZES[0])
-            _own(trainer, groups, objective)
+            _own(trainer, groups, constants)
             size = min(SIZES, key=lambda rows: peer.update(rows)["seconds"])
-            turns = [(_own(trainer, groups, objective), peer.update(size)) for _ in range(repeats)]
+            turns = [(_own(trainer, groups, constants), peer.update(size)) for _ in range(repeats)]
         finally:
             peer.end()
     (_, norm), other = turns[0]

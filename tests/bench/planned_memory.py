@@ -92,9 +92,7 @@ def measured(size: Size) -> Iterator[tuple[str, float]]:
     """Largest resident set after each step of a trainer, MiB."""
     import torch
     from workload import Shape as Model
-    from workload import Trainers, make_groups
-
-    from infuser_core.engines.protocols import Objective
+    from workload import Trainers, make_groups, objective
 
     torch.set_num_threads(1)
     yield "imports", _peak()
@@ -104,20 +102,20 @@ def measured(size: Size) -> Iterator[tuple[str, float]]:
     if size.checkpointing > 1:
         short = (size.checkpointing - PROMPT) // ROWS
         groups += make_groups(2, prompt=PROMPT, rows=ROWS, response=short, vocabulary=size.vocabulary)
-    objective = Objective(length_norm=float(response))
+    constants = objective(length_norm=float(response))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        made = Trainers(folder, Model(**fields), objective=objective)
+        made = Trainers(folder, Model(**fields), objective=constants)
         options = {"token_budget": size.tokens, "gradient_checkpointing": size.checkpointing, "dtype": size.dtype}
         Path("/proc/self/clear_refs").write_text("5")
         trained = made.make(**options)
         yield "load", _peak()
-        trained.probe(groups, objective, made.reference)
+        trained.probe(groups, constants, made.reference)
         yield "probe", _peak()
-        trained.forward_backward(groups, objective, denominator=len(groups))
+        trained.forward_backward(groups, constants, denominator=len(groups))
         yield "gradient", _peak()
-        trained.probe(groups, objective, made.reference)
-        trained.forward_backward(groups, objective, denominator=len(groups))
+        trained.probe(groups, constants, made.reference)
+        trained.forward_backward(groups, constants, denominator=len(groups))
         yield "both again", _peak()
         trained.optim_step(1e-4)
         (folder / "saved").mkdir()

@@ -15,8 +15,9 @@ from transformers import AutoModelForCausalLM
 
 from infuser_core.algorithm.influence import Elementwise, direction, partial_sums
 from infuser_core.algorithm.objective import clipped_objective
+from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import AdamWOptions
-from infuser_core.engines.protocols import Objective, TrainGroup
+from infuser_core.engines.protocols import TrainGroup
 
 Padded = tuple[Tensor, Tensor, Tensor, Tensor]
 """Tokens, sampler's log-probabilities, advantages and weights of predictions, [Q, R, L] and [Q, R, L - 1]."""
@@ -54,7 +55,7 @@ class VmapProbe:
         logprobs = torch.log_softmax(logits / self._objective.temperature, -1)
         chosen = logprobs.gather(-1, tokens_RL[:, 1:, None])[..., 0]
         given = {"advantages_S": advantages_S, "weights_S": weights_S, "sampler_logprobs_S": sampler_S}
-        return clipped_objective(chosen, **given).loss
+        return clipped_objective(chosen, objective=self._objective, **given).loss
 
 
 def _padded(groups: Sequence[TrainGroup], length_norm: float) -> Padded:

@@ -18,9 +18,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from objectives import objective
+
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import Objective, TrainGroup, TrainRow
+from infuser_core.engines.protocols import TrainGroup, TrainRow
 from infuser_core.engines.service.handover import Board, Giver
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.schemas import Checkpoint
@@ -67,7 +70,7 @@ def measured(model: Path, folder: Path, *, dtype: str, repeats: int) -> str:
     means = []
     for turn in range(2 * repeats):
         trainer.zero_grad()
-        trainer.forward_backward(GROUPS, Objective(length_norm=4.0), denominator=1)
+        trainer.forward_backward(GROUPS, objective(length_norm=4.0), denominator=1)
         trainer.optim_step(1e-3)
         saved = folder / "saved"
         shutil.rmtree(saved, ignore_errors=True)

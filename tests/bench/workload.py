@@ -1,6 +1,7 @@
 """Random models and groups of the shapes the influence benchmark measures."""
 
 import random
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -11,9 +12,13 @@ from typing import Any
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from objectives import objective as objective
+
+from infuser_core.algorithm.preset import Objective
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import Objective, TrainGroup, TrainRow
+from infuser_core.engines.protocols import TrainGroup, TrainRow
 from infuser_core.engines.training.packing import Packer, Segment, runs_within
 from infuser_core.schemas import Checkpoint
 

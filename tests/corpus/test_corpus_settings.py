@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 from places import CONFIGS
 
-from corpus.audit.index import OverlapConfig, config_of, configured
 from infuser_core.config.corpus import OverlapSettings
 from infuser_core.config.overlays import load
 from infuser_core.planning.preflight import missing
@@ -32,8 +31,8 @@ def test_the_papers_corpus_is_that_of_public_catalogues_under_open_licences(name
     assert (corpus.overlap.mode, corpus.overlap.matched, corpus.overlap.reference_matched) == (
         "paper", "report", "report",
     )  # fmt: skip
-    found = configured(corpus.overlap)
-    assert (found.n, found.containment, found.paper_min_chars) == (13, 0.8, 200)
+    found = corpus.overlap.resolved()
+    assert (found.n, found.containment, found.min_chars) == (13, 0.8, 200)
 
 
 @pytest.mark.parametrize("name", PAPER)
@@ -90,7 +89,7 @@ def test_the_dev_set_alone_needs_no_corpus():
 
 @pytest.mark.parametrize("mode", ["exact", "paper", "loose"])
 def test_a_mode_has_its_own_values_unless_others_are_named(mode: str):
-    own = configured(OverlapSettings(mode=mode))  # type: ignore[arg-type]
-    assert own == config_of(mode)  # type: ignore[arg-type]
-    other = configured(OverlapSettings(mode=mode, n=7, containment=0.6, run_words=9, min_words=2, min_chars=1))  # type: ignore[arg-type]
-    assert other == OverlapConfig(mode=own.mode, n=7, containment=0.6, run_words=9, min_words=2, paper_min_chars=1)
+    own = OverlapSettings(mode=mode).resolved()  # type: ignore[arg-type]
+    assert (own.n, own.containment) == ((5, 0.5) if mode == "loose" else (13, 0.8))
+    other = OverlapSettings(mode=mode, n=7, containment=0.6, run_words=9, min_words=2, min_chars=1)  # type: ignore[arg-type]
+    assert other.resolved() == other

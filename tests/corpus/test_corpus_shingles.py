@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from corpus.audit import index as gramindex
 from corpus.audit import shingles
-from corpus.audit.index import Matcher, OverlapConfig
+from corpus.audit.index import Matcher
 from corpus.audit.lsh import minhash
 from corpus.audit.ngrams import compare, grams, longest_run, places, words
 from corpus.audit.shingles import signatures, sizes
+from infuser_core.config.corpus import OverlapSettings
 
 ALPHABET = "abAB .,-(^\\\\!\u00ad\u2010\u00b2\u0430\n\t\x1c\x85\u00a0\u2003\u0301\u00e9\ufb01\u0130\u65e5\u672c\u304b\u3099\u1fef\ud800\U00020000\xff"
 TEXTS = st.lists(st.text(ALPHABET, max_size=40), max_size=6)
@@ -66,7 +67,7 @@ def test_the_longest_run_is_the_longest(first, second, least):
 
 @given(st.lists(st.text("ab ", max_size=30), max_size=5), st.lists(st.text("ab ", max_size=30), max_size=5))
 def test_the_index_finds_every_pair_that_shares_an_n_gram(indexed, scanned):
-    rule = OverlapConfig(n=3, containment=0.5, run_words=5, min_words=1)
+    rule = OverlapSettings(n=3, containment=0.5, run_words=5, min_words=1)
     found = {(p.scanned, p.item): p.shared for p in Matcher(indexed, rule).pairs(scanned, every=True)}
     for i, text in enumerate(scanned):
         for j, other in enumerate(indexed):

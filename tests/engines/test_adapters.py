@@ -9,7 +9,7 @@ import torch
 from engine_tiny import OBJECTIVE, SHAPES, gradient, make_groups, make_source, step, stock_logprobs, trainer
 from peft import PeftModel
 from safetensors.torch import load_file
-from test_engine_probe import check_gradient, check_scalars
+from test_engine_probe import check_scalars
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
@@ -110,11 +110,9 @@ def test_the_fast_probe_scores_in_adapter_space(tmp_path: Path, family: str, opt
     fast.keep_gradient(tmp_path / "reference.safetensors")
     found = []
     for engine in (fast, slow):
-        engine.zero_grad()
-        probed = engine.probe(make_groups(SHAPES), OBJECTIVE, tmp_path / "reference.safetensors", denominator=1)
+        probed = engine.probe(make_groups(SHAPES), OBJECTIVE, tmp_path / "reference.safetensors")
         found.append(probed.similarities)
     check_scalars(*found, 1e-9)
-    check_gradient(fast, slow, 1e-9)
 
 
 @pytest.mark.parametrize("family", ["qwen3", "gpt_neox"])

@@ -54,7 +54,7 @@ def test_loss_and_gradient_are_those_of_the_stock_models(anchor: Checkpoint, tmp
             total = total + 0.7 * k3.sum() / (len(group.rows) * OBJECTIVE.length_norm * 3)
             divergence, tokens = divergence + float(k3.sum().detach()), tokens + len(row.token_ids)
     total.backward()
-    assert report.anchor_kl == pytest.approx(divergence / tokens, rel=1e-4)
+    assert report.means["anchor_kl"] == pytest.approx(divergence / tokens, rel=1e-4)
     expected = {name: each.grad for name, each in models[0].named_parameters()}
     for name, view in engine._flat.views(found - bare).items():
         # Stock norms compute in fp32.

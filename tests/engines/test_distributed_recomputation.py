@@ -42,7 +42,8 @@ def test_ranks_that_recompute_unlike_micro_batches_are_the_local_trainer(
             trainer.forward_backward(groups, OBJECTIVE, denominator=6)
         trainer.keep_gradient(tmp_path / name)
         trainer.zero_grad()
-        found = trainer.probe(groups, OBJECTIVE, tmp_path / "a", denominator=6).similarities
+        found = trainer.probe(groups, OBJECTIVE, tmp_path / "a").similarities
+        trainer.forward_backward(groups, OBJECTIVE, denominator=6)
         trainer.keep_gradient(tmp_path / f"scored-{name}")
         cosines.append([cosine(each.dot, each.direction_norm, each.reference_norm) for each in found])
         trainer.optim_step(1e-3)

@@ -177,7 +177,8 @@ def test_offloading_changes_no_result_and_other_options_mean_what_they_do_locall
         trainer.load(start)
         trainer.zero_grad()
         questions = make_groups(QUESTIONS, seed=5)
-        found.append(trainer.probe(questions, OBJECTIVE, tmp_path / "reference", denominator=6))
+        found.append(trainer.probe(questions, OBJECTIVE, tmp_path / "reference"))
+        trainer.forward_backward(questions, OBJECTIVE, denominator=6)
         trainer.keep_gradient(tmp_path / name)
     assert error(tmp_path / "a", tmp_path / "b") < limit
     for one, other in zip(found[0].similarities, found[1].similarities, strict=True):

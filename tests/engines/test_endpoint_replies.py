@@ -90,7 +90,10 @@ def server(script: Script) -> Iterator[tuple[str, Log]]:
 
 
 def endpoint(url: str, **options: Any) -> Endpoint:
-    return Endpoint(parse_address(f"openai:org/model:tag@{url}"), **{"first_wait": 0.001, "timeout": 5.0, **options})
+    return Endpoint(
+        parse_address(f"openai:org/model:tag@{url}"),
+        **{"concurrency": 16, "first_wait": 0.001, "timeout": 5.0, **options},
+    )
 
 
 def user(text: str) -> list[dict[str, str]]:
@@ -257,7 +260,9 @@ def test_thoughts_that_the_server_keeps_apart_belong_to_the_output():
     message = {"content": "\\boxed{A}", "reasoning_content": "hm"}
     value = {"choices": [{"message": message, "finish_reason": "length"}]}
     with server(lambda body, times: (200, {}, value)) as (url, _):
-        ((_, reply),) = endpoint(url).replies([ChatRequest(messages=user("q"), params=SamplingParams(max_tokens=1))])
+        ((_, reply),) = endpoint(url).replies(
+            [ChatRequest(messages=user("q"), params=SamplingParams(temperature=0.7, max_tokens=1))]
+        )
     assert reply.text == "<think>\nhm\n</think>\n\n\\boxed{A}"
     assert (reply.finish_reason, reply.response_tokens) == ("length", 0)
 
@@ -288,7 +293,9 @@ ASKS = [
     Ask(benchmark="b", question=question, samples=3, max_tokens=11)
     for question in world.questions("test", world.TARGET, 9, 0)
 ]
-SETTINGS = RespondSettings(prompts="nano", sampling=SamplingSettings(temperature=0.7), prompt_tokens=100, seed=3)
+SETTINGS = RespondSettings(
+    prompts="nano", sampling=SamplingSettings(temperature=0.7), prompt_tokens=100, seed=3, batch_tokens=1_000
+)
 
 
 def test_an_evaluation_saves_complete_questions_with_their_seeds():

@@ -10,26 +10,19 @@ from pathlib import Path
 import napping_engines
 import pytest
 from engine_tiny import make_checkpoint, make_groups, step, trainer, uniform
+from objectives import objective
 from scripted_engine import DIE
 
 from infuser_core.engines.fake import END_TOKEN, ByteTokenizer, FakeTrainer, ScriptedChat, ScriptedSampler, fake_anchor
 from infuser_core.engines.pool import EnginePool, Placement, facts_of, noting
-from infuser_core.engines.protocols import (
-    Completion,
-    Objective,
-    PromptGroup,
-    SamplingParams,
-    Trainer,
-    TrainGroup,
-    TrainRow,
-)
+from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams, Trainer, TrainGroup, TrainRow
 from infuser_core.errors import CheckpointError, EngineError
 from infuser_core.schemas import Checkpoint, Document
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import Recipe
 from infuser_core.store.store import Outcome, Store, Table
 
-OBJECTIVE = Objective(length_norm=4.0, temperature=1.0)
+OBJECTIVE = objective(length_norm=4.0, temperature=1.0)
 PARAMS = SamplingParams(temperature=1.0, max_tokens=12)
 PROMPTS = [
     PromptGroup(group_id=f"g{place}", token_ids=[2 + place, 5, 7], seeds=[place, place + 9]) for place in range(4)
@@ -187,7 +180,7 @@ def test_engines_that_share_an_accelerator_forget_and_load_again(anchor: Checkpo
 def test_scripted_text() -> None:
     sampler, tokenizer = ScriptedSampler(reply=lambda prompt, seed: f"{prompt}{seed}"), ByteTokenizer()
     group = PromptGroup(group_id="g", token_ids=tokenizer.encode("ü?"), seeds=[7, 123])
-    ((short, long),) = sampler.sample([group], SamplingParams(max_tokens=5))
+    ((short, long),) = sampler.sample([group], SamplingParams(temperature=0.7, max_tokens=5))
     assert (tokenizer.decode(short.token_ids), short.finish_reason) == ("ü?7", "stop")
     assert (tokenizer.decode(long.token_ids), long.finish_reason) == ("ü?12", "length")
     assert tokenizer.decode(tokenizer.render([{"role": "user", "content": "hi"}])) == "user: hi\nassistant: "

@@ -22,13 +22,15 @@ from engine_tiny import (
     stock_model,
     trainer,
 )
+from objectives import objective
 from places import ROOT
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import Objective, TrainGroup
+from infuser_core.engines.protocols import TrainGroup
+from infuser_core.engines.training.checkpoint import read_reference
 from infuser_core.errors import CheckpointError, EngineError
 from infuser_core.schemas import Checkpoint
 
@@ -167,7 +169,7 @@ def test_steps_are_those_of_torch_adamw_and_transformers_loads_them(anchor: Chec
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2, weight_decay=0.01, foreach=False)
     for seed in range(3):
         engine.zero_grad()
-        engine.forward_backward(make_groups(LAST, seed=seed), Objective(length_norm=0.1), denominator=1)
+        engine.forward_backward(make_groups(LAST, seed=seed), objective(length_norm=0.1), denominator=1)
         for name, view in engine._flat.views(engine._flat.gradient).items():
             model.get_parameter(name).grad = view.clone()
         norm = engine.optim_step(1e-2)
@@ -217,13 +219,14 @@ def test_asleep_it_holds_nothing_and_a_load_brings_it_back(anchor: Checkpoint) -
     assert torch.equal(gradient(engine, groups), expected)
 
 
-def test_a_kept_gradient_comes_back(anchor: Checkpoint, tmp_path: Path) -> None:
+def test_a_kept_gradient_comes_back_as_the_ascent_direction(anchor: Checkpoint, tmp_path: Path) -> None:
     engine = trainer(anchor)
     expected = gradient(engine, make_groups(LAST))
-    engine.keep_gradient(tmp_path / "kept.safetensors")
-    engine.zero_grad()
-    engine.add_gradient(tmp_path / "kept.safetensors")
-    assert torch.equal(engine._flat.gradient, expected)
+    norm = engine.keep_gradient(tmp_path / "kept.safetensors")
+    kept = torch.zeros_like(expected)
+    read_reference(tmp_path / "kept.safetensors", engine._flat.views(kept))
+    assert torch.equal(kept, -expected)
+    assert norm == pytest.approx(float(expected.norm()), rel=1e-6)
 
 
 CODE = """
@@ -246,7 +249,7 @@ engine.optim_step(1e-3)
 sampler = HFSampler(device="cpu", deterministic=True)
 sampler.load(anchor)
 asked = PromptGroup(group_id="g", token_ids=[5, 6], seeds=[1, 2])
-drawn = sampler.sample([asked], SamplingParams(max_tokens=9, top_p=0.9))
+drawn = sampler.sample([asked], SamplingParams(temperature=0.7, max_tokens=9, top_p=0.9))
 assert torch.are_deterministic_algorithms_enabled()
 content = engine._flat.data.numpy().tobytes() + repr(drawn).encode()
 print(engine.facts()["deterministic"], hashlib.sha256(content).hexdigest())

@@ -41,7 +41,9 @@ def answer(folder: Path) -> None:
     sampler = HFSampler(device="cpu")
     sampler.load(Checkpoint(checkpoint_id="c", role="solver", path=str(folder), step=0))
     prompt = sampler.tokenizer.render([{"role": "user", "content": f"w5 w{VOCABULARY - 1}"}])
-    sampler.sample([PromptGroup(group_id="q", token_ids=prompt, seeds=[0])], SamplingParams(max_tokens=2))
+    sampler.sample(
+        [PromptGroup(group_id="q", token_ids=prompt, seeds=[0])], SamplingParams(temperature=0.7, max_tokens=2)
+    )
 
 
 def bias(folder: Path) -> None:

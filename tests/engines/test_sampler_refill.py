@@ -28,7 +28,7 @@ ASKED = [PromptGroup(group_id="g", token_ids=[5, 6, 7], seeds=[1, 2, 3])]
 
 
 def drawn(sampler: HFSampler) -> str:
-    return repr(sampler.sample(ASKED, SamplingParams(max_tokens=20)))
+    return repr(sampler.sample(ASKED, SamplingParams(temperature=0.7, max_tokens=20)))
 
 
 def loaded(*checkpoints: Checkpoint) -> HFSampler:

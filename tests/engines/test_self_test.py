@@ -117,9 +117,9 @@ def test_rows_past_the_bound_of_longrope_are_refused_and_shorter_ones_computed(t
     sampler = HFSampler(device="cpu")
     sampler.load(anchor)
     group = PromptGroup(group_id="g", token_ids=[5] * 10, seeds=[0])
-    assert sampler.sample([group], SamplingParams(max_tokens=BOUND - 10))
+    assert sampler.sample([group], SamplingParams(temperature=0.7, max_tokens=BOUND - 10))
     with pytest.raises(EngineError, match=f"the {BOUND} positions"):
-        sampler.sample([group], SamplingParams(max_tokens=BOUND - 9))
+        sampler.sample([group], SamplingParams(temperature=0.7, max_tokens=BOUND - 9))
     engine = trainer(anchor)
     assert engine.logprobs(make_groups([(10, [BOUND - 10, 2])]), temperature=1.0)
     with pytest.raises(EngineError, match=f"a row of {BOUND + 1} tokens"):
@@ -138,4 +138,6 @@ def test_a_weight_that_is_no_number_is_named(tmp_path: Path) -> None:
     sampler = HFSampler(device="cpu")
     sampler.load(anchor)
     with pytest.raises(EngineError, match=f"{name} holds 1 values"):
-        sampler.sample([PromptGroup(group_id="g", token_ids=[5], seeds=[0])], SamplingParams(max_tokens=4))
+        sampler.sample(
+            [PromptGroup(group_id="g", token_ids=[5], seeds=[0])], SamplingParams(temperature=0.7, max_tokens=4)
+        )

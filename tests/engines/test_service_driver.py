@@ -342,7 +342,9 @@ def queue(sizes: list[tuple[int, int]], max_tokens: int, *, engines: int, capaci
         PromptGroup(group_id=str(place), token_ids=[1] * prompt, seeds=list(range(rows)))
         for place, (prompt, rows) in enumerate(sizes)
     ]
-    return GroupQueue(groups, SamplingParams(max_tokens=max_tokens), engines=engines, capacity=capacity)
+    return GroupQueue(
+        groups, SamplingParams(temperature=0.7, max_tokens=max_tokens), engines=engines, capacity=capacity
+    )
 
 
 @given(

@@ -158,11 +158,11 @@ from test_worker import started
 worker = started(Path({script!r}))
 worker.send("compute")
 worker.expect("computing", seconds=20.0)
-print(worker.pid, flush=True)
 if os.fork() == 0:
     # A child that outlives its parent holds nothing that keeps the worker alive.
     time.sleep(30)
     os._exit(0)
+print(worker.pid, flush=True)
 time.sleep(60)
 """
 

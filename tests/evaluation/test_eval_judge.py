@@ -42,7 +42,7 @@ ROWS = [
 
 def judged(reply: str) -> dict[str, tuple[str, str, str]]:
     judge = ScriptedChat(reply=lambda messages: reply)
-    rows = grade(ROWS, QUESTIONS, judge=judge)
+    rows = grade(ROWS, QUESTIONS, preset="paper", judge=judge)
     return {row.question_id: (row.verdict, row.decided_by, row.reason) for row in rows}
 
 
@@ -53,8 +53,8 @@ def test_only_what_a_rule_may_have_got_wrong_is_shown_to_the_judge():
         asked.append(messages[-1]["content"])
         return "1"
 
-    plain = {row.question_id: row for row in grade(ROWS, QUESTIONS)}
-    rows = {row.question_id: row for row in grade(ROWS, QUESTIONS, judge=ScriptedChat(reply=reply))}
+    plain = {row.question_id: row for row in grade(ROWS, QUESTIONS, preset="paper")}
+    rows = {row.question_id: row for row in grade(ROWS, QUESTIONS, preset="paper", judge=ScriptedChat(reply=reply))}
     assert len(asked) == 1 and "about words" in asked[0]
     assert rows["words"].verdict == "correct" and rows["words"].decided_by == "judge"
     assert rows["words"].reason == f"judge, where the rule said {plain['words'].verdict}: {plain['words'].reason}"
@@ -68,7 +68,9 @@ def test_a_reply_that_is_no_digit_changes_nothing():
     assert (
         judged("I think they agree")
         == judged("")
-        == {row.question_id: (row.verdict, row.decided_by, row.reason) for row in grade(ROWS, QUESTIONS)}
+        == {
+            row.question_id: (row.verdict, row.decided_by, row.reason) for row in grade(ROWS, QUESTIONS, preset="paper")
+        }
     )
 
 

@@ -55,7 +55,7 @@ def response(label: str, question, index: int, kind: str) -> BenchmarkResponse:
 
 
 def counted(rows: list[BenchmarkResponse], asked: Plan, *, too_long: str = "wrong") -> list[QuestionScore]:
-    return question_scores(asked, rows, grade(rows, asked.by_key()), too_long=too_long)
+    return question_scores(asked, rows, grade(rows, asked.by_key(), preset="paper"), too_long=too_long)
 
 
 def rows_of(kinds: list[str]) -> list[BenchmarkResponse]:

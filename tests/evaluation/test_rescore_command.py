@@ -143,8 +143,8 @@ WRONG = {
     "a file alone": (["rescore", "rows.jsonl"], 2, "rows.jsonl: which questions does it answer?"),
     "a file without a column": (["rescore", "rows.jsonl", "--questions", "rows.jsonl"], 3, "no question_"),
     "k of nothing": (["passk", "exam", "--k", "0"], 2, "--k 0: expected whole numbers from 1"),
-    "all presets": (["passk", "exam", "--preset", "all"], 2, "--preset all: a curve has one preset"),
-    "two presets": (["passk", "exam", "--preset", "paper,phrase"], 2, "--preset paper,phrase: a curve has one preset"),
+    "all presets": (["passk", "exam", "--preset", "all"], 2, "options: preset = 'all'"),
+    "two presets": (["passk", "exam", "--preset", "paper,phrase"], 2, "options: preset = 'paper,phrase'"),
     "unknown benchmark": (["passk", "exam", "--benchmarks", "maths"], 2, "no answers to maths"),
 }
 

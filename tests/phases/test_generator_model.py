@@ -55,7 +55,7 @@ def test_replies_in_any_order_find_their_place():
     with server(lambda body, number: said(f"{body['messages'][0]['content']}/{body['seed']}")) as (url, _):
         endpoint = Endpoint(Address(model="m", url=url), concurrency=3)
         drawn = ChatSampler(endpoint.replies).sample(
-            groups, SamplingParams(max_tokens=9), keep=lambda place, row, _: kept.append((place, row))
+            groups, SamplingParams(temperature=0.7, max_tokens=9), keep=lambda place, row, _: kept.append((place, row))
         )
         endpoint.close()
     texts = [[tokenizer.decode(each.token_ids) for each in group] for group in drawn]

@@ -6,13 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from objectives import objective
 from places import CONFIGS
 from solver_rows import anchor, answers, question
 from test_phases_generator import config_of, document, generate, influence
 
+from infuser_core.algorithm.preset import Objective
 from infuser_core.config.overlays import load
 from infuser_core.engines.fake import FakeTrainer, fake_anchor
-from infuser_core.engines.protocols import Objective, Progress, StepReport, TrainGroup, no_progress
+from infuser_core.engines.protocols import Progress, StepReport, TrainGroup, no_progress
 from infuser_core.errors import EngineError
 from infuser_core.phases import dev_gradient as gradient_phase
 from infuser_core.phases import score_influence as score_phase
@@ -109,7 +111,7 @@ def test_scoring_ends_where_no_score_is_finite(tmp_path: Path):
 
 def test_a_reference_that_is_not_finite_scores_nothing(tmp_path: Path):
     trainer = loaded(tmp_path / "x")
-    trainer.forward_backward([poisoned_group()], Objective(), denominator=1)
+    trainer.forward_backward([poisoned_group()], objective(), denominator=1)
     norm = trainer.keep_gradient(tmp_path / gradient_phase.FILE)
     with pytest.raises(EngineError, match="gradient of the dev objective has the norm nan: not finite in weights"):
         score_phase.score_influence(

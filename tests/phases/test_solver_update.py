@@ -111,7 +111,8 @@ def test_the_penalty_is_added():
 def test_shaping_comes_before_flat_groups_are_removed(trainer: FakeTrainer, tmp_path: Path):
     assert updated(trainer, tmp_path, [STOPPED, WRONG, CUT, WRONG], 0.0) == []
     (step,) = updated(trainer, tmp_path, [STOPPED, WRONG, CUT, WRONG], -0.5)
-    assert step.num_groups == 1 and step.gradient_norm > 0
+    assert (step.num_groups, step.num_responses, step.cut, step.flat_share) == (1, 4, 1, 0.0)
+    assert step.gradient_norm > 0
 
 
 def test_a_group_that_only_stops_early_stays_flat(trainer: FakeTrainer, tmp_path: Path):

@@ -8,7 +8,6 @@ from test_influence_study import rollouts
 
 from infuser_core.config.roles import SolverRole
 from infuser_core.phases.parts.health import LIMITS, complaints
-from infuser_core.phases.training import BatchFacts
 from infuser_core.schemas import Update
 
 
@@ -30,8 +29,6 @@ def test_a_response_cut_at_the_limit_has_no_credit_where_those_are_masked() -> N
     credit = [-0.5, 0.5, -0.5, 0.5]
     assert objective_settings().credited(rows, credit) == credit
     assert objective_settings(overlong="mask").credited(rows, credit) == [-0.5, 0.0, -0.5, 0.5]
-    facts = BatchFacts.of([rows, rows[:1]], flat_share=0.5)
-    assert facts == BatchFacts(num_groups=2, num_responses=5, cut=1, flat_share=0.5)
 
 
 SOUND = Update(

@@ -36,6 +36,8 @@ LAYOUTS = st.builds(
     sampler_share=st.just(0.85),
     warm_trainers=st.sampled_from([1, 2]),
     bytes_per_weight=st.sampled_from([2, 4]),
+    optimizer=st.just("adamw"),
+    probe=st.just("auto"),
 )
 
 

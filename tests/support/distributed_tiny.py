@@ -1,13 +1,16 @@
 """What the tests of several trainer ranks share: trainers of both kinds, and how far two states differ."""
 
 from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine_tiny import OBJECTIVE, SHAPES, make_groups
 from safetensors.torch import load_file
 
+from infuser_core.config.engine import EngineSettings
 from infuser_core.config.optimizers import AdamWOptions
+from infuser_core.engines.configured import options_of
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import Trainer, TrainGroup
 from infuser_core.schemas import Checkpoint
@@ -28,8 +31,8 @@ def ranks(number: int, stage: int, **options: object) -> Trainer:
     """A trainer of several ranks on CPUs."""
     from infuser_core.engines.deepspeed.trainer import DeepSpeedTrainer
 
-    budget = {"token_budget": BUDGET}
-    return DeepSpeedTrainer(ranks=number, zero_stage=stage, device="cpu", **budget | options)  # type: ignore[arg-type]
+    changes = {"ranks": number, "zero_stage": stage, "device": "cpu", "token_budget": BUDGET}
+    return DeepSpeedTrainer(**options_of("deepspeed", EngineSettings()) | changes | options)
 
 
 def shared(number: int, stage: int, checkpoint: Checkpoint) -> Trainer:
@@ -46,9 +49,9 @@ def rank_options(stage: int) -> "RankOptions":
     """What one of those ranks is told."""
     from infuser_core.engines.deepspeed.rank import RankOptions
 
-    return RankOptions(
-        zero_stage=stage, bucket=10_000, device="cpu", token_budget=BUDGET, probe="fast", optimizer=AdamWOptions()
-    )
+    engine = EngineSettings(zero_stage=stage, device="cpu", token_budget=BUDGET, probe="fast")  # type: ignore[arg-type]
+    options = engine.model_dump(include={field.name for field in fields(RankOptions)})
+    return RankOptions(**options, bucket=10_000, optimizer=AdamWOptions())
 
 
 def local(checkpoint: Checkpoint, **options: object) -> LocalTrainer:

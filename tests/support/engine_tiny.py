@@ -2,34 +2,37 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 
 import torch
+from objectives import objective
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 from infuser_core.algorithm.preset import Preset
+from infuser_core.config.roles import LossSettings
 from infuser_core.engines.hf.causal_lm import multiply_experts, saved_buffers
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import Objective, TrainGroup, TrainRow
+from infuser_core.engines.protocols import TrainGroup, TrainRow
 from infuser_core.phases.training import ObjectiveSettings
 from infuser_core.schemas import Checkpoint
 
 VOCABULARY = 64
 END, TURN = 1, 4
 TEMPLATE = "{% for m in messages %}w2 {{ m['content'] }} w4 {% endfor %}{% if add_generation_prompt %}w3{% endif %}"
-OBJECTIVE = Objective(length_norm=16.0, temperature=0.7)
+OBJECTIVE = objective(length_norm=16.0, temperature=0.7)
 SHAPES = [(5, [4, 7, 1]), (9, [3, 3]), (5, [6, 2, 2, 5]), (17, [11, 4, 8]), (3, [1, 1])]
 """Prompt length and response lengths of groups of unlike shapes."""
 
 
 def objective_settings(**changes: object) -> ObjectiveSettings:
     """The paper's loss for responses of at most eight tokens at temperature 1."""
-    stock = {"clip_low": 0.2, "clip_high": 0.2, "tis_cap": 2.0, "options": Preset(), "max_tokens": 8}
-    stock |= {"ratio": "token", "overlong": "keep"}
+    names = {field.name for field in fields(ObjectiveSettings)} & LossSettings.model_fields.keys()
+    stock = {"options": Preset(), "max_tokens": 8, **{name: getattr(LossSettings(), name) for name in names}}
     return ObjectiveSettings(**stock | {"temperature": 1.0} | changes)  # type: ignore[arg-type]
 
 

@@ -65,7 +65,7 @@ def changes(address: str, folder: Path, count: int, turns: bool) -> None:
 
 def tell(sampler: ServiceSampler, folder: Path, path: str) -> None:
     """The line of a change."""
-    drawn = sampler.sample(GROUPS, SamplingParams(max_tokens=12))
+    drawn = sampler.sample(GROUPS, SamplingParams(temperature=0.7, max_tokens=12))
     line = {
         "checkpoint": Path(path).name,
         "channel": sampler.channel,

@@ -10,12 +10,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from infuser_core.engines.deepspeed.shard import Gathered, Scattered
+from infuser_core.engines.deepspeed.shard import Gathered
 from infuser_core.engines.deepspeed.zero import Zero
 from infuser_core.engines.probe.fast import LayerProbe, Scored
-from infuser_core.engines.probe.reference import Against
-from infuser_core.engines.probe.sums import Accumulator, Preconditioner, Workspace
-from infuser_core.engines.protocols import TrainRow
+from infuser_core.engines.probe.sums import Preconditioner, Workspace
+from infuser_core.engines.protocols import Objective, TrainRow
 from infuser_core.engines.training.optimizers.adamw import AdamW
 from infuser_core.engines.training.packing import Segment
 
@@ -28,7 +27,8 @@ class ShardProbe(LayerProbe):
         zero: Zero,
         adamw: AdamW,
         batches: Sequence[list[Segment] | None],
-        against: Against,
+        reference: Tensor,
+        objective: Objective,
         note: Callable[[list[Segment], Scored], None],
     ) -> dict[int, Tensor]:
         """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of every question by its place, g the gradient of -J.
@@ -38,7 +38,7 @@ class ShardProbe(LayerProbe):
         """
         shard = zero.shard
         direction = Preconditioner(
-            reference=Gathered(shard, against.reference), second=Gathered(shard, adamw.second), form=adamw.form
+            reference=Gathered(shard, reference), second=Gathered(shard, adamw.second), form=adamw.form
         )
         workspace = Workspace(dtype=torch.float32, device=self._packer.device)
         found: dict[int, Tensor] = {}
@@ -48,22 +48,10 @@ class ShardProbe(LayerProbe):
             torch.autograd.grad(loss, zero.parameters, allow_unused=True)
 
         for segments in batches:
-            gradient = None if against.denominator is None else Scattered(shard, shard.gradient)
-            scale = 0.0 if segments is None else 1.0 / (against.denominator or 1)
-            accumulator = None if gradient is None else Accumulator(gradient=gradient, scale=scale)
-            shown = segments or [company()]
             with zero.settled():
                 scored = self.score(
-                    shown,
-                    against.objective,
-                    direction,
-                    workspace,
-                    accumulator,
-                    forward=zero.recorded,
-                    backward=backward,
+                    segments or [company()], objective, direction, workspace, forward=zero.recorded, backward=backward
                 )
-            if gradient is not None:
-                gradient.flush()
             if segments is not None:
                 found |= dict(zip(scored.places, scored.sums_Q4, strict=True))
                 note(segments, scored)

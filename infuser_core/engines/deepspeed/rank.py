@@ -9,8 +9,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import reduce
-from operator import add
 from pathlib import Path
 from socket import gethostname
 from typing import Any
@@ -19,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import AdamWOptions
 from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
@@ -29,16 +28,8 @@ from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, dev
 from infuser_core.engines.local.memory import free_host_memory
 from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import Scored
-from infuser_core.engines.probe.reference import Against
-from infuser_core.engines.protocols import Objective
 from infuser_core.engines.service.checksum import Block, of_run
-from infuser_core.engines.training.checkpoint import (
-    MOMENTS,
-    WEIGHTS,
-    TrainerState,
-    read_state,
-    write_state,
-)
+from infuser_core.engines.training.checkpoint import MOMENTS, WEIGHTS, TrainerState, read_state, write_state
 from infuser_core.engines.training.fused_attention import choose
 from infuser_core.engines.training.loss import Sums, Tally, Values, forward_terms, merged
 from infuser_core.engines.training.optimizer import named_moments
@@ -58,15 +49,15 @@ class RankOptions(ZeroOptions):
 
     device: str
     """`cpu` or `cuda`."""
-    dtype: str = "float32"
+    dtype: str
     """Compute dtype; masters, gradients and moments are fp32."""
-    threads: int = 1
+    threads: int
     """CPU threads."""
     token_budget: int
     """Most tokens of a micro-batch."""
-    gradient_checkpointing: Checkpointing = False
+    gradient_checkpointing: Checkpointing
     """Micro-batches whose activations are computed again in backward."""
-    probe: str = "auto"
+    probe: str
     """See ProbeChoice; under `reference` all ranks share every question."""
     optimizer: AdamWOptions
     """AdamW's constants."""
@@ -80,8 +71,8 @@ class RankProbed:
     """The four sums of every question it knows them of, by place (see ShardProbe)."""
     logprobs: Values
     """Of the rows it computed."""
-    sums: Sums
-    """Its share of the report."""
+    tokens: int
+    """Response tokens that it computed."""
     reference_norm: float
     """Norm of the reference direction."""
 
@@ -210,18 +201,12 @@ class DeepSpeedRank:
         return _by_place(parts, tally)
 
     def probe(
-        self,
-        whole: Sequence[Part],
-        shared: Sequence[Sequence[Part]],
-        objective: Objective,
-        reference: str,
-        denominator: int | None,
+        self, whole: Sequence[Part], shared: Sequence[Sequence[Part]], objective: Objective, reference: str
     ) -> RankProbed:
         """Score the `whole` questions alone, and with all ranks the `shared` ones, of which it has its rows."""
         zero = self._loaded()
         kept = torch.zeros_like(zero.shard.data)
         files.read(Path(reference), self._held(kept), zero.shard)
-        against = Against(reference=kept, objective=objective, denominator=denominator)
         norm = zero.shard.norm(kept)
         tally = self._tally()
         scores: dict[int, list[float]] = {}
@@ -231,30 +216,27 @@ class DeepSpeedRank:
             assert self._probe is not None, "without a layer probe all ranks share every question"
 
             def note(segments: list[Segment], scored: Scored) -> None:
-                tally.note(segments, terms=scored.terms, logprobs_S=scored.logprobs_S)
+                tally.note(segments, logprobs_S=scored.logprobs_S)
                 self.progress = (tally.rows, tally.tokens)
 
-            found = self._probe.run(zero, self._adamw, self._padded(batches), against, note)
+            found = self._probe.run(zero, self._adamw, self._padded(batches), kept, objective, note)
             scores = {whole[place].place: sums.tolist() for place, sums in found.items()}
-        shares, logprobs = [tally.sums()], [_by_place(whole, tally)]
+        tokens, logprobs = tally.tokens, [_by_place(whole, tally)]
         for parts in shared:
-            more = self._accumulate_alone(parts, against, scores)
-            shares.append(more.sums())
-            logprobs.append(_by_place(parts, more))
-        return RankProbed(scores=scores, logprobs=merged(logprobs), sums=reduce(add, shares), reference_norm=norm)
+            alone = torch.zeros_like(zero.shard.gradient)
+            own = self._accumulate(parts, objective, 1, alone)
+            sums = self._adamw.sums(alone, kept).tolist()
+            if dist.get_rank() == 0:
+                scores[parts[0].place] = sums
+            tokens += own.tokens
+            logprobs.append(_by_place(parts, own))
+        return RankProbed(scores=scores, logprobs=merged(logprobs), tokens=tokens, reference_norm=norm)
 
     def keep_gradient(self, path: str, at_once: bool) -> tuple[float, dict[str, str]]:
         """Write the ascent direction; returns the gradient's norm, and digests (see files.write)."""
         shard = self._loaded().shard
         digests = files.write({Path(path): self._held(-shard.gradient)}, shard, at_once=at_once)
         return shard.norm(shard.gradient), digests
-
-    def add_gradient(self, path: str, weight: float, own: float) -> None:
-        """Accumulate `weight` times a kept gradient on `own` times what there is."""
-        shard = self._loaded().shard
-        kept = torch.zeros_like(shard.gradient)
-        files.read(Path(path), self._held(kept), shard)
-        shard.gradient.mul_(own).sub_(kept, alpha=weight)
 
     def sleep(self) -> None:
         """Free the accelerator: masters, moments and gradient move to the host, everything else is lost."""
@@ -324,18 +306,6 @@ class DeepSpeedRank:
             if segments is not None:
                 tally.note(segments, terms=terms, logprobs_S=logprobs_S)
                 self.progress = (tally.rows, tally.tokens)
-        return tally
-
-    def _accumulate_alone(self, parts: Sequence[Part], against: Against, scores: dict[int, list[float]]) -> Tally:
-        """One question's own gradient over all ranks, its sums, and its share of the update's gradient."""
-        shard = self._loaded().shard
-        alone = torch.zeros_like(shard.gradient)
-        tally = self._accumulate(parts, against.objective, 1, alone)
-        sums = self._adamw.sums(alone, against.reference).tolist()
-        if dist.get_rank() == 0:
-            scores[parts[0].place] = sums
-        if against.denominator is not None:
-            shard.gradient.add_(alone, alpha=1.0 / against.denominator)
         return tally
 
     def _padded(self, batches: Sequence[list[Segment]]) -> list[list[Segment] | None]:

@@ -4,7 +4,6 @@ Shard buffers are flat tensors of one layout: masters, both moments, gradients, 
 contiguous run of a parameter that a rank owns; every element of every parameter has one owner.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -93,15 +92,6 @@ class Shard(FlatBuffers):
             run = flat[place * step : (place + 1) * step]
             yield Fragment(name=name, offset=0, start=min(place * step, len(flat)), length=len(run)), run
 
-    def add_whole(self, name: str, values: Tensor, buffer: Tensor) -> None:
-        """Add every rank's `values` of a parameter to its owners' fragments of a buffer. All ranks call it."""
-        flat = values.reshape(-1)
-        for rank, each in self._owners[name]:
-            part = flat[each.start : each.start + each.length]
-            dist.reduce(part, dst=rank)
-            if rank == dist.get_rank():
-                buffer[each.offset : each.offset + each.length] += part.to(buffer.device)
-
 
 def _even(owners: Sequence[tuple[int, Fragment]], step: int) -> bool:
     """Whether every rank owns one run, all of the same length but for the end."""
@@ -116,8 +106,8 @@ KEPT = 2
 """Parameters held at a time: a weight and its bias take turns while one layer's gradient is formed."""
 
 
-class _Whole(ABC, Mapping[str, Tensor]):
-    """Whole parameters of a sharded buffer while a pass needs them: every rank reaches them in the same order."""
+class Gathered(Mapping[str, Tensor]):
+    """Whole parameters of a sharded buffer while a pass reads them: every rank reaches them in the same order."""
 
     def __init__(self, shard: Shard, buffer: Tensor) -> None:
         self._shard = shard
@@ -127,8 +117,8 @@ class _Whole(ABC, Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         if name not in self._held:
             while len(self._held) >= KEPT:
-                self._release(next(iter(self._held)))
-            self._held[name] = self._made(name)
+                del self._held[next(iter(self._held))]
+            self._held[name] = self._shard.whole(name, self._buffer)
         return self._held[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -136,34 +126,3 @@ class _Whole(ABC, Mapping[str, Tensor]):
 
     def __len__(self) -> int:
         return len(self._shard.shapes)
-
-    def flush(self) -> None:
-        """Release everything that is held."""
-        for name in list(self._held):
-            self._release(name)
-
-    @abstractmethod
-    def _made(self, name: str) -> Tensor: ...
-
-    @abstractmethod
-    def _release(self, name: str) -> None: ...
-
-
-class Gathered(_Whole):
-    """Whole parameters to read."""
-
-    def _made(self, name: str) -> Tensor:
-        return self._shard.whole(name, self._buffer)
-
-    def _release(self, name: str) -> None:
-        del self._held[name]
-
-
-class Scattered(_Whole):
-    """Whole parameters to add to: what was added goes to its owners."""
-
-    def _made(self, name: str) -> Tensor:
-        return torch.zeros(self._shard.shapes[name], dtype=self._buffer.dtype, device=self._shard.device)
-
-    def _release(self, name: str) -> None:
-        self._shard.add_whole(name, self._held.pop(name), self._buffer)

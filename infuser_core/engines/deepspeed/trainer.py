@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import AdamWOptions, options_of
 from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.engines.cluster.ranks import RankGroup
@@ -19,14 +20,7 @@ from infuser_core.engines.deepspeed.split import Part, cut, split
 from infuser_core.engines.hf.causal_lm import choose_device
 from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.reference import similarities
-from infuser_core.engines.protocols import (
-    Objective,
-    Probed,
-    Progress,
-    StepReport,
-    TrainGroup,
-    no_progress,
-)
+from infuser_core.engines.protocols import Probed, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.engines.service.checksum import whole
 from infuser_core.engines.service.handover import Board
 from infuser_core.engines.training.checkpoint import read_state, written
@@ -51,8 +45,8 @@ class DeepSpeedTrainer:
     def __init__(
         self,
         *,
-        ranks: int = 1,
-        device: str = "auto",
+        ranks: int,
+        device: str,
         optimizer: Given = None,
         cluster: Cluster | None = None,
         board: Board | None = None,
@@ -187,20 +181,13 @@ class DeepSpeedTrainer:
         return in_order(groups, merged(found))
 
     def probe(
-        self,
-        groups: Sequence[TrainGroup],
-        objective: Objective,
-        reference: Path,
-        *,
-        denominator: int | None = None,
-        progress: Progress = no_progress,
+        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> Probed:
         if self._choice.fast and self._refused is not None:
             self._choice.pass_over(self._refused)
         alone, together = self._deal(groups)
         arguments = [
-            (alone[rank], [parts[rank] for parts in together], objective, str(reference), denominator)
-            for rank in range(self._ranks)
+            (alone[rank], [parts[rank] for parts in together], objective, str(reference)) for rank in range(self._ranks)
         ]
         total = sum(len(group.rows) for group in groups)
         found: list[RankProbed] = self._call(
@@ -210,19 +197,14 @@ class DeepSpeedTrainer:
         for each in found:
             for place, four in each.scores.items():
                 scores[place] = torch.tensor(four, dtype=torch.float64)
-        sums = reduce(add, [each.sums for each in found])
-        progress(len(groups), len(groups), sums.tokens)
+        progress(len(groups), len(groups), sum(each.tokens for each in found))
         return Probed(
             similarities=similarities(groups, scores, found[0].reference_norm),
             logprobs=in_order(groups, merged(each.logprobs for each in found)),
-            report=sums.report(groups, divisor=denominator or 1),
         )
 
     def keep_gradient(self, path: Path) -> float:
         return float(self._written("keep_gradient", path))
-
-    def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
-        self._everyone("add_gradient", str(path), weight, own)
 
     def save(self, path: Path) -> int:
         step = int(self._written("save", path))

@@ -30,6 +30,7 @@ from infuser_core.engines.training.output_layer import Receiver
 from infuser_core.engines.training.packing import MicroBatch
 from infuser_core.engines.training.policy import ModelPolicy
 from infuser_core.errors import EngineError
+from infuser_core.memory.sizes import BUCKET
 
 ONE_GROUP = 10**15
 """Elements of a sub-group: more than any model has, so that a rank's part is one buffer."""
@@ -92,11 +93,11 @@ def empty_model(folder: Path) -> PreTrainedModel:
 class ZeroOptions:
     """Settings of DeepSpeed's sharding."""
 
-    zero_stage: int = 3
+    zero_stage: int
     """2 shards moments, masters and gradients; 3 the weights as well."""
-    offload: str = "none"
+    offload: str
     """`none`, `optimizer` (masters, moments and gradients in host memory) or `all` (stage 3: weights as well)."""
-    bucket: int = 5 * 10**7
+    bucket: int = BUCKET
     """Elements reduced or prefetched at a time."""
 
     def to_config(self) -> dict[str, Any]:

@@ -79,8 +79,8 @@ def _read(path: Path, out: Path) -> tuple[PreTrainedModel, dict[str, str], list[
         for key in ("general.architecture", "general.name", "general.license", "tokenizer.ggml.pre")
     }
     require_memory(weights, PREPARED, free=free_host_memory(), purpose="making an anchor of it")
-    source: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True, "trust_remote_code": False}
-    config = AutoConfig.from_pretrained(path.parent, **source)
+    source: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True}
+    config = AutoConfig.from_pretrained(path.parent, trust_remote_code=False, **source)
     # A model of a damaged number of layers would be built for ever.
     if not 0 < config.get_text_config().num_hidden_layers <= len(reader.tensors):
         raise ValueError(f"{config.get_text_config().num_hidden_layers:,} layers in {len(reader.tensors):,} tensors")
@@ -95,7 +95,12 @@ def _read(path: Path, out: Path) -> tuple[PreTrainedModel, dict[str, str], list[
     # Bars are drawn on standard error, whatever it is.
     with redirect_stderr(io.StringIO()):
         loaded: Any = AutoModelForCausalLM.from_pretrained(
-            path.parent, dtype=torch.float32, ignore_mismatched_sizes=True, output_loading_info=True, **source
+            path.parent,
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            trust_remote_code=False,
+            **source,
         )
     model: PreTrainedModel = loaded[0]
     report: dict[str, Any] = loaded[1]
@@ -110,7 +115,7 @@ def _read(path: Path, out: Path) -> tuple[PreTrainedModel, dict[str, str], list[
         "quantisation": ", ".join(f"{kind} ({number})" for kind, number in kinds),
         "licence": text["general.license"] or "not stated",
     }
-    tokenizer = AutoTokenizer.from_pretrained(path.parent, **source)
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, trust_remote_code=False, **source)
     _set_cuts(tokenizer, text["tokenizer.ggml.pre"], path)
     # Of the plan: the loaded model's says that its weights are quantised.
     planned.config.dtype = torch.float32

@@ -7,16 +7,10 @@ from typing import TypeVar
 import torch
 
 from infuser_core import faults
+from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import options_of
-from infuser_core.engines.probe.reference import Against, Probe, ProbeLedger, ReferenceProbe
-from infuser_core.engines.protocols import (
-    Objective,
-    Probed,
-    Progress,
-    StepReport,
-    TrainGroup,
-    no_progress,
-)
+from infuser_core.engines.probe.reference import Probe, ProbeLedger, ReferenceProbe
+from infuser_core.engines.protocols import Probed, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.engines.training.checkpoint import (
     MOMENTS,
     Tensors,
@@ -120,42 +114,26 @@ class FlatTrainer:
         return in_order(groups, tally.logprobs)
 
     def probe(
-        self,
-        groups: Sequence[TrainGroup],
-        objective: Objective,
-        reference: Path,
-        *,
-        denominator: int | None = None,
-        progress: Progress = no_progress,
+        self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> Probed:
         """Each group's own direction under the optimizer against `reference` (eq:adamw_moments); see the protocol."""
         self._loaded()
         kept = torch.zeros_like(self._flat.gradient)
         read_reference(reference, self._flat.views(kept))
         norm = self._flat.norm(kept)
-        against = Against(reference=kept, objective=objective, denominator=denominator)
 
         def score() -> Probed:
             ledger = ProbeLedger(groups, reference_norm=norm, device=kept.device, progress=progress)
-            self._scorer().run(groups, against, ledger)
-            return ledger.close(divisor=denominator or 1)
+            self._scorer().run(groups, kept, objective, ledger)
+            return ledger.close()
 
-        probed = self._patiently(score)
-        self._accumulated = self._accumulated or denominator is not None
-        return probed
+        return self._patiently(score, writes_gradient=False)
 
     def keep_gradient(self, path: Path) -> float:
         self._loaded()
         ascent = {name: -view.float() for name, view in self._flat.views(self._flat.gradient).items()}
         write_tensors(ascent, path)
         return self._flat.norm(self._flat.gradient)
-
-    def add_gradient(self, path: Path, *, weight: float = 1.0, own: float = 1.0) -> None:
-        self._loaded()
-        kept = torch.zeros_like(self._flat.gradient)
-        read_reference(path, self._flat.views(kept))
-        self._flat.gradient.mul_(own).sub_(kept, alpha=weight)
-        self._accumulated = True
 
     def save(self, path: Path) -> int:
         self._loaded()

@@ -10,18 +10,12 @@ from typing import Any
 
 from torch import Tensor
 
-from infuser_core.algorithm.objective import ObjectiveTerms
+from infuser_core.algorithm.preset import Objective
 from infuser_core.engines.probe.choice import refusal
 from infuser_core.engines.probe.recorder import HeadNames, Recorder
-from infuser_core.engines.probe.reference import Against, ProbeLedger, ReferenceProbe
-from infuser_core.engines.probe.sums import (
-    Accumulator,
-    Preconditioner,
-    QuestionSums,
-    Workspace,
-    spans_of,
-)
-from infuser_core.engines.protocols import Objective, TrainGroup
+from infuser_core.engines.probe.reference import ProbeLedger, ReferenceProbe
+from infuser_core.engines.probe.sums import Preconditioner, QuestionSums, Workspace, spans_of
+from infuser_core.engines.protocols import TrainGroup
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import batch_terms
 from infuser_core.engines.training.optimizer import Optimizer
@@ -73,8 +67,6 @@ class Scored:
     """`QuestionSums.totals` of each, g the gradient of -J."""
     logprobs_S: Tensor
     """Log-probabilities of their response tokens."""
-    terms: ObjectiveTerms
-    """Loss and sums of the report."""
 
 
 class LayerProbe:
@@ -92,7 +84,6 @@ class LayerProbe:
         objective: Objective,
         against: Preconditioner,
         workspace: Workspace,
-        accumulator: Accumulator | None,
         *,
         forward: Forward,
         backward: Callable[[Tensor], object],
@@ -100,12 +91,11 @@ class LayerProbe:
         """One micro-batch; `backward(loss)` runs the pass that the recorded layers listen to."""
         batch = self._packer.pack(segments, trim=True)
         spans = spans_of(segments, batch)
-        sums = QuestionSums(spans, against, workspace, accumulator=accumulator)
+        sums = QuestionSums(spans, against, workspace)
         with self._recorder.recording(sums):
             logprobs_S = forward(batch, objective.temperature, self._receiver(sums))
-            terms = batch_terms(logprobs_S, batch, objective, 1)
-            backward(terms.loss)
-        return Scored(places=spans.places, sums_Q4=sums.totals(), logprobs_S=logprobs_S, terms=terms)
+            backward(batch_terms(logprobs_S, batch, objective, 1).loss)
+        return Scored(places=spans.places, sums_Q4=sums.totals(), logprobs_S=logprobs_S)
 
     def _receiver(self, sums: QuestionSums) -> HeadRows | None:
         """None where the output layer is frozen."""
@@ -125,37 +115,29 @@ class FastProbe(LayerProbe):
         self._optimizer = optimizer
         self._plain = ReferenceProbe(policy, flat, optimizer, packer)
 
-    def run(self, groups: Sequence[TrainGroup], against: Against, ledger: ProbeLedger) -> None:
+    def run(self, groups: Sequence[TrainGroup], reference: Tensor, objective: Objective, ledger: ProbeLedger) -> None:
         batches, split = self._packer.plan_whole(groups)
         flat = self._flat
         form = self._optimizer.elementwise()
         if form is None:
             raise refusal(f"{self._optimizer.options.name}'s direction, which is no function of each element")
-        direction = Preconditioner(reference=flat.views(against.reference), second=form[1], form=form[0])
-        over, gradient = against.denominator, flat.views(flat.gradient)
-        accumulator = None if over is None else Accumulator(gradient=gradient, scale=1.0 / over)
+        direction = Preconditioner(reference=flat.views(reference), second=form[1], form=form[0])
         workspace = Workspace(dtype=flat.data.dtype, device=self._packer.device)
         flat.unbind()
         try:
             for segments in batches:
                 found = self.score(
-                    segments,
-                    against.objective,
-                    direction,
-                    workspace,
-                    accumulator,
-                    forward=self._forward,
-                    backward=Tensor.backward,
+                    segments, objective, direction, workspace, forward=self._forward, backward=Tensor.backward
                 )
                 for name in flat.bound():
                     raise refusal(f"{name}, which is used outside of its layer")
                 ledger.sums[found.places] = found.sums_Q4
-                ledger.note(segments, found.logprobs_S, found.terms)
+                ledger.note(segments, found.logprobs_S)
                 ledger.finish(len(found.places))
         finally:
             flat.bind(flat.gradient)
         if split:
-            self._plain.run_some(groups, split, against, ledger)
+            self._plain.run_some(groups, split, reference, objective, ledger)
 
     def _forward(self, batch: MicroBatch, temperature: float, receiver: Receiver | None) -> Tensor:
         return self._policy.logprobs(batch, temperature=temperature, receiver=receiver)

@@ -1,15 +1,15 @@
 """The reference probe: one question after the other, its whole gradient in a buffer. The fast one is checked by it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from infuser_core.algorithm.objective import ObjectiveTerms
+from infuser_core.algorithm.preset import Objective
 from infuser_core.algorithm.score import norm
-from infuser_core.engines.protocols import Objective, Probed, Progress, Similarity, TrainGroup
+from infuser_core.engines.protocols import Probed, Progress, Similarity, TrainGroup
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import Policy, Tally, forward_terms, in_order
 from infuser_core.engines.training.optimizer import Optimizer
@@ -18,20 +18,18 @@ from infuser_core.engines.training.packing import Packer, Segment
 
 def similarities(groups: Sequence[TrainGroup], sums: Tensor, reference_norm: float) -> list[Similarity]:
     """Similarities of each group's gradient of -J, from its sums, with its ascent direction."""
-    found = []
-    for group, (dot, raw_dot, direction_sq, gradient_sq) in zip(groups, sums.tolist(), strict=True):
-        found.append(
-            Similarity(
-                group_id=group.group_id,
-                # Gamma is odd in g, so turning the sign of g turns both products.
-                dot=-dot,
-                raw_dot=-raw_dot,
-                direction_norm=norm(direction_sq),
-                gradient_norm=norm(gradient_sq),
-                reference_norm=reference_norm,
-            )
+    return [
+        Similarity(
+            group_id=group.group_id,
+            # Gamma is odd in g, so turning the sign of g turns both products.
+            dot=-dot,
+            raw_dot=-raw_dot,
+            direction_norm=norm(direction_sq),
+            gradient_norm=norm(gradient_sq),
+            reference_norm=reference_norm,
         )
-    return found
+        for group, (dot, raw_dot, direction_sq, gradient_sq) in zip(groups, sums.tolist(), strict=True)
+    ]
 
 
 class ProbeLedger:
@@ -48,42 +46,29 @@ class ProbeLedger:
         self._tally = Tally()
         self._done = sum(not any(row.advantage and row.token_ids for row in group.rows) for group in groups)
 
-    def note(self, segments: Sequence[Segment], logprobs_S: Tensor, terms: ObjectiveTerms) -> None:
-        """One micro-batch: its rows' log-probabilities and its share of the report."""
-        self._tally.note(segments, terms=terms, logprobs_S=logprobs_S)
+    def note(self, segments: Sequence[Segment], logprobs_S: Tensor) -> None:
+        """The log-probabilities of one micro-batch's rows."""
+        self._tally.note(segments, logprobs_S=logprobs_S)
 
     def finish(self, groups: int) -> None:
         """That many more groups are done."""
         self._done += groups
         self._progress(self._done, len(self._groups), self._tally.tokens)
 
-    def close(self, *, divisor: int = 1) -> Probed:
-        """Everything found; the report's loss is divided by `divisor`."""
+    def close(self) -> Probed:
+        """The result of the pass."""
         self._progress(len(self._groups), len(self._groups), self._tally.tokens)
         return Probed(
             similarities=similarities(self._groups, self.sums, self._reference_norm),
             logprobs=in_order(self._groups, self._tally.logprobs),
-            report=self._tally.sums().report(self._groups, divisor=divisor),
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Against:
-    """Reference that questions are scored against."""
-
-    reference: Tensor
-    """Reference direction, flat; of a sharded model this rank's part of it."""
-    objective: Objective
-    """Constants of the loss."""
-    denominator: int | None
-    """Where given, the gradient of -J over it is accumulated on the way."""
-
-
 class Probe(Protocol):
-    """Fills a ledger with every group's sums; changes nothing but, with a denominator, the accumulated gradient."""
+    """Fills a ledger with every group's sums; changes neither weights nor the accumulated gradient."""
 
-    def run(self, groups: Sequence[TrainGroup], against: Against, ledger: ProbeLedger) -> None:
-        """Probe all groups."""
+    def run(self, groups: Sequence[TrainGroup], reference: Tensor, objective: Objective, ledger: ProbeLedger) -> None:
+        """Probe all groups against a reference direction, flat."""
 
 
 class ReferenceProbe:
@@ -95,12 +80,17 @@ class ReferenceProbe:
         self._optimizer = optimizer
         self._packer = packer
 
-    def run(self, groups: Sequence[TrainGroup], against: Against, ledger: ProbeLedger) -> None:
+    def run(self, groups: Sequence[TrainGroup], reference: Tensor, objective: Objective, ledger: ProbeLedger) -> None:
         places = [place for place, group in enumerate(groups) if any(row.advantage for row in group.rows)]
-        self.run_some(groups, places, against, ledger)
+        self.run_some(groups, places, reference, objective, ledger)
 
     def run_some(
-        self, groups: Sequence[TrainGroup], places: Iterable[int], against: Against, ledger: ProbeLedger
+        self,
+        groups: Sequence[TrainGroup],
+        places: Iterable[int],
+        reference: Tensor,
+        objective: Objective,
+        ledger: ProbeLedger,
     ) -> None:
         """Probe the groups at these places."""
         scratch = torch.zeros_like(self._flat.gradient)
@@ -108,19 +98,12 @@ class ReferenceProbe:
         try:
             for place in places:
                 scratch.zero_()
-                self._group(groups, place, against.objective, ledger)
+                for segments in self._packer.plan([groups[place]]):
+                    terms, logprobs_S = forward_terms(self._policy, self._packer.pack(segments), objective, 1)
+                    terms.loss.backward()
+                    ledger.note([replace(segment, group=place) for segment in segments], logprobs_S)
                 with torch.no_grad():
-                    ledger.sums[place] = self._optimizer.sums(scratch, against.reference)
-                if against.denominator is not None:
-                    self._flat.gradient.add_(scratch, alpha=1.0 / against.denominator)
+                    ledger.sums[place] = self._optimizer.sums(scratch, reference)
                 ledger.finish(1)
         finally:
             self._flat.bind(self._flat.gradient)
-
-    def _group(self, groups: Sequence[TrainGroup], place: int, objective: Objective, ledger: ProbeLedger) -> None:
-        for segments in self._packer.plan([groups[place]]):
-            segments = [replace(segment, group=place) for segment in segments]
-            batch = self._packer.pack(segments)
-            terms, logprobs_S = forward_terms(self._policy, batch, objective, 1)
-            terms.loss.backward()
-            ledger.note(segments, logprobs_S, terms)

@@ -158,26 +158,13 @@ class Preconditioner:
     """Gamma of a gradient and v."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accumulator:
-    """Accumulates the sum of all questions' gradients on the way."""
-
-    gradient: Mapping[str, Tensor]
-    """Accumulated gradient of every parameter."""
-    scale: float
-    """Factor of every question's gradient."""
-
-
 class QuestionSums:
     """Forms the per-question gradients of one micro-batch, piece by piece, and adds up their sums in fp64."""
 
-    def __init__(
-        self, spans: Spans, against: Preconditioner, workspace: Workspace, *, accumulator: Accumulator | None = None
-    ) -> None:
+    def __init__(self, spans: Spans, against: Preconditioner, workspace: Workspace) -> None:
         self.spans = spans
         self._against = against
         self._workspace = workspace
-        self._accumulator = accumulator
         self._held: dict[str, Tensor] = {}
         self._seen: set[str] = set()
         self._norms_4M = torch.empty(4, 0, dtype=workspace.dtype, device=workspace.device)
@@ -213,7 +200,6 @@ class QuestionSums:
                 pieces = self._workspace.piece(picked.stop - first, tile.stop - start, columns)
                 for piece, left, right in zip(pieces.unbind(0), lefts[picked], rights[picked], strict=True):
                     product(left, right, piece.dtype, out=piece)
-                self._note(name, tile, pieces)
                 self._score(pieces, target, picked)
 
     def add_tokens(self, name: str, gradients: Tensor) -> None:
@@ -224,7 +210,6 @@ class QuestionSums:
         size = self._against.reference[name].numel()
         if pieces.shape[1] != size:
             pieces = pieces.view(len(pieces), -1, size).sum(1)
-        self._note(name, slice(None), pieces)
         self._score(pieces, self._target(name, slice(None)), slice(0, len(self.spans)))
 
     def add_head_rows(
@@ -237,7 +222,6 @@ class QuestionSums:
         """
         pieces = self._workspace.piece(1, left_SO.shape[1], right_SI.shape[1])
         product(left_SO.t(), right_SI, pieces.dtype, out=pieces[0])
-        self._note(name, rows, pieces)
         if hold:
             self._hold(name, question, rows, pieces[0])
         self._score(pieces, self._target(name, rows), slice(question, question + 1))
@@ -245,7 +229,6 @@ class QuestionSums:
     def add_head_bias(self, name: str, question: int, rows: slice, left_SO: Tensor) -> None:
         """Elements of one question's bias gradient, from operands in the parameter's dtype."""
         pieces = left_SO.sum(0)[None]
-        self._note(name, rows, pieces)
         self._score(pieces, self._target(name, rows), slice(question, question + 1))
 
     def add_embedding(self, name: str, gradients_TI: Tensor, *, padding: int | None) -> None:
@@ -258,7 +241,6 @@ class QuestionSums:
         rows_UI = torch.ops.aten.embedding_dense_backward(gradients_TI, words.inverse_T, count, -1, False)
         if padding is not None:
             rows_UI.masked_fill_((words.tokens_U == padding)[:, None], 0.0)
-        self._note_words(name, rows_UI)
         if name in self._held:
             rows_UI += self._held.pop(name)
         self._score_rows(name, rows_UI, words)
@@ -276,19 +258,6 @@ class QuestionSums:
         if name in self._seen:
             raise refusal(f"{name}, which is used more than once in a forward pass")
         self._seen.add(name)
-
-    def _note(self, name: str, rows: slice, pieces: Tensor) -> None:
-        if self._accumulator is not None:
-            target = self._accumulator.gradient[name][rows]
-            target.add_(pieces[0] if len(pieces) == 1 else pieces.sum(0), alpha=self._accumulator.scale)
-
-    def _note_words(self, name: str, rows_UI: Tensor) -> None:
-        words = self.spans.words
-        if self._accumulator is not None:
-            for cut in words.cuts:
-                # One question at a time: its rows differ, so that the order of addition is the same every time.
-                target = self._accumulator.gradient[name]
-                target.index_add_(0, words.tokens_U[cut], rows_UI[cut], alpha=self._accumulator.scale)
 
     def _hold(self, name: str, question: int, rows: slice, piece: Tensor) -> None:
         words = self.spans.words

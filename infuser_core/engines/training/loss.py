@@ -10,9 +10,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from infuser_core.algorithm.objective import SUMS, ObjectiveTerms, clipped_objective
-from infuser_core.engines.protocols import Objective, StepReport, TrainGroup
+from infuser_core.algorithm.objective import ObjectiveTerms, clipped_objective
+from infuser_core.algorithm.preset import Objective
+from infuser_core.engines.protocols import StepReport, TrainGroup
 from infuser_core.engines.training.packing import MicroBatch, Segment
+from infuser_core.schemas import TOKEN_MEANS
 from infuser_core.series import Series
 
 Values = Mapping[int, Mapping[int, Sequence[float]]]
@@ -42,11 +44,7 @@ def forward_terms(
 
 
 def batch_terms(
-    logprobs_S: Tensor,
-    batch: MicroBatch,
-    objective: Objective,
-    denominator: int,
-    entropy_S: Tensor | None = None,
+    logprobs_S: Tensor, batch: MicroBatch, objective: Objective, denominator: int, entropy_S: Tensor | None = None
 ) -> ObjectiveTerms:
     """-J summed over the micro-batch and divided by `denominator` (eq:unified_obj)."""
     return clipped_objective(
@@ -57,16 +55,13 @@ def batch_terms(
         old_logprobs_S=batch.old_logprobs_S,
         anchor_logprobs_S=batch.anchor_logprobs_S,
         rows_S=batch.rows_S,
-        kl=objective.kl,
         entropy_S=entropy_S,
-        entropy=objective.entropy,
-        clip_low=objective.clip_low,
-        clip_high=objective.clip_high,
-        dual_clip=objective.dual_clip,
-        tis_cap=objective.tis_cap,
-        tis_form=objective.tis_form,
-        ratio=objective.ratio,
+        objective=objective,
     )
+
+
+NEUTRAL = {"mean_ratio": 1.0, "mean_tis": 1.0}
+"""Means of a pass without tokens; the others are 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,31 +73,20 @@ class Sums:
     tokens: int
     """Response tokens computed."""
     sums: Mapping[str, float]
-    """Sums over those tokens (see algorithm.objective.SUMS)."""
+    """Sums over those tokens (see ObjectiveTerms)."""
 
     def __add__(self, other: "Sums") -> "Sums":
         return Sums(
             loss=self.loss + other.loss,
             tokens=self.tokens + other.tokens,
-            sums={name: self.sums[name] + other.sums[name] for name in SUMS},
+            sums={name: self.sums[name] + other.sums[name] for name in TOKEN_MEANS},
         )
 
-    def report(self, groups: Sequence[TrainGroup], *, divisor: int = 1) -> StepReport:
-        """The whole pass; token means are over computed tokens, the loss is divided by `divisor`."""
-        means = {name: self.sums[name] / max(1, self.tokens) for name in SUMS}
-        return StepReport(
-            loss=self.loss / divisor,
-            num_tokens=sum(len(row.token_ids) for group in groups for row in group.rows),
-            clip_fraction=means["clipped"],
-            clip_fraction_high=means["clipped_high"],
-            mean_ratio=means["ratio"] if self.tokens else 1.0,
-            mean_tis=means["tis"] if self.tokens else 1.0,
-            truncated=means["truncated"],
-            sampler_kl=means["sampler_kl"],
-            policy_kl=means["policy_kl"],
-            anchor_kl=means["anchor_kl"],
-            entropy=means["surprise"],
-        )
+    def report(self, groups: Sequence[TrainGroup]) -> StepReport:
+        """The whole pass; token means are over computed tokens."""
+        means = {name: self.sums[name] / self.tokens if self.tokens else NEUTRAL.get(name, 0.0) for name in TOKEN_MEANS}
+        tokens = sum(len(row.token_ids) for group in groups for row in group.rows)
+        return StepReport(loss=self.loss, num_tokens=tokens, means=means)
 
 
 class Tally:
@@ -121,13 +105,11 @@ class Tally:
         self.rows += sum(len(segment.rows) for segment in segments)
         self.tokens += sum(len(row.token_ids) for segment in segments for row in segment.rows)
         if terms is not None:
-            parts = (terms.loss, *(terms.sums[name] for name in SUMS))
+            parts = (terms.loss, *(terms.sums[name] for name in TOKEN_MEANS))
             self._terms.append(torch.stack([each.detach().double() for each in parts]))
-        if logprobs_S is not None:
-            self._note_logprobs(segments, Series(logprobs_S.detach().to("cpu", copy=True).numpy()))
-
-    def _note_logprobs(self, segments: Sequence[Segment], values: Series) -> None:
-        start = 0
+        if logprobs_S is None:
+            return
+        values, start = Series(logprobs_S.detach().to("cpu", copy=True).numpy()), 0
         for segment in segments:
             rows = self.logprobs.setdefault(segment.group, {})
             for place, row in zip(segment.places, segment.rows, strict=True):
@@ -136,8 +118,8 @@ class Tally:
 
     def sums(self) -> Sums:
         """The sums so far."""
-        loss, *sums = torch.stack(self._terms).sum(0).tolist() if self._terms else [0.0] * (1 + len(SUMS))
-        return Sums(loss=loss, tokens=self.tokens, sums=dict(zip(SUMS, sums, strict=True)))
+        loss, *sums = torch.stack(self._terms).sum(0).tolist() if self._terms else [0.0] * (1 + len(TOKEN_MEANS))
+        return Sums(loss=loss, tokens=self.tokens, sums=dict(zip(TOKEN_MEANS, sums, strict=True)))
 
 
 def in_order(groups: Sequence[TrainGroup], values: Values) -> list[list[Sequence[float]]]:

@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from infuser_core.algorithm.advantage import centre, is_flat
-from infuser_core.engines.protocols import Objective, Progress, Trainer, TrainGroup, no_progress
+from infuser_core.algorithm.preset import Objective
+from infuser_core.engines.protocols import Progress, Trainer, TrainGroup, no_progress
 from infuser_core.phases.drawing import Kept
 from infuser_core.phases.parts.not_finite import flawed, is_finite, nothing_left
 from infuser_core.phases.studies.candidates import PAPER, NamedScore, by_name, scored, within
