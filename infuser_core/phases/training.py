@@ -173,7 +173,7 @@ class UpdateSettings:
         )
 
 
-_SHARED = ("num_groups", "num_responses", "cut", "flat_share", "loss", "num_tokens", *TOKEN_MEANS)
+_SHARED = ("num_groups", "num_responses", "cut", "flat_share", "num_tokens", "loss", *TOKEN_MEANS)
 _COLUMNS = {field.name: field.type for field in fields(Update)}
 SharedBackward = make_dataclass("SharedBackward", [(name, _COLUMNS[name]) for name in _SHARED])
 """Row of a table that is always empty: scores have it since their pass could be the solver's update, too."""

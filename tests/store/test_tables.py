@@ -10,12 +10,14 @@ from pathlib import Path
 
 import duckdb
 import places
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from infuser_core import schemas
+from infuser_core.phases.training import SharedBackward
 from infuser_core.store.tables import arrow_schema, concatenate, head, read_rows, row_writer, write_rows
 from infuser_core.store.views import TABLES
 
@@ -205,3 +207,13 @@ def test_a_column_means_the_same_in_every_table_and_every_identifier_names_a_row
             assert column.refers_to or not name.endswith("_id") or name == "record_id", (row_type, name)
         names = schemas.columns(row_type)
         assert len({schemas.heading(name) for name in names}) == len(names), row_type
+
+
+def test_the_empty_table_of_scores_has_the_columns_that_digests_of_scores_depend_on():
+    counts = ["num_groups", "num_responses", "cut", "flat_share", "num_tokens", "loss"]
+    schema = arrow_schema(SharedBackward)
+    assert schema.names == [*counts, *schemas.TOKEN_MEANS]
+    assert [schema.field(name).type for name in schema.names] == [
+        pa.float64() if name not in ("num_groups", "num_responses", "cut", "num_tokens") else pa.int64()
+        for name in schema.names
+    ]
