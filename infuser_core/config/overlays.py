@@ -44,11 +44,7 @@ def checked(model: type[Checked], values: Any, *, where: str = "") -> Checked:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        cause = error.errors()[0].get("ctx", {}).get("error")
-        # A check that has its own remedy says it.
-        raise (
-            cause if isinstance(cause, ConfigError) else _explain(model, error, f"{where}: " if where else "")
-        ) from None
+        raise _explain(model, error, f"{where}: " if where else "") from None
 
 
 def changed(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
