@@ -32,7 +32,6 @@ from infuser_core.schemas import (
 from infuser_core.store import gc, runs
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef, Recipe
-from infuser_core.store.retention import Rule
 from infuser_core.store.store import Outcome, Table, is_repairing
 from infuser_core.store.verify import size
 from tasks.display import show_run
@@ -164,8 +163,7 @@ def retain(run_name: str, done: int, validations: Mapping[int, ArtifactRef | Non
     keep = run.config.store.keep
     if keep is None or not run.control.executes or is_repairing():
         return
-    rule = Rule(keep_full=keep.full, every=keep.weights_every)
-    found = gc.prune(run.store.root, run.name, rule, passed=done, candidates=_candidates(run, validations))
+    found = gc.prune(run.store.root, run.name, keep, passed=done, candidates=_candidates(run, validations))
     if found.items:
         run.log.note(f"retention after iteration {done}: {len(found.items)} artifacts thinned out, {size(found.bytes)}")
     for note in found.notes:

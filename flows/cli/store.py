@@ -76,9 +76,14 @@ def _check_file_system(folder: Path, *, as_json: bool) -> None:
 def gc(
     apply: Annotated[bool, typer.Option("--apply", help="Remove what is listed.")] = False,
     keep_full: Annotated[
-        int, typer.Option(min=1, help="Newest checkpoints of a run to keep whole, so that training can continue.")
-    ] = 2,
-    every: Annotated[int, typer.Option(min=0, help="Keep the weights of every so many iterations; 0 for none.")] = 5,
+        int | None,
+        typer.Option(
+            min=1, max=1_000_000, help="Newest checkpoints of a run that stay whole; training can continue from them."
+        ),
+    ] = None,
+    every: Annotated[
+        int | None, typer.Option(min=0, max=10_000, help="Keep the weights of every N iterations; 0: none.")
+    ] = None,
     pin: Annotated[
         str, typer.Option(metavar="RUN@ITERATION", help="Pin a run's checkpoints of an iteration: they stay whole.")
     ] = "",
@@ -90,16 +95,19 @@ def gc(
     if pin or unpin or pins:
         _pins(pin, unpin, listed=pins, as_json=as_json)
         return
+    from infuser_core.config.run import KeepSettings
     from infuser_core.store.gc import apply as remove
     from infuser_core.store.gc import plan
 
+    chosen = {"full": keep_full, "weights_every": every}
+    rule = KeepSettings(**{name: value for name, value in chosen.items() if value is not None})
     root = settings.store_root()
     if apply:
         with runs.sweeping(root):
-            found = plan(root, keep_full=keep_full, every=every)
+            found = plan(root, rule)
             remove(root, found)
     else:
-        found = plan(root, keep_full=keep_full, every=every)
+        found = plan(root, rule)
     show({**found.to_json(), "applied": apply}, found.text(applied=apply), as_json=as_json)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 from infuser_core import faults
 from infuser_core.config.phase_table import Phase
+from infuser_core.config.run import KeepSettings
 from infuser_core.durable import fsync
 from infuser_core.errors import BusyRunError, StoreError
 from infuser_core.store import lease, pruned, runs
@@ -35,7 +36,7 @@ from infuser_core.store.catalogue import (
     holders,
 )
 from infuser_core.store.recipe import MANIFEST, artifact_folder, read_record
-from infuser_core.store.retention import Extent, Rule, RunState, Verdict, pinned, verdicts_of
+from infuser_core.store.retention import Extent, RunState, Verdict, pinned, verdicts_of
 from infuser_core.store.verify import size
 from infuser_core.terminal import table
 
@@ -118,7 +119,7 @@ class Plan:
         return "\n".join(lines)
 
 
-def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
+def plan(root: Path, rule: KeepSettings = KeepSettings()) -> Plan:
     """Items that may go now. Raises StoreError where a run's record cannot be read: nobody knows then what it holds."""
     catalogue = Catalogue(root)
     # Before the journals: what is committed meanwhile may not be in them yet.
@@ -130,7 +131,7 @@ def plan(root: Path, *, keep_full: int = 2, every: int = 5) -> Plan:
         hint = "`infuser doctor --repair` moves it aside and computes it again where a run needs it"
         raise StoreError(f"gc cannot know what {key} was made from: {what}", hint=hint)
     states = {holder.name: _state(catalogue, holder) for holder in found}
-    wanted = _wanted(catalogue, found, states, Rule(keep_full=keep_full, every=every))
+    wanted = _wanted(catalogue, found, states, rule)
     items = thinning(catalogue, wanted)
     notes: list[str] = []
     free = {key: record for key, record in records.items() if key not in held}
@@ -187,7 +188,7 @@ def _state(catalogue: Catalogue, holder: Holder) -> RunState:
 
 
 def _wanted(
-    catalogue: Catalogue, found: Sequence[Holder], states: Mapping[str, RunState], rule: Rule
+    catalogue: Catalogue, found: Sequence[Holder], states: Mapping[str, RunState], rule: KeepSettings
 ) -> dict[str, Verdict]:
     """Retention of every checkpoint and gradient; of several runs that hold one, the most that any of them wants."""
     strongest: dict[str, Verdict] = {}
@@ -243,7 +244,7 @@ def apply(root: Path, chosen: Plan) -> None:
         raise StoreError(f"cannot remove from {root}: {error.strerror or error}", hint=hint) from error
 
 
-def prune(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collection[int]) -> Plan:
+def prune(root: Path, run: str, rule: KeepSettings, *, passed: int, candidates: Collection[int]) -> Plan:
     """Rolling retention: remove what a run with `passed` iterations behind it needs no longer.
 
     `candidates` for selection keep their weights, and what another run or evaluation holds stays.
@@ -260,7 +261,7 @@ def prune(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collecti
         return Plan(items=[], kept={}, notes=[error.message])
 
 
-def _rolling(root: Path, run: str, rule: Rule, *, passed: int, candidates: Collection[int]) -> Plan:
+def _rolling(root: Path, run: str, rule: KeepSettings, *, passed: int, candidates: Collection[int]) -> Plan:
     """The plan of `prune`. Reads the records of the run's own artifacts, and other journals only where they changed."""
     catalogue, own = Catalogue(root), holder_of(root, run)
     made = checkpoints(catalogue, own)

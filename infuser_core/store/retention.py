@@ -11,6 +11,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from infuser_core.config.run import KeepSettings
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.store import runs
 from infuser_core.store.catalogue import (
@@ -34,16 +35,6 @@ class Extent(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """Rules of retention."""
-
-    keep_full: int
-    """Newest checkpoints of a run that stay whole, at least 1."""
-    every: int
-    """Every so many iterations the weights stay; 0 for none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
     """State of a run for retention."""
 
@@ -63,14 +54,14 @@ Verdict = tuple[Extent, str]
 """Retention of one checkpoint, with its reason: the rule, for people."""
 
 
-def verdicts(state: RunState, rule: Rule) -> dict[int, Verdict]:
+def verdicts(state: RunState, rule: KeepSettings) -> dict[int, Verdict]:
     """A verdict for each checkpoint of a run by the number of iterations behind it."""
     behind = sorted(number for number in state.iterations if number <= state.passed)
-    newest = set(behind[-rule.keep_full :]) | {number for number in state.iterations if number > state.passed}
+    newest = set(behind[-rule.full :]) | {number for number in state.iterations if number > state.passed}
     return {number: _verdict(number, state, rule, newest) for number in sorted(state.iterations)}
 
 
-def _verdict(number: int, state: RunState, rule: Rule, newest: Collection[int]) -> Verdict:
+def _verdict(number: int, state: RunState, rule: KeepSettings, newest: Collection[int]) -> Verdict:
     if number == 0:
         return Extent.WHOLE, "the anchor"
     if number in state.pinned:
@@ -78,13 +69,13 @@ def _verdict(number: int, state: RunState, rule: Rule, newest: Collection[int]) 
     if number == state.selected:
         return Extent.WHOLE, "selected"
     if number in newest:
-        return Extent.WHOLE, f"among the last {rule.keep_full}"
-    if rule.every and number % rule.every == 0:
-        return Extent.WEIGHTS, f"weights of every {_ordinal(rule.every)}"
+        return Extent.WHOLE, f"among the last {rule.full}"
+    if rule.weights_every and number % rule.weights_every == 0:
+        return Extent.WEIGHTS, f"weights of every {_ordinal(rule.weights_every)}"
     if state.selected is None and (state.candidates is None or number in state.candidates):
         return Extent.WEIGHTS, "weights until one is selected"
-    nor = f", nor every {_ordinal(rule.every)}" if rule.every else ""
-    return Extent.FACTS, f"not among the last {rule.keep_full}{nor}"
+    nor = f", nor every {_ordinal(rule.weights_every)}" if rule.weights_every else ""
+    return Extent.FACTS, f"not among the last {rule.full}{nor}"
 
 
 def spent(iteration: int, state: RunState) -> Verdict:
@@ -96,7 +87,9 @@ def spent(iteration: int, state: RunState) -> Verdict:
     return Extent.FACTS, "its iteration is over"
 
 
-def verdicts_of(catalogue: Catalogue, holder: Holder, state: RunState, rule: Rule) -> Iterator[tuple[str, Verdict]]:
+def verdicts_of(
+    catalogue: Catalogue, holder: Holder, state: RunState, rule: KeepSettings
+) -> Iterator[tuple[str, Verdict]]:
     """Keys of a run's checkpoints and gradients, and what is kept of each.
 
     The newest are those of each role: where the roles take turns, one waits on an old checkpoint.

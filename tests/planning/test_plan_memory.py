@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import infuser_core.nano
 from infuser_core.config.overlays import load
-from infuser_core.config.run import RunConfig
+from infuser_core.config.run import KeepSettings, RunConfig
 from infuser_core.engines.configured import longest_sequence, options_of, warm_trainers
 from infuser_core.memory.parts import Layout, host, trainer
 from infuser_core.memory.shape import Shape, named, shape_of, shapes
@@ -18,7 +18,7 @@ from infuser_core.planning.advice import advice
 from infuser_core.planning.answer import as_json, as_text
 from infuser_core.planning.disk import files_of
 from infuser_core.planning.setup import Setup
-from infuser_core.store.retention import Extent, Rule, RunState, verdicts
+from infuser_core.store.retention import Extent, RunState, verdicts
 
 CONFIG, NANO = Path("configs/qwen3-8b.yaml"), Path("configs/nano.yaml")
 LAYOUTS = st.builds(
@@ -192,7 +192,8 @@ def test_what_stays_is_what_retention_keeps(iterations: int):
     found = files_of(config, shape_of(config.anchor))
     size = {Extent.WHOLE: 1.0, Extent.WEIGHTS: 1 / 3, Extent.FACTS: 0.0}
     kept = verdicts(
-        RunState(iterations=range(iterations + 1), passed=iterations, selected=1, pinned=()), Rule(keep_full=2, every=5)
+        RunState(iterations=range(iterations + 1), passed=iterations, selected=1, pinned=()),
+        KeepSettings(full=2, weights_every=5),
     )
     total = found.checkpoint * sum(size[verdict[0]] for verdict in kept.values())
     assert found.after_gc == pytest.approx(total)
@@ -219,7 +220,7 @@ def test_the_peak_with_retention_is_that_of_the_rules_iteration_by_iteration(ite
         validated = [number for number in range(1, done + 1) if number % config.cotrain.validate_every == 0]
         for best in [(number,) for number in validated] or [()]:
             state = RunState(iterations=range(done + 1), passed=done, selected=None, pinned=(), candidates=best)
-            kept = verdicts(state, Rule(keep_full=full, every=every))
+            kept = verdicts(state, KeepSettings(full=full, weights_every=every))
             roles = sum(size[kept[number][0]] for number in range(1, done + 1))
             peaks.append(1.0 + 2 * (roles + 1) + 1 / 3)
     assert found.peak == pytest.approx(found.checkpoint * max(peaks))

@@ -9,20 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from launcher import Launcher
 
+from infuser_core.config.run import KeepSettings
 from infuser_core.errors import BusyRunError, StoreError, UsageError
 from infuser_core.store import pruned, runs
 from infuser_core.store.doctor import examine
 from infuser_core.store.gc import Plan, apply, plan
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Recipe
-from infuser_core.store.retention import Extent, Rule, RunState, pin, unpin, verdicts
+from infuser_core.store.retention import Extent, RunState, pin, unpin, verdicts
 from infuser_core.store.store import Store
 from infuser_core.store.verify import size
 
 
 def sweep(root: Path, **rule: int) -> Plan:
     with runs.sweeping(root):
-        found = plan(root, **rule)
+        found = plan(root, KeepSettings(**rule))
         apply(root, found)
     return found
 
@@ -76,8 +77,8 @@ def test_whoever_needs_a_pruned_file_is_told_how_to_get_it_back(tmp_path: Path):
 @pytest.mark.parametrize(
     ("selected", "rule", "stays"),
     [
-        (6, {"keep_full": 1, "every": 2}, ["mw", "", "w", "", "w", "", "mw"]),
-        (6, {"keep_full": 1, "every": 0}, ["mw", "", "", "", "", "", "mw"]),
+        (6, {"full": 1, "weights_every": 2}, ["mw", "", "w", "", "w", "", "mw"]),
+        (6, {"full": 1, "weights_every": 0}, ["mw", "", "", "", "", "", "mw"]),
         # Any checkpoint may still be selected.
         (None, {}, ["mw", "w", "w", "w", "w", "mw", "mw"]),
     ],
@@ -215,17 +216,17 @@ def states(draw: st.DrawFn) -> RunState:
     )
 
 
-@given(states(), st.builds(Rule, keep_full=st.integers(1, 5), every=st.integers(0, 7)))
-def test_what_training_goes_on_from_stays_whole_and_keeping_more_removes_nothing(state: RunState, rule: Rule):
+@given(states(), st.builds(KeepSettings, full=st.integers(1, 5), weights_every=st.integers(0, 7)))
+def test_what_training_goes_on_from_stays_whole_and_keeping_more_removes_nothing(state: RunState, rule: KeepSettings):
     found = {number: extent for number, (extent, _) in verdicts(state, rule).items()}
     behind = [number for number in state.iterations if number <= state.passed]
     ahead = [number for number in state.iterations if number > state.passed]
     chosen = [] if state.selected is None else [state.selected]
     assert set(found) == set(state.iterations)
-    for number in {0, *behind[-rule.keep_full :], *ahead, *state.pinned, *chosen}:
+    for number in {0, *behind[-rule.full :], *ahead, *state.pinned, *chosen}:
         assert found[number] == Extent.WHOLE
     for number, extent in found.items():
-        if state.selected is None or (rule.every and number % rule.every == 0):
+        if state.selected is None or (rule.weights_every and number % rule.weights_every == 0):
             assert extent >= Extent.WEIGHTS
-    more = verdicts(state, Rule(keep_full=rule.keep_full + 1, every=rule.every))
+    more = verdicts(state, KeepSettings(full=rule.full + 1, weights_every=rule.weights_every))
     assert all(more[number][0] >= extent for number, extent in found.items())

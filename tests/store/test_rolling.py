@@ -7,11 +7,12 @@ from care_tools import HARMS, MadeUp, bits, doctor, examined, made_up
 from crash_points import begun
 from launcher import Launcher, SmallRun
 
+from infuser_core.config.run import KeepSettings
 from infuser_core.store import pruned, runs
 from infuser_core.store.catalogue import Catalogue, checkpoints, holders
 from infuser_core.store.gc import prune
 from infuser_core.store.journal import Journal
-from infuser_core.store.retention import Rule, pin
+from infuser_core.store.retention import pin
 
 LARGE = ("optimizer", "model", "gradient", "solver_gradient")
 ITERATIONS = 6
@@ -27,7 +28,9 @@ def extents(run: MadeUp, count: int) -> list[str]:
 
 
 def rolled(run: MadeUp, passed: int, *, full: int = 1, every: int = 0, candidates: tuple[int, ...] = ()) -> list[str]:
-    found = prune(run.root, run.name, Rule(keep_full=full, every=every), passed=passed, candidates=candidates)
+    found = prune(
+        run.root, run.name, KeepSettings(full=full, weights_every=every), passed=passed, candidates=candidates
+    )
     assert not found.notes
     return extents(run, 6)
 
@@ -47,7 +50,7 @@ def test_what_another_run_holds_stays_and_so_does_everything_beside_a_damaged_re
     record = tmp_path / "runs" / other.name / "run.json"
     record.write_text(record.read_text() * 2)
     before = bits(tmp_path / "artifacts")
-    (note,) = prune(tmp_path, "run", Rule(keep_full=1, every=0), passed=6, candidates=()).notes
+    (note,) = prune(tmp_path, "run", KeepSettings(full=1, weights_every=0), passed=6, candidates=()).notes
     assert "nothing is removed while a record is damaged: runs/other" in note and bits(tmp_path / "artifacts") == before
 
 
@@ -69,7 +72,7 @@ def test_what_an_evaluation_was_made_from_stays(tmp_path: Path):
 def test_nothing_is_removed_while_somebody_else_cleans_up(tmp_path: Path):
     run = made_up(tmp_path, "run", 2)
     with runs.sweeping(tmp_path):
-        found = prune(tmp_path, run.name, Rule(keep_full=1, every=0), passed=2, candidates=())
+        found = prune(tmp_path, run.name, KeepSettings(full=1, weights_every=0), passed=2, candidates=())
     assert found.items == [] and "another process removes files" in found.notes[0]
 
 
