@@ -6,6 +6,8 @@ from pydantic import Field, JsonValue, model_validator
 
 from infuser_core.config.recorded import Mark
 from infuser_core.config.sources import Count, Settings, Tokens
+from infuser_core.errors import ConfigError, shown
+from infuser_core.settings import shipped_plugins_only
 
 RESERVED = {
     "model": "anchor",
@@ -108,7 +110,14 @@ class EngineSettings(Settings):
     def _passes_arguments(self) -> "EngineSettings":
         if self.vllm and self.sampler != "vllm":
             raise ValueError(f"engine.vllm needs engine.sampler vllm, and it is {self.sampler}: leave it out")
-        for name in self.vllm:
+        for name, value in self.vllm.items():
+            # Some of vLLM's arguments name classes and files.
+            if shipped_plugins_only() and not (isinstance(value, int | float) or str(value).isidentifier()):
+                message = f"engine.vllm.{name} = {shown(value)}: a deployment passes numbers and single words alone"
+                raise ConfigError(
+                    message,
+                    hint="`infuser serve --allow-plugins` allows others; a worker does with INFUSER_PLUGINS=any",
+                )
             if name in RESERVED:
                 instead = f"set {RESERVED[name]}" if RESERVED[name] else "leave it out"
                 raise ValueError(f"engine.vllm.{name}: INFUSER sets this argument of vLLM itself: {instead}")

@@ -1,12 +1,14 @@
 """Where only the project's own code may be named, a setting that names other code is refused before it is imported."""
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from corpus.find.catalogue import SHIPPED
 from infuser_core import plugins
+from infuser_core.config.overlays import load
 from infuser_core.errors import ConfigError
 
 FINDS: list[Any] = [
@@ -16,10 +18,14 @@ FINDS: list[Any] = [
     lambda: plugins.benchmark("antigravity:open"),
     lambda: SHIPPED.find("antigravity.more", "find"),
     lambda: plugins.named("antigravity:open", key="cotrain.question.labeller"),
+    lambda: load([Path("nano")], ["cotrain.optimizer.name=antigravity.more"]),
+    lambda: load([Path("nano")], ["corpus.catalogue.world=antigravity.more"]),
 ]
 
 
-@pytest.mark.parametrize("find", FINDS, ids=["reward", "route", "verifier", "benchmark", "catalogue", "labeller"])
+@pytest.mark.parametrize(
+    "find", FINDS, ids=["reward", "route", "verifier", "benchmark", "catalogue", "labeller", "optimizer", "world"]
+)
 def test_code_from_outside_is_refused_and_never_imported(find: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("INFUSER_PLUGINS", "shipped")
     with pytest.raises(ConfigError, match=r"antigravity.* is code from outside INFUSER") as refused:

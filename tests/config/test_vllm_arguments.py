@@ -40,6 +40,20 @@ def test_arguments_that_cannot_pass_are_refused(changes: list[str], message: str
         config(*FP8, *changes)
 
 
+@pytest.mark.parametrize("value", ["antigravity.Worker", "antigravity:Worker", "/tmp/model", "{cls: Worker}", "[a]"])
+def test_where_only_shipped_code_may_be_named_arguments_are_numbers_and_words(
+    monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    assert config(*FP8, f"engine.vllm.worker_extension_cls={value}")
+    monkeypatch.setenv("INFUSER_PLUGINS", "shipped")
+    assert config(*FP8, "engine.vllm.swap_space=4").engine.vllm == {"quantization": "fp8", "swap_space": 4}
+    with pytest.raises(
+        ConfigError, match=r"engine\.vllm\.worker_extension_cls = .*numbers and single words"
+    ) as refused:
+        config(*FP8, f"engine.vllm.worker_extension_cls={value}")
+    assert "--allow-plugins" in refused.value.hint
+
+
 def test_every_argument_that_is_set_here_is_reserved_but_for_one_that_may_be_replaced() -> None:
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(worker))) if isinstance(node, ast.Call)]
     (call,) = (each for each in calls if isinstance(each.func, ast.Name) and each.func.id == "EngineArgs")
