@@ -10,7 +10,7 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait
@@ -127,34 +127,26 @@ def sweep(configs: Sequence[RunConfig], *, jobs: int, quiet: bool = False) -> No
     if not open_:
         return
     for config in open_:
-        _check(config)
+        try:
+            preflight(config)
+        except InfuserError as error:
+            raise ConfigError(f"run {config.run_name()}: {error.message}", hint=error.hint) from error
     work = _Work(root / "sweeps", open_)
     try:
-        _drive(work, jobs, say)
+        while work.waiting or work.running:
+            while work.waiting and len(work.running) < jobs:
+                work.start()
+            for run in work.collect():
+                state = f"failed: {work.failed[run]}" if run in work.failed else "done"
+                left = [*work.running, *work.waiting]
+                eta = work.pace.remaining(len(work.waiting), jobs)
+                say(f"{run}  {state}  ({len(left)} to go, about {eta:.0f} s)")
+            sleep(_LOOK)
     finally:
         work.stop()
     if work.failed:
         lines = "; ".join(f"{run}: {said}" for run, said in work.failed.items())
         raise StageError(f"{len(work.failed)} runs failed: {lines}", hint="the same command runs them again")
-
-
-def _check(config: RunConfig) -> None:
-    try:
-        preflight(config)
-    except InfuserError as error:
-        raise ConfigError(f"run {config.run_name()}: {error.message}", hint=error.hint) from error
-
-
-def _drive(work: _Work, jobs: int, say: Callable[[str], None]) -> None:
-    while work.waiting or work.running:
-        while work.waiting and len(work.running) < jobs:
-            work.start()
-        for run in work.collect():
-            state = f"failed: {work.failed[run]}" if run in work.failed else "done"
-            left = [*work.running, *work.waiting]
-            eta = work.pace.remaining(len(work.waiting), jobs)
-            say(f"{run}  {state}  ({len(left)} to go, about {eta:.0f} s)")
-        sleep(_LOOK)
 
 
 def _last_line(log: Path) -> str:

@@ -190,15 +190,17 @@ def opened(
     root = settings.writable_store_root()
     settings.phase_seconds("")
     settings.track_seconds()
+    current = config.model_dump(mode="json")
     if listed:
-        runs.create_run(root, name, config.model_dump(mode="json"), identity=_identity)
+        # Results depend on the recorded settings; a resumed run may change the others.
+        runs.create_run(root, name, current, identity=lambda known: recorded(validate(known), naming=True))
     with runs.holding(root, name) as hold, without_heartbeats() if flow_run else nullcontext():
         record = Journal(root, name, file=journal)
         record.start_attempt()
         if flow_run:
             _note_flow_run(root, name, record.attempt, flow_run)
-        if listed and _completed(runs.read_config(root, name)) != config.model_dump(mode="json"):
-            runs.change_run(root, name, config=config.model_dump(mode="json"))
+        if listed and validate(runs.read_config(root, name)).model_dump(mode="json") != current:
+            runs.change_run(root, name, config=current)
         store, console = Store(root), Console.here(plain=listed)
         log = RunLog(console, record.path.parent, attempt=record.attempt, track=config.track if listed else ())
         _say_what_was_left(hold, record, name, log)
@@ -354,15 +356,6 @@ def without_heartbeats() -> Iterator[None]:
     changed = context.settings.model_copy(update={"flows": flows})
     with SettingsContext(profile=context.profile, settings=changed):
         yield
-
-
-def _completed(config: dict[str, Any]) -> dict[str, Any]:
-    return validate(config).model_dump(mode="json")
-
-
-def _identity(config: dict[str, Any]) -> dict[str, Any]:
-    """The settings that results depend on; a resumed run may change the others."""
-    return recorded(validate(config), naming=True)
 
 
 def peak_memory_mb() -> float:

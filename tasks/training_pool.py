@@ -176,7 +176,14 @@ def allocate(run: Run, iteration: int, pool: ArtifactRef, recent: Sequence[Measu
     def produce(workspace: Path, progress: Progress) -> Outcome:
         rows = allocate_phase.allocate(
             documents_of(run.store, pool),
-            [_read(run, one) for one in recent],
+            [
+                allocate_phase.Recent(
+                    allocations=run.store.rows(one.allocation, "allocations", Allocation),
+                    questions=run.store.rows(one.questions, "questions", Question),
+                    scores=run.store.rows(one.scores, "scores", InfluenceScore),
+                )
+                for one in recent
+            ],
             settings,
             seed=run.config.seed,
             iteration=iteration,
@@ -192,14 +199,6 @@ def allocate(run: Run, iteration: int, pool: ArtifactRef, recent: Sequence[Measu
         inputs |= {f"allocation{ago}": one.allocation, f"questions{ago}": one.questions, f"scores{ago}": one.scores}
     recipe = run.recipe("allocate", allocate_phase.VERSION, settings, inputs, iteration=iteration, seed=run.config.seed)
     return Work(recipe=recipe, produce=produce)
-
-
-def _read(run: Run, one: Measured) -> allocate_phase.Recent:
-    return allocate_phase.Recent(
-        allocations=run.store.rows(one.allocation, "allocations", Allocation),
-        questions=run.store.rows(one.questions, "questions", Question),
-        scores=run.store.rows(one.scores, "scores", InfluenceScore),
-    )
 
 
 def budget_of(run: Run, iteration: int, pool: Sequence[Document], allocation: ArtifactRef | None) -> Budget | None:

@@ -16,8 +16,6 @@ from infuser_core.terminal import printable, room, table
 if TYPE_CHECKING:
     from infuser_core.lineage.progress import Part
     from infuser_core.store.journal import Entry
-    from infuser_core.store.recipe import ArtifactRef
-    from infuser_core.store.store import Store
 
 InRun = Annotated[str | None, typer.Option("--run", help="Run to look in; by default all, the latest first.")]
 
@@ -145,19 +143,12 @@ def show_artifact(
     from infuser_core.store.store import Store
 
     store = Store(settings.store_root())
-    ref = _find_artifact(store, artifact)
+    ref = store.ref(artifact)
+    if ref is None:
+        hint = "`infuser status --stages` lists the keys of a run's artifacts"
+        raise UsageError(f"no artifact {artifact}", hint=hint)
     users = [each for each in Catalogue(store.root).of_phase() if ref.id in each.inputs.values()]
     typer.echo(printable(artifact_page(store, store.manifest(ref), users=users)))
-
-
-def _find_artifact(store: "Store", name: str) -> "ArtifactRef":
-    """The artifact whose key or id starts with `name`. Raises UsageError when none or several do."""
-    found = store.refs(name)
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise UsageError(f"no artifact {name}", hint="`infuser status --stages` lists the keys of a run's artifacts")
-    raise UsageError(f"{len(found)} artifacts start with {name}", hint=f"e.g. {found[0].key} and {found[1].key}")
 
 
 def sql(

@@ -60,16 +60,24 @@ def read_dump(path: Path, name: str) -> tuple[list[Question], list[BenchmarkResp
         seen.add(filtered)
         asked[found.question_id] = found
         said.setdefault(found.question_id, []).extend(texts)
-    _exclude(wrong, rows)
-    responses = [_response(name, key, place, text) for key, all_ in said.items() for place, text in enumerate(all_)]
-    return list(asked.values()), responses
-
-
-def _exclude(wrong: list[DocumentError], rows: int) -> None:
     if len(wrong) > MOST_WRONG * rows:
         raise DocumentError(f"{wrong[0].message} (and {len(wrong) - 1:,} more of {rows:,} rows)", hint=wrong[0].hint)
-    for error in wrong:
-        warnings.warn(f"excluded: {error.message}", DataWarning, stacklevel=3)
+    for problem in wrong:
+        warnings.warn(f"excluded: {problem.message}", DataWarning, stacklevel=2)
+    responses = [
+        BenchmarkResponse(
+            benchmark=name,
+            question_id=key,
+            sample_index=place,
+            response=text,
+            finish_reason="stop",
+            prompt_tokens=0,  # not counted
+            response_tokens=0,
+        )
+        for key, texts in said.items()
+        for place, text in enumerate(texts)
+    ]
+    return list(asked.values()), responses
 
 
 def _rows(path: Path) -> Iterator[Row]:
@@ -213,17 +221,4 @@ def _saved(benchmark: Benchmark, key: str, text: str, targets: list[str], choice
         answer=targets[0],
         verifier="choice" if choices else free,
         grading=as_text(Grading(also_right=tuple(targets[1:]))),
-    )
-
-
-def _response(benchmark: str, key: str, place: int, text: str) -> BenchmarkResponse:
-    """Nobody counted its tokens."""
-    return BenchmarkResponse(
-        benchmark=benchmark,
-        question_id=key,
-        sample_index=place,
-        response=text,
-        finish_reason="stop",
-        prompt_tokens=0,
-        response_tokens=0,
     )

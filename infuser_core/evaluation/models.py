@@ -63,8 +63,8 @@ def find_model(root: Path, text: str) -> NamedModel:
     name, mark, place = text.rpartition("@")
     if mark and (known := runs.known_as(root, name)):
         return _of_run(Store(root), known, place)
-    if found := Store(root).refs(text):
-        return _in_store(Store(root), text, found)
+    if ref := Store(root).ref(text):
+        return _checkpoint(Store(root), ref, name=ref.key, config=_made_by(Store(root), ref.key))
     repo, _, revision = text.removeprefix(SCHEME).partition("@")
     if repo.count("/") == 1 and not text.startswith((".", "/", "~")):
         folder = anchor_folder(HubAnchor(type="hub", repo=repo, revision=revision or "main"))
@@ -74,13 +74,6 @@ def find_model(root: Path, text: str) -> NamedModel:
 
 def _in_folder(name: str, folder: Path, *, world: str = "") -> NamedModel:
     return NamedModel(name=name, digest=anchor_digest(folder)[:32], folder=folder, config=None, world=world)
-
-
-def _in_store(store: Store, text: str, found: list[ArtifactRef]) -> NamedModel:
-    if len(found) > 1:
-        keys = f"{found[0].key} and {found[1].key}"
-        raise UsageError(f"--model {text}: {len(found)} artifacts start so", hint=f"e.g. {keys}")
-    return _checkpoint(store, found[0], name=found[0].key, config=_made_by(store, found[0].key))
 
 
 def _made_by(store: Store, key: str) -> RunConfig | None:

@@ -83,7 +83,9 @@ def answer_lines(lines: Sequence[bytes], refusals: Refusals | None = None) -> It
     with ThreadPoolExecutor(max_workers=PROGRAMS) as pool:
         running = {place: pool.submit(_ran, one.run) for place, one in asked.items() if one.run is not None}
         for place in range(len(lines)):
-            yield _line(running[place].result() if place in running else found[place])
+            finding = running[place].result() if place in running else found[place]
+            facts = {"verdict": finding.verdict.value, "extracted": finding.extracted, "reason": str(finding.reason)}
+            yield json.dumps(facts, ensure_ascii=True)
 
 
 def _checked(jobs: Mapping[int, Job], preset: str) -> dict[int, Finding]:
@@ -103,11 +105,6 @@ def _ran(run: Callable[[], Finding]) -> Finding:
         return unverified(str(error))
 
 
-def _line(finding: Finding) -> str:
-    facts = {"verdict": finding.verdict.value, "extracted": finding.extracted, "reason": str(finding.reason)}
-    return json.dumps(facts, ensure_ascii=True)
-
-
 def _understood(line: bytes) -> _Asked:
     try:
         values = json.loads(line)
@@ -123,7 +120,16 @@ def _understood(line: bytes) -> _Asked:
         raise _Malformed(f"unknown preset {str(preset)[:40]!r}: one of {', '.join(PRESETS)}")
     if kind == "code":
         return _program(values, preset)
-    question = _question(kind, _gold(values, kind), _choices(values), _grading(values))
+    question = Question(
+        question_id="",
+        text="",
+        choices=_choices(values),
+        answer=_gold(values, kind),
+        verifier=kind,
+        domain="",
+        subdomain="",
+        grading=_grading(values),
+    )
     return _Asked(preset=preset, job=Job(response=_text(values, "response"), question=question))
 
 
@@ -200,16 +206,3 @@ def _grading(values: Mapping[str, Any]) -> str:
         return ""
     facts: dict[str, Any] = {name: str(value) for name, value in texts.items()}
     return as_text(Grading(multiple=multiple, **facts))
-
-
-def _question(kind: str, gold: str, choices: list[str], grading: str) -> Question:
-    return Question(
-        question_id="",
-        text="",
-        choices=choices,
-        answer=gold,
-        verifier=kind,
-        domain="",
-        subdomain="",
-        grading=grading,
-    )

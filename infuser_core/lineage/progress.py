@@ -1,6 +1,6 @@
 """Progress of runs: state, date, iterations, score and size of every run, and one line per iteration of a run."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,7 @@ def _part(entry: Entry, catalogue: Catalogue) -> str:
 
 def _made(part: str, stages: Sequence[Entry], catalogue: Catalogue, current: str) -> Part:
     ran, cached = (sum(entry.state == state for entry in stages) for state in ("ran", "cached"))
+    validated = [entry for entry in stages if entry.phase == Phase.VALIDATE and entry.digest]
     ended = stages[-1].state if stages[-1].state in _ENDED else ""
     return Part(
         part=part,
@@ -146,12 +147,6 @@ def _made(part: str, stages: Sequence[Entry], catalogue: Catalogue, current: str
         ran=ran,
         cached=cached,
         seconds=round(sum(entry.seconds for entry in stages), 4),
-        accuracy=next(_validated(stages, catalogue), None),
+        accuracy=_accuracy(catalogue.record(validated[0].key)) if validated else None,
         stages=tuple(stages),
-    )
-
-
-def _validated(stages: Iterable[Entry], catalogue: Catalogue) -> Iterator[float | None]:
-    return (
-        _accuracy(catalogue.record(entry.key)) for entry in stages if entry.phase == Phase.VALIDATE and entry.digest
     )

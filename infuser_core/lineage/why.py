@@ -11,8 +11,6 @@ from infuser_core.lineage import exams, questions
 from infuser_core.lineage.answer import Answer
 from infuser_core.lineage.graph import Graph, graph_of, graphs
 from infuser_core.lineage.run_view import RunView
-from infuser_core.store.catalogue import Catalogue
-from infuser_core.store.recipe import Record
 from infuser_core.store.runs import find_run, list_runs
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
@@ -71,8 +69,9 @@ def _after(view: RunView, iteration: int) -> Answer:
 def _in_runs(lens: Lens, name: str, run: str | None) -> Answer | None:
     """Everything else: the latest run that knows it, with the others that do."""
     catalogue = lens.catalogue
-    record = _artifact(catalogue, name)
-    if record is not None:
+    ref = Store(catalogue.root).ref(name) if len(name) >= _LEAST else None
+    if ref is not None:
+        record = catalogue.record(ref.key)
         holders = list(graphs(catalogue, run, holding=[record.key]))
         graph = holders[0] if holders else Graph(catalogue, "", [each.key for each in catalogue.of_phase()])
         told = exams.of_artifact(RunView(lens=lens, graph=graph), record)
@@ -86,14 +85,6 @@ def _in_runs(lens: Lens, name: str, run: str | None) -> Answer | None:
             if answer is not None:
                 return answer
     return None
-
-
-def _artifact(catalogue: Catalogue, name: str) -> Record | None:
-    """The only artifact whose key or id begins so."""
-    found = Store(catalogue.root).refs(name) if len(name) >= _LEAST else []
-    if len(found) > 1:
-        raise UsageError(f"{len(found)} artifacts begin with {name}", hint=f"e.g. {found[0].key} and {found[1].key}")
-    return catalogue.record(found[0].key) if found else None
 
 
 def _generated(lens: Lens, run: str | None, match: re.Match[str]) -> Answer | None:

@@ -226,14 +226,11 @@ def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "
         found = read(lens.query, [chosen_run(name, runs.read_config(root, name)) for name in chosen])
     rows, gaps = summaries(found), contrasts(found, against)
     if as_json:
-        return to_json([{**row, "differences": _differences(row["variant"], gaps, len(rows))} for row in rows])
+        # Of a single variant: the differences between its runs.
+        own = [[asdict(gap) for gap in gaps if len(rows) == 1 or gap.variant == row["variant"]] for row in rows]
+        return to_json([{**row, "differences": each} for row, each in zip(rows, own, strict=True)])
     shown = section(gaps)
     return "\n\n".join([table(rows), *([terminal(shown)] if shown.tables else [])])
-
-
-def _differences(variant: str, gaps: Sequence[Contrast], variants: int) -> list[dict[str, Any]]:
-    """A variant minus each other one; of a single variant the differences between its runs."""
-    return [asdict(gap) for gap in gaps if gap.variant == variant or variants == 1]
 
 
 DIFFERENCES = (

@@ -50,7 +50,7 @@ def _environment() -> Environment:
     made.filters["code"] = _code
     made.filters["dedent"] = lambda statement: dedent(statement).strip()
     made.filters["svg"] = lambda figure: Markup(drawings.svg(figure))
-    made.globals["kind"] = _kind
+    made.globals["kind"] = lambda table, column: "text" if column < table.text_columns else "number"
     return made
 
 
@@ -62,10 +62,6 @@ def style() -> Markup:
 def _code(line: str) -> Markup:
     """A sentence; the parts in backticks are set as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(html_escape(line))))
-
-
-def _kind(table: Table, column: int) -> str:
-    return "text" if column < table.text_columns else "number"
 
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from infuser_core import faults, sealed
 from infuser_core.adapters import base_of
 from infuser_core.durable import fsync, write_errors
-from infuser_core.errors import StoreError
+from infuser_core.errors import StoreError, UsageError
 from infuser_core.schemas import SCHEMA_VERSION
 from infuser_core.sealed import digest_of
 from infuser_core.store import pruned, verify
@@ -208,6 +208,13 @@ class Store:
         key = start.partition("@")[0]
         found = sorted((self.root / "artifacts").glob(f"*/{escape(key)}*/{MANIFEST}")) if "/" not in key else []
         return [ref for path in found if (ref := read_record(path.parent).ref).id.startswith(start)]
+
+    def ref(self, start: str) -> ArtifactRef | None:
+        """The artifact whose key or id begins with `start`, if any. Raises UsageError for several."""
+        refs = self.refs(start)
+        if len(refs) > 1:
+            raise UsageError(f"{len(refs)} artifacts start with {start}", hint=f"e.g. {refs[0].key} and {refs[1].key}")
+        return refs[0] if refs else None
 
 
 @contextmanager

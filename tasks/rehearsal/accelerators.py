@@ -47,14 +47,11 @@ class Meter:
         # A terminal whose last writer is gone is an error to read from.
         with os.fdopen(terminal, encoding="utf-8") as lines, suppress(OSError):
             for line in lines:
-                self._note(line)
-
-    def _note(self, line: str) -> None:
-        with suppress(ValueError):  # "[N/A]": a device that keeps no count
-            place, _, mebibytes = line.partition(",")
-            device, size = int(place), float(mebibytes) * 2**20
-            self._first.setdefault(device, size)
-            self._most[device] = max(self._most.get(device, 0.0), size)
+                with suppress(ValueError):  # "[N/A]": a device that keeps no count
+                    place, _, mebibytes = line.partition(",")
+                    device, size = int(place), float(mebibytes) * 2**20
+                    self._first.setdefault(device, size)
+                    self._most[device] = max(self._most.get(device, 0.0), size)
 
     @contextmanager
     def step(self) -> Iterator[list[float]]:

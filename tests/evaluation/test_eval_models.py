@@ -80,7 +80,7 @@ def test_checkpoints_of_a_run_are_found_by_iteration_selection_and_key(small_run
 
     for wrong, message in {
         f"{name}@9": f"--model {name}@9: no such checkpoint",
-        "update_solver-": "artifacts start so",
+        "update_solver-": "artifacts start with update_solver-",
         key_of(small_run, "rollout_dev", 0): "is no checkpoint",
     }.items():
         with pytest.raises(UsageError, match=message):
