@@ -14,8 +14,6 @@ Workers = Annotated[
     int | None, typer.Option(min=1, max=4096, help="Number of processes; by default one per processor.")
 ]
 _FORMATS = ("documents-json", "jsonl", "parquet")
-# Former names of `convert`.
-ALIASES = {"import": ["convert"], "export": ["convert", "--format", "documents-json"]}
 
 
 def build(
@@ -88,26 +86,21 @@ def audit(
 
 
 def convert(
-    out: Annotated[Path, typer.Option(help="Folder for a pool; with --format, the file to write.")],
     path: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="documents.json, chunks, JSONL or parquet; with --format, a pool."),
-    ] = None,
+        Path, typer.Argument(metavar="FILE", help="documents.json, chunks, JSONL or parquet; with --format, a pool.")
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for a pool; with --format, the file to write.")],
     format_: Annotated[
         str, typer.Option("--format", help="Write a pool as documents-json, jsonl or parquet instead of reading one.")
     ] = "",
-    pool: Annotated[Path | None, typer.Option(hidden=True, help="The pool to write.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Convert documents of another format into a pool, or a pool into another format."""
     from corpus.formats import describe, export_pool, import_pool
 
-    source = path or pool
-    if source is None:
-        raise UsageError("nothing to convert", hint="e.g. `infuser corpus convert documents.json --out DIR`")
     if format_ and format_ not in _FORMATS:
         raise UsageError(f"--format {format_}: unknown", hint=", ".join(_FORMATS))
-    facts = export_pool(source, format_, out) if format_ else import_pool(source, out)
+    facts = export_pool(path, format_, out) if format_ else import_pool(path, out)
     show(facts, describe(facts, out), as_json=as_json)
 
 

@@ -20,9 +20,32 @@ if TYPE_CHECKING:
 InRun = Annotated[str | None, typer.Option("--run", help="Run to look in; by default all, the latest first.")]
 
 
+def list_runs(as_json: AsJson = False) -> None:
+    """List all runs in the store: state, iterations, score, size and origin."""
+    from infuser_core.lineage import progress
+    from infuser_core.store.verify import size
+
+    found, damage = progress.summaries(settings.store_root())
+    rows = [
+        {
+            "run": each.run,
+            "created": each.created[:16].replace("T", " "),
+            "state": each.state,
+            "iterations": None if each.iterations is None else f"{each.iterations_done}/{each.iterations}",
+            "score": _accuracy(each.score),
+            "size": None if each.bytes is None else size(each.bytes),
+            "origin": each.forked_from,
+        }
+        for each in found
+    ]
+    if rows or as_json:
+        show([asdict(each) for each in found], lambda: table(rows, width=100), as_json=as_json)
+    for error in damage:
+        raise error
+
+
 def status(
     run: RunName = None,
-    every: Annotated[bool, typer.Option("--all", help="List all runs in the store instead.")] = False,
     last: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Show the last N iterations; by default as many as the window holds."),
@@ -43,9 +66,6 @@ def status(
     from infuser_core.lineage.attempts import state_of
 
     root = settings.store_root()
-    if every:
-        _list_runs(root, as_json=as_json)
-        return
     name = runs.find_run(root, run)
     if digest:
         _print_digest(root, name, as_json=as_json)
@@ -90,29 +110,6 @@ def _part(part: "Part") -> dict[str, Any]:
 
 def _accuracy(value: float | None) -> str | None:
     return None if value is None else f"{value:.3f}"
-
-
-def _list_runs(root: Path, *, as_json: bool) -> None:
-    from infuser_core.lineage import progress
-    from infuser_core.store.verify import size
-
-    found, damage = progress.summaries(root)
-    rows = [
-        {
-            "run": each.run,
-            "created": each.created[:16].replace("T", " "),
-            "state": each.state,
-            "iterations": None if each.iterations is None else f"{each.iterations_done}/{each.iterations}",
-            "score": _accuracy(each.score),
-            "size": None if each.bytes is None else size(each.bytes),
-            "origin": each.forked_from,
-        }
-        for each in found
-    ]
-    if rows or as_json:
-        show([asdict(each) for each in found], lambda: table(rows, width=100), as_json=as_json)
-    for error in damage:
-        raise error
 
 
 def _print_digest(root: Path, name: str, *, as_json: bool) -> None:

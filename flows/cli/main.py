@@ -1,10 +1,10 @@
-"""The `infuser` command: its groups, former names, exit codes, and how errors are printed."""
+"""The `infuser` command: its groups, exit codes, and how errors are printed."""
 
 import os
 import platform
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,69 +16,7 @@ from infuser_core.errors import UsageError
 from infuser_core.store import verify
 from infuser_core.terminal import one_line
 
-
-def _pin(words: Sequence[str]) -> Sequence[str]:
-    """`infuser pin` without a place lists what is pinned."""
-    named = bool(words) and not words[0].startswith("-")
-    return ["gc", "--pin", *words] if named else ["gc", "--pins", *words]
-
-
-def _renamed(words: Sequence[str], names: Mapping[str, str]) -> list[str]:
-    """The words with options under the names that they have now."""
-    return [names.get(word, word) for word in words]
-
-
-def _fork(words: Sequence[str]) -> Sequence[str]:
-    """`infuser fork RUN --at T` is `infuser run --fork RUN@T`, which also starts it."""
-    if words[:1] in ([], ["--help"]):
-        return ["run", "--help"]
-    rest, kept = iter(words), []
-    place = next(rest)
-    for word in rest:
-        if word == "--at":
-            place = f"{place}@{next(rest, '')}"
-        elif word != "--start":
-            kept.append(word)
-    return ["run", "--fork", place, *kept]
-
-
-def _undo(words: Sequence[str]) -> Sequence[str]:
-    """`infuser undo --document ID` shows what goes with it, as `infuser run --without ID --dry-run` does."""
-    names = {**dict.fromkeys(("--source", "--document", "--question"), "--without"), "--run": "--fork"}
-    shown = [] if "--apply" in words else ["--dry-run"]
-    return ["run", *_renamed([word for word in words if word != "--apply"], names), *shown]
-
-
-def _swg(words: Sequence[str]) -> Sequence[str]:
-    """`infuser swg` is `infuser report quality` of one iteration, the first unless one is named."""
-    chosen = _renamed(words, {"--iteration": "--iterations"})
-    return ["report", "quality", *chosen, *([] if "--iterations" in chosen else ["--iterations", "0"])]
-
-
-# Commands that were folded into others. Scripts may still use these names.
-_ALIASES: dict[str, options.Alias] = {
-    "runs": ["status", "--all"],
-    "digest": ["status", "--digest"],
-    "lineage": ["why", "--graph"],
-    "compare": ["report", "compare"],
-    "paper-tables": ["report", "tables"],
-    "quality": ["report", "quality"],
-    "retention": ["report", "habits"],
-    "rescore": ["eval", "rescore"],
-    "passk": ["eval", "passk"],
-    "repair": ["doctor", "--repair"],
-    "store-check": ["doctor", "--file-system"],
-    "pin": _pin,
-    "unpin": lambda words: ["gc", *words] if words[:1] == ["--help"] else ["gc", "--unpin", *words],
-    "validate-influence": ["study", "prediction"],
-    "frozen-solver": ["study", "frozen"],
-    "fork": _fork,
-    "undo": _undo,
-    "swg": _swg,
-}
-
 app = typer.Typer(
-    cls=options.group(_ALIASES),
     help="Trains a reasoning model from textbooks alone, guided by influence: from the books to a report.",
     no_args_is_help=True,
     add_completion=False,
@@ -121,6 +59,7 @@ def _shared(
 _NAMES: Mapping[Callable[..., None], str] = {
     run.nano_build: "build",
     run.nano_accuracy: "accuracy",
+    inspect.list_runs: "runs",
     inspect.show_artifact: "show",
     evaluate.evaluate: "model",
     store.import_anchor: "import",
@@ -136,12 +75,12 @@ def _add(group: typer.Typer, *commands: Callable[..., None], name: str = "") -> 
         app.add_typer(group, name=name)
 
 
-def _group(text: str, *, default: str = "", aliases: Mapping[str, options.Alias] | None = None) -> typer.Typer:
-    return typer.Typer(cls=options.group(aliases or {}, default=default), help=text, no_args_is_help=not default)
+def _group(text: str, *, default: str = "") -> typer.Typer:
+    return typer.Typer(cls=options.group(default), help=text, no_args_is_help=not default)
 
 
 _add(app, run.run, run.resume, run.plan, run.rehearse, run.sweep, run.serve, run.quickstart)
-_add(app, configs.init, configs.configs)
+_add(app, configs.init, configs.configs, inspect.list_runs)
 _add(app, inspect.show_artifact, inspect.status, inspect.result, inspect.sql, inspect.why, inspect.diff, inspect.view)
 _add(app, evaluate.verify, score.score, store.doctor, store.gc, store.export)
 app.command(hidden=True)(report.paper)
@@ -155,7 +94,7 @@ _add(_evaluations, evaluate.evaluate, evaluate.rescore, evaluate.passk, evaluate
 _studies = _group("Study the influence score of a run.")
 _add(_studies, study.prediction, study.selection, study.lds, study.gradient_quality, study.frozen, name="study")
 _add(_group("Pretrained models that runs start from."), store.import_anchor, name="anchor")
-_corpus = _group("Build, audit and convert pools of textbook chunks.", aliases=corpus.ALIASES)
+_corpus = _group("Build, audit and convert pools of textbook chunks.")
 _add(_corpus, corpus.build, corpus.audit, corpus.convert, corpus.merge, corpus.report, name="corpus")
 
 

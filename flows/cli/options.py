@@ -1,6 +1,6 @@
 """Arguments that several commands share, and how a command prints what it found."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,24 +18,15 @@ Changes = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE",
 Html = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
 """Where a page goes."""
 
-Alias = Sequence[str] | Callable[[Sequence[str]], Sequence[str]]
-"""The words that an old command stands for; or a function of the words that follow it."""
 
-
-def group(aliases: Mapping[str, Alias], *, default: str = "") -> type[TyperGroup]:
-    """A command group that still understands former names, and may have a command that need not be named."""
+def group(default: str = "") -> type[TyperGroup]:
+    """Class of a command group; its command `default` need not be named."""
 
     class Group(TyperGroup):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-            if default and args[:1] != ["--help"] and args[:1] not in [[name] for name in (*self.commands, *aliases)]:
+            if default and args[:1] != ["--help"] and args[:1] not in [[name] for name in self.commands]:
                 args = [default, *args]
             return super().parse_args(ctx, args)
-
-        def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-            alias = aliases.get(args[0])
-            if alias is not None:
-                args = [*alias(args[1:])] if callable(alias) else [*alias, *args[1:]]
-            return super().resolve_command(ctx, args)
 
     return Group
 

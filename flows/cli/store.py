@@ -88,7 +88,7 @@ def gc(
         str, typer.Option(metavar="RUN@ITERATION", help="Pin a run's checkpoints of an iteration: they stay whole.")
     ] = "",
     unpin: Annotated[str, typer.Option(metavar="RUN@ITERATION", help="Remove a pin.")] = "",
-    pins: Annotated[bool, typer.Option("--pins", "--list", help="List the pins.")] = False,
+    pins: Annotated[bool, typer.Option("--pins", help="List the pins.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List what can be removed and its size: old checkpoints, leftovers, unused artifacts. Only --apply removes it."""

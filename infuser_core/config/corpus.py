@@ -221,7 +221,7 @@ class CorpusSettings(Settings):
     """From topics to the document pool."""
 
     pool: FilePath = ""
-    """Pool that exists, in place of one that is built: a folder or file of documents, read as `infuser corpus import`
+    """Pool that exists, in place of one that is built: a folder or file of documents, read as `infuser corpus convert`
     does. The overlap audit looks at it like at any other."""
     catalogue: CatalogueSettings = CatalogueSettings()
     convert: ConvertSettings = ConvertSettings()

@@ -191,8 +191,6 @@ def read_record(folder: Path) -> Record:
             host=record.get("host", ""),
         )
     except FileNotFoundError as error:
-        raise MissingArtifactError(
-            f"no artifact at {folder}", hint="`infuser status --all` lists what is there"
-        ) from error
+        raise MissingArtifactError(f"no artifact at {folder}", hint="`infuser runs` lists what is there") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedArtifactError(f"the commit record {folder / MANIFEST} is damaged: {error}", hint=REMEDY) from error

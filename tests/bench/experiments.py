@@ -61,7 +61,7 @@ EXPERIMENTS = (
 KEEP = "store.keep={full: 1, weights_every: 0}"
 """A run's checkpoints that no table asks for are removed while it goes on: .04 GB of a run's .6 stay."""
 SETTINGS = ("nano-generator-lr.yaml", "nano-dev-size.yaml", "nano-budget.yaml")
-"""Sweeps over a setting, for which no claim waits: `infuser sweep FILE`, then `infuser compare`."""
+"""Sweeps over a setting, for which no claim waits: `infuser sweep FILE`, then `infuser report compare`."""
 STUDIED = ("nano-anisotropic.yaml", "nano-studies.yaml")
 """Sweeps without arms to compare: `infuser study` takes their runs, as the files say."""
 
@@ -94,7 +94,7 @@ def main() -> None:
     for experiment in asked:
         runs = [row["run"] for row in json.loads(infuser("sweep", experiment.path, "--dry-run", "--json"))]
         total += len(runs)
-        compared = infuser("compare", *runs, "--against", experiment.reference)
+        compared = infuser("report", "compare", *runs, "--against", experiment.reference)
         print(f"### {experiment.title}\n\n```text\n{compared}\n```\n")
     print(json.dumps({"name": "experiments", "runs": total, "seconds": round(seconds, 1), "jobs": chosen.jobs}))
 

@@ -82,7 +82,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         size = fill(Path(place) / "exam", options.responses, options.words)
-        command = [sys.executable, "-m", "flows.cli.main", "rescore", str(Path(place) / "exam"), "--json"]
+        command = [sys.executable, "-m", "flows.cli.main", "eval", "rescore", str(Path(place) / "exam"), "--json"]
         started = time.monotonic()
         environment = {**os.environ, "INFUSER_STORE": str(Path(place) / "store")}
         subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)

@@ -58,11 +58,11 @@ WRONG_USE = {
     "unknown artifact": (["show", "rollout_dev-0000"], "no artifact rollout_dev-0000"),
     "bad SQL": (["sql", "select * from nowhere"], "Catalog Error: Table with name nowhere does not exist!"),
     "empty SQL": (["sql", ""], "the statement is empty"),
-    "nothing to compare": (["compare"], "no finished runs to compare"),
+    "nothing to compare": (["report", "compare"], "no finished runs to compare"),
     "no run yet": (["status"], "no runs yet in "),
     **{
-        f"unknown run for {command}": ([command, "walk"], "no run named walk in ")
-        for command in ("resume", "status", "result", "digest", "report", "compare")
+        f"unknown run for {command}": ([*command.split(), "walk"], "no run named walk in ")
+        for command in ("resume", "status", "result", "status --digest", "report", "report compare")
     },
 }
 

@@ -154,7 +154,7 @@ def test_sql_prints_a_table_or_json(said):
 
 
 def test_compare_puts_both_variants_side_by_side(said):
-    rows = json.loads(said("compare", "--json"))
+    rows = json.loads(said("report", "compare", "--json"))
     assert len(rows) == 2
     assert any("fixed-generator" in str(value) for row in rows for value in row.values())
 
@@ -168,4 +168,4 @@ def test_the_report_is_one_self_contained_page(said, small_run: SmallRun):
 
 
 def test_the_latest_run_is_meant_when_none_is_named(said, small_run: SmallRun):
-    assert said("digest") in {said("digest", "small"), said("digest", "fixed")}
+    assert said("status", "--digest") in {said("status", "--digest", "small"), said("status", "--digest", "fixed")}

@@ -33,15 +33,15 @@ def infuser(tmp_path, monkeypatch, capfd) -> Callable[..., subprocess.CompletedP
     return run
 
 
-def test_build_audit_export_and_import_follow_each_other(infuser, tmp_path):
+def test_build_audit_and_both_conversions_follow_each_other(infuser, tmp_path):
     (tmp_path / "a.md").write_text(TEXT)
     built = infuser("build", "--source", tmp_path / "a.md", tmp_path / "none.pdf", "--out", tmp_path / "o", "--json")
     facts = json.loads(built.stdout)
     assert built.returncode == 0 and facts["documents"] == 3 and facts["rejected_sources"] == 1
     assert "judge: none" in (tmp_path / "o" / "report.md").read_text()
-    made = infuser("export", "--pool", tmp_path / "o", "--format", "documents-json", "--out", tmp_path / "d.json")
+    made = infuser("convert", tmp_path / "o", "--format", "documents-json", "--out", tmp_path / "d.json")
     assert made.returncode == 0 and len(json.loads((tmp_path / "d.json").read_text())) == 3
-    assert infuser("import", tmp_path / "d.json", "--out", tmp_path / "p").returncode == 0
+    assert infuser("convert", tmp_path / "d.json", "--out", tmp_path / "p").returncode == 0
     told = infuser(
         *("audit", "--pool", tmp_path / "p" / "documents.parquet", "--reference", tmp_path / "d.json"),
         *("--mode", "exact", "--out", tmp_path / "audit", "--json"),
@@ -71,11 +71,11 @@ def test_mistakes_are_named(infuser, tmp_path):
         (("build", tmp_path / "nowhere.pdf", "--out", tmp_path / "o"), 3),
         (("audit", "--pool", tmp_path, "--reference", tmp_path, "--mode", "odd", "--out", tmp_path / "o"), 2),
         (("audit", "--pool", tmp_path / "nowhere", "--reference", tmp_path, "--out", tmp_path / "o"), 3),
-        (("import", tmp_path / "empty", "--out", tmp_path / "p"), 2),
-        (("import", tmp_path / "a.md", "--out", tmp_path / "p"), 2),
-        (("import", tmp_path / "odd.parquet", "--out", tmp_path / "p"), 3),
-        (("export", "--pool", tmp_path, "--format", "odd", "--out", tmp_path / "o"), 2),
-        (("export", "--pool", tmp_path / "odd.parquet", "--out", tmp_path / "x.json"), 3),
+        (("convert", tmp_path / "empty", "--out", tmp_path / "p"), 2),
+        (("convert", tmp_path / "a.md", "--out", tmp_path / "p"), 2),
+        (("convert", tmp_path / "odd.parquet", "--out", tmp_path / "p"), 3),
+        (("convert", tmp_path, "--format", "odd", "--out", tmp_path / "o"), 2),
+        (("convert", tmp_path / "odd.parquet", "--format", "documents-json", "--out", tmp_path / "x.json"), 3),
     ):
         done = infuser(*arguments)
         lines = done.stderr.splitlines()
@@ -132,7 +132,7 @@ def test_a_full_disk_and_a_folder_that_cannot_be_written_are_named(infuser, tmp_
     for arguments in (
         ("build", tmp_path / "a.md", "--out", tmp_path / "file"),
         ("audit", "--pool", tmp_path / "o", "--reference", tmp_path / "file.json", "--out", tmp_path / "file"),
-        ("import", tmp_path / "file.json", "--out", tmp_path / "file"),
+        ("convert", tmp_path / "file.json", "--out", tmp_path / "file"),
     ):
         (tmp_path / "file.json").write_text(json.dumps([{"doc_id": "1", "text": "Some text."}]))
         done = infuser(*arguments)

@@ -5,7 +5,6 @@ import re
 import pytest
 import typer.main
 from places import ROOT
-from typer.testing import CliRunner
 
 from flows.cli.main import app
 from infuser_core import plugins
@@ -17,14 +16,8 @@ CONFIGS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "configs"
 # Growing this list is a decision.
 VISIBLE = {
     *("run", "resume", "status", "result", "show", "sql", "why", "diff", "plan", "sweep", "report", "eval", "study"),
-    *("rehearse", "score", "view"),
+    *("rehearse", "score", "view", "runs"),
     *("verify", "export", "doctor", "gc", "serve", "quickstart", "corpus", "nano", "init", "configs", "anchor"),
-}
-# Names that commands had before, as scripts may use them.
-FORMER = {
-    *("runs", "digest", "lineage", "compare", "paper-tables", "quality", "retention", "rescore", "passk", "repair"),
-    *("pin", "unpin", "store-check", "validate-influence", "frozen-solver", "fork", "undo", "swg", "paper"),
-    *("corpus import", "corpus export"),
 }
 
 
@@ -48,12 +41,6 @@ QUOTED = [block or inline for block, inline in CODE]
 def test_the_visible_commands_are_these():
     listed = typer.main.get_command(app).commands
     assert {name for name, command in listed.items() if not command.hidden} == VISIBLE
-
-
-@pytest.mark.parametrize("name", sorted(FORMER))
-def test_former_names_still_work(name: str):
-    done = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "200"})
-    assert done.exit_code == 0 and "Usage" in done.output, done.output
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -81,8 +68,7 @@ def test_every_command_in_the_docs_exists():
     unknown = {
         (first, second)
         for first, second in calls
-        if (first not in FORMER | groups and first not in COMMANDS)
-        or (first in groups and f"{first} {second}" not in COMMANDS)
+        if (first not in groups and first not in COMMANDS) or (first in groups and f"{first} {second}" not in COMMANDS)
     }
     assert calls and {(first, second) for first, second in unknown if first not in UNNAMED.values()} == set()
 

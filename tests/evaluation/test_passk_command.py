@@ -14,7 +14,7 @@ from infuser_core.store.tables import read_rows
 
 
 def passk(launch: Launcher, tmp_path: Path, *arguments: str) -> dict:
-    ended = launch("passk", str(tmp_path / "exam"), *arguments, "--json", store=tmp_path / "store")
+    ended = launch("eval", "passk", str(tmp_path / "exam"), *arguments, "--json", store=tmp_path / "store")
     assert ended.code == 0, ended.err
     return json.loads(ended.out)
 
@@ -33,7 +33,7 @@ def test_the_curve_equals_counting_subsets(launch: Launcher, tmp_path: Path):
     for preset in ("paper", "official", "strict-last"):
         found = passk(launch, tmp_path, "--preset", preset)
         verdicts = ("--out", str(tmp_path / "verdicts"))
-        assert launch("rescore", str(tmp_path / "exam"), *verdicts, store=tmp_path / "store").code == 0
+        assert launch("eval", "rescore", str(tmp_path / "exam"), *verdicts, store=tmp_path / "store").code == 0
         points = found["curves"]["letters"]
         assert [point["k"] for point in points] == [1, 2]
         for point in points:
@@ -44,7 +44,7 @@ def test_the_curve_equals_counting_subsets(launch: Launcher, tmp_path: Path):
 
 def test_k_above_the_samples_is_refused_with_their_number(launch: Launcher, tmp_path: Path):
     exam(tmp_path / "exam")
-    ended = launch("passk", str(tmp_path / "exam"), "--k", "1,2,4,128", store=tmp_path)
+    ended = launch("eval", "passk", str(tmp_path / "exam"), "--k", "1,2,4,128", store=tmp_path)
     assert ended.code == 2 and ended.out == ""
     assert ended.err.splitlines()[0] == "infuser: pass@4 of letters: there are 2 responses per question"
 

@@ -48,7 +48,7 @@ def ended(launch: Launcher, store: Path) -> dict:
     script = Script()
     with server(script) as (url, _):
         model = f"openai:tiny@{url}"
-        command = ["quality", "small", "--iterations", "first,last", "--samples", "1", "--judge", model]
+        command = ["report", "quality", "small", "--iterations", "first,last", "--samples", "1", "--judge", model]
         command += ["--solver", "small@0", "--solver", model, "--json"]
         stopped = launch(*command, store=store, NO_PROXY="127.0.0.1")
         script.breaks_after = 10_000
@@ -120,12 +120,12 @@ def test_page_and_report_of_the_run_show_it(ended: dict, launch: Launcher, store
     ],
 )
 def test_what_cannot_be_is_named(options: tuple[str, ...], said: str, launch: Launcher, store: Path):
-    found = launch("quality", "small", *options, store=store)
+    found = launch("report", "quality", "small", *options, store=store)
     assert found.code == 2 and said in found.err
 
 
 def test_without_solvers_and_judge_rules_alone_look_at_a_few(launch: Launcher, store: Path):
-    command = ("quality", "small", "--iterations", "all", "--limit", "2", "--examples", "0", "--json")
+    command = ("report", "quality", "small", "--iterations", "all", "--limit", "2", "--examples", "0", "--json")
     found = json.loads(launch(*command, store=store).out)
     assert [row["questions"] for row in found["iterations"]] == [2, 2] and found["solvers"] == []
     assert {row["judged"] for row in found["iterations"]} == {0} and found["strongest"] == ""

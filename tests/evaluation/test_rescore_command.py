@@ -74,7 +74,7 @@ def without_torch(*arguments: str, store: Path) -> dict:
 
 def test_a_folder_is_scored_under_every_preset_without_torch(tmp_path: Path):
     out = tmp_path / "verdicts"
-    found = without_torch("rescore", str(exam(tmp_path / "exam")), "--out", str(out), "--json", store=tmp_path)
+    found = without_torch("eval", "rescore", str(exam(tmp_path / "exam")), "--out", str(out), "--json", store=tmp_path)
     accuracies = {row["preset"]: row["accuracy"] for row in found["scores"]}
     # Of the five texts the paper's rule takes none, the lenient ones `B. because`, the last box, and the first letter.
     assert accuracies == {"paper": 0.0, "official": 0.6, "strict-last": 0.4, "phrase": 0.6}
@@ -98,11 +98,11 @@ def test_a_file_with_its_questions_is_scored_like_the_folder(launch: Launcher, t
         return json.loads(ended.out)
 
     exam(tmp_path / "exam")
-    whole = infuser("rescore", str(tmp_path / "exam"), "--json", store=tmp_path)
+    whole = infuser("eval", "rescore", str(tmp_path / "exam"), "--json", store=tmp_path)
     write_rows(tmp_path / "rows.parquet", responses(10), BenchmarkResponse)
     questions = tmp_path / "exam" / "questions.parquet"
     of_parquet = infuser(
-        "rescore", str(tmp_path / "rows.parquet"), "--questions", str(questions), "--json", store=tmp_path
+        "eval", "rescore", str(tmp_path / "rows.parquet"), "--questions", str(questions), "--json", store=tmp_path
     )
     names = [field for field in BenchmarkResponse.__dataclass_fields__]
     lines = [json.dumps({name: getattr(row, name) for name in names}) for row in responses(10)]
@@ -113,7 +113,7 @@ def test_a_file_with_its_questions_is_scored_like_the_folder(launch: Launcher, t
     ]
     (tmp_path / "questions.json").write_text(json.dumps(released))
     arguments = ["--questions", str(tmp_path / "questions.json"), "--out", str(tmp_path / "out")]
-    of_lines = infuser("rescore", str(tmp_path / "rows.jsonl"), *arguments, "--json", store=tmp_path)
+    of_lines = infuser("eval", "rescore", str(tmp_path / "rows.jsonl"), *arguments, "--json", store=tmp_path)
     for found in (of_parquet, of_lines):
         assert {**found, "answers": "", "scores": []} == {
             **whole,
@@ -127,7 +127,7 @@ def test_a_file_with_its_questions_is_scored_like_the_folder(launch: Launcher, t
 
 @pytest.mark.slow
 def test_a_runs_evaluations_keep_the_verdicts_they_had(small_run: SmallRun, tmp_path: Path, launch: Launcher):
-    ended = launch("rescore", small_run.name, "--json", "--out", str(tmp_path), store=small_run.root)
+    ended = launch("eval", "rescore", small_run.name, "--json", "--out", str(tmp_path), store=small_run.root)
     assert ended.code == 0, ended.err
     found = json.loads(ended.out)
     result = json.loads(launch("result", small_run.name, "--json", store=small_run.root).out)
@@ -138,14 +138,14 @@ def test_a_runs_evaluations_keep_the_verdicts_they_had(small_run: SmallRun, tmp_
 
 
 WRONG = {
-    "nothing there": (["rescore", "nowhere"], 2, "nowhere: no saved answers there"),
-    "unknown preset": (["rescore", "exam", "--preset", "paper,loose"], 2, "--preset paper,loose: unknown"),
-    "a file alone": (["rescore", "rows.jsonl"], 2, "rows.jsonl: which questions does it answer?"),
-    "a file without a column": (["rescore", "rows.jsonl", "--questions", "rows.jsonl"], 3, "no question_"),
-    "k of nothing": (["passk", "exam", "--k", "0"], 2, "--k 0: expected whole numbers from 1"),
-    "all presets": (["passk", "exam", "--preset", "all"], 2, "options: preset = 'all'"),
-    "two presets": (["passk", "exam", "--preset", "paper,phrase"], 2, "options: preset = 'paper,phrase'"),
-    "unknown benchmark": (["passk", "exam", "--benchmarks", "maths"], 2, "no answers to maths"),
+    "nothing there": (["eval", "rescore", "nowhere"], 2, "nowhere: no saved answers there"),
+    "unknown preset": (["eval", "rescore", "exam", "--preset", "paper,loose"], 2, "--preset paper,loose: unknown"),
+    "a file alone": (["eval", "rescore", "rows.jsonl"], 2, "rows.jsonl: which questions does it answer?"),
+    "a file without a column": (["eval", "rescore", "rows.jsonl", "--questions", "rows.jsonl"], 3, "no question_"),
+    "k of nothing": (["eval", "passk", "exam", "--k", "0"], 2, "--k 0: expected whole numbers from 1"),
+    "all presets": (["eval", "passk", "exam", "--preset", "all"], 2, "options: preset = 'all'"),
+    "two presets": (["eval", "passk", "exam", "--preset", "paper,phrase"], 2, "options: preset = 'paper,phrase'"),
+    "unknown benchmark": (["eval", "passk", "exam", "--benchmarks", "maths"], 2, "no answers to maths"),
 }
 
 
@@ -163,8 +163,8 @@ def test_wrong_use_is_one_line_and_a_hint(launch: Launcher, tmp_path: Path, case
 def test_a_damaged_record_and_a_stranger_among_the_answers_are_named(launch: Launcher, tmp_path: Path):
     exam(tmp_path / "exam", 3)
     save_rows(tmp_path / "exam" / "responses.parquet", responses(4), BenchmarkResponse)
-    ended = launch("rescore", "exam", store=tmp_path / "store", folder=tmp_path)
+    ended = launch("eval", "rescore", "exam", store=tmp_path / "store", folder=tmp_path)
     assert ended.code == 3 and "has no question q3 of letters" in ended.err
     (tmp_path / "exam" / "evaluation.json").write_text("{")
-    ended = launch("rescore", "exam", store=tmp_path / "store", folder=tmp_path)
+    ended = launch("eval", "rescore", "exam", store=tmp_path / "store", folder=tmp_path)
     assert ended.code == 3 and "evaluation.json is damaged" in ended.err

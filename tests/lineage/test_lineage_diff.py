@@ -74,7 +74,7 @@ def test_undo_computes_again_what_depends_on_it_and_nothing_else(
     before = keys(root, small_run.name)
     assert expected.seconds == sum(record.seconds for record in expected.affected) > 0
     assert expected.reused + len(again) == len(before)
-    done = launch("undo", f"--{kind}", name, "--run", small_run.name, "--apply", store=root)
+    done = launch("run", "--without", name, "--fork", small_run.name, store=root)
     assert done.code == 0 and f"making run {expected.fork}" in done.out, done.err
     after = keys(root, expected.fork)
     assert before - after == again and len(after) == len(before)
@@ -112,7 +112,7 @@ def test_what_the_run_does_not_know_is_wrong_use(small_run: SmallRun, name: str)
 def test_what_would_be_left_out_is_only_shown_unless_it_is_to_be_done(small_run: SmallRun, launch: Launcher):
     book = "select source_id from documents group by 1 order by 1"
     name = str(query(small_run.root, book, run=small_run.name)[0]["source_id"])
-    shown = launch("undo", "--source", name, "--run", small_run.name, "--json", store=small_run.root)
+    shown = launch("run", "--without", name, "--fork", small_run.name, "--dry-run", "--json", store=small_run.root)
     found = plan(small_run.root, small_run.name, name)
     assert shown.code == 0 and json.loads(shown.out) == found.to_json(), shown.err
     assert found.fork not in list_runs(small_run.root)

@@ -81,11 +81,13 @@ def test_every_link_of_the_page_leads_to_a_box(graph: Graph):
 
 
 def test_the_command_prints_lines_json_or_a_page(small_run: SmallRun, launch: Launcher, tmp_path, graph: Graph):
-    text = launch("lineage", small_run.name, store=small_run.root)
+    text = launch("why", "--graph", small_run.name, store=small_run.root)
     assert text.code == 0 and all(key in text.out for key in graph.records), text.err
-    told = json.loads(launch("lineage", small_run.name, "--json", store=small_run.root).out)
+    told = json.loads(launch("why", "--graph", small_run.name, "--json", store=small_run.root).out)
     assert {node["key"] for node in told["nodes"]} == set(graph.records)
-    page = launch("lineage", small_run.name, "--html", str(tmp_path / "deep" / "graph.html"), store=small_run.root)
+    page = launch(
+        "why", "--graph", small_run.name, "--html", str(tmp_path / "deep" / "graph.html"), store=small_run.root
+    )
     assert page.code == 0 and (tmp_path / "deep" / "graph.html").read_text().count("<svg") == len(folds(graph))
 
 

@@ -114,12 +114,12 @@ def test_the_same_work_again_gives_the_same_content(small: Small):
 
 def test_a_fork_computes_its_own_iterations_alone(small: Small):
     rate = ("--set", "cotrain.solver.learning_rate=1e-3")
-    planned = json.loads(small.done("fork", "base", "--at", "1", *rate, "--dry-run", "--json"))
+    planned = json.loads(small.done("run", "--fork", "base@1", *rate, "--dry-run", "--json"))
     assert planned["recorded"] is False
     made = json.loads(small.done("run", "--fork", "base@1", *rate, "--name", "fork", "--json"))
     assert (made["forked_from"], made["at"], made["recorded"]) == ("base", 1, True)
     assert small.ran("fork")[0] == "update_solver@1"
     assert not {name for name in small.ran("fork") if name.endswith("@0")}
-    refused = small("fork", "base", "--at", "1", "--set", "anchor.world=basic")
+    refused = small("run", "--fork", "base@1", "--set", "anchor.world=basic")
     assert refused.code == 2
     assert "anchor.world cannot change at iteration 1" in refused.err

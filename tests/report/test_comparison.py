@@ -1,4 +1,4 @@
-"""`infuser compare`: intervals over questions and over seeds, and verdicts that need both kinds of noise exceeded."""
+"""`infuser report compare`: intervals over questions and seeds, and verdicts that need both noises exceeded."""
 
 import json
 from pathlib import Path

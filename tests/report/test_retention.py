@@ -111,7 +111,7 @@ def test_responses_of_a_strong_solver_are_described_too():
 
 @pytest.fixture(scope="module")
 def found(launch: Launcher, small_run: SmallRun) -> dict:
-    ended = launch("retention", "small", "--json", store=small_run.root)
+    ended = launch("report", "habits", "small", "--json", store=small_run.root)
     assert ended.code == 0, ended.err
     return json.loads(ended.out)
 
@@ -124,5 +124,5 @@ def test_the_command_shows_every_validated_checkpoint(found: dict):
 
 
 def test_other_answers_are_looked_at_on_request(launch: Launcher, small_run: SmallRun):
-    ended = launch("retention", "small", "--phase", "rollout_questions", store=small_run.root)
+    ended = launch("report", "habits", "small", "--phase", "rollout_questions", store=small_run.root)
     assert ended.code == 0 and "answers of rollout_questions" in ended.out and "own script" in ended.out

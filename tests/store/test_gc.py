@@ -176,14 +176,14 @@ def test_a_run_begins_only_when_gc_has_ended(launch: Launcher, tmp_path: Path):
 
 def test_pins_are_listed_with_their_checkpoints(launch: Launcher, tmp_path: Path):
     run = made_up(tmp_path, "run", 3, selected=3)
-    assert launch("pin", "--list", store=tmp_path).out == "no pins\n"
+    assert launch("gc", "--pins", store=tmp_path).out == "no pins\n"
     for place in ("run@2", "run@1", "run@2"):
-        assert launch("pin", place, store=tmp_path).code == 0
-    told = json.loads(launch("pin", "--list", "--json", store=tmp_path).out)
+        assert launch("gc", "--pin", place, store=tmp_path).code == 0
+    told = json.loads(launch("gc", "--pins", "--json", store=tmp_path).out)
     expected = [{run.checkpoint(number, role).name for role in ("solver", "generator")} for number in (1, 2)]
     assert [(each["run"], each["iteration"]) for each in told] == [("run", 1), ("run", 2)]
     assert [set(each["checkpoints"]) for each in told] == expected
-    assert launch("unpin", "run@1", store=tmp_path).out == "unpinned run@1\n"
+    assert launch("gc", "--unpin", "run@1", store=tmp_path).out == "unpinned run@1\n"
     with pytest.raises(UsageError, match="run@1 is not pinned") as caught:
         unpin(tmp_path, "run@1")
     assert "run@2" in caught.value.hint

@@ -37,7 +37,7 @@ def test_a_repaired_run_has_the_undisturbed_runs_bits(
     damage = doctor(launch, store, "small")["damage"]
     assert folder.name in {problem["key"] for problem in damage}
     assert all("infuser doctor small --repair" in problem["remedy"] for problem in damage)
-    repaired = launch("repair", "small", store=store)
+    repaired = launch("doctor", "--repair", "small", store=store)
     assert repaired.code == 0, repaired.err
     assert f"computed again {folder.name}: the same digest" in repaired.out
     assert [entry.key for entry in Journal(store, "small").last_attempt() if entry.state == "ran"] == [folder.name]
@@ -62,7 +62,7 @@ def test_a_damaged_journal_is_made_anew_from_what_the_store_holds(
     assert refused.code == 3 and "infuser doctor" in refused.err and "Traceback" not in refused.err
     refused = launch("gc", "--apply", store=store)
     assert refused.code == 3 and "gc cannot know what runs/small holds" in refused.err
-    repaired = launch("repair", "small", store=store)
+    repaired = launch("doctor", "--repair", "small", store=store)
     assert repaired.code == 0, repaired.err
     assert {entry.state for entry in Journal(store, "small").last_attempt()} == {"cached"}
     assert differing(small_run, store) == [] and doctor(launch, store)["state"] == "healthy"
@@ -96,7 +96,7 @@ def test_a_pruned_checkpoint_is_computed_again_to_the_same_bits(launch: Launcher
         and "was pruned by gc" in refused.err
         and "infuser doctor RUN --repair --iteration T" in refused.err
     )
-    repaired = launch("repair", "small", "--iteration", "1", store=store)
+    repaired = launch("doctor", "--repair", "small", "--iteration", "1", store=store)
     assert repaired.code == 0, repaired.err
     ran = [entry for entry in Journal(store, "small").last_attempt() if entry.state == "ran"]
     checkpoints = {("update_solver", 0), ("update_generator", 0)}
@@ -110,7 +110,7 @@ def test_a_pruned_checkpoint_is_computed_again_to_the_same_bits(launch: Launcher
     assert pruned.read(first) and not same_bits(first, artifact_of(small_run.root, "small", "dev_gradient", 0)), (
         "unneeded"
     )
-    again = launch("repair", "small", "--iteration", "0", store=store)
+    again = launch("doctor", "--repair", "small", "--iteration", "0", store=store)
     assert again.code == 0, again.err
     assert same_bits(first, artifact_of(small_run.root, "small", "dev_gradient", 0))
     assert differing(small_run, store) == [] and doctor(launch, store)["damage"] == []
@@ -122,7 +122,7 @@ def test_a_repair_restores_the_pruned_checkpoints_that_it_needs(launch: Launcher
     store = thinned(launch, small_run, tmp_path / "store")
     harmed = artifact_of(store, "small", "update_solver", 1)
     flip(harmed, "optimizer.safetensors")
-    repaired = launch("repair", "small", store=store)
+    repaired = launch("doctor", "--repair", "small", store=store)
     assert repaired.code == 0, repaired.err
     assert f"computed again {harmed.name}: the same digest" in repaired.out
     assert f"restored {artifact_of(store, 'small', 'update_solver', 0).name}" in repaired.out
@@ -136,7 +136,7 @@ def test_a_run_that_a_living_process_holds_is_refused(launch: Launcher, tmp_path
     other = made_up(tmp_path, "other", 3, selected=3)
     flip(run.checkpoint(1), WEIGHTS)
     with runs.holding(tmp_path, "run"):
-        for arguments in (["repair", "run"], ["repair", "other"], ["repair"]):
+        for arguments in (["doctor", "--repair", "run"], ["doctor", "--repair", "other"], ["doctor", "--repair"]):
             refused = launch(*arguments, store=tmp_path)
             assert refused.code == 2 and "run run is being executed by process" in refused.err, refused
     assert other.checkpoint(1).exists() and not (tmp_path / "damaged").exists()
@@ -194,13 +194,13 @@ def test_a_chain_of_pruned_checkpoints_is_restored_back_to_the_last_whole_one(tm
 def test_damage_that_no_run_holds_moves_aside_and_a_healthy_run_is_left_alone(launch: Launcher, tmp_path: Path):
     made_up(tmp_path, "sound", 1, selected=1, seed=1)
     journal = Journal(tmp_path, "sound").path.read_bytes()
-    repaired = launch("repair", "sound", store=tmp_path)
+    repaired = launch("doctor", "--repair", "sound", store=tmp_path)
     assert (repaired.code, repaired.out) == (0, "nothing is damaged or pruned there\n")
     run = made_up(tmp_path, "run", 1, selected=1)
     folder = run.checkpoint(1)
     forget(run)
     flip(folder, WEIGHTS)
-    repaired = launch("repair", store=tmp_path)
+    repaired = launch("doctor", "--repair", store=tmp_path)
     assert repaired.code == 0, repaired.err
     assert f"set aside {folder.name}" in repaired.out and f"not computed {folder.name}: no run needs it" in repaired.out
     assert Journal(tmp_path, "sound").path.read_bytes() == journal
@@ -222,14 +222,17 @@ def test_an_unfinished_run_is_repaired_as_far_as_it_was(launch: Launcher, small_
     harmed = [artifact_of(store, "small", phase, 0) for phase in ("rollout_questions", "update_solver")]
     flip(harmed[0], "rollouts.parquet")
     flip(harmed[1], WEIGHTS)
-    repaired = launch("repair", "small", store=store)
+    repaired = launch("doctor", "--repair", "small", store=store)
     assert repaired.code == 0, repaired.err
     ran = [entry.key for entry in journal.last_attempt() if entry.state == "ran"]
     assert ran == [folder.name for folder in harmed]
     assert {ref.key for ref in Store(store).refs()} == kept and not journal.is_finished()
     assert doctor(launch, store)["damage"] == []
     assert launch("resume", "small", store=store).code == 0
-    assert launch("digest", "small", store=store).out == launch("digest", "small", store=small_run.root).out
+    assert (
+        launch("status", "--digest", "small", store=store).out
+        == launch("status", "--digest", "small", store=small_run.root).out
+    )
 
 
 @pytest.mark.slow
@@ -242,6 +245,6 @@ def test_a_run_of_another_version_of_the_code_is_not_computed_anew(
     record.write_text(record.read_text().replace('"group_size": 4', '"group_size": 3'))
     flip(artifact_of(store, "small", "update_solver", 1), WEIGHTS)
     before = {path.name for path in (store / "artifacts").glob("*/*")}
-    refused = launch("repair", "small", store=store)
+    refused = launch("doctor", "--repair", "small", store=store)
     assert refused.code == 3 and "another version of the code" in refused.err and "--dry-run" in refused.err
     assert {path.name for path in (store / "artifacts").glob("*/*")} < before

@@ -100,7 +100,7 @@ def test_the_disk_is_constant_and_what_was_removed_comes_back_bit_for_bit(
     assert set(seen[3:]) <= {min(seen[3:]), min(seen[3:]) + weights}, seen
     ended = launch(*small_run.arguments, *ROLLING, store=rolling)
     assert ended.code == 0, ended.err
-    digests = [launch("digest", "small", store=store).out for store in (whole, rolling)]
+    digests = [launch("status", "--digest", "small", store=store).out for store in (whole, rolling)]
     assert digests[0] == digests[1] and large_bytes(rolling) < seen[-1] < large_bytes(whole) / 2
     assert doctor(launch, rolling)["damage"] == []
 
@@ -108,7 +108,7 @@ def test_the_disk_is_constant_and_what_was_removed_comes_back_bit_for_bit(
     thin = [number for number, record in checkpoints(Catalogue(rolling), holder)
             if pruned.read(rolling / "artifacts" / record.phase / record.key)]  # fmt: skip
     assert {1, 3}.issubset(thin)
-    repaired = launch("repair", "small", "--iteration", "3", store=rolling)
+    repaired = launch("doctor", "--repair", "small", "--iteration", "3", store=rolling)
     assert repaired.code == 0, repaired.err
     for phase in ("update_solver", "update_generator"):
         (key,) = {e.key for e in Journal(whole, "small").latest() if (e.phase, e.iteration) == (phase, 2)}
@@ -130,7 +130,7 @@ def test_a_run_computes_again_what_the_retention_of_one_with_the_same_beginnings
     for store in (alone, shared):
         ended = launch(*other, store=store)
         assert ended.code == 0, ended.err
-    digests = [launch("digest", "other", store=store).out for store in (alone, shared)]
+    digests = [launch("status", "--digest", "other", store=store).out for store in (alone, shared)]
     assert digests[0] == digests[1] and doctor(launch, shared)["damage"] == []
     theirs = {entry.key for entry in Journal(shared, "small").entries()}
     assert [e.phase for e in Journal(shared, "other").entries() if e.state == "ran" and e.key in theirs]

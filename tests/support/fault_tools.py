@@ -70,7 +70,9 @@ class Faults:
 
     def has_the_same_bits(self) -> None:
         """Compare with the undisturbed run."""
-        ours, whole = (self.launch("digest", self.run.name, store=root) for root in (self.store, self.run.root))
+        ours, whole = (
+            self.launch("status", "--digest", self.run.name, store=root) for root in (self.store, self.run.root)
+        )
         assert whole.code == 0 and ours.out == whole.out
 
 

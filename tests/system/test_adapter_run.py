@@ -144,5 +144,5 @@ def test_what_cannot_be_is_refused_before_anything_runs(
 
 @pytest.mark.slow
 def test_a_fork_keeps_the_adapters(launch: Launcher, finished: Path) -> None:
-    refused = launch("fork", "lora", "--at", "1", "--set", "cotrain.adapter.rank=4", store=finished)
+    refused = launch("run", "--fork", "lora@1", "--set", "cotrain.adapter.rank=4", store=finished)
     assert refused.code == 2 and "cotrain.adapter.rank cannot change at iteration 1" in refused.err

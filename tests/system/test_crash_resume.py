@@ -102,7 +102,7 @@ def test_a_run_that_is_killed_at_every_point_ends_in_the_same_bits(
     assert finished.code == 0, finished.err
     assert list(orphans(store)) == []
     assert mismatches(content(small_run.root, small_run.name), content(store, small_run.name)) == []
-    digests = [launch("digest", small_run.name, store=root).out for root in (store, small_run.root)]
+    digests = [launch("status", "--digest", small_run.name, store=root).out for root in (store, small_run.root)]
     assert digests[0] == digests[1]
 
     met = {point.name for point in passed(listing) if point.phase in CHAINS[chain]}

@@ -12,7 +12,7 @@ from infuser_core.store.journal import Journal
 
 
 def digests(launch: Launcher, root: Path, name: str) -> list[str]:
-    ended = launch("digest", name, store=root)
+    ended = launch("status", "--digest", name, store=root)
     assert ended.code == 0, ended.err
     return ended.out.splitlines()
 

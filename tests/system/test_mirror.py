@@ -119,6 +119,6 @@ def test_a_run_whose_server_is_killed_ends_with_the_same_bits_and_the_next_serve
 
 
 def digest(launch: Launcher, store: Path) -> str:
-    ended = launch("digest", "small", store=store)
+    ended = launch("status", "--digest", "small", store=store)
     assert ended.code == 0, ended.err
     return ended.out

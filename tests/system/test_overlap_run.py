@@ -33,7 +33,7 @@ def entries(store: Path, *states: str) -> list[Entry]:
 
 
 def digests(launch: Launcher, store: Path) -> str:
-    ended = launch("digest", "small", store=store)
+    ended = launch("status", "--digest", "small", store=store)
     assert ended.code == 0, ended.err
     return ended.out
 

@@ -237,7 +237,7 @@ def watch(scene: Scene) -> None:
     """Somebody reads, copies, exports or collects garbage while a run works."""
     running = scene.begin()
     readers = {
-        "readers": [("status", "--all"), ("sql", "select count(*) from rollouts"), ("doctor",), ("why", "--graph")],
+        "readers": [("runs",), ("sql", "select count(*) from rollouts"), ("doctor",), ("why", "--graph")],
         "gc": [("gc", "--apply")],
         "export": [("export", scene.world.run.name, "--iteration", "1", "--out", str(scene.store.parent / "model"))],
         "copy": [],

@@ -68,7 +68,7 @@ class Readers:
         rows = " union all ".join(f"select '{view}', count(*), bit_xor(hash(t)) from \"{view}\" t" for view in views)
         self.words = {
             "status": ("status", name, "--json"),
-            "status --all": ("status", "--all", "--json"),
+            "runs": ("runs", "--json"),
             "status --digest": ("status", name, "--digest"),
             "status killed": ("status", KILLED),
             "result": ("result", name, "--json"),

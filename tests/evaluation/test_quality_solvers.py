@@ -13,12 +13,12 @@ SOLVERS = ("--solver", "small@0", "--solver", "small@2")
 @pytest.fixture(scope="module")
 def store(small_run: SmallRun, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of our own: examinations are written into it."""
-    return Path(shutil.copytree(small_run.root, tmp_path_factory.mktemp("swg") / "store"))
+    return Path(shutil.copytree(small_run.root, tmp_path_factory.mktemp("solvers") / "store"))
 
 
 @pytest.fixture(scope="module")
 def found(launch: Launcher, store: Path) -> dict:
-    ended = launch("swg", "small", "--iteration", "1", *SOLVERS, "--json", store=store)
+    ended = launch("report", "quality", "small", "--iterations", "1", *SOLVERS, "--json", store=store)
     assert ended.code == 0, ended.err
     return json.loads(ended.out)
 
@@ -34,10 +34,10 @@ def test_the_base_comes_first_and_the_others_beside_it(found: dict, launch: Laun
 
 
 def test_asked_again_it_says_the_same(found: dict, launch: Launcher, store: Path):
-    ended = launch("swg", "small", "--iteration", "1", *SOLVERS, "--json", store=store)
+    ended = launch("report", "quality", "small", "--iterations", "1", *SOLVERS, "--json", store=store)
     assert json.loads(ended.out)["solvers"] == found["solvers"]
 
 
 def test_a_missing_iteration_is_named(launch: Launcher, store: Path):
-    ended = launch("swg", "small", "--iteration", "99", *SOLVERS, store=store)
+    ended = launch("report", "quality", "small", "--iterations", "99", *SOLVERS, store=store)
     assert ended.code == 2 and "--iterations 99" in ended.err
