@@ -83,12 +83,11 @@ _add(app, run.run, run.resume, run.plan, run.rehearse, run.sweep, run.serve, run
 _add(app, configs.init, configs.configs, inspect.list_runs)
 _add(app, inspect.show_artifact, inspect.status, inspect.result, inspect.sql, inspect.why, inspect.diff, inspect.view)
 _add(app, evaluate.verify, score.score, store.doctor, store.gc, store.export)
-app.command(hidden=True)(report.paper)
 
 _nano = _group("The nano lab: tiny models that the project trains itself.")
 _add(_nano, run.nano_build, run.nano_accuracy, name="nano")
 _reports = _group("Report on runs: `infuser report RUN...` writes a page.", default="page")
-_add(_reports, report.page, report.compare, report.tables, report.quality, report.habits, name="report")
+_add(_reports, report.page, report.compare, report.quality, report.habits, name="report")
 _evaluations = _group("Evaluate a model: `infuser eval --model MODEL`; or score saved answers again.", default="model")
 _add(_evaluations, evaluate.evaluate, evaluate.rescore, evaluate.passk, evaluate.check, name="eval")
 _studies = _group("Study the influence score of a run.")

@@ -1,4 +1,4 @@
-"""Commands that report on runs: a page, a comparison, publication tables, question quality, habits of the answers."""
+"""Commands that report on runs: a page, a comparison, question quality, habits of the answers."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,29 +53,6 @@ def compare(
         written = html or root / "reports" / "compare.html"
         report_several(root, runs.finished_runs(root, names or []), html=written, figures=figures)
         typer.echo(f"page: {written}", err=True)
-
-
-def tables(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs; the paper's numbers alone if omitted.")
-    ] = None,
-    table: Annotated[str, typer.Option(help="The paper's table, e.g. main; all of them without runs.")] = "",
-    anchor: Annotated[str, typer.Option(help="The paper's anchor model; by default that of the runs.")] = "",
-    style: Annotated[str, typer.Option("--format", help="markdown, latex or csv.")] = "markdown",
-    intervals: Annotated[bool, typer.Option("--intervals", help="Add 95% intervals over questions.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the tables to this file instead of printing them.")] = None,
-) -> None:
-    """Print publication tables: your runs beside the numbers that the paper reports, or the paper's alone."""
-    from infuser_core.report.paper_tables import publish
-
-    root = settings.store_root() if names else None
-    text = publish(root, names or [], table=table, anchor=anchor, style=style, intervals=intervals)
-    if out is None:
-        typer.echo(text, nl=False)
-        return
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8", newline="\n")
-    typer.echo(out)
 
 
 def quality(
@@ -135,11 +112,3 @@ def habits(
     name, found = of_run.habits(settings.store_root(), run, phase=phase)
     head = f"run {name}, answers of {found['phase'] or 'nobody'}"
     show({"run": name, **found}, lambda: f"{head}\n{terminal(of_run.section(found))}", as_json=as_json)
-
-
-def paper() -> None:
-    """Print where the paper's tables disagree with their own cells: docs/paper-inconsistencies.md."""
-    from infuser_core.config import shipped
-
-    page = shipped.ROOT / "docs" / "paper-inconsistencies.md"
-    typer.echo(page.read_text(encoding="utf-8"), nl=False)

@@ -1,4 +1,4 @@
-"""Reports of the runs in a store: pages for one run or several, publication tables, curves."""
+"""Reports of the runs in a store: pages for one run or several, curves."""
 
 import json
 from collections.abc import Mapping, Sequence

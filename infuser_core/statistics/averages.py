@@ -1,7 +1,7 @@
-"""Exact averages: several seeds of one method, categories over seeds, and numbers rounded for print."""
+"""Exact averages: several seeds of one method, and numbers rounded for print."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -76,23 +76,3 @@ def t_quantile(freedom: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 0.975))
-
-
-def category_averages(
-    scores: Mapping[str, Sequence[Number]], categories: Mapping[str, Sequence[str]]
-) -> dict[str, Spread]:
-    """Unweighted mean of each category's benchmarks over seeds; its deviation is that of the per-seed averages.
-
-    `scores` holds one number per seed for each benchmark, in the same order of seeds. A category that lacks a number
-    has no average. Raises UsageError when benchmarks have unequal numbers of seeds.
-    """
-    whole = {name: rows for name, rows in categories.items() if rows and all(scores.get(row) for row in rows)}
-    return {name: over_seeds(_per_seed({row: scores[row] for row in rows})) for name, rows in whole.items()}
-
-
-def _per_seed(scores: Mapping[str, Sequence[Number]]) -> list[Number]:
-    """The rows' mean of each seed. Raises UsageError when the rows have unequal numbers of seeds."""
-    if len({len(values) for values in scores.values()}) > 1:
-        described = ", ".join(f"{row} {len(values)}" for row, values in scores.items())
-        raise UsageError(f"unequal numbers of seeds: {described}", hint="evaluate every seed on every benchmark")
-    return [mean_of(column) for column in zip(*scores.values(), strict=True)]

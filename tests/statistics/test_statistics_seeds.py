@@ -11,7 +11,6 @@ from scipy.stats import t as student
 
 from infuser_core.errors import UsageError
 from infuser_core.statistics.averages import (
-    category_averages,
     half_up,
     over_seeds,
     printed,
@@ -43,24 +42,6 @@ def test_one_seed_has_no_deviation_and_none_is_refused():
     assert (spread.mean, spread.sd, spread.low, spread.seeds) == (5, None, None, 1)
     with pytest.raises(UsageError, match="no seeds"):
         over_seeds([])
-
-
-@given(st.lists(st.lists(percentages, min_size=3, max_size=3), min_size=1, max_size=6))
-def test_a_categorys_deviation_is_that_of_the_averages_of_each_seed(table: list[list[float]]):
-    scores = {f"b{n}": values for n, values in enumerate(table)}
-    found = category_averages(scores, {"all": list(scores)})["all"]
-    per_seed = [statistics.fmean(column) for column in zip(*table, strict=True)]
-    assert float(found.mean) == pytest.approx(statistics.fmean(per_seed), abs=1e-9)
-    assert found.sd == pytest.approx(statistics.stdev(per_seed), abs=1e-9)
-
-
-def test_a_category_with_a_missing_benchmark_has_no_average():
-    assert category_averages({"a": [1.0], "b": []}, {"one": ["a"], "two": ["b", "c"], "none": []}).keys() == {"one"}
-
-
-def test_unequal_numbers_of_seeds_are_refused():
-    with pytest.raises(UsageError, match="unequal numbers of seeds: a 2, b 1"):
-        category_averages({"a": [1.0, 2.0], "b": [1.0]}, {"x": ["a", "b"]})
 
 
 def test_relative_improvement_is_in_percent():
