@@ -14,12 +14,10 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-import peak_memory
 import torch
 import transformers
 from gradalign import PublicForm
 from measure import Row, shown
-from vmap_probe import VmapProbe
 from workload import MIDDLE, NANO, PLAIN, Shape, Trainers, make_groups, objective, seconds
 
 from infuser_core.algorithm.preset import Objective
@@ -108,16 +106,12 @@ def _probe_rows(folder: Path, label: str, shape: Shape, groups: list[TrainGroup]
         "fast": made.make(),
     }
     results: dict[str, list[Similarity]] = {}
-    (folder / "now").mkdir()
-    step = engines["fast"].save(folder / "now")
-    apart = VmapProbe(folder / "now", made.reference, made.objective, chunk=8)
-    sums = apart.sums(groups, step=step)
 
     def score(name: str) -> Callable[[], None]:
         return lambda: results.update({name: engines[name].probe(groups, made.objective, made.reference).similarities})
 
     work: dict[str, Callable[[], object]] = {name: score(name) for name in engines}
-    times = seconds(work | {"torch.func vmap": lambda: apart.sums(groups, step=step)}, repeats=repeats)
+    times = seconds(work, repeats=repeats)
     for name, target in (("plain", ">= 2.5"), ("plain, prompts shared", "")):
         yield Row(
             name=f"scoring, {label}: fast against {name}",
@@ -126,16 +120,6 @@ def _probe_rows(folder: Path, label: str, shape: Shape, groups: list[TrainGroup]
             target=target,
             detail=probe_error(results["fast"], results[name]),
         )
-    norm = results["fast"][0].reference_norm
-    scores = [cosine(dot, squares**0.5, norm) for dot, _, squares, _ in sums.tolist()]
-    error = max(abs(cosine(e.dot, e.direction_norm, norm) - s) for e, s in zip(results["fast"], scores, strict=True))
-    yield Row(
-        name=f"scoring, {label}: fast against torch.func vmap, prompts repeated",
-        value=times["torch.func vmap"] / times["fast"],
-        unit="times",
-        target="",
-        detail=f"error {error:.1e}",
-    )
 
 
 def gradalign_rows(folder: Path, repeats: int) -> Iterator[Row]:
@@ -261,7 +245,7 @@ def main(arguments: Sequence[str]) -> int:
         parts = (
             part(Path(folder), options.repeats) for part in (probe_rows, gradalign_rows, update_rows, iteration_rows)
         )
-        missed = shown(chain(*parts, peak_memory.rows(4096)), as_json=options.json)
+        missed = shown(chain(*parts), as_json=options.json)
     where = f"{platform.machine()}, torch {torch.__version__}, transformers {transformers.__version__}"
     print(where, file=sys.stderr)
     return missed

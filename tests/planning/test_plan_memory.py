@@ -238,7 +238,7 @@ def test_questions_that_are_scored_one_by_one_hold_a_whole_gradient(change: str)
     assert part.bytes > 4 * setup.shape.parameters
 
 
-# Peaks of processes that probed and trained models of such shapes in fp32 (tests/bench/planned_memory.py), MiB.
+# Peaks of processes that probed and trained models of such shapes in fp32, MiB.
 @pytest.mark.parametrize(
     ("hidden", "layers", "ffn", "heads", "vocabulary", "tokens", "measured"),
     [(128, 4, 384, 8, 4096, 1024, 688), (512, 8, 1536, 8, 4096, 2048, 2518), (256, 6, 1024, 4, 20_000, 4096, 1828)],
