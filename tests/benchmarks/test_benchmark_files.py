@@ -222,7 +222,7 @@ def test_a_missing_column_names_what_is_there(tmp_path: Path):
         ("set.csv", b'problem,answer\n"What is 1 + 1?,2\nWhat is 2 + 2?,4\n', "is no CSV: unexpected end of data"),
         ("set.tsv", b'problem\tanswer\n"One" and "two"?\t3\n', "is no CSV"),
         ("set.csv", b"problem,answer,answer\nx,1,2\n", "has two columns of one name"),
-        ("set.jsonl.gz", gzip.compress(b"{}")[:-9], "is damaged"),
+        ("set.jsonl.gz", gzip.compress(b"{}", mtime=0)[:-9], "is damaged"),
         ("set.csv", b"PK\x03\x04 and so on", "is a zip archive or a workbook"),
         ("set.parquet", b"PAR1 no", "is no parquet file"),
         ("set.jsonl", b"", "holds no rows"),
