@@ -10,11 +10,12 @@ from fastapi import FastAPI, Query
 from fastapi.responses import FileResponse, HTMLResponse
 from starlette.background import BackgroundTask
 
+from infuser_core.config import shipped
 from infuser_core.errors import InfuserError
 from infuser_core.store import runs
 from infuser_core.view.site import Site
 
-_PAGE = Path(__file__).parents[2] / "docs" / "sql.md"
+_PAGE = shipped.ROOT / "docs" / "sql.md"
 _EXAMPLE = re.compile(r"^([^\n`#]+(?:\n[^\n`#]+)*)[:.]\n\n```sql\n(.*?)\n```", re.M | re.S)
 MOST = 200
 """Rows of a result on the page; a file has all."""

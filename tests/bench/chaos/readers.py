@@ -84,7 +84,6 @@ class Readers:
             "resume --dry-run": ("resume", name, "--dry-run", "--json"),
             "report": ("report", name, "--html", str(self._page)),
             "report compare": ("report", "compare", name, fixed, "--json"),
-            "report tables": ("report", "tables", name),
             "report habits": ("report", "habits", name),
             "export": ("export", name, "--iteration", "1", "--out", str(self._model)),
             "eval rescore": ("eval", "rescore", name, "--json"),
