@@ -111,6 +111,9 @@ class Launcher:
         """Start a command on a store."""
         name = uuid.uuid4().hex
         files = {part: str(self._folder / f"{name}.{part}") for part in ("out", "err")}
+        # A command that is killed at once has not opened them.
+        for file in files.values():
+            Path(file).touch()
         values = {"INFUSER_STORE": str(store), **environment}
         pid = self.ask({"arguments": arguments, "folder": str(folder), "environment": values, **files})
         return Started(pid=pid, launcher=self, out=Path(files["out"]), err=Path(files["err"]))
