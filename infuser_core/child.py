@@ -202,7 +202,7 @@ def call(function: str, argument: dict[str, Any], limits: Limits) -> Any:
     Raises DocumentError when the process crashes, exceeds a limit or reports an error of its own, KilledProcessError
     when somebody else ended it, UsageError where a package is not installed, which no document is to blame for.
     """
-    # -P: the folder that the user stands in may hold modules of any name.
+    # -P: the current folder may hold modules of any name.
     ended = run(
         [sys.executable, "-P", "-m", "infuser_core.child", function, str(limits.cpu_seconds), str(limits.memory_bytes)],
         wall_seconds=limits.wall_seconds,

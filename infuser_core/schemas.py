@@ -630,7 +630,7 @@ class Gradient:
     num_varied: int
     """Dev questions whose answers differ in reward: the only ones with a gradient."""
     averaged: int
-    """Gradients in the direction: always 1, this iteration's (`cotrain.dev_mean`)."""
+    """Gradients in the direction: always 1. Older stores may have running means over several iterations."""
     accuracy: float
     """Mean dev reward."""
 

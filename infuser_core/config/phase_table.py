@@ -113,7 +113,7 @@ class Phase(StrEnum):
     DEV_GRADIENT = PhaseFacts(
         name="dev_gradient",
         part=PipelinePart.LOOP,
-        reads=(*_STATE, GRADIENT),
+        reads=_STATE,
         makes=(GRADIENT,),
         curve=Curve(title="Norm of the dev gradient", value="norm"),
     )
@@ -146,7 +146,6 @@ class Phase(StrEnum):
         words="influence scores",
         part=PipelinePart.LOOP,
         reads=(*_STATE, GRADIENT),
-        makes=(GRADIENT,),
         curve=Curve(title="Mean influence of the questions", value="mean_score"),
         headline="mean_score",
     )
@@ -157,7 +156,7 @@ class Phase(StrEnum):
         name="update_solver",
         words="solver after update",
         part=PipelinePart.LOOP,
-        reads=(*_STATE, GRADIENT),
+        reads=_STATE,
         makes=_STATE,
     )
 

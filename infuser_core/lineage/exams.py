@@ -15,8 +15,8 @@ from infuser_core.store.views import Rows
 
 def of_given(view: RunView, question_id: str, *, rollout_id: str = "", label: str = "") -> Answer | None:
     """Story of a dev, validation or benchmark question, with the answers of every checkpoint; None if unknown."""
-    found = (view.row(table, question_id=question_id) for table in ("reference_questions", "asked_questions"))
-    row = next((row for row in found if row is not None), None)
+    candidates = (view.row(table, question_id=question_id) for table in ("reference_questions", "asked_questions"))
+    row = next((row for row in candidates if row is not None), None)
     tests = view.graph.of(*GRADINGS)
     if row is None and not view.rows("question_scores", "question_id", of=tests, question_id=question_id):
         return None
@@ -34,7 +34,7 @@ def of_given(view: RunView, question_id: str, *, rollout_id: str = "", label: st
         for row in view.rows("gradients", of=[view.graph.records[key] for key in entered])
     ]
     gradients.sort(key=lambda row: row["iteration"])
-    told = [
+    passages = [
         question,
         *(
             passage(
@@ -50,14 +50,14 @@ def of_given(view: RunView, question_id: str, *, rollout_id: str = "", label: st
     right = sum(answer["verdict"] == "correct" for answer in answers)
     headline = f"answered {len(answers)} times in this run, {right} of them right"
     kind = "answer to a given question" if rollout_id else "given question"
-    return view.answer(kind, rollout_id or question_id, headline, told)
+    return view.answer(kind, rollout_id or question_id, headline, passages)
 
 
 def _given_answers(view: RunView, question_id: str, label: str) -> Rows:
     """Answers from rollout tables and from saved responses with their latest verdicts, the earliest first."""
     records = {record.key: record for record in view.graph.of(Phase.ROLLOUT_DEV, *TESTS)}
     names = ("text", "verdict", "finish_reason", "checkpoint_id", "rollout_id")
-    found = view.about("questions", question_id, "rollouts", *names, of=records.values())
+    rows = view.about("questions", question_id, "rollouts", *names, of=records.values())
     for row in view.about("questions", question_id, "responses", of=records.values()):
         record = records[row["artifact_key"]]
         judges, ids = (
@@ -66,20 +66,20 @@ def _given_answers(view: RunView, question_id: str, label: str) -> Rows:
         )
         verdict = view.row("verdicts", of=judges, **ids) or {"verdict": None}
         answer = {**verdict, **row, "text": row["response"], "rollout_id": f"{question_id}/{row['sample_index']}"}
-        found.append({name: value for name, value in answer.items() if name not in ("response", "question_id")})
+        rows.append({name: value for name, value in answer.items() if name not in ("response", "question_id")})
     if label:
-        found = [row for row in found if label in (row.get("benchmark"), records[row["artifact_key"]].label)]
-    told = {name: None for row in found for name in row}
-    found = [
+        rows = [row for row in rows if label in (row.get("benchmark"), records[row["artifact_key"]].label)]
+    columns = {name: None for row in rows for name in row}
+    rows = [
         {
             "phase": records[row["artifact_key"]].phase,
             "iteration": records[row["artifact_key"]].iteration,
-            **told,
+            **columns,
             **row,
         }
-        for row in found
+        for row in rows
     ]
-    return sorted(found, key=lambda row: (row["iteration"], row["phase"], row["rollout_id"]))
+    return sorted(rows, key=lambda row: (row["iteration"], row["phase"], row["rollout_id"]))
 
 
 def of_benchmark(view: RunView, label: str) -> Answer | None:
@@ -101,8 +101,8 @@ def of_benchmark(view: RunView, label: str) -> Answer | None:
         rows=[{name: row[name] for name in names} for row in validations],
         note="" if chosen else "no checkpoint is selected yet",
     )
-    told = [listing("scores", "Scores", scores, without=("benchmark",)), selection, _moved(view, first, last)]
-    return view.answer("benchmark", f"{view.graph.run}/{label}", headline, told)
+    passages = [listing("scores", "Scores", scores, without=("benchmark",)), selection, _moved(view, first, last)]
+    return view.answer("benchmark", f"{view.graph.run}/{label}", headline, passages)
 
 
 def _moved(view: RunView, first: dict[str, Any], last: dict[str, Any]) -> Passage:
@@ -132,13 +132,13 @@ def of_artifact(view: RunView, record: Record) -> Answer:
     above, below = view.graph.above(record.key), view.graph.users(record.key)
     facts = {"iteration": record.iteration, "seed": record.seed, "rows": dict(record.rows)}
     facts |= {"summary": dict(record.summary), "settings": canonical(record.config)}
-    told = [
+    passages = [
         _record("artifact", "Artifact", record, facts),
         _listed("made_from", "Made from, the nearest first", above),
         _listed("used_by", "Used by", below),
     ]
     headline = f"{record.phase}, made from {len(record.inputs)} artifacts, used by {len(below)}"
-    return view.answer("artifact", record.id, headline, told)
+    return view.answer("artifact", record.id, headline, passages)
 
 
 def _record(name: str, title: str, record: Record, facts: dict[str, Any]) -> Passage:
@@ -177,14 +177,14 @@ def of_checkpoint(view: RunView, record: Record) -> Answer:
         for each, steps in zip(chain, steps_of(view, chain), strict=True)
     ]
     note = "" if scores else "not validated or evaluated in this run"
-    told = [
+    passages = [
         _record("checkpoint", "Checkpoint", record, facts),
         Passage(name="updates", title="Updates from the anchor", rows=path),
         _material(view, chain),
         listing("scores", "What it scored", scores, without=("checkpoint_id",), note=note),
         _listed("used_by", "What was made with it", view.graph.users(record.key)),
     ]
-    return view.answer("checkpoint", record.id, headline, told)
+    return view.answer("checkpoint", record.id, headline, passages)
 
 
 def _material(view: RunView, chain: Sequence[Record]) -> Passage:

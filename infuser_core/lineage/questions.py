@@ -30,22 +30,22 @@ def of_written(view: RunView, written: Record, name: str, question_id: str, roll
     """
     ids = {"question_id": question_id} if question_id else {"rollout_id": rollout_id}
     question = view.row("questions", of=[written], **ids)
-    told = _way(view, written, question, question["rollout_id"] if question else rollout_id)
+    passages = _way(view, written, question, question["rollout_id"] if question else rollout_id)
     if name in (question_id, rollout_id):
         kind = "question" if name == question_id else "generator rollout"
-        return view.answer(kind, name, _headline(told, written), told)
+        return view.answer(kind, name, _headline(passages, written), passages)
     assert question is not None, question_id
-    answers = next(part for part in told if part.name == "answers")
+    answers = next(part for part in passages if part.name == "answers")
     row = next((row for row in answers.rows if row["rollout_id"] == name), None)
     if row is None:
         return None
     own = passage("answer", "This answer", row, artifact=answers.artifact)
     headline = f"judged {row['verdict']}: reward {shown(row['reward'])} (reference answer {question['answer']})"
-    return view.answer("solver rollout", name, headline, [own, *told])
+    return view.answer("solver rollout", name, headline, [own, *passages])
 
 
-def _headline(told: Sequence[Passage], written: Record) -> str:
-    facts = {part.name: part.facts for part in told}
+def _headline(passages: Sequence[Passage], written: Record) -> str:
+    facts = {part.name: part.facts for part in passages}
     if "question" not in facts:
         return f"no question: {facts['generator']['malformed_reason']}"
     score, origin = facts["influence"], facts["document"]
@@ -276,14 +276,14 @@ def of_document(view: RunView, document_id: str) -> Answer | None:
     ]
     note, other = ("" if rewards else "no update of the generator read it"), ("" if written else "never drawn")
     title = "Rewards and advantages of the generator"
-    told = [
+    passages = [
         *_document(view, document_id),
         listing("texts", "What the generator wrote from it", written, without=("document_id",), note=other),
         listing("rewards", title, rewards, without=("document_id",), note=note),
     ]
     iterations, questions = {row["iteration"] for row in written}, [row for row in written if row["question_id"]]
     headline = f"drawn in {len(iterations)} iterations; {len(written)} texts, {len(questions)} of them questions"
-    return view.answer("document", document_id, headline, told)
+    return view.answer("document", document_id, headline, passages)
 
 
 def drawn(view: RunView, document_ids: list[str]) -> Rows:
@@ -334,5 +334,5 @@ def of_source(view: RunView, source_id: str) -> Answer | None:
     questions = Counter(row["document_id"] for row in drawn(view, sorted(pool)) if row["question_id"] is not None)
     rows = [row | {"in_pool": row["document_id"] in pool, "questions": questions[row["document_id"]]} for row in chunks]
     headline = f"{len(pool)} of {len(chunks)} chunks in the pool; {questions.total()} questions were written from them"
-    told = [source, listing("documents", "Its chunks", rows, without=("artifact_key",))]
-    return view.answer("source", source_id, headline, told)
+    passages = [source, listing("documents", "Its chunks", rows, without=("artifact_key",))]
+    return view.answer("source", source_id, headline, passages)

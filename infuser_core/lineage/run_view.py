@@ -127,7 +127,7 @@ def role_of(update: Record) -> str:
 
 
 def checkpoint_name(record: Record | None) -> str:
-    """A checkpoint in words."""
+    """A checkpoint by its role and iteration."""
     if record is None:
         return "a checkpoint that is gone from the store"
     if record.phase == "anchor":

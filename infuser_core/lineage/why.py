@@ -74,8 +74,8 @@ def _in_runs(lens: Lens, name: str, run: str | None) -> Answer | None:
         record = catalogue.record(ref.key)
         holders = list(graphs(catalogue, run, holding=[record.key]))
         graph = holders[0] if holders else Graph(catalogue, "", [each.key for each in catalogue.of_phase()])
-        told = exams.of_artifact(RunView(lens=lens, graph=graph), record)
-        return replace(told, also=tuple(f"run {other.run} has it too" for other in holders[1:]))
+        story = exams.of_artifact(RunView(lens=lens, graph=graph), record)
+        return replace(story, also=tuple(f"run {other.run} has it too" for other in holders[1:]))
     match = _WRITTEN.fullmatch(name)
     if match:
         return _generated(lens, run, match)
@@ -109,8 +109,8 @@ def _generated(lens: Lens, run: str | None, match: re.Match[str]) -> Answer | No
         f"run {other.run} has {'the same artifact' if its == key else 'another text under this id'}"
         for other, its in order[1:]
     )
-    told = questions.of_written(RunView(lens=lens, graph=graph), graph.records[key], name, asked, rollout)
-    return replace(told, also=others) if told else None
+    story = questions.of_written(RunView(lens=lens, graph=graph), graph.records[key], name, asked, rollout)
+    return replace(story, also=others) if story else None
 
 
 def _given_rollout(view: RunView, name: str) -> Answer | None:

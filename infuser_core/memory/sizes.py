@@ -15,8 +15,8 @@ PIECE, CPU_PIECE = 1 << 26, 1 << 17
 than they save in cache misses; scoring holds three."""
 
 Checkpointing = bool | int
-"""`engine.gradient_checkpointing`: every micro-batch computes its layers again in backward, none does, or those of more
-than so many tokens do, and shorter ones compute again what lies between their matrix products."""
+"""`engine.gradient_checkpointing`: every micro-batch computes its layers again in backward (true), or none (false).
+With a number, those of more tokens do, and shorter ones compute again what is between their matrix products."""
 
 
 def kept_tokens(checkpointing: Checkpointing) -> int:
@@ -35,7 +35,7 @@ AGAIN = 2
 def kept_per_token(shape: Shape, *, width: int, kept: str, on_host: bool = False) -> float:
     """Bytes of a token that autograd keeps for backward, and the layer that is computed again.
 
-    `width`: bytes of a number in the compute dtype. What layers hand on is fp32 beside it, as under autocast. A CPU's
+    `width`: bytes of a number in the compute dtype. Outputs of layers are also kept in fp32, as under autocast. A CPU's
     heap holds a layer that is computed again in fp32, and half of it in another dtype as well.
     """
     inside = _inside(shape, width)

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from infuser_core.config.run import RunConfig
+from infuser_core.config.run import KeepSettings, RunConfig
 from infuser_core.memory.shape import Shape
 from infuser_core.planning.hours import needs_influence
 
 WEIGHTS, GRADIENT = 4.0, 4.0
 """Bytes per parameter of fp32 weights, and of a kept gradient."""
-KEPT_FULL, KEPT_EVERY = 2, 5
-"""Retention by `infuser gc`: the last two checkpoints whole, of every fifth the weights, the selected one whole."""
+_GC = KeepSettings()
+"""Retention by `infuser gc`; the selected checkpoint stays whole, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ def files_of(config: RunConfig, shape: Shape) -> Files:
     roles = int(cotrain.solver.update) + int(cotrain.generator.update)
     gradient = GRADIENT * parameters if needs_influence(config) else 0.0
     per_iteration = roles * checkpoint + gradient
-    full = min(cotrain.iterations, KEPT_FULL)
-    thinned = max(0, cotrain.iterations - full) // KEPT_EVERY
+    full = min(cotrain.iterations, _GC.full)
+    thinned = max(0, cotrain.iterations - full) // _GC.weights_every
     selected = int(cotrain.iterations > full)
     kept = roles * ((full + selected) * checkpoint + thinned * WEIGHTS * parameters)
     in_all = base + checkpoint + cotrain.iterations * per_iteration

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from infuser_core import settings
 from infuser_core.config.phase_table import CHECKPOINTS, GRADIENTS, LOOP
-from infuser_core.config.run import RunConfig
+from infuser_core.config.run import KeepSettings, RunConfig
 from infuser_core.errors import ConfigError
 from infuser_core.memory.hardware import GIB, HOST, PYTHON, Cluster, Gpu, memory
 from infuser_core.memory.parts import RESERVE, Held, both, host
@@ -182,7 +182,10 @@ def _disk(setup: Setup, machine: Machine, held: float) -> Iterator[Shortage]:
         there = f", {size(int(held))} of them already" if held else ""
         free = size(int(machine.disk))
         what = f"the run keeps {size(int(files.peak))} in the store{there}, whose disk has {free} free"
-        keep = "" if setup.config.store.keep else "set store.keep={full: 2, weights_every: 5}, or "
+        rule = KeepSettings()
+        keep = f"set store.keep={{full: {rule.full}, weights_every: {rule.weights_every}}}, or "
+        if setup.config.store.keep:
+            keep = ""
         yield what, f"{keep}name a store on a larger disk in INFUSER_STORE"
 
 

@@ -165,7 +165,7 @@ class WorkerProcess(Peer):
         return 0.0
 
     def killed(self) -> bool:
-        """Whether the ended process was killed from outside; a crash of its own is none."""
+        """Whether another process killed the ended one; False if it crashed itself."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._process.wait(1.0) in FROM_OUTSIDE
         return False

@@ -94,7 +94,7 @@ class TokenBudget:
         return bool(self._origin)
 
     def settle(self, folder: Path, *, free: float, width: int, master: int, adapters: int = 0) -> None:
-        """Predict what the `free` bytes hold beside a loaded model, by the planner's formulas (see memory.sizes).
+        """Predict the tokens for which `free` bytes suffice next to a loaded model (formulas of memory.sizes).
 
         `width`, `master`: bytes of a compute and a master weight. `adapters`: trained weights, where they are not all.
         """

@@ -98,7 +98,7 @@ def start_engine(launch: Launch) -> WorkerProcess:
 
 
 def _own_code(scratch: Path) -> Path:
-    """A folder with a link to this package: beside it, where it is installed, lie libraries of another environment."""
+    """A folder with a link to this package alone: its own folder may hold libraries of another environment."""
     package = Path(str(infuser_core.__file__)).parent
     link = scratch / "code" / package.name
     link.parent.mkdir(exist_ok=True)
@@ -109,5 +109,5 @@ def _own_code(scratch: Path) -> Path:
 
 def _environment(own: Mapping[str, str], *, code: Path) -> dict[str, str]:
     path = os.pathsep.join([str(code), *filter(None, [os.environ.get("PYTHONPATH")])])
-    # The folder that the user stands in may hold modules of any name.
+    # The current folder may hold modules of any name.
     return DEFAULTS | dict(os.environ) | dict(own) | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"}
