@@ -278,6 +278,8 @@ class RunConfig(Settings):
         trainer, name = self.engine.trainer, self.cotrain.optimizer.name
         if self.cotrain.adapter is not None and trainer != "local":
             raise ValueError(f"cotrain.adapter needs engine.trainer local, and it is {trainer}")
+        if self.engine.vllm.get("quantization") is not None and self.cotrain.loss.tis_cap is None:
+            raise ValueError("engine.vllm.quantization needs cotrain.loss.tis_cap, which corrects what it changes")
         optimizer = options_class(name)
         if trainer not in optimizer.trainers:
             able = " or ".join(optimizer.trainers)

@@ -34,6 +34,7 @@ def config(*changes: str) -> RunConfig:
     (["engine.vllm.max_num_seqs=3"], "set engine.max_num_seqs"),
     (["engine.vllm.logprobs_mode=raw_logits"], "INFUSER sets this argument of vLLM itself: leave it out"),
     (["engine.vllm=fp8"], "engine.vllm"),
+    (["cotrain.loss.tis_cap=null"], "engine.vllm.quantization needs cotrain.loss.tis_cap"),
 ])  # fmt: skip
 def test_arguments_that_cannot_pass_are_refused(changes: list[str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
