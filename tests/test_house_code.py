@@ -20,6 +20,8 @@ BOUNDARIES = {
     "tasks/stage.py",
     "tasks/work.py",
 }
+# Their fields are settings, columns of artifacts and the engines' contract: the generated reference shows them.
+DOCUMENTED = ("infuser_core/schemas.py", "infuser_core/config/", "infuser_core/engines/protocols.py")
 # State of one process, by their nature not frozen.
 MUTABLE = {
     "infuser_core/engines/pool.py:Warm",
@@ -27,14 +29,6 @@ MUTABLE = {
     "tasks/run.py:Execution",
     "tasks/run.py:Run",
 }
-
-
-def test_functions_stay_below_60_lines():
-    sizes = {
-        f"{at(path, node)} {node.name}": node.end_lineno - node.lineno + 1
-        for path, node in nodes((ast.FunctionDef, ast.AsyncFunctionDef))
-    }
-    assert {function: lines for function, lines in sizes.items() if lines > 60} == {}
 
 
 def test_package_files_hold_no_code():
@@ -64,9 +58,11 @@ def test_dataclasses_are_frozen_slotted_and_keyword_only():
     assert loose == []
 
 
-def test_dataclass_fields_have_a_docstring():
+def test_fields_that_users_read_have_a_docstring():
     bare = []
     for path, node, _ in dataclasses():
+        if not name(path).startswith(DOCUMENTED):
+            continue
         for field, after in zip(node.body, [*node.body[1:], None], strict=True):
             own = isinstance(field, ast.AnnAssign) and not ast.unparse(field.annotation).startswith("ClassVar")
             public = own and not ast.unparse(field.target).startswith("_")
