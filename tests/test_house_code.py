@@ -16,7 +16,7 @@ BOUNDARIES = {
     "infuser_core/engines/crew.py",
     "infuser_core/trackers/parts/follow.py",
     "infuser_core/trackers/parts/run_log.py",
-    "tasks/safe_points.py",
+    "tasks/interrupts.py",
     "tasks/stage.py",
     "tasks/work.py",
 }
