@@ -22,7 +22,7 @@ READERS = {
     "scanned": lambda text: list(code._scanned(text)),
     "output": lambda text: same_output(text.replace("\n", ""), "49"),
     "exact": lambda text: exact.agreement(text, "49"),
-    "integer": integer.value,
+    "integer": integer.parse_integer,
     "choice": choice._lenient,
     "bbeh": lambda text: bbeh.agreement(text, "a"),
 }
