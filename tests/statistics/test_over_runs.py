@@ -5,7 +5,7 @@ import statistics
 import pytest
 from scipy.stats import t as student
 
-from infuser_core.statistics.over_runs import over_runs
+from infuser_core.statistics.averages import over_runs
 
 
 def rows(**values: float) -> list[dict[str, object]]:

@@ -11,9 +11,9 @@ from scipy.stats import t as student
 
 from infuser_core.errors import UsageError
 from infuser_core.statistics.averages import (
+    format_decimal,
     half_up,
     over_seeds,
-    printed,
     relative,
     t_quantile,
 )
@@ -33,7 +33,7 @@ def test_the_deviation_is_the_sample_one_and_the_interval_students(values: list[
 def test_three_seeds_have_the_tabulated_t():
     assert t_quantile(2) == pytest.approx(4.303, abs=5e-4)
     spread = over_seeds([33.31, 28.26, 32.89])
-    assert printed(spread.mean) == "31.49" and printed(spread.sd or 0) == "2.80"
+    assert format_decimal(spread.mean) == "31.49" and format_decimal(spread.sd or 0) == "2.80"
     assert statistics.pstdev([33.31, 28.26, 32.89]) == pytest.approx(2.28, abs=0.01)
 
 
@@ -45,7 +45,7 @@ def test_one_seed_has_no_deviation_and_none_is_refused():
 
 
 def test_relative_improvement_is_in_percent():
-    assert printed(relative(Decimal("40.62"), Decimal("34.43"))) == "17.98"
+    assert format_decimal(relative(Decimal("40.62"), Decimal("34.43"))) == "17.98"
 
 
 @given(st.decimals(-1000, 1000, places=6), st.integers(0, 4))
@@ -58,4 +58,4 @@ def test_rounding_is_decimals_half_up(value: Decimal, digits: int):
 def test_a_float_means_what_it_prints():
     assert half_up(2.675) == Decimal("2.68")
     assert half_up(Fraction(1, 3), 4) == Decimal("0.3333")
-    assert printed(0.5, 0) == "1"
+    assert format_decimal(0.5, 0) == "1"

@@ -12,7 +12,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from infuser_core.report.paper_numbers import Cell
-from infuser_core.statistics.averages import half_up, mean_of, printed
+from infuser_core.statistics.averages import format_decimal, half_up, mean_of
 
 
 class Status(StrEnum):
@@ -72,7 +72,7 @@ def compare(
         cell=(name or name_of(cell)) + (" / SD" if deviation else ""),
         kind=kind,
         printed=shown,
-        recomputed=text or printed(made.value, digits),
+        recomputed=text or format_decimal(made.value, digits),
         status=status,
         note=note,
     )

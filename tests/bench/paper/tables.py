@@ -17,7 +17,7 @@ from infuser_core.report.paper_numbers import (
     is_benchmark,
     sheets,
 )
-from infuser_core.statistics.averages import printed
+from infuser_core.statistics.averages import format_decimal
 
 BASE = "Base"
 """Heading of the anchor's own numbers."""
@@ -149,7 +149,7 @@ def hybrid_checks() -> list[Check]:
             listed = ", ".join(seed.text for seed in seeds)
             checks.append(compare(cell, mean(seeds), kind="mean", note=f"seeds {listed}"))
             if cell.std:
-                other = printed(sample_sd(values, population=True).value)
+                other = format_decimal(sample_sd(values, population=True).value)
                 note = f"n - 1 over seeds {listed}; the population formula gives {other}"
                 checks.append(compare(cell, sample_sd(values), kind="sd", deviation=True, note=note))
     return checks
