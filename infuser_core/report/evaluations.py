@@ -68,7 +68,7 @@ def ranked(rows: Sequence[Row], found: Sequence[Chosen]) -> list[Row]:
 
 
 def categories(query: Query, found: Sequence[Chosen]) -> Section:
-    """Accuracy by the benchmarks' categories, or by the questions' domains if none is beyond nano and other."""
+    """Accuracy by the categories of registered benchmarks, or by the questions' domains if no benchmark has one."""
     title, what = "Categories", "category"
     asked = query(f"""{chosen_sql(found)},
 {MEASURED}
@@ -88,10 +88,11 @@ SELECT DISTINCT benchmark FROM measured ORDER BY benchmark""")
 
 def _by_category(query: Query, found: Sequence[Chosen], asked: Sequence[str]) -> list[Row]:
     """Mean over runs of the unweighted mean over a category's benchmarks."""
-    known = {name: plugins.describe(text(name)) for name in asked if text(name) in plugins.BENCHMARKS.names()}
+    registered = set(plugins.BENCHMARKS.names())
+    benchmarks = {name: plugins.describe(name) for name in asked if name in registered}
     pairs = [
         f"({literal(name)}, {literal(benchmark.category)})"
-        for name, benchmark in known.items()
+        for name, benchmark in benchmarks.items()
         if benchmark and benchmark.category not in ("nano", "other")
     ]
     if not pairs:
