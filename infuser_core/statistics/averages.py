@@ -12,17 +12,12 @@ from infuser_core.errors import UsageError
 Number = int | float | Decimal | Fraction
 
 
-def half_up(value: Number, digits: int = 2) -> Decimal:
+def format_decimal(value: Number, digits: int = 2) -> str:
     """The number with `digits` decimals, ties away from zero. A float means its shortest decimal form."""
     exact = as_fraction(value)
     scaled = abs(exact) * 10**digits
     whole = (2 * scaled.numerator + scaled.denominator) // (2 * scaled.denominator)
-    return Decimal(-whole if exact < 0 else whole).scaleb(-digits)
-
-
-def format_decimal(value: Number, digits: int = 2) -> str:
-    """The number with `digits` decimals, as a table shows it."""
-    return f"{half_up(value, digits):.{digits}f}"
+    return f"{Decimal(-whole if exact < 0 else whole).scaleb(-digits):.{digits}f}"
 
 
 def as_fraction(value: Number) -> Fraction:
@@ -33,11 +28,6 @@ def as_fraction(value: Number) -> Fraction:
 def mean_of(values: Sequence[Number]) -> Fraction:
     """Exact mean."""
     return sum((as_fraction(value) for value in values), Fraction(0)) / len(values)
-
-
-def relative(value: Number, base: Number) -> Fraction:
-    """Relative improvement in percent: 100 (value / base - 1). A base of 0 has none: ZeroDivisionError."""
-    return 100 * (as_fraction(value) / as_fraction(base) - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

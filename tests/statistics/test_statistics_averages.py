@@ -1,4 +1,4 @@
-"""Means and deviations over seeds, averages of categories, and rounding for print."""
+"""Means and deviations over seeds and runs, and rounding for print."""
 
 import statistics
 from decimal import ROUND_HALF_UP, Decimal
@@ -12,9 +12,8 @@ from scipy.stats import t as student
 from infuser_core.errors import UsageError
 from infuser_core.statistics.averages import (
     format_decimal,
-    half_up,
+    over_runs,
     over_seeds,
-    relative,
     t_quantile,
 )
 
@@ -44,18 +43,36 @@ def test_one_seed_has_no_deviation_and_none_is_refused():
         over_seeds([])
 
 
-def test_relative_improvement_is_in_percent():
-    assert format_decimal(relative(Decimal("40.62"), Decimal("34.43"))) == "17.98"
-
-
 @given(st.decimals(-1000, 1000, places=6), st.integers(0, 4))
 def test_rounding_is_decimals_half_up(value: Decimal, digits: int):
     expected = value.quantize(Decimal(1).scaleb(-digits), rounding=ROUND_HALF_UP)
-    assert half_up(value, digits) == expected
-    assert half_up(Fraction(value), digits) == expected
+    assert Decimal(format_decimal(value, digits)) == expected
+    assert Decimal(format_decimal(Fraction(value), digits)) == expected
 
 
 def test_a_float_means_what_it_prints():
-    assert half_up(2.675) == Decimal("2.68")
-    assert half_up(Fraction(1, 3), 4) == Decimal("0.3333")
+    assert format_decimal(2.675) == "2.68"
+    assert format_decimal(Fraction(1, 3), 4) == "0.3333"
     assert format_decimal(0.5, 0) == "1"
+
+
+def rows(**values: float) -> list[dict[str, object]]:
+    return [{"predictor": name, "target": "held_out", "spearman": value} for name, value in values.items()]
+
+
+def test_differences_are_paired_by_run_and_variants_stay_apart() -> None:
+    first, other = [0.9, 0.7, 0.8], [0.6, 0.5, 0.7]
+    tables = [("lab", rows(own=a, other=b)) for a, b in zip(first, other, strict=True)]
+    found = over_runs([*tables, ("far", rows(own=0.1, other=0.2))], name="predictor", value="spearman", first="own")
+    own, second, *far = found
+    gaps = [a - b for a, b in zip(first, other, strict=True)]
+    half = student.ppf(0.975, 2) * statistics.stdev(gaps) / 3**0.5
+    assert (own["mean"], own["behind"], own["lower_in"]) == (0.8, 0, 0)
+    assert (second["behind_low"], second["behind_high"]) == pytest.approx((0.2 - half, 0.2 + half), abs=1e-4)
+    assert (second["lower_in"], second["runs"], second["measure"]) == (3, 3, "held_out")
+    assert [(row["variant"], row["runs"], row["low"], row["lower_in"]) for row in far] == [("far", 1, None, 0)] * 2
+
+
+def test_a_score_that_one_run_lacks_is_left_out() -> None:
+    tables = [("lab", rows(own=0.9, oracle=0.5)), ("lab", rows(own=0.8))]
+    assert [row["name"] for row in over_runs(tables, name="predictor", value="spearman", first="own")] == ["own"]
