@@ -23,7 +23,7 @@ READERS = {
     "output": lambda text: same_output(text.replace("\n", ""), "49"),
     "exact": lambda text: exact.agreement(text, "49"),
     "integer": integer.parse_integer,
-    "choice": choice._lenient,
+    "choice": choice._read_choice,
     "bbeh": lambda text: bbeh.agreement(text, "a"),
 }
 

@@ -49,7 +49,7 @@ _FAILURES = (
     ArithmeticError, AttributeError, AssertionError, IndexError, KeyError, NotImplementedError, RecursionError,
     TypeError, ValueError,
 )  # fmt: skip
-"""What sympy raises for expressions without a value."""
+"""Exceptions of sympy for expressions without a value."""
 
 
 def equal(gold: Any, answer: Any) -> str:
