@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import settings
-from infuser_core.evaluation import comparison, inspect_logs, results
+from infuser_core.evaluation import comparison, inspect_logs
 from infuser_core.evaluation.models import NamedModel, find_model
 from infuser_core.evaluation.plan import Plan, identity_of, make_plan, name_of
 from infuser_core.evaluation.record import Record, folder_of, refuse_other
 from infuser_core.evaluation.saved import Answers, Files, Scored, find, read_scored
-from infuser_core.evaluation.scores import scores_of
+from infuser_core.evaluation.scores import results_of, sheet_scores
 from infuser_core.evaluation.settings import (
     EvaluationSettings,
     chat_of,
@@ -21,6 +21,7 @@ from infuser_core.evaluation.settings import (
     with_options,
 )
 from infuser_core.phases.evaluate import ScoreSettings
+from infuser_core.report import results as tables
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
 from tasks import evaluation as stages
@@ -127,18 +128,20 @@ def _export(
 ) -> dict[str, Any]:
     """Write the tables next to the record, and everything to the requested folder. Returns the results."""
     out = request.out
-    sheets = scores_of(answers.plan, scored.questions, checkpoint_id=record.identity["model"])
-    judging = results.judged_by(judge.name, scored.verdicts) if judge else {}
-    table = results.results_of(record, sheets, preset=scored.preset, too_long=too_long, **judging)
+    scores = sheet_scores(answers.plan, scored.questions, checkpoint_id=record.identity["model"])
+    judge_name = judge.name if judge else ""
+    results = results_of(
+        record, scores, preset=scored.preset, too_long=too_long, judge=judge_name, verdicts=scored.verdicts
+    )
     for folder in (folder_of(run.store.root, answers.name), out):
         if folder is not None:
-            results.export(folder, record, table, answers, sheets, scored.questions)
+            tables.export_tables(folder, record, results, answers, scores, scored.questions)
     if out is not None:
-        results.export_answers(out, run.store, answers)
-        results.export_verdicts(out.joinpath("verdicts"), [scored], judged=judge is not None)
+        tables.export_answers(out, run.store, answers)
+        tables.export_verdicts(out.joinpath("verdicts"), [scored], has_judge=judge is not None)
         if request.inspect:
-            inspect_logs.export_logs(out / "inspect", run.store, answers, scored.verdicts, table)
-    return table
+            inspect_logs.export_logs(out / "inspect", run.store, answers, scored.verdicts, results)
+    return results
 
 
 def rescore(
@@ -153,10 +156,10 @@ def rescore(
     """Score saved answers under the presets and save the verdicts. Returns the comparison as values and as text."""
     options = with_options(EvaluationSettings(), overrides)
     answers, scored = _score_saved(source, presets, options, questions=questions, benchmark=benchmark)
-    table = comparison.agreement(answers.name, answers.plan, scored)
+    result = comparison.compare_presets(answers.name, answers.plan, scored)
     if out is not None:
-        results.export_verdicts(out, scored)
-    return table, "\n".join([comparison.agreement_table(table), *([f"verdicts: {out}"] if out else [])])
+        tables.export_verdicts(out, scored)
+    return result, "\n".join([tables.comparison_text(result), *([f"verdicts: {out}"] if out else [])])
 
 
 def passk(
@@ -173,8 +176,8 @@ def passk(
     answers, (scored,) = _score_saved(
         source, [options.preset], options, questions=questions, benchmark=benchmark, labels=benchmarks
     )
-    table = comparison.curves(answers.name, options.preset, answers.plan, scored.questions, ks)
-    return table, comparison.curves_table(table)
+    curves = comparison.pass_curves(answers.name, options.preset, answers.plan, scored.questions, ks)
+    return curves, tables.curves_text(curves)
 
 
 def _score_saved(

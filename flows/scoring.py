@@ -20,7 +20,7 @@ from infuser_core.schemas import InfluenceScore, Question
 from infuser_core.sealed import digest_of
 from infuser_core.statistics import ranking
 from infuser_core.statistics.correlation import RankCorrelation
-from infuser_core.statistics.ranking import Given
+from infuser_core.statistics.ranking import FileQuestion
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.tables import save_rows
 from tasks import cotraining as phase
@@ -57,7 +57,7 @@ def score(
 
     Raises UsageError for a model at an address, and for a `keep` of another form than `top:N`.
     """
-    share = ranking.share_of(keep)
+    share = ranking.parse_keep(keep)
     scored_model = find_model(settings.store_root(), model)
     if scored_model.folder is None:
         raise UsageError(f"--model {model}: an address has no gradients", hint="name a model that has files")
@@ -78,7 +78,7 @@ def score(
     name = f"score-{digest[:12]}"
     inputs = [
         # Two files may have a question of the same name.
-        Given(question=replace(question, question_id=f"{number}/{question.question_id}"), file=file, row=row)
+        FileQuestion(question=replace(question, question_id=f"{number}/{question.question_id}"), file=file, row=row)
         for number, file in enumerate(questions)
         for row, question in enumerate(load_questions(FileQuestions(type="file", path=str(file)), seed=0), 1)
     ]
@@ -86,12 +86,12 @@ def score(
         scored, artifacts = _score(run, scored_model, [row.question for row in inputs])
         effects = _measure_effects(run, artifacts, samples=samples, steps=steps, reply=reply) if held_out else {}
         run.journal.finish()
-    rows = ranking.ranked(inputs, scored, samples=samples)
+    rows = ranking.rank_questions(inputs, scored, samples=samples)
     save_rows(out, rows, ranking.ScoredQuestion)
     best_files = []
     for file in questions if share else []:
         target = out.parent / f"{file.stem}.kept{file.suffix}"
-        keep_rows(file, target, {row.row for row in ranking.best(rows, share) if row.file == str(file)})
+        keep_rows(file, target, {row.row for row in ranking.take_best(rows, share) if row.file == str(file)})
         best_files.append(str(target))
     return {"model": model, **ranking.summary(rows), **effects, "out": str(out), "kept": best_files}
 

@@ -30,7 +30,7 @@ from infuser_core.schemas import (
     TrainerLogprobs,
     Update,
 )
-from infuser_core.statistics.keys import key_accuracy, majority
+from infuser_core.statistics.key_accuracy import key_accuracy, majority_votes
 from infuser_core.store import pruned
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
@@ -208,7 +208,7 @@ def rollout_questions(
             progress=progress,
         )
         outcome = rollouts_outcome(result.rollouts)
-        votes = majority(rows, result.rollouts)
+        votes = majority_votes(rows, result.rollouts)
         if settings.labels != "reference":
             outcome, votes = add_labels(outcome, result.labels), [label.agrees for label in result.labels]
         # Questions from files, as `infuser score` ranks them, have no oracle's labels.

@@ -20,8 +20,8 @@ from corpus.markup import controls_table, table
 from corpus.pool import WORK, write_json, write_table
 from infuser_core import durable, faults, sealed
 from infuser_core.config.corpus import Mode, OverlapSettings
-from infuser_core.engines.crew import Crew, Task, local_crew
 from infuser_core.engines.protocols import Progress, no_progress
+from infuser_core.engines.worker_pool import Task, WorkerPool, local_pool
 from infuser_core.schemas import AuditFact, Overlap
 from infuser_core.sealed import digest_of, digest_of_file
 from infuser_core.seeding import seed_of
@@ -130,8 +130,9 @@ def audit_pool(
     work = out / WORK / "audit" / base[:16]
     work.mkdir(parents=True, exist_ok=True)
     digests = [digest_of_file(shard.path) for shard in shards]
-    with closing(local_crew(workers)) as crew:
-        result = compared(scanner, shards, scans(scanner, shards, digests, work, crew=crew, progress=progress))
+    with closing(local_pool(workers)) as processes:
+        scanned = scans(scanner, shards, digests, work, workers=processes, progress=progress)
+        result = compared(scanner, shards, scanned)
     write_table(out / FINDINGS, result.findings, Overlap)
     write_json(out / SUMMARY, as_json(result))
     durable.write(out / REPORT, _report(result, references).encode("utf-8", "replace"))
@@ -177,13 +178,13 @@ def scans(
     digests: Sequence[str],
     work: Path,
     *,
-    crew: Crew,
+    workers: WorkerPool,
     least: int = 0,
     progress: Progress = no_progress,
 ) -> list[Scan]:
     """One scan per shard, from the work folder where it was finished before.
 
-    By the crew where several shards are ahead, of more than `least` bytes together.
+    By several workers if several shards are ahead, of more than `least` bytes together.
     """
     pairs = zip(shards, digests, strict=True)
     kept = {shard: work / f"{digest_of([shard.name, digest])[:32]}.json" for shard, digest in pairs}
@@ -195,8 +196,8 @@ def scans(
         progress((before + done) >> 20, max(total >> 20, 1), 0)
 
     shown(0)
-    if len(ahead) > 1 and total - before > least and crew.number > 1:
-        _by_crew(scanner, ahead, kept, work, crew, shown)
+    if len(ahead) > 1 and total - before > least and workers.size > 1:
+        _by_workers(scanner, ahead, kept, work, workers, shown)
     else:
         _in_turn(scanner, ahead, kept, shown)
     return [Scan.from_file(kept[shard]) for shard in shards]
@@ -224,12 +225,12 @@ def _in_turn(scanner: Scanner, ahead: Sequence[Shard], kept: dict[Shard, Path], 
         done += shard.num_bytes
 
 
-def _by_crew(
+def _by_workers(
     scanner: Scanner,
     ahead: Sequence[Shard],
     kept: dict[Shard, Path],
     work: Path,
-    crew: Crew,
+    workers: WorkerPool,
     shown: Callable[[int], None],
 ) -> None:
     done = 0
@@ -241,7 +242,7 @@ def _by_crew(
         )
         # Machines have working folders of their own.
         placed = [replace(shard, path=shard.path.resolve()) for shard in ahead]
-        for place, scan in crew.each(task, placed):
+        for place, scan in workers.each(task, placed):
             sealed.write(kept[ahead[place]], scan.as_json())
             done += ahead[place].num_bytes
             shown(done)

@@ -226,5 +226,5 @@ def _characters(text: str, first: int, length: int) -> tuple[int, int]:
 
 @contextmanager
 def opened(folder: Path, config: OverlapSettings) -> Iterator[Callable[[Shard], Scan]]:
-    """Work of a crew: scans with what `Scanner.on_disk` saved."""
+    """Work of a worker pool: scans with what `Scanner.on_disk` saved."""
     yield Scanner.from_disk(folder, config).scan

@@ -1,4 +1,4 @@
-"""Chunks of whole books, cut by a crew's workers: candidates, and what a rule keeps out of the pool."""
+"""Chunks of whole books, cut by a pool of workers: candidates, and what a rule keeps out of the pool."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from corpus.chunk.judge import ruled_out
 from corpus.chunk.langchain_chunk import chunk_langchain
 from corpus.chunk.split import Count
 from infuser_core.config.corpus import CorpusSettings
-from infuser_core.engines.crew import Crew, Task
+from infuser_core.engines.worker_pool import Task, WorkerPool
 from infuser_core.schemas import Document, Judgement, Page
 
 LEAST_CHARS = 100_000
@@ -45,12 +45,12 @@ class Cut:
 
 
 def cut(
-    texts: Sequence[Text], settings: CorpusSettings, tokens: Callable[[], Count], crew: Crew
+    texts: Sequence[Text], settings: CorpusSettings, tokens: Callable[[], Count], workers: WorkerPool
 ) -> Iterator[tuple[int, Cut]]:
     """Place and chunks of each book, as they end. `tokens` loads the token counter, where the work is done."""
     begin = partial(_cutter, settings, tokens)
-    if crew.number > 1 and sum(len(text.page.markdown) for text in texts) >= LEAST_CHARS:
-        yield from crew.each(Task(name="chunking", begin=begin, item=_name_of), texts)
+    if workers.size > 1 and sum(len(text.page.markdown) for text in texts) >= LEAST_CHARS:
+        yield from workers.each(Task(name="chunking", begin=begin, item=_name_of), texts)
         return
     with begin() as work:
         yield from enumerate(map(work, texts))

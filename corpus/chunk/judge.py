@@ -7,8 +7,8 @@ from typing import Any
 from corpus.chunk.chunk import Chunk, Discard
 from corpus.chunk.form import RULES, fault_of
 from corpus.model_reply import ReplyProblem, ask
-from infuser_core.engines.crew import Crew, Task
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
+from infuser_core.engines.worker_pool import Task, WorkerPool
 from infuser_core.prompts.load import Template
 from infuser_core.schemas import Document, Judgement
 
@@ -118,16 +118,18 @@ def ruled_out(chunks: Sequence[Chunk]) -> list[Judgement]:
 
 RULED_TOGETHER = 128
 """Chunks that one worker judges at once; fewer are judged here: a process takes longer to start."""
-Decide = Callable[[Sequence[Document], Crew, Progress], list[Judgement]]
+Decide = Callable[[Sequence[Document], WorkerPool, Progress], list[Judgement]]
 """One row per document, in order."""
 
 
-def judge_by_rules(documents: Sequence[Document], crew: Crew, progress: Progress = no_progress) -> list[Judgement]:
+def judge_by_rules(
+    documents: Sequence[Document], workers: WorkerPool, progress: Progress = no_progress
+) -> list[Judgement]:
     """Drops what no question can be asked about by its form alone, and keeps the rest."""
     parts = [documents[start : start + RULED_TOGETHER] for start in range(0, len(documents), RULED_TOGETHER)]
     task = Task(name="judging by rules", begin=_rules, item=_first)
-    apart = crew.number > 1 and len(parts) > 1
-    made: Iterator[tuple[int, list[Judgement]]] = crew.each(task, parts) if apart else enumerate(map(rule_on, parts))
+    apart = workers.size > 1 and len(parts) > 1
+    made: Iterator[tuple[int, list[Judgement]]] = workers.each(task, parts) if apart else enumerate(map(rule_on, parts))
     found: dict[int, list[Judgement]] = {}
     for place, rows in made:
         found[place] = rows
@@ -158,7 +160,7 @@ def rule_on(documents: Sequence[Document]) -> list[Judgement]:
     ]
 
 
-def keep_all(documents: Sequence[Document], crew: Crew, progress: Progress = no_progress) -> list[Judgement]:
+def keep_all(documents: Sequence[Document], workers: WorkerPool, progress: Progress = no_progress) -> list[Judgement]:
     """Keeps every chunk."""
     return keep_with(documents, reason="", decided_by="none")
 

@@ -68,7 +68,7 @@ def evaluate(
         raise UsageError("--inspect: nothing is exported", hint="add --out DIR for the logs")
     from flows.evaluate import EvaluationRequest
     from flows.evaluate import evaluate as go
-    from infuser_core.evaluation import results
+    from infuser_core.report.results import results_text
 
     overrides = {
         "preset": preset,
@@ -97,7 +97,7 @@ def evaluate(
         overrides=overrides,
     )
     result = go(request, warn=warn)
-    show(result.results, lambda: f"{results.terminal(result.results)}\nresults: {result.folder}", as_json=as_json)
+    show(result.results, lambda: f"{results_text(result.results)}\nresults: {result.folder}", as_json=as_json)
 
 
 def rescore(
