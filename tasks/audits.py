@@ -50,7 +50,9 @@ def _scanned(
     run: Run, scanner: Scanner, shards: Sequence[Shard], digests: Sequence[str], work: Path, progress: Progress
 ) -> list[Scan]:
     work.mkdir(parents=True, exist_ok=True)
-    return auditing.scan_shards(scanner, shards, digests, work, crew=run.crew, least=LEAST_BYTES, progress=progress)
+    return auditing.scan_shards(
+        scanner, shards, digests, work, workers=run.workers, least=LEAST_BYTES, progress=progress
+    )
 
 
 def _texts(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]) -> list[PoolText]:

@@ -121,7 +121,7 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
 
         ahead = [source for source in group if source.source_id not in made]
         books = [Book(path=file_of(folder, row.sha256).resolve(), source_id=row.source_id) for row in ahead]
-        converting.convert(books, job, run.crew, keep)
+        converting.convert(books, job, run.workers, keep)
         pages = [made[source.source_id] for source in group]
         rejected = sum(bool(page.reason) for page in pages)
         return Outcome(
@@ -231,7 +231,7 @@ def chunk_textbooks(
             for page in converted
             if documents.get(page.source_id) is None
         ]
-        for count, (place, book) in enumerate(cut_books(ahead, corpus, load, run.crew), 1):
+        for count, (place, book) in enumerate(cut_books(ahead, corpus, load, run.workers), 1):
             name = ahead[place].page.source_id
             spans.keep(name, book.discarded)
             judgements.keep(name, book.judgements)
@@ -296,7 +296,7 @@ def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
 
 def _judged_without_model(run: Run, chunks: ArtifactRef, name: str, decide: judging.Decide) -> Work:
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        return _verdicts(name, decide(run.store.rows(chunks, "chunks", Document), run.crew, progress))
+        return _verdicts(name, decide(run.store.rows(chunks, "chunks", Document), run.workers, progress))
 
     return Work(recipe=run.recipe("judge", VERSION, {"model": name}, {"chunks": chunks}), produce=produce)
 

@@ -20,8 +20,8 @@ from corpus.markup import controls_table, table
 from corpus.pool import WORK, write_json, write_table
 from infuser_core import durable, faults, sealed
 from infuser_core.config.corpus import Mode, OverlapSettings
-from infuser_core.engines.crew import Crew, Task, local_crew
 from infuser_core.engines.protocols import Progress, no_progress
+from infuser_core.engines.worker_pool import Task, WorkerPool, local_pool
 from infuser_core.schemas import AuditFact, Overlap
 from infuser_core.sealed import digest_of, digest_of_file
 from infuser_core.seeding import seed_of
@@ -128,8 +128,8 @@ def audit_pool(
     work = out / WORK / "audit" / base[:16]
     work.mkdir(parents=True, exist_ok=True)
     digests = [digest_of_file(shard.path) for shard in shards]
-    with closing(local_crew(workers)) as crew:
-        scans = scan_shards(scanner, shards, digests, work, crew=crew, progress=progress)
+    with closing(local_pool(workers)) as processes:
+        scans = scan_shards(scanner, shards, digests, work, workers=processes, progress=progress)
     result = merge_scans(scanner, shards, scans)
     write_table(out / FINDINGS, result.findings, Overlap)
     write_json(out / SUMMARY, as_json(result))
@@ -176,13 +176,13 @@ def scan_shards(
     digests: Sequence[str],
     work: Path,
     *,
-    crew: Crew,
+    workers: WorkerPool,
     least: int = 0,
     progress: Progress = no_progress,
 ) -> list[Scan]:
     """Scan every shard; a scan that an earlier attempt finished is read from the folder `work`.
 
-    The crew scans if more than one shard is left, of more than `least` bytes together.
+    The workers scan if more than one shard is left, of more than `least` bytes together.
     """
     names = zip(shards, digests, strict=True)
     paths = {shard: work / f"{digest_of([shard.name, digest])[:32]}.json" for shard, digest in names}
@@ -200,13 +200,13 @@ def scan_shards(
         progress((finished + num_bytes) >> 20, max(total >> 20, 1), 0)
 
     report(0)
-    if len(ahead) > 1 and size_ahead > least and crew.number > 1:
+    if len(ahead) > 1 and size_ahead > least and workers.size > 1:
         with scanner.on_disk(work) as folder:
             begin = partial(open_scanner, folder, scanner.config)
             task = Task(name="overlap audit", begin=begin, item=attrgetter("name"))
             # Other machines have other working folders.
             absolute = [replace(shard, path=shard.path.resolve()) for shard in ahead]
-            for place, scan in crew.each(task, absolute):
+            for place, scan in workers.each(task, absolute):
                 sealed.write(paths[ahead[place]], scan.as_json())
                 finished += ahead[place].num_bytes
                 report(0)

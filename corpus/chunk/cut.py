@@ -1,4 +1,4 @@
-"""Cut whole books into chunks, by the workers of a crew."""
+"""Cut whole books into chunks, by a pool of workers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from corpus.chunk.judge import ruled_out
 from corpus.chunk.langchain_chunk import chunk_langchain
 from corpus.chunk.split import Count
 from infuser_core.config.corpus import CorpusSettings
-from infuser_core.engines.crew import Crew, Task
+from infuser_core.engines.worker_pool import Task, WorkerPool
 from infuser_core.schemas import Document, Judgement, Page
 
 LEAST_CHARS = 100_000
@@ -42,12 +42,12 @@ class BookChunks:
 
 
 def cut_books(
-    books: Sequence[ConvertedBook], settings: CorpusSettings, load_counter: Callable[[], Count], crew: Crew
+    books: Sequence[ConvertedBook], settings: CorpusSettings, load_counter: Callable[[], Count], workers: WorkerPool
 ) -> Iterator[tuple[int, BookChunks]]:
     """Place and chunks of each book, as they are finished. `load_counter` loads the token counter in the worker."""
     begin = partial(_open_cutter, settings, load_counter)
-    if crew.number > 1 and sum(len(book.page.markdown) for book in books) >= LEAST_CHARS:
-        yield from crew.each(Task(name="chunking", begin=begin, item=attrgetter("page.source_id")), books)
+    if workers.size > 1 and sum(len(book.page.markdown) for book in books) >= LEAST_CHARS:
+        yield from workers.each(Task(name="chunking", begin=begin, item=attrgetter("page.source_id")), books)
         return
     with begin() as cut_book:
         yield from enumerate(map(cut_book, books))

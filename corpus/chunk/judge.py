@@ -7,8 +7,8 @@ from typing import Any
 from corpus.chunk.chunk import Chunk, Discard
 from corpus.chunk.form import RULES, fault_of
 from corpus.model_reply import ReplyProblem, ask_model
-from infuser_core.engines.crew import Crew, Task
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
+from infuser_core.engines.worker_pool import Task, WorkerPool
 from infuser_core.prompts.load import Template
 from infuser_core.schemas import Document, Judgement
 
@@ -113,17 +113,19 @@ def ruled_out(chunks: Sequence[Chunk]) -> list[Judgement]:
 
 RULED_TOGETHER = 128
 """Chunks that one worker judges at once; fewer are judged in this process: another one takes longer to start."""
-Decide = Callable[[Sequence[Document], Crew, Progress], list[Judgement]]
+Decide = Callable[[Sequence[Document], WorkerPool, Progress], list[Judgement]]
 """Judges documents without a model: one row each, in order."""
 
 
-def judge_by_rules(documents: Sequence[Document], crew: Crew, progress: Progress = no_progress) -> list[Judgement]:
+def judge_by_rules(
+    documents: Sequence[Document], workers: WorkerPool, progress: Progress = no_progress
+) -> list[Judgement]:
     """Drop the chunks that teach nothing by their form, and keep the others."""
     parts = [documents[start : start + RULED_TOGETHER] for start in range(0, len(documents), RULED_TOGETHER)]
     results: Iterator[tuple[int, list[Judgement]]]
-    if crew.number > 1 and len(parts) > 1:
+    if workers.size > 1 and len(parts) > 1:
         task = Task(name="judging by rules", begin=_open_rules, item=_part_name)
-        results = crew.each(task, parts)
+        results = workers.each(task, parts)
     else:
         results = enumerate(map(rule_on, parts))
     rows_by_part: dict[int, list[Judgement]] = {}
@@ -156,7 +158,7 @@ def rule_on(documents: Sequence[Document]) -> list[Judgement]:
     ]
 
 
-def keep_all(documents: Sequence[Document], crew: Crew, progress: Progress = no_progress) -> list[Judgement]:
+def keep_all(documents: Sequence[Document], workers: WorkerPool, progress: Progress = no_progress) -> list[Judgement]:
     """Keep every chunk."""
     return keep_with(documents, reason="", decided_by="none")
 
