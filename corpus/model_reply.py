@@ -17,7 +17,7 @@ MAX_CHARS = 50_000
 
 
 class ReplyProblem(ValueError):
-    """Why a reply cannot be used; the next request includes the message."""
+    """A reply cannot be used, with the reason; the next request includes the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
