@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from corpus.model_reply import ReplyProblem, ask
+from corpus.model_reply import ReplyProblem, ask_model
 from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.evaluation.generated import GeneratedSet, Judged
@@ -67,8 +67,10 @@ def judge_questions(run: Execution, questions: GeneratedSet, judge: Judge, promp
 def _judge_batch(model: ChatModel, template: Template, questions: Sequence[Mapping[str, Any]]) -> list[Judged]:
     names = [str(row["question_id"]) for row in questions]
     prompts = [template.messages(question=render_question(row["text"], list(row["choices"]))) for row in questions]
-    replies = ask(model, prompts, _missing_context, task="judge_question", items=names, max_tokens=REPLY_TOKENS)
-    last = {call.item: call.reply for call in replies.calls}
+    values, calls = ask_model(
+        model, prompts, _missing_context, task="judge_question", items=names, max_tokens=REPLY_TOKENS
+    )
+    last = {call.item: call.reply for call in calls}
     return [
         Judged(
             question_id=name,
@@ -77,7 +79,7 @@ def _judge_batch(model: ChatModel, template: Template, questions: Sequence[Mappi
             missing=value or "",
             reply=last[name],
         )
-        for name, value in zip(names, replies.values, strict=True)
+        for name, value in zip(names, values, strict=True)
     ]
 
 
