@@ -10,9 +10,12 @@ from typer.core import TyperGroup
 from infuser_core.terminal import printable, to_json
 
 RunName = Annotated[str | None, typer.Argument(metavar="RUN", help="Name of a run; the latest if omitted.")]
+"""Argument of a run."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+"""Option for output to programs."""
 Changes = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
 Html = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
+"""Option for a page."""
 
 
 def group(default: str = "") -> type[TyperGroup]:
