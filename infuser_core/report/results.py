@@ -16,7 +16,7 @@ from infuser_core.evaluation.saved import Answers, Scored
 from infuser_core.evaluation.scores import SheetScore
 from infuser_core.report.page import escape, grid
 from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, BenchmarkVerdict, QuestionScore
-from infuser_core.statistics.averages import exactly, printed
+from infuser_core.statistics.averages import as_fraction, format_decimal
 from infuser_core.store.store import Store
 from infuser_core.store.tables import save_rows
 from infuser_core.terminal import table
@@ -37,7 +37,7 @@ def result_rows(results: JSON) -> list[dict[str, str]]:
             "answered": percent(facts["answered"], 1),
             "unverified": str(facts["unverified"]),
             "too long": str(facts["prompt_too_long"]),
-            "tokens": printed(facts["mean_response_tokens"], 1),
+            "tokens": format_decimal(facts["mean_response_tokens"], 1),
             "cut": percent(facts["cut"], 1),
         }
         for label, facts in results["benchmarks"].items()
@@ -54,7 +54,7 @@ def means_to_show(means: Mapping[str, float]) -> dict[str, float]:
 
 def percent(share: float, digits: int = 2) -> str:
     """A share as a percentage, ties away from zero."""
-    return printed(exactly(share) * 100, digits)
+    return format_decimal(as_fraction(share) * 100, digits)
 
 
 def results_text(results: JSON) -> str:
