@@ -33,7 +33,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """Where a thing in the store comes from and what it did, from the origin to the effect."""
+    """Origin and effects of one thing in the store, in passages."""
 
     id: str
     kind: str
@@ -43,7 +43,7 @@ class Story:
     """The story in one sentence."""
     passages: Sequence[Passage]
     also: Sequence[str] = ()
-    """Where else the same identifier occurs."""
+    """Other runs that have the same identifier."""
 
     def to_json(self) -> dict[str, Any]:
         """JSON object with the passages by name; NaN and infinities become null."""
