@@ -144,7 +144,7 @@ def _reward_passage(view: RunView, update: Record, document_id: str, rollout_id:
 
 
 def _reason_left_out(view: RunView, update: Record, question_id: str, document_id: str) -> str:
-    """Why a question's answers, or a document's texts, entered no step of a role's update; empty if they did."""
+    """Reason for which a question's answers, or a document's texts, entered no step of an update; empty if they did."""
     is_solver, config = update.phase == Phase.UPDATE_SOLVER, update.config
     row = view.row("not_finite", of=[update], group_id=question_id if is_solver else document_id)
     if row is not None:
