@@ -7,11 +7,11 @@ from typing import Any
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.cluster.layout import Cluster
-from infuser_core.engines.cluster.memory import Keepers
 from infuser_core.engines.cluster.ray_pool import RayPool
+from infuser_core.engines.cluster.remote_memory import ClusterMemory
 from infuser_core.engines.pool import EnginePool
-from infuser_core.engines.service.handover import Board
 from infuser_core.engines.service.launch import HF
+from infuser_core.engines.service.weight_transfer import Board
 from infuser_core.engines.worker_pool import WorkerPool, local_pool
 from infuser_core.plugins import describe
 
@@ -25,7 +25,7 @@ def run_pool(config: RunConfig) -> EnginePool:
     sampler, options = _sampling(engine, shared)
     limit = {"max_model_len": longest_sequence(config)} if engine.sampler == "vllm" else {}
     machines = {"cluster": shared} if shared and engine.trainer == "deepspeed" else {}
-    fill = None if shared is None else Keepers(shared).filled
+    fill = None if shared is None else ClusterMemory(shared).fill
     board = {"board": Board(engine.dtype, fill)} if engine.hands_over(spread=shared is not None) else {}
     optimizer = {"optimizer": config.cotrain.optimizer.options()}
     return EnginePool(

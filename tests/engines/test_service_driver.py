@@ -22,9 +22,9 @@ from infuser_core.config.roles import AdapterSettings
 from infuser_core.engines.hf.causal_lm import copy_model
 from infuser_core.engines.local.hub import prepare_adapter
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
-from infuser_core.engines.service.draw import GroupQueue
 from infuser_core.engines.service.launch import Launch, ServiceOptions, engine_settings, launches, visible_cards
 from infuser_core.engines.service.local_engines import start_engine
+from infuser_core.engines.service.sample_call import GroupQueue
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.phases import drawing
@@ -217,7 +217,7 @@ def test_another_checkpoint_gets_fresh_engines_where_that_is_asked_for_or_needed
     assert sampler.pids != before and not alive(before)
     sampler = make(flat)
     before = sampler.pids
-    with pytest.warns(EngineWarning, match="badly"), pytest.raises(EngineError, match="does not hold the weights of"):
+    with pytest.warns(EngineWarning, match="failed to take the new weights"), pytest.raises(EngineError, match="does not hold the weights of"):
         sampler.load(make_checkpoint(tmp_path / "other"))
     assert sampler.pids == [] and not alive(before) and sampler.starts == 2
     # Of another shape: nothing that runs could take it.

@@ -66,7 +66,7 @@ _LOGS = "Ray's logs on that machine say more"
 
 
 def name_of(ray: Any, node: str) -> str:
-    """A node as this process calls its machine (see handover.HERE)."""
+    """A node as this process calls its machine (see weight_transfer.HERE)."""
     return "" if node == ray.get_runtime_context().get_node_id() else node
 
 

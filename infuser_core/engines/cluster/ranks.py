@@ -167,7 +167,7 @@ class RankGroup:
         deadline = time.monotonic() + START_SECONDS
         places = self._wait([actor.where.remote() for actor in self._actors], _START, deadline=deadline)
         self.machines = [name_of(self._ray, node) for *_, node in places]
-        """Machine of every rank, by its name (see handover.HERE)."""
+        """Machine of every rank, by its name (see weight_transfer.HERE)."""
         local = len({address for address, *_ in places}) == 1
         if local:
             self._pids = {rank: pid for rank, (_, _, pid, _) in enumerate(places)}
