@@ -232,7 +232,7 @@ def test_engines_that_take_weights_badly_are_replaced_with_a_warning(
 ) -> None:
     monkeypatch.setenv("SCRIPTED_RELOADED", "-5")
     sampler = make(flat)
-    with pytest.warns(EngineWarning, match="took the new weights badly: engine 0 does not hold the weights"):
+    with pytest.warns(EngineWarning, match="failed to take the new weights: engine 0 does not hold the weights"):
         sampler.load(uniform(tmp_path / "uniform"))
     assert sampler.starts == 2 and sampler.agreements[0].largest < 1e-4
 
