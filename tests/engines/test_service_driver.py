@@ -217,7 +217,10 @@ def test_another_checkpoint_gets_fresh_engines_where_that_is_asked_for_or_needed
     assert sampler.pids != before and not alive(before)
     sampler = make(flat)
     before = sampler.pids
-    with pytest.warns(EngineWarning, match="failed to take the new weights"), pytest.raises(EngineError, match="does not hold the weights of"):
+    with (
+        pytest.warns(EngineWarning, match="failed to take the new weights"),
+        pytest.raises(EngineError, match="does not hold the weights of"),
+    ):
         sampler.load(make_checkpoint(tmp_path / "other"))
     assert sampler.pids == [] and not alive(before) and sampler.starts == 2
     # Of another shape: nothing that runs could take it.
