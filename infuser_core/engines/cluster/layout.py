@@ -56,8 +56,8 @@ def shares(machines: Sequence[Machine], cluster: Cluster, *, cuda: bool) -> list
     available = ", ".join(f"{each.host} {each.cards if cuda else each.cores}" for each in machines)
     if remaining:
         raise EngineError(
-            f"{cluster.ranks} ranks need as many {what}, and the cluster has {available}", hint="set engine.ranks to
-            fewer"
+            f"{cluster.ranks} ranks need as many {what}, and the cluster has {available}",
+            hint="set engine.ranks to fewer",
         )
     is_apart = not all(ranks)
     if cuda:
