@@ -159,7 +159,7 @@ def test_a_killed_draw_goes_on_from_single_responses_and_asks_nothing_twice(
 def test_a_hung_engine_or_a_lost_listener_ends_the_request_and_the_engines(make: Make, flat: Checkpoint) -> None:
     sampler = make(flat, silent_seconds=2.0)
     pids, started = sampler.pids, time.monotonic()
-    with pytest.raises(EngineError, match="has said nothing for 2 s with work to do"):
+    with pytest.raises(EngineError, match="has sent nothing for 2 s with work to do"):
         sampler.sample([replace(GROUPS[0], token_ids=[HANG])], PARAMS)
     assert time.monotonic() - started < 30 and not alive(pids)
 
@@ -194,7 +194,7 @@ def test_an_engine_that_is_stopped_with_commands_before_it_is_named(make: Make, 
     groups = [PromptGroup(group_id=f"g{i}", token_ids=[5] * 200, seeds=[2 * i, 2 * i + 1]) for i in range(400)]
     pids, started = sampler.pids, time.monotonic()
     os.kill(pids[1], signal.SIGSTOP)
-    with pytest.raises(EngineError, match=rf"engine 1 \(pid {pids[1]}\) has said nothing for 2 s"):
+    with pytest.raises(EngineError, match=rf"engine 1 \(pid {pids[1]}\) has sent nothing for 2 s"):
         sampler.sample(groups, PARAMS)
     assert time.monotonic() - started < 30 and not alive(pids)
 

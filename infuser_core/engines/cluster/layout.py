@@ -33,7 +33,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What a machine does."""
+    """The part of a machine."""
 
     machine: Machine
     ranks: int

@@ -39,7 +39,7 @@ _HINT = "the phase is tried again with fresh ranks; their output is in Ray's ses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """What a rank needs to join its group."""
+    """The place of a rank in its group."""
 
     rank: int
     ranks: int

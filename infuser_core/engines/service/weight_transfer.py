@@ -50,7 +50,7 @@ class WeightSource(Protocol):
         """Write every tensor to prepared files of that dtype, at most one per machine. Raises OSError if it cannot."""
 
     def checksums(self, dtype: str) -> Mapping[str, int]:
-        """Of every tensor as it is held, rounded to that dtype (service.checksum)."""
+        """Checksums (service.checksum) of all its tensors, rounded to that dtype."""
 
     def logprobs(self, groups: Sequence[TrainGroup], *, temperature: float) -> list[list[Sequence[float]]]:
         """See protocols.Trainer."""
