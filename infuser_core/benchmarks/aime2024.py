@@ -21,7 +21,7 @@ def read_row(row: fields.Row, place: RowPlace) -> Question | None:
     if match and match.group(1) != year:
         return None
     text, answer = fields.read_text(row, _PROBLEM), fields.read_text(row, _ANSWER)
-    key = integer.value(answer)
+    key = integer.parse_integer(answer)
     if key is None:
         raise fields.refuse(_ANSWER, "an integer from 0 to 999", answer)
     own = fields.read_label(row, "id|ID|problem_idx") if "ID" in row or "year" in row else ""
