@@ -68,7 +68,7 @@ def evaluate(
         raise UsageError("--inspect: nothing is exported", hint="add --out DIR for the logs")
     from flows.evaluate import EvaluationRequest
     from flows.evaluate import evaluate as go
-    from infuser_core.report.results import results_text
+    from infuser_core.results.report.results import results_text
 
     overrides = {
         "preset": preset,

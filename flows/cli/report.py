@@ -21,7 +21,7 @@ def page(
     compare_with: Annotated[str | None, typer.Option(help="Run whose curve is drawn next to a single run's.")] = None,
 ) -> None:
     """Write a run's report again, or one page for several runs, and print its path."""
-    from infuser_core.report import build
+    from infuser_core.results.report import build
 
     root = settings.store_root()
     selected = runs.find_runs(root, names or [])
@@ -43,12 +43,12 @@ def compare(
     figures: Figures = None,
 ) -> None:
     """Compare variants: area under the validation curve and test accuracy, with their spread over seeds."""
-    from infuser_core.report import comparison
+    from infuser_core.results.report import comparison
 
     root = settings.store_root()
     typer.echo(comparison.compare(root, names or [], as_json=as_json, against=against))
     if html is not None or figures is not None:
-        from infuser_core.report.build import report_several
+        from infuser_core.results.report.build import report_several
 
         path = html or root / "reports" / "compare.html"
         report_several(root, runs.finished_runs(root, names or []), html=path, figures=figures)
@@ -89,8 +89,8 @@ def quality(
     )
 
     def text() -> str:
-        from infuser_core.report.content import terminal
-        from infuser_core.report.quality import quality as section
+        from infuser_core.results.report.content import terminal
+        from infuser_core.results.report.quality import quality as section
 
         head = f"run {facts['run']}, generated questions against the generator's own keys; base {facts['base'] or '-'}"
         return "\n".join([head, terminal(section(facts)), f"page: {facts['page']}"])
@@ -106,8 +106,8 @@ def habits(
     as_json: AsJson = False,
 ) -> None:
     """Show the form of answers over training: boxes, endings, chat marks, scripts, lengths."""
-    from infuser_core.report import habits as of_run
-    from infuser_core.report.content import terminal
+    from infuser_core.results.report import habits as of_run
+    from infuser_core.results.report.content import terminal
 
     name, facts = of_run.habits(settings.store_root(), run, phase=phase)
     head = f"run {name}, answers of {facts['phase'] or 'no phase'}"
