@@ -20,13 +20,15 @@ GOLDEN = places.GOLDEN / "phases.json"
 REFRESH = "INFUSER_REFRESH_GOLDEN"
 
 ALGORITHM = (
-    "infuser_core.phases.", "infuser_core.algorithm.", "infuser_core.phases.parsing", "infuser_core.prompts.load",
-    "infuser_core.verifiers.", "infuser_core.sandbox.", "infuser_core.reasoning",
+    "infuser_core.cotrain.phases.", "infuser_core.cotrain.studies.", "infuser_core.algorithm.",
+    "infuser_core.evaluation.answering", "infuser_core.evaluation.drawing", "infuser_core.evaluation.evaluate",
+    "infuser_core.prompts.load", "infuser_core.prompts.reasoning", "infuser_core.verifiers.",
 )  # fmt: skip
 SEEDS = ("infuser_core.seeding",)
 LIBRARY = ("corpus.", "infuser_core.nano.")
-BY_NAME = {f"infuser_core.plugins.{name}": f"infuser_core/{name}s" for name in ("verifier", "reward", "route")}
-BY_NAME["infuser_core.phases.studies.candidates"] = "infuser_core/phases/studies/scores"
+BY_NAME = {f"infuser_core.plugins.{name}": f"infuser_core/cotrain/{name}s" for name in ("reward", "route")}
+BY_NAME["infuser_core.plugins.verifier"] = "infuser_core/verifiers"
+BY_NAME["infuser_core.cotrain.studies.candidates"] = "infuser_core/cotrain/studies/scores"
 # Training the anchor: its artifact enters by the digest of its files.
 BUILD = ("infuser_core.nano.build", "infuser_core.nano.pretrain")
 
@@ -104,8 +106,9 @@ CORPUS_STAGES = (
 def stages() -> dict[str, tuple[str, list[str]]]:
     """Stage -> where its VERSION stands, and the modules behind it."""
     found = {}
-    phases = ROOT / "infuser_core" / "phases"
-    for path in sorted([*phases.glob("*.py"), *phases.glob("studies/*.py")]):
+    core = ROOT / "infuser_core"
+    phases, studies = core.glob("cotrain/phases/*.py"), core.glob("cotrain/studies/*.py")
+    for path in sorted([*phases, *studies, core / "evaluation/evaluate.py"]):
         if any(line.startswith("VERSION = ") for line in path.read_text(encoding="utf-8").splitlines()):
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             found[f"{path.stem}_study" if path.parent.name == "studies" else path.stem] = (
@@ -169,9 +172,11 @@ def test_the_seven_phases_and_nothing_forgotten_are_watched():
 
 def test_the_code_behind_a_phase_reaches_the_algorithm():
     _, modules = STAGES["update_generator"]
-    assert {"infuser_core.phases.training", "infuser_core.algorithm.advantage", "infuser_core.rewards.influence"} <= {
-        *modules
-    }
+    assert {
+        "infuser_core.cotrain.phases.training",
+        "infuser_core.algorithm.advantage",
+        "infuser_core.cotrain.rewards.influence",
+    } <= {*modules}
     assert "infuser_core.verifiers.choice" in STAGES["rollout_dev"][1]
     assert "corpus.chunk.chunk" in STAGES["corpus"][1]
     assert "infuser_core.nano.textbooks" in STAGES["textbooks"][1]
