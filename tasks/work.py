@@ -9,7 +9,7 @@ from pathlib import Path
 from shutil import disk_usage
 
 from infuser_core import faults
-from infuser_core.engines.pool import facts_of, noting
+from infuser_core.engines.pool import facts_of, record_engines
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import InfuserError, StageError, StoreError
 from infuser_core.schemas import NotFinite
@@ -111,7 +111,7 @@ def _committed(run: Execution, recipe: Recipe, produce: Produce, started: float,
         ticker(done, total, tokens)
         guard.point()
 
-    with run.store.workspace(recipe) as workspace, noting() as used:
+    with run.store.workspace(recipe) as workspace, record_engines() as used:
         outcome = produce(workspace, progress)
         outcome = replace(outcome, machine=facts_of(used))
         release_engines()
