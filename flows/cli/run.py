@@ -117,7 +117,7 @@ def _start(
     runs.check_name(name)
     places = asked_of(**asked)
     if dry_run:
-        from infuser_core.planning.fork import history_of
+        from infuser_core.store.history import history_of
 
         root = settings.store_root()
         from flows.plan import plan as plan_of
