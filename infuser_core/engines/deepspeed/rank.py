@@ -177,7 +177,7 @@ class DeepSpeedRank:
         return {"device": device_name(self._device), "attention": self._attention.name}
 
     def refusal(self) -> UnknownLayerError | None:
-        """Why the questions cannot be scored by one rank each with this model; None if they can."""
+        """The reason that one rank alone cannot score a question of this model; None if it can."""
         return self._refusal
 
     def zero_grad(self) -> None:
