@@ -13,7 +13,7 @@ from typing import Any
 
 from corpus import pool as pools
 from corpus import report
-from corpus.find.intake import Item, gather
+from corpus.find.named_sources import SourceItem, gather_sources
 from corpus.settings import BuildSettings, build_settings
 from infuser_core import settings
 from infuser_core.config.overlays import load
@@ -94,7 +94,7 @@ def _audited(
     return pool.fill_pool(run, sources, pages, chunks, judgements, found, compared)
 
 
-def built_pool(run: str, items: Sequence[Item], build: BuildSettings, *, search: bool) -> ArtifactRef:
+def built_pool(run: str, items: Sequence[SourceItem], build: BuildSettings, *, search: bool) -> ArtifactRef:
     """The pool of named sources and perhaps catalogues' offers, to export; what an earlier build lacked is retried."""
     given = [textbooks.take_file(run, item) for item in items if item.path]
     found = _searched(run, documents.reference_questions(run, "dev"), given, build=True) if search else None
@@ -152,10 +152,10 @@ def build_pool(
 ) -> BuiltPool:
     """Search, fetch, convert, chunk, judge and audit by the stages of a run, in its store; export the pool."""
     config = _configured(configs)
-    from corpus.find.guard import WebConfig
+    from corpus.find.ssrf_guard import WebConfig
 
     planned = build_settings(config, judge=judge)
-    with pools.writing(out), _alone(out):
+    with pools.write_errors(out), _alone(out):
         pools.refuse_imported(out)
         out.mkdir(parents=True, exist_ok=True)
         # One build at a time for a folder; it holds what it made against gc, but is no run that others follow.
@@ -163,14 +163,16 @@ def build_pool(
         with open_run(name, planned.config, journal="corpus.jsonl", listed=False, workers=workers) as run:
             fetched = settings.writable_store_root() / "textbooks"
             with live("download") as console:
-                items = gather(sources, out, fetched, WebConfig(), progress=console.progress)
+                items = gather_sources(sources, out, fetched, WebConfig(), progress=console.progress)
             made = built_pool(run.name, items, planned, search=search)
             run.journal.finish()
             changed = pools.copy_pool(run.store.verified_folder(made), list(run.store.manifest(made).files), out)
     facts = {**pools.read_facts(out), "changed": changed}
     rows = pools.read_sources(out)
-    failure = None if facts["documents"] else DocumentError(report.why_empty(rows), hint=report.hint(rows))
-    return BuiltPool(facts=facts, text=report.terminal(facts, rows, out, changed=changed), failure=failure)
+    failure = None
+    if not facts["documents"]:
+        failure = DocumentError(report.empty_pool_message(rows), hint=report.empty_pool_hint(rows))
+    return BuiltPool(facts=facts, text=report.summary_text(facts, rows, out, changed=changed), failure=failure)
 
 
 @contextmanager

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from corpus import build as building
-from corpus.build import Built
+from corpus.build import BuiltSource
 from corpus.chunk.chunk import Discarded, unconverted_texts
 from corpus.chunk.front_matter import BookBounds
 from corpus.chunk.split import DESCRIPTION
 from corpus.find.catalogue import Offer
-from corpus.find.intake import Item, without_twins
+from corpus.find.named_sources import SourceItem, reject_duplicate_items
 from corpus.find.queries import Query
 from corpus.find.registry import REJECTED, Coverage
 from corpus.find.search import Failure, Ranking
 from corpus.find.topics import Assignment, Merge
 from corpus.model_reply import ModelCall
 from corpus.pool import MARKDOWN, SEARCH, markdown_name, write_table
-from corpus.report import Told
+from corpus.report import ReportInputs
 from corpus.settings import BuildSettings
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.config.recorded import Mark
@@ -182,7 +182,7 @@ class Group:
 @stage("built_pool")
 def built_pool(
     run: Run,
-    items: Sequence[Item],
+    items: Sequence[SourceItem],
     found: Found | None,
     groups: Sequence[Group],
     comparison: ArtifactRef | None,
@@ -199,25 +199,25 @@ def built_pool(
         inputs |= {f"chunks{number}": group.chunks, f"judgements{number}": group.judgements}
     rules = run.config.corpus.overlap
     values = {
-        "given": [[asdict(item.source), item.given, item.stage] for item in items],
+        "given": [[asdict(item.source), item.input, item.stage] for item in items],
         "told": [judge, tokenizer, run.config.corpus.structure],
         "audit": [rules.matched, rules.reference_matched, build.absent] if build.audited else [],
     }
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        every = without_twins([*items, *_offered(run, found)])
+        every = reject_duplicate_items([*items, *_offered(run, found)])
         audit: dict[str, Any] | None = None
         findings: list[Overlap] | None = None
         dropped: dict[str, tuple[str, str, str]] = {}
         if build.audited:
             findings = run.store.rows(comparison, "overlaps", Overlap) if comparison else []
             audit = _audit(run, comparison, groups)
-            dropped = building.overlapping(findings, audit.pop("questions"), rules)
+            dropped = building.overlapping_documents(findings, audit.pop("questions"), rules)
             audit |= {"absent": build.absent, "dropped_documents": len(dropped)}
-        told = Told(judge=judge, tokenizer=tokenizer, audit=audit, **_search_tables(run, found, workspace))
+        told = ReportInputs(judge=judge, tokenizer=tokenizer, audit=audit, **_search_tables(run, found, workspace))
         books = {item.source.source_id: item for item in every if not item.stage}
         built = _in_order(every, _made(run, groups, books, workspace, progress))
-        facts = building.write(workspace, (one.minus(dropped) for one in built), findings, told)
+        facts = building.write_pool(workspace, (one.drop(dropped) for one in built), findings, told)
         return Outcome(tables={}, summary={name: facts[name] for name in ("documents", "sources", "discarded")})
 
     return Work(recipe=run.recipe("built_pool", BUILT_VERSION, values, inputs), produce=produce)
@@ -229,7 +229,7 @@ def _tokenizer(run: Run) -> str:
     return DESCRIPTION if source.type == "rules" else f"the tokenizer of {anchor_folder(source).name}"
 
 
-def _offered(run: Run, found: Found | None) -> list[Item]:
+def _offered(run: Run, found: Found | None) -> list[SourceItem]:
     """The catalogues' entries, each with its registry row."""
     if found is None:
         return []
@@ -241,10 +241,10 @@ def _offered(run: Run, found: Found | None) -> list[Item]:
         if row.source_id
     }
     return [
-        Item(
+        SourceItem(
             source=row,
             path=None,
-            given=row.download_url or row.source_url,
+            input=row.download_url or row.source_url,
             subdomain=subdomains.get(row.source_id, ""),
             stage="" if row.sha256 else "search" if candidate.status == REJECTED else "download",
         )
@@ -252,19 +252,19 @@ def _offered(run: Run, found: Found | None) -> list[Item]:
     ]
 
 
-def _in_order(every: Sequence[Item], made: Iterator[Built]) -> Iterator[Built]:
+def _in_order(every: Sequence[SourceItem], made: Iterator[BuiltSource]) -> Iterator[BuiltSource]:
     """Outcomes in the order of the items, which is that of the groups but for items that never reached one."""
-    ahead: dict[str, Built] = {}
+    ahead: dict[str, BuiltSource] = {}
     for item in every:
         while not item.stage and item.source.source_id not in ahead:
             one = next(made)
             ahead[one.item.source.source_id] = one
-        yield Built(item=item) if item.stage else ahead.pop(item.source.source_id)
+        yield BuiltSource(item=item) if item.stage else ahead.pop(item.source.source_id)
 
 
 def _made(
-    run: Run, groups: Sequence[Group], books: Mapping[str, Item], workspace: Path, progress: Progress
-) -> Iterator[Built]:
+    run: Run, groups: Sequence[Group], books: Mapping[str, SourceItem], workspace: Path, progress: Progress
+) -> Iterator[BuiltSource]:
     """Outcome of each book; its Markdown is written into the workspace."""
     for done, group in enumerate(groups, 1):
         chunks = run.store.rows(group.chunks, "chunks", Document)
@@ -276,7 +276,7 @@ def _made(
             name = page.source_id
             if not page.reason:
                 durable.write(workspace / MARKDOWN / markdown_name(name), page.markdown)
-            built = Built(
+            built = BuiltSource(
                 item=books[name],
                 page=page,
                 documents=[row for row in chunks if row.source_id == name],
@@ -285,7 +285,7 @@ def _made(
                 structure="" if page.reason else by.get(name, _structure(run)),
                 sizes=run.config.corpus.chunk,
             )
-            yield built.judged(verdicts)
+            yield built.apply_verdicts(verdicts)
         progress(done, len(groups), 0)
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from corpus.find import registry
 from corpus.find.catalogue import Offer
-from corpus.find.intake import Item
+from corpus.find.named_sources import SourceItem
 from corpus.find.queries import PROMPTS, Query, librarian_of
 from corpus.find.search import Failure, Ranking, TopicSearch, search_topic
-from corpus.find.topics import Assignment, Merge, extract
+from corpus.find.topics import Assignment, Merge, extract_topics
 from corpus.model_reply import ModelCall
 from corpus.read.convert import kept_suffix
 from corpus.read.file_kinds import file_of
@@ -40,7 +40,7 @@ from tasks.work import Work
 
 if TYPE_CHECKING:
     from corpus.find.download import Holdings
-    from corpus.find.session import Opened
+    from corpus.find.session import CatalogueSession
 
 T = TypeVar("T")
 VERSION = 5
@@ -117,7 +117,7 @@ def extract_taxonomy(run: Run, dev: ArtifactRef) -> Work:
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         librarian = librarian_of(model.chat(), run.config.prompts) if model else None
-        found = extract(run.store.rows(dev, "reference_questions", Question), librarian, progress=progress)
+        found = extract_topics(run.store.rows(dev, "reference_questions", Question), librarian, progress=progress)
         failed = sum(bool(row.reason) for row in found.assignments)
         return Outcome(
             tables={
@@ -141,7 +141,7 @@ def _holdings(run: Run, books: ArtifactRef | None) -> "Holdings":
 
 
 @contextmanager
-def _opened(run: Run, books: ArtifactRef | None) -> Iterator["Opened"]:
+def _opened(run: Run, books: ArtifactRef | None) -> Iterator["CatalogueSession"]:
     """The configured catalogues; the micro-world's is served on loopback for as long as it is needed."""
     from corpus.find.session import open_catalogues
 
@@ -230,7 +230,7 @@ def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactR
         offers = [row for ref in searches for row in run.store.rows(ref, "offers", Offer)]
         rankings = [row for ref in searches for row in run.store.rows(ref, "rankings", Ranking)]
         rules = run.config.corpus.catalogue
-        chosen = registry.admit(offers, wanted, rules, rankings)
+        chosen = registry.admit_offers(offers, wanted, rules, rankings)
         admitted = sum(source.status == registry.ADMITTED for source in chosen.sources)
         if required and not admitted:
             raise DocumentError(
@@ -262,14 +262,14 @@ def download_textbooks(
     wanted = _slice(run, [source for source in rows if source.status == registry.ADMITTED], group)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        from corpus.find.download import DownloadLog, download
+        from corpus.find.download import DownloadLog, download_sources
 
         names: dict[str, list[str]] = {}
         for alias in run.store.rows(chosen, "source_aliases", registry.Alias):
             names.setdefault(alias.source_id, []).append(alias.identifier)
         holdings = _holdings(run, books)
         with _opened(run, books) as opened:
-            sources, log = download(
+            sources, log = download_sources(
                 wanted, opened.address, workspace, holdings, opened.download, names=names, progress=progress
             )
         admitted = sum(bool(source.sha256) for source in sources)
@@ -306,14 +306,14 @@ def shelve_textbooks(
     """Source registry and files: every candidate with digest or reason, the same bytes once, and none `given`."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        from corpus.find.download import link, refuse_twins
+        from corpus.find.download import link_file, reject_duplicates
 
         after: dict[str, Source] = {}
         for ref in downloads:
             after |= {row.source_id: row for row in run.store.rows(ref, "downloaded", Source)}
         rows = run.store.rows(chosen, "candidates_sources", Source)
         first = [row for ref in given for row in run.store.rows(ref, "sources", Source)]
-        sources = refuse_twins([*first, *(_after(row, after) for row in rows)])[len(first) :]
+        sources = reject_duplicates([*first, *(_after(row, after) for row in rows)])[len(first) :]
         kept = [source for source in sources if source.sha256]
         if required and not kept:
             reasons = "; ".join(sorted({source.reason for source in sources}))
@@ -323,7 +323,7 @@ def shelve_textbooks(
             for source in kept:
                 path = file_of(folder, source.sha256)
                 if path.is_file():
-                    link(path, workspace)
+                    link_file(path, workspace)
         return Outcome(
             tables={"sources": Table(row_type=Source, rows=sources)},
             summary={"admitted": len(kept), "rejected": len(sources) - len(kept)},
@@ -334,11 +334,11 @@ def shelve_textbooks(
 
 
 @stage("download")
-def take_file(run: Run, item: Item) -> Work:
+def take_file(run: Run, item: SourceItem) -> Work:
     """A file that somebody names, as a group of its own: its download and its registry in one. Where it lies, and its
     name, change nothing."""
     path, source = item.path, item.source
-    assert path is not None, f"{item.given} has no file"
+    assert path is not None, f"{item.input} has no file"
     name = f"{source.sha256}{kept_suffix(path)}"
     row = replace(source, title="", source_url="", download_url="", filename=name)
 
