@@ -111,7 +111,7 @@ class PhaseWork:
     """One phase of an iteration, or a validation."""
 
     name: str
-    """Name in `infuser_core/phases`."""
+    """Name in `infuser_core/cotrain/phases`."""
     work: Work
     """Rows and tokens."""
     flops: Mapping[str, float]
