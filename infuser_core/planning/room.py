@@ -21,11 +21,11 @@ from infuser_core.memory.parts import RESERVE, Held, both, host
 from infuser_core.memory.sizes import LEAST
 from infuser_core.planning.advice import advice
 from infuser_core.planning.disk import files_of
-from infuser_core.planning.fork import history_of
 from infuser_core.planning.hours import SAMPLING
 from infuser_core.planning.place import Asked as Places
 from infuser_core.planning.setup import Setup
 from infuser_core.store.gc import size_of
+from infuser_core.store.history import history_of
 from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.verify import size

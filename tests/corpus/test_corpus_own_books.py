@@ -20,8 +20,8 @@ from flows.cli.main import app
 from flows.corpus import document_pool
 from infuser_core.errors import DocumentError
 from infuser_core.results.export.card import textbooks
-from infuser_core.results.lineage.answer import Answer
 from infuser_core.results.lineage.graph import graph_of
+from infuser_core.results.lineage.story import Story
 from infuser_core.results.lineage.why import why
 from infuser_core.results.view.books import listed, sheet
 from infuser_core.schemas import Document
@@ -98,7 +98,7 @@ def fill(root: Path, tmp_path: Path) -> Fill:
     return filled
 
 
-def facts(answer: Answer, passage: str) -> dict:
+def facts(answer: Story, passage: str) -> dict:
     return dict(answer.passage(passage).facts)
 
 
