@@ -19,7 +19,7 @@ Kind = Literal["stdin", "call"]
 
 
 class Status(StrEnum):
-    """How a case ended. Only `returned` has a value or an output."""
+    """The end of a case. Only `returned` has a value or an output."""
 
     RETURNED = "returned"
     RAISED = "raised"
