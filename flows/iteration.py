@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-from infuser_core import plugins
+from infuser_core.cotrain.reward import find_reward
 from infuser_core.store.recipe import ArtifactRef
 from tasks import cotraining as phase
 from tasks import training_pool
@@ -65,7 +65,7 @@ def iteration(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, player
 def _dev_gradient(lane: Lane, run: str, number: int, dev: ArtifactRef, players: Players) -> Future[ArtifactRef | None]:
     """The direction that the generator is rewarded for, where its reward looks at it."""
     settings = current(run).history.at(number).cotrain
-    if not (settings.updates("generator", number) and plugins.reward(settings.reward.name).needs_influence):
+    if not (settings.updates("generator", number) and find_reward(settings.reward.name).needs_influence):
         return lane.start(lambda: None)
 
     def answer() -> ArtifactRef:

@@ -4,7 +4,7 @@ from functools import partial
 
 from flows.corpus import document_pool
 from flows.cotrain import Trained, cotrain
-from infuser_core import plugins
+from infuser_core.cotrain.route import needs_documents
 from infuser_core.store.recipe import ArtifactRef
 from tasks import documents, evaluation, training_pool
 from tasks.run import Run, current
@@ -24,7 +24,7 @@ def _pool(run: Run, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     if all(config.cotrain.dev_only for config in run.history.all):
         return dev
     found = None
-    if any(plugins.needs_documents(config) for config in run.history.all):
+    if any(needs_documents(config) for config in run.history.all):
         # One Cached task where all of it is stored, else the sub-flow that builds it.
         build = partial(document_pool, run.name, dev, validation)
         found = if_stored(run.name, "build-corpus", build) or build()

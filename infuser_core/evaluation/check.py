@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
+from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark, locate_files
+from infuser_core.plugins import BENCHMARKS
 from infuser_core.schemas import Question, Verdict
 from infuser_core.terminal import table
 from infuser_core.verifiers.parts.batch import Job, check_all
@@ -49,22 +50,22 @@ class Checked:
 def names_of(wanted: str) -> list[str]:
     """The benchmarks named; `all`: those with a published data set. Raises ConfigError for an unknown one."""
     if wanted == "all":
-        known = ((name, plugins.describe(name)) for name in plugins.BENCHMARKS.names())
+        known = ((name, describe_benchmark(name)) for name in BENCHMARKS.names())
         return [name for name, benchmark in known if benchmark is not None and benchmark.repos]
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     if not names:
         raise ConfigError(
-            f"--benchmarks {wanted!r}: none named", hint=f"all, or some of {', '.join(plugins.BENCHMARKS.names())}"
+            f"--benchmarks {wanted!r}: none named", hint=f"all, or some of {', '.join(BENCHMARKS.names())}"
         )
     for name in names:
-        if plugins.describe(name) is None:
+        if describe_benchmark(name) is None:
             raise ConfigError(f"--benchmarks: {name} has no data of its own", hint="a benchmark with a data set")
     return names
 
 
 def check(name: str) -> Checked:
     """One benchmark: loaded and answered. What is not on this machine, or cannot be read, is a row that says so."""
-    benchmark = plugins.describe(name)
+    benchmark = describe_benchmark(name)
     assert benchmark is not None, "named by names_of"
     settings = BenchmarkSettings(name=name)
     try:

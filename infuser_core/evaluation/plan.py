@@ -7,15 +7,16 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, UsageError
 from infuser_core.evaluation.answering import OWN, AskSettings, prompt_name, solver_templates, template_digest
+from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark, find_benchmark
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark
 from infuser_core.evaluation.benchmarks.parts.validation import draw_stratified, question_identity
 from infuser_core.evaluation.evaluate import Ask, Key
 from infuser_core.evaluation.models import NamedModel, is_nano
 from infuser_core.evaluation.settings import EvaluationSettings, phrasing_of
+from infuser_core.plugins import BENCHMARKS
 from infuser_core.prompts.load import load
 from infuser_core.schemas import BenchmarkResponse, Question
 from infuser_core.system.hub import find_data
@@ -125,7 +126,7 @@ def make_plan(
     questions: dict[str, list[Question]] = {}
     missing: ConfigError | None = None
     for benchmark in _benchmarks(wanted, settings, nano=is_nano(model), warn=warn):
-        known = plugins.describe(benchmark.name)
+        known = describe_benchmark(benchmark.name)
         try:
             found = _questions(_located(benchmark, known, data), known, warn)
             _refuse_unaskable(found, settings, benchmark.label or benchmark.name)
@@ -194,15 +195,15 @@ def _benchmarks(
     configured = {benchmark.label or benchmark.name: benchmark for benchmark in settings.benchmarks}
     names = [name.strip() for name in wanted.split(",") if name.strip()]
     if names == ["all"]:
-        known = plugins.BENCHMARKS.names()
-        names = [name for name in known if _belongs(plugins.describe(name), settings, nano=nano)]
+        known = BENCHMARKS.names()
+        names = [name for name in known if _belongs(describe_benchmark(name), settings, nano=nano)]
         if nano:
             others = f"the other {len(known) - len(names)} benchmarks have no prompt in profile {settings.prompts}"
             warn(f"all: a nano model is asked {' and '.join(names)}; {others}")
     if not names:
         names = list(configured)
     if not names:
-        hint = f"--benchmarks all, or some of {', '.join(plugins.BENCHMARKS.names())}"
+        hint = f"--benchmarks all, or some of {', '.join(BENCHMARKS.names())}"
         raise UsageError("no benchmarks named, and the settings name none", hint=hint)
     found = [configured[name] if name in configured else _named(name) for name in names]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -222,15 +223,15 @@ def _belongs(benchmark: Benchmark | None, settings: EvaluationSettings, *, nano:
 def _named(text: str) -> BenchmarkSettings:
     name, mark, path = text.partition("=")
     module, own, part = name.partition(":")
-    if own and module in plugins.BENCHMARKS.names():
+    if own and module in BENCHMARKS.names():
         parts = [each.strip() for each in part.split("+")]
         return BenchmarkSettings(name=module, path=path, only=parts, label="-".join([module, *parts]))
     if not mark:
-        plugins.benchmark(name)
+        find_benchmark(name)
         return BenchmarkSettings(name=name)
     if own:
         return BenchmarkSettings(name=name, label=module.rpartition(".")[2], path=path)
-    return BenchmarkSettings(name=name if name in plugins.BENCHMARKS.names() else "released", label=name, path=path)
+    return BenchmarkSettings(name=name if name in BENCHMARKS.names() else "released", label=name, path=path)
 
 
 def _located(benchmark: BenchmarkSettings, known: Benchmark | None, data: Path | None) -> BenchmarkSettings:
@@ -250,7 +251,7 @@ def _questions(benchmark: BenchmarkSettings, known: Benchmark | None, warn: Call
     """Its questions; what the loader warns of, and another number than expected, is said at once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = plugins.benchmark(benchmark.name)(benchmark)
+        found = find_benchmark(benchmark.name)(benchmark)
     lines = [str(warning.message) for warning in caught if issubclass(warning.category, DataWarning)]
     for line in lines:
         warn(line)

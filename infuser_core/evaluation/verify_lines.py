@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from infuser_core import plugins
 from infuser_core.errors import InfuserError, MalformedInputError
+from infuser_core.plugins import VERIFIERS
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.batch import Job, check_all
 from infuser_core.verifiers.parts.extract import PRESETS
@@ -135,7 +135,7 @@ def _understood(line: bytes) -> _Asked:
 
 @cache
 def _kinds() -> tuple[str, ...]:
-    return tuple(plugins.VERIFIERS.names())
+    return tuple(VERIFIERS.names())
 
 
 def _program(values: Mapping[str, Any], preset: str) -> _Asked:
