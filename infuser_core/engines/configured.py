@@ -12,7 +12,7 @@ from infuser_core.engines.cluster.remote_memory import ClusterMemory
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.service.launch import HF
 from infuser_core.engines.service.weight_transfer import Board
-from infuser_core.engines.worker_pool import WorkerPool, local_pool
+from infuser_core.engines.worker_pool import LocalPool, WorkerPool
 
 Options = dict[str, Any]
 
@@ -61,7 +61,7 @@ def _sampling(engine: EngineSettings, cluster: Cluster | None) -> tuple[str, Opt
 
 def run_workers(config: RunConfig, number: int | None = None) -> WorkerPool:
     """Workers of a run's long stages: `number` on this machine, by default one per core, or all of a cluster."""
-    return RayPool(_shared(config.engine, config.cluster)) if config.cluster else local_pool(number)
+    return RayPool(_shared(config.engine, config.cluster)) if config.cluster else LocalPool(number)
 
 
 def warm_trainers(engine: EngineSettings) -> int:

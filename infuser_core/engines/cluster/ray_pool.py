@@ -11,7 +11,7 @@ from typing import Any
 from infuser_core.engines.cluster.connection import connected, machines
 from infuser_core.engines.cluster.layout import Cluster, Machine
 from infuser_core.engines.cluster.remote_workers import RemoteHost, RemoteWorker
-from infuser_core.engines.worker_pool import Slot, WorkerPool
+from infuser_core.engines.worker_pool import Slot, WorkerPool, slots_of
 from infuser_core.errors import EngineError
 
 START_SECONDS = 120.0
@@ -48,12 +48,9 @@ class RayPool(WorkerPool):
         for machine in alive.values():
             if machine.node in nodes:
                 continue
-            cards = [str(card) for card in range(machine.cards)]
-            added = [Slot(number, accelerator=False, node=machine.node) for number in range(max(machine.cores, 1))]
-            for number, card in enumerate(cards or [None]):
-                added.append(Slot(number, accelerator=True, card=card, node=machine.node))
-            self._slots.update(added)
-            self._free.update(added)
+            slots = slots_of(machine.cores, [str(card) for card in range(machine.cards)], machine.node)
+            self._slots.update(slots)
+            self._free.update(slots)
 
     def _start_process(self, slot: Slot) -> RemoteWorker:
         machine = self._machines[slot.node]
