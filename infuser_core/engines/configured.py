@@ -6,7 +6,7 @@ from typing import Any
 
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.cluster.layout import Cluster
+from infuser_core.engines.cluster.machines import Cluster
 from infuser_core.engines.cluster.ray_pool import RayPool
 from infuser_core.engines.cluster.remote_memory import ClusterMemory
 from infuser_core.engines.pool import EnginePool

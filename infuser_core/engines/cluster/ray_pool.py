@@ -8,8 +8,7 @@ import os
 import threading
 from typing import Any
 
-from infuser_core.engines.cluster.connection import connected, machines
-from infuser_core.engines.cluster.layout import Cluster, Machine
+from infuser_core.engines.cluster.machines import Cluster, Machine, connected, living_machines
 from infuser_core.engines.cluster.remote_workers import RemoteHost, RemoteWorker
 from infuser_core.engines.worker_pool import Slot, WorkerPool, slots_of
 from infuser_core.errors import EngineError
@@ -40,7 +39,7 @@ class RayPool(WorkerPool):
 
     def _update_machines(self) -> None:
         self._ray = self._ray or connected(self._cluster, cores=1)
-        alive = {machine.node: machine for machine in machines(self._ray)}
+        alive = {machine.node: machine for machine in living_machines(self._ray)}
         self._machines |= alive
         self._slots = {slot for slot in self._slots if slot.node in alive}
         self._free &= self._slots

@@ -13,7 +13,7 @@ import torch
 
 from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import AdamWOptions, options_of
-from infuser_core.engines.cluster.layout import Cluster
+from infuser_core.engines.cluster.machines import Cluster
 from infuser_core.engines.cluster.ranks import RankGroup
 from infuser_core.engines.deepspeed.rank import RankOptions, RankProbed
 from infuser_core.engines.deepspeed.split import Part, split, split_rows
