@@ -123,7 +123,7 @@ def preflight(config: RunConfig) -> None:
     for prompt in (*asking, "solve_mcq", "judge_chunk", *answering):
         load(prompt, profile=config.prompts)
     if plugins.runs_programs(config, asked):
-        sandbox.find()
+        sandbox.find_containment()
     roles = {
         "anchor": config.anchor,
         "cotrain.generator.model": config.cotrain.generator.model,
