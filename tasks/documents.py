@@ -21,9 +21,9 @@ from corpus.pool import read_sources, registry_of
 from corpus.read import convert as converting
 from corpus.read import embedded
 from corpus.read.books import convert as converting_books
-from corpus.read.convert import Book
+from corpus.read.convert import SourceFile
 from corpus.read.file_kinds import file_of
-from corpus.read.page import Job
+from corpus.read.page import ConversionJob
 from infuser_core import plugins
 from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import Progress
@@ -98,7 +98,7 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
     # The converter of books' sources enters the key of a group with such a book.
     is_source = any(converting_books.is_book(Path(name)) for name in run.store.manifest(download).files)
     formats = {"formats": converting_books.name()} if is_source else {}
-    has_help = not converting.help_trouble(Job(settings=config))
+    has_help = not converting.helper_trouble(ConversionJob(settings=config))
     values = {
         "settings": config,
         "version": embedded.CONVERTER,
@@ -113,7 +113,7 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         folder = run.store.verified_folder(download)
         pieces = Pieces(run.store.partial(recipe), Page)
-        job = Job(settings=config, work=run.store.partial(recipe).resolve())
+        job = ConversionJob(settings=config, work=run.store.partial(recipe).resolve())
         converted = {page.source_id: page for page in pieces.rows()}
 
         def keep(page: Page) -> None:
@@ -123,7 +123,7 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
             progress(len(converted), len(group), 0)
 
         missing = [source for source in group if source.source_id not in converted]
-        books = [Book(path=file_of(folder, row.sha256).resolve(), source_id=row.source_id) for row in missing]
+        books = [SourceFile(path=file_of(folder, row.sha256).resolve(), source_id=row.source_id) for row in missing]
         converting.convert(books, job, run.workers, keep)
         pages = [converted[source.source_id] for source in group]
         rejected = sum(bool(page.reason) for page in pages)
