@@ -38,11 +38,11 @@ class Ticker:
         self._due = time.monotonic() + _FIRST
         self._artifact: UUID | None = None
 
-    def __call__(self, done: int, total: int, tokens: int) -> None:
+    def __call__(self, current: int, total: int, tokens: int) -> None:
         faults.point(f"{self._recipe.phase}:inside")
-        self._run.console.progress(done, total, tokens)
+        self._run.console.progress(current, total, tokens)
         if self._run.published and time.monotonic() >= self._due:
-            self._publish(100.0 * done / max(1, total))
+            self._publish(100.0 * current / max(1, total))
             self._due = time.monotonic() + _EVERY
 
     def finish(self) -> None:

@@ -21,12 +21,12 @@ from infuser_core.terminal import Console, duration, ignore
 
 
 def place_of(phase: str, iteration: int, iterations: int) -> str:
-    """Place of a stage in a run of `iterations` iterations, counted from 1; empty outside the loop."""
+    """Place of a stage in a run, counted like its artifacts from iteration 0; empty outside the loop."""
     if iteration < 0 or not iterations:
         return ""
     if phase not in TESTS:
-        return f"iteration {iteration + 1}/{iterations}"
-    return f"after {iteration}/{iterations}" if iteration else "anchor"
+        return f"iteration {iteration} of {iterations}"
+    return f"after {iteration} of {iterations}" if iteration else "anchor"
 
 
 class Clock:
