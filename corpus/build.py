@@ -40,7 +40,7 @@ class BuiltSource:
     num_chars: int = 0
     """Characters of the Markdown."""
     structure: str = ""
-    """Who decided on front and back matter, and why the model did not; empty if that pass is off."""
+    """The method that decided on front and back matter, and why the model did not; empty if that pass is off."""
     sizes: ChunkSettings = field(default_factory=ChunkSettings)
 
     def apply_verdicts(self, verdicts: Sequence[Judgement]) -> "BuiltSource":

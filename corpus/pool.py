@@ -69,7 +69,7 @@ class PoolSource:
     reason: str
     """Why it was rejected; empty if admitted."""
     structure: str = ""
-    """Who decided on front and back matter: `rules`, or a model's name; and why the model did not."""
+    """The method that decided on front and back matter: `rules`, or a model's name; and why the model did not."""
     markdown_sha256: str = ""
     """Digest of its Markdown; empty if there is none."""
     page_starts: list[int] = field(default_factory=list)
