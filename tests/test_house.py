@@ -71,7 +71,7 @@ FLOORS = tuple(
             "nano verifiers",
             "engines",
             "memory store",
-            "algorithm config prompts system",
+            "algorithm config prompts protocols system",
         )
     )
 )
