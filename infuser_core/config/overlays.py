@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from infuser_core.config import shipped
 from infuser_core.config.run import RunConfig
 from infuser_core.config.shipped import parse_yaml, refuse_vast
-from infuser_core.errors import ConfigError, guess, nearest, shown
+from infuser_core.errors import ConfigError, abbreviate, closest_names, did_you_mean
 
 Model = type[BaseModel]
 Checked = TypeVar("Checked", bound=BaseModel)
@@ -79,13 +79,13 @@ def parse_override(text: str) -> dict[str, Any]:
 def _explain(model: Model, error: ValidationError, before: str) -> ConfigError:
     first = error.errors()[0]
     where, _ = _held_by(model, first["loc"])
-    path = ".".join(word if len(word) <= 60 and word.isprintable() else shown(word) for word in where)
+    path = ".".join(word if len(word) <= 60 and word.isprintable() else abbreviate(word) for word in where)
     key = f"{before}{path or 'configuration'}"
     reason = first["msg"].removeprefix("Value error, ")
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
         hint = _spelling(model, first["loc"])
-        return ConfigError(f"{key} = {shown(first['input'])}: unknown key{more}", hint=hint)
+        return ConfigError(f"{key} = {abbreviate(first['input'])}: unknown key{more}", hint=hint)
     if first["type"] == "missing":
         return ConfigError(f"{key} is missing{more}", hint="add the key; configs/ has complete examples")
     cause = first.get("ctx", {}).get("error")
@@ -93,7 +93,9 @@ def _explain(model: Model, error: ValidationError, before: str) -> ConfigError:
         # It has its own hint; without a path it names the setting itself.
         return ConfigError(f"{f'{key}: ' if path else before}{cause.message}{more}", hint=cause.hint)
     value = (
-        "" if isinstance(first["input"], Mapping) or "Value error" in first["msg"] else f" = {shown(first['input'])}"
+        ""
+        if isinstance(first["input"], Mapping) or "Value error" in first["msg"]
+        else f" = {abbreviate(first['input'])}"
     )
     return ConfigError(f"{key}{value}: {reason}{more}", hint="correct the value and start again")
 
@@ -103,11 +105,11 @@ def _spelling(model: Model, place: Sequence[int | str]) -> str:
     *parts, last = place
     where, held = _held_by(model, parts)
     known = list(dict.fromkeys(name for part in held for name in part.model_fields))
-    if found := nearest(str(last), known):
-        return guess([".".join([*where, name]) for name in found]).strip()
+    if found := closest_names(str(last), known):
+        return did_you_mean([".".join([*where, name]) for name in found]).strip()
     own = ".".join([*where, str(last)])
     elsewhere = dict.fromkeys(path for path in _paths(model) if path.rpartition(".")[2] == last and path != own)
-    return f"{guess([*elsewhere][:3])}keys{' of ' if where else ''}{'.'.join(where)}: {', '.join(known)}"
+    return f"{did_you_mean([*elsewhere][:3])}keys{' of ' if where else ''}{'.'.join(where)}: {', '.join(known)}"
 
 
 def _held_by(model: Model, place: Sequence[int | str]) -> tuple[list[str], list[Model]]:

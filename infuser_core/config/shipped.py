@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from infuser_core.errors import ConfigError, guess, nearest
-from infuser_core.system.hub import fetched
+from infuser_core.errors import ConfigError, closest_names, did_you_mean
+from infuser_core.system.hub import fetch_address
 
 PACKED = Path(__file__).parents[1] / "shipped"
 ROOT = PACKED if PACKED.is_dir() else PACKED.parents[1]
@@ -80,14 +80,14 @@ def data(given: str) -> Path:
 
     Raises ConfigError for an address of the hub that cannot be had.
     """
-    path = fetched(given)
+    path = fetch_address(given)
     packed = FOLDER.parent / path
     return packed if path.parts[:1] == ("configs",) and not path.exists() and packed.is_file() else path
 
 
 def read(given: Path | str) -> Any:
     """The content of a configuration. Raises ConfigError, with the nearest names, for one that cannot be read."""
-    found = guess(nearest(_plain(given), names()))
+    found = did_you_mean(closest_names(_plain(given), names()))
     return read_yaml(find(given), hint=f"{found}`infuser configs` lists the shipped configurations")
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from infuser_core.errors import UsageError, shown
+from infuser_core.errors import UsageError, abbreviate
 
 
 def table(name: str, *, package: str = __package__) -> list[dict[str, str]]:
@@ -136,7 +136,7 @@ def cluster(text: str) -> Cluster:
         return Cluster(gpu=this_host(), nodes=1, per_node=1)
     found = _names().get(plain(kind))
     if found is None:
-        raise UsageError(f"--gpus {text[:80]}: unknown GPU {shown(kind)}", hint=f"known: {', '.join(gpus())}, cpu")
+        raise UsageError(f"--gpus {text[:80]}: unknown GPU {abbreviate(kind)}", hint=f"known: {', '.join(gpus())}, cpu")
     numbers = [int(count) for count in counts if count]
     if not numbers or 0 in numbers:
         raise UsageError(f"--gpus {text}: says not how many", hint="e.g. 8xH100, or 2x8xH100 for two nodes of eight")

@@ -15,7 +15,7 @@ from typing import Any, cast, get_args
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from infuser_core.errors import UsageError, named
+from infuser_core.errors import UsageError, match_name
 from infuser_core.nano import language
 from infuser_core.nano.tokenizer import END, chat
 from infuser_core.nano.topics import NAMES, Fact, MicroTopic, choices_of
@@ -119,7 +119,7 @@ def measured(folder: Path | None, world: str, split: str) -> list[dict[str, Any]
     if folder is None:
         raise UsageError("exact accuracy needs a model's weights", hint="an address gives none; name a folder")
     chosen = world_of(world)
-    part = cast(Split, named(split, get_args(Split), kind="split"))
+    part = cast(Split, match_name(split, get_args(Split), kind="split"))
     rows = by_pair(folder, [topic.name for topic in chosen.topics], split=part, world=chosen)
     target = [row for row in rows if row.topic in chosen.target]
     asked = {
