@@ -8,6 +8,7 @@ import importlib.util
 import pkgutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _OURS = ("infuser_core", "corpus")
 _LISTED = 40
+CHOICES, SHORT_ANSWER = "solve_mcq", "solve_free_form"
+"""Prompt templates of questions with lettered choices, and of others whose verifier declares none."""
 MAIN_ROUTE = "mcq"
 """Route of a textbook's chunk, unless its row or the configuration says otherwise."""
 BATCH = "rewards"
@@ -113,7 +116,8 @@ REWARDS = Registry(kind="reward", package="infuser_core.rewards", outside="my_pa
 ROUTES = Registry(kind="route", package="infuser_core.routes", outside="my_package.my_route")
 """Ways from a document to a question: `TEMPLATE`, `NEEDS_DOCUMENT`, `read` or `given`; perhaps `RUNS_PROGRAMS`."""
 VERIFIERS = Registry(kind="verifier", package="infuser_core.verifiers", outside="my_package.module:Name")
-"""Comparisons of a response with the reference answer: `check`; perhaps `check_many` and `RUNS_PROGRAMS`."""
+"""Comparisons of a response with the reference answer: `check`; perhaps `check_many`, `RUNS_PROGRAMS` and `PROMPT`, the
+template that its questions are put with."""
 BENCHMARKS = Registry(kind="benchmark", package="infuser_core.benchmarks", outside="my_package.module:load")
 """Question sets that models are evaluated on: `BENCHMARK`, and `load` where it reads no rows."""
 TRACKERS = Registry(kind="tracker", package="infuser_core.trackers", outside="my_package.module:name")
@@ -225,9 +229,9 @@ def needs_documents(config: "RunConfig") -> bool:
     return not config.cotrain.dev_only and any(each.needs_document for each in main_routes(config))
 
 
-def solved_with_code(config: "RunConfig") -> bool:
-    """Whether solvers are asked to write programs."""
-    return any(each.solved_with for each in main_routes(config))
+def solver_prompts(config: "RunConfig") -> list[str]:
+    """Prompt templates that the run's routes have solvers answer with, besides those for choices and short answers."""
+    return sorted({each.solved_with for each in main_routes(config)} - {""})
 
 
 def runs_programs(config: "RunConfig", questions: Iterable[Question]) -> bool:
@@ -247,6 +251,17 @@ class Verifier(Protocol):
         Never raises for any response; raises ConfigError for a preset that is not in PRESETS.
         """
         ...
+
+
+@cache
+def verifier_prompt(name: str) -> str:
+    """Prompt template of a verifier's questions. Raises ConfigError listing what exists when there is no verifier."""
+    return str(getattr(VERIFIERS.find(name)[0], "PROMPT", SHORT_ANSWER))
+
+
+def prompt_name(question: Question) -> str:
+    """Template that a question is put with: the one for lettered choices, or its verifier's."""
+    return CHOICES if question.choices else verifier_prompt(question.verifier)
 
 
 def verifier(name: str) -> Verifier:

@@ -16,8 +16,7 @@ from typing import Any
 
 import httpx
 
-from corpus.find.catalogue import Site, connect
-from corpus.find.catalogues import local
+from corpus.find.catalogue import Site, connect, require_addresses
 from corpus.find.guard import AGENT, GuardedTransport, WebConfig, body_of, client_of
 from corpus.find.identifiers import parts_of
 from corpus.find.polite_http import PoliteTransport
@@ -215,9 +214,11 @@ class Opened:
     """How sources are fetched."""
 
     def address(self, download_url: str) -> str:
-        """The address to fetch for a source: the local catalogue's where it was stored without its host."""
-        own = [site for site in self.catalogues if site.name == "local" and download_url.startswith(local.SCHEME)]
-        return local.address(own[0], download_url) if own else download_url
+        """The address to fetch for a source, which a catalogue may have stored without its host."""
+        for site in self.catalogues:
+            if site.resolve is not None:
+                return site.resolve(site, download_url)
+        return download_url
 
 
 @contextmanager
@@ -231,18 +232,18 @@ def open_catalogues(
     the User-Agent.
     """
     entries = [(entry.name, entry.base) for entry in settings.catalogues]
+    require_addresses(settings)
     if settings.type != "catalogues":
         entries = [("local", shelf if settings.type == "nano" else settings.url)]
-    # Hosts that the settings name may be private; nobody else's may.
-    named = {name: {parts_of(base).hostname or ""} - {""} for name, base in entries}
+    # Hosts that the settings name may be private; no other may.
+    hosts = {host for _, base in entries if (host := parts_of(base).hostname)}
     loopback = LOOPBACK if settings.type != "catalogues" else frozenset()
     config = WebConfig(
-        allowed_hosts=loopback.union(*named.values()),
+        allowed_hosts=loopback | hosts,
         user_agent=f"{AGENT} (+{contact})" if contact else AGENT,
         delay_seconds=settings.host_delay_seconds,
         robots_exempt=tuple(settings.robots_exempt),
     )
-    download = replace(config, allowed_hosts=loopback | named.get("local", set()))
     # What is served on loopback changes with the run, and its port is another's tomorrow.
     kept = folder if settings.type == "catalogues" else None
     if settings.type == "catalogues" and settings.answers == "recorded":
@@ -251,4 +252,6 @@ def open_catalogues(
         recorder = live(config, kept, max_age_days=settings.answer_days, search=shlex.split(search))
     with recorder.client as client:
         catalogues = [connect(name, base=base, client=client) for name, base in entries]
+        own = {host for site in catalogues if site.resolve and (host := parts_of(site.base).hostname)}
+        download = replace(config, allowed_hosts=loopback | own)
         yield Opened(catalogues=catalogues, recorder=recorder, download=download)

@@ -58,7 +58,7 @@ class CatalogueEntry(Settings):
     name: str = Field(min_length=1)
     """Module of corpus/find/catalogues, or `package.module` of your own."""
     base: str = ""
-    """Its address; the catalogue's public one when empty."""
+    """Its address; the catalogue's public one when empty, if it has one."""
 
 
 class CatalogueSettings(Settings):
@@ -111,11 +111,6 @@ class CatalogueSettings(Settings):
             raise ValueError("a local catalogue needs `url`")
         if self.type == "catalogues" and not self.catalogues:
             raise ValueError("the list of catalogues is empty")
-        for entry in self.catalogues:
-            if entry.name in ("local", "opds", "pressbooks") and not entry.base:
-                raise ValueError(f"the catalogue {entry.name} needs `base`")
-        if sum(entry.name == "local" for entry in self.catalogues) > 1:
-            raise ValueError("only one catalogue can be local: its addresses are stored without their host")
         return self
 
 

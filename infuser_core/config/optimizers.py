@@ -47,7 +47,11 @@ class Options:
         return 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for `trainer.json`."""
+        """Plain values for `trainer.json`.
+
+        A file's format and no recipe, which records OptimizerSettings: files from before there were names mean AdamW,
+        and one that names it would have another digest than the same training wrote before.
+        """
         return asdict(self) | ({} if self.name == DEFAULT else {"name": self.name})
 
 

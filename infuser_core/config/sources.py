@@ -85,7 +85,7 @@ class HubAnchor(Settings):
     type: Literal["hub"]
     repo: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)?$", max_length=96)
     """Repository, `owner/name`."""
-    revision: str = "main"
+    revision: str = hub.REVISION
     """Branch, tag or commit."""
 
 

@@ -11,7 +11,7 @@ from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import FolderAnchor, HubAnchor
 from infuser_core.errors import NUMBER, UsageError
-from infuser_core.hub import SCHEME
+from infuser_core.hub import REVISION, SCHEME
 from infuser_core.plugins import WORLDS
 from infuser_core.schemas import Checkpoint, Role, Selection
 from infuser_core.store import runs
@@ -67,7 +67,7 @@ def find_model(root: Path, text: str) -> NamedModel:
         return _checkpoint(Store(root), ref, name=ref.key, config=_made_by(Store(root), ref.key))
     repo, _, revision = text.removeprefix(SCHEME).partition("@")
     if repo.count("/") == 1 and not text.startswith((".", "/", "~")):
-        folder = anchor_folder(HubAnchor(type="hub", repo=repo, revision=revision or "main"))
+        folder = anchor_folder(HubAnchor(type="hub", repo=repo, revision=revision or REVISION))
         return _in_folder(text, folder)
     raise UsageError(f"--model {text}: there is no such model", hint=_FORMS)
 

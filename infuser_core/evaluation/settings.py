@@ -30,6 +30,7 @@ from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation.models import NamedModel, is_nano
+from infuser_core.memory.sizes import CACHE_TOKENS
 from infuser_core.phases.answering import OFF, OWN, Example, Phrasing
 from infuser_core.settings import store_root
 
@@ -64,7 +65,7 @@ class EvaluationSettings(Settings):
     """Worked examples for few-shot prompts: JSON lines, or a folder with `NAME.jsonl` for every benchmark."""
     shots: int | None = Field(default=None, ge=0, le=1000)
     """Number of examples, the first of the file; all when null."""
-    batch_tokens: int = Field(default=262_144, gt=0, le=1_000_000_000)
+    batch_tokens: int = Field(default=CACHE_TOKENS, gt=0, le=1_000_000_000)
     """Prompt and response tokens of one batch. It changes no answer."""
     concurrency: int = Field(default=EndpointModel.model_fields["concurrency"].default, gt=0, le=4096)
     """Requests under way at one time to a model behind an address. It changes no answer."""

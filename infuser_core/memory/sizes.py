@@ -6,6 +6,8 @@ AUTOMATIC = 8192
 """Tokens of a micro-batch that a plan takes where the trainer finds its own budget: fewer than it will find."""
 LEAST = 256
 """Fewest tokens of a micro-batch that a trainer goes down to where memory runs out."""
+CACHE_TOKENS = 262_144
+"""Prompt and response tokens that the sampler `hf` caches for one batch."""
 BUCKET = 50_000_000
 """Elements of a reduction bucket."""
 LOGIT_CELLS = 1 << 25

@@ -16,7 +16,7 @@ def settings_of(config: RunConfig) -> AnswerSettings:
     """The sub-configuration that the phase is a function of."""
     return AnswerSettings(
         prompts=config.prompts,
-        prompt_digest=template_digest(*solver_templates(config.prompts, code=plugins.solved_with_code(config))),
+        prompt_digest=template_digest(*solver_templates(config.prompts, plugins.solver_prompts(config))),
         sampling=config.cotrain.sampling.drawn(),
         vllm=config.engine.vllm,
         samples=config.cotrain.group_size,

@@ -21,7 +21,7 @@ from infuser_core.errors import ConfigError
 from infuser_core.hub import fetched
 from infuser_core.phases.parts.shown import AIM
 from infuser_core.planning.split import load_sets, require_apart
-from infuser_core.plugins import MAIN_ROUTE, needs_documents, templates
+from infuser_core.plugins import CHOICES, MAIN_ROUTE, needs_documents, prompt_name, templates
 from infuser_core.prompts.load import load
 from infuser_core.sandbox import run as sandbox
 
@@ -114,13 +114,7 @@ def preflight(config: RunConfig) -> None:
     for key in ("labeller", "oracle"):
         if name := getattr(config.cotrain.question, key):
             plugins.named(name, key=f"cotrain.question.{key}")
-    # Further templates that questions without choices are put with.
-    verifiers = {question.verifier for question in asked if not question.choices}
-    answering = [
-        *(["solve_code"] if "code" in verifiers else []),
-        *(["solve_free_form"] if verifiers - {"code"} else []),
-    ]
-    for prompt in (*asking, "solve_mcq", "judge_chunk", *answering):
+    for prompt in (*asking, CHOICES, "judge_chunk", *sorted({prompt_name(question) for question in asked})):
         load(prompt, profile=config.prompts)
     if plugins.runs_programs(config, asked):
         sandbox.find()

@@ -9,11 +9,11 @@ import torch
 from engine_tiny import OBJECTIVE, gradient, make_checkpoint, make_groups, trainer
 from hypothesis import given
 from hypothesis import strategies as st
+from stock_engines import local_trainer
 
 from infuser_core import faults
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.memory import LEAST, SHARE, TokenBudget, free_memory
-from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.training.checkpoint import weights_of
 from infuser_core.errors import EngineError
 from infuser_core.memory.shape import from_folder
@@ -84,12 +84,12 @@ def test_a_longer_response_has_a_micro_batch_of_its_own(anchor: Checkpoint) -> N
 def test_a_model_wider_than_memory_is_refused_before_it_is_read(tmp_path: Path):
     checkpoint = make_checkpoint(tmp_path)
     weights = weights_of(Path(checkpoint.path))
-    enough = LocalTrainer(device="cpu", free=lambda device: 16 * weights)
+    enough = local_trainer(free=lambda device: 16 * weights)
     enough.load(checkpoint)
     # What a trainer holds gives way to what it loads next.
     enough.load(checkpoint)
     with pytest.raises(EngineError, match=f"the model has {weights:,} weights: training it takes"):
-        LocalTrainer(device="cpu", free=lambda device: 16 * weights - 1).load(checkpoint)
+        local_trainer(free=lambda device: 16 * weights - 1).load(checkpoint)
     with pytest.raises(EngineError, match="making an anchor of it takes"):
         prepare_anchor(tmp_path / "source", tmp_path / "other", free=lambda: 12 * weights - 1)
     assert not (tmp_path / "other").exists()

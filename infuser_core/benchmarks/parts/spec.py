@@ -17,7 +17,7 @@ from infuser_core.benchmarks.parts.fields import mapped
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
-from infuser_core.hub import DATA, HubAddress, fetched, find_data, is_data, snapshot, stem_and_suffix
+from infuser_core.hub import DATA, REVISION, HubAddress, fetched, find_data, is_data, snapshot, stem_and_suffix
 from infuser_core.schemas import Question
 from infuser_core.sealed import digest_of
 from infuser_core.settings import data_root, store_root
@@ -61,7 +61,7 @@ class Benchmark:
     """Hugging Face data sets whose rows make it up, in order; empty when it has none."""
     split: str = "test"
     """Split of the data set."""
-    revision: str = "main"
+    revision: str = REVISION
     """Commit of the data sets, where one is known to hold the paper's rows."""
     files: tuple[str, ...] = ()
     """Layouts of the split's files in the data set, the preferred one first: glob patterns, parted by blanks."""
