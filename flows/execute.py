@@ -75,11 +75,11 @@ def _execute(config: "RunConfig", name: str, root: Path, *, page: bool, asked: M
     # Imported here: every command imports this module, few execute a run.
     from flows import deployment
     from flows.pipeline import pipeline
-    from infuser_core.planning.place import asked_of
+    from infuser_core.planning.place import parse_places
     from infuser_core.planning.room import require_room
 
     places: dict[str, Any] = dict(asked)
-    require_room(config, name, asked_of(**places))
+    require_room(config, name, parse_places(**places))
     try:
         server = deployment.find_server(root)
         if server is None or not _published(config, name, root, places=places):

@@ -9,14 +9,14 @@ from corpus.find.catalogue import require_addresses
 from flows.pipeline import pipeline, resolve
 from infuser_core.config import shipped
 from infuser_core.errors import ConfigError
-from infuser_core.planning.place import asked_of
+from infuser_core.planning.place import parse_places
 from infuser_core.planning.preflight import preflight
 from infuser_core.planning.room import require_room
 from infuser_core.plugins import needs_documents
 from infuser_core.store.runs import check_name
 from tasks.stage import stopped
 
-DEFAULT = [str(shipped.named("nano"))]
+DEFAULT = [str(shipped.path_of("nano"))]
 
 
 def _title() -> str:
@@ -56,6 +56,6 @@ def infuser(
     preflight(config)
     if needs_documents(config) and not config.corpus.pool:
         require_addresses(config.corpus.catalogue)
-    require_room(config, title, asked_of(again=again, until=until, only=only))
+    require_room(config, title, parse_places(again=again, until=until, only=only))
     stop = pipeline(config, title, flow_run=str(flow_run.id or ""), again=again, until=until, only=only)
     return stopped(stop, title) if stop else title

@@ -12,9 +12,9 @@ from infuser_core.config.run import RunConfig
 from infuser_core.errors import UsageError
 from infuser_core.lineage.graph import Graph
 from infuser_core.planning import place
-from infuser_core.planning.fork import Fork, History, history_of
-from infuser_core.planning.place import Asked, Place, Repeat, Salts, settled
-from infuser_core.planning.plan import Before, Leaf, Plan, leaves_that_differ, plan_of
+from infuser_core.planning.fork import Fork, History, load_history
+from infuser_core.planning.place import Place, Repeat, RunPlaces, Salts, resolve_place
+from infuser_core.planning.plan import FormerRun, Leaf, Plan, leaves_that_differ, make_plan
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
@@ -24,7 +24,7 @@ from tasks.run import digests_of, looked_at
 from tasks.run_control import Planning, Stop
 
 
-def checked(config: RunConfig, name: str, asked: Asked) -> Asked:
+def checked(config: RunConfig, name: str, asked: RunPlaces) -> RunPlaces:
     """The places that are asked for, with every iteration named. Raises UsageError for others.
 
     So it does where the one stage that is wanted lacks an input.
@@ -32,17 +32,17 @@ def checked(config: RunConfig, name: str, asked: Asked) -> Asked:
     if not asked:
         return asked
     root = settings.store_root()
-    return _settled(asked, walk(root, name, history_of(root, name, config), place.repeats_of(root, name)), name)
+    return _settled(asked, walk(root, name, load_history(root, name, config), place.load_repeats(root, name)), name)
 
 
-def _settled(asked: Asked, planned: Planning, name: str) -> Asked:
+def _settled(asked: RunPlaces, planned: Planning, name: str) -> RunPlaces:
     recipes = [step.recipe for step in planned.steps]
-    only = settled(asked.only, recipes, option="--only") if asked.only else None
+    only = resolve_place(asked.only, recipes, option="--only") if asked.only else None
     if only is not None:
         _check_inputs(only, planned, name)
-    return Asked(
-        again=settled(asked.again, recipes, option="--from") if asked.again else None,
-        until=settled(asked.until, recipes, option="--until", first=True) if asked.until else None,
+    return RunPlaces(
+        again=resolve_place(asked.again, recipes, option="--from") if asked.again else None,
+        until=resolve_place(asked.until, recipes, option="--until", first=True) if asked.until else None,
         only=only,
     )
 
@@ -68,21 +68,21 @@ def walk(
     return planned
 
 
-def plan(history: History, name: str, asked: Asked, *, repeats: Sequence[Repeat] = ()) -> Plan:
+def plan(history: History, name: str, asked: RunPlaces, *, repeats: Sequence[Repeat] = ()) -> Plan:
     """The plan of a run, stage by stage. Raises UsageError for places that it does not have.
 
     `repeats` are those of a run that is not recorded yet.
     """
     root = settings.store_root()
-    known = place.repeats_of(root, name) or list(repeats)
+    known = place.load_repeats(root, name) or list(repeats)
     # Forks expect what their origin had.
     like = name if name in runs.list_runs(root) else history.forked_from
     asked = _settled(asked, walk(root, name, history, known, like=like), name) if asked else asked
-    again = place.with_repeat(root, name, asked.again) if asked.again else known
+    again = place.add_repeat(root, name, asked.again) if asked.again else known
     walked = walk(root, name, history, again, until=asked.until, like=like)
     other, catalogue = _nearest(root, name, history), Catalogue(root)
     graph = _graph(catalogue, other) if other else None
-    return plan_of(
+    return make_plan(
         name,
         walked.steps,
         before=_before(root, history, graph),
@@ -104,7 +104,7 @@ def _graph(catalogue: Catalogue, run: str) -> Graph:
 
 def plan_fork(fork: Fork) -> Plan:
     """The plan of a fork. Raises UsageError where its origin has not come that far."""
-    found = plan(fork.history, fork.name, Asked(), repeats=fork.repeats)
+    found = plan(fork.history, fork.name, RunPlaces(), repeats=fork.repeats)
     # A fork has from its origin what stands before the loop, and the iterations before its own.
     shared = [
         each for each in found.stages if each.recipe.phase not in MEASUREMENTS and each.recipe.iteration < fork.at
@@ -121,13 +121,13 @@ def plan_fork(fork: Fork) -> Plan:
     return found
 
 
-def _before(root: Path, history: History, graph: Graph | None) -> Before:
+def _before(root: Path, history: History, graph: Graph | None) -> FormerRun:
     seen = frozenset(
         entry.key for run in runs.list_runs(root) for entry in Journal(root, run).entries() if entry.digest
     )
     records: list[Record] = list(graph.records.values()) if graph else []
     changed = _changed(root, graph.run, history.latest) if graph else []
-    return Before(records=records, settings=changed, seen=seen)
+    return FormerRun(records=records, settings=changed, seen=seen)
 
 
 def _changed(root: Path, run: str, config: RunConfig) -> list[Leaf]:

@@ -10,9 +10,9 @@ from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import StoreError
 from infuser_core.planning import place
-from infuser_core.planning.fork import history_of
-from infuser_core.planning.place import asked_of
-from infuser_core.planning.plan import Step
+from infuser_core.planning.fork import load_history
+from infuser_core.planning.place import parse_places
+from infuser_core.planning.plan import SurveyedStage
 from infuser_core.store import doctor, runs
 from infuser_core.store.catalogue import Holder, holders
 from infuser_core.store.store import restoring
@@ -33,9 +33,9 @@ def mend(root: Path, names: Sequence[str], restore: Sequence[str]) -> None:
 
 def _refuse_other_code(root: Path, holder: Holder, config: RunConfig, until: str) -> None:
     """Repairing must not turn into computing a run anew under other keys."""
-    history = history_of(root, holder.name, config)
-    last = asked_of(until=until).until
-    planned = walk(root, holder.name, history, place.repeats_of(root, holder.name), until=last)
+    history = load_history(root, holder.name, config)
+    last = parse_places(until=until).until
+    planned = walk(root, holder.name, history, place.load_repeats(root, holder.name), until=last)
     steps = [step for step in _certain(planned.steps) if step.is_final and not step.stored]
     foreign = [step.recipe for step in steps if step.recipe.key not in holder.keys]
     if foreign:
@@ -45,7 +45,7 @@ def _refuse_other_code(root: Path, holder: Holder, config: RunConfig, until: str
         )
 
 
-def _certain(steps: Iterable[Step]) -> Iterator[Step]:
+def _certain(steps: Iterable[SurveyedStage]) -> Iterator[SurveyedStage]:
     """The steps up to a lost selection: nobody knows yet which checkpoint the others are about."""
     for step in steps:
         yield step

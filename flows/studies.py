@@ -139,7 +139,7 @@ def _page(root: Path, name: str, found: dict[str, Any], html: Path | None) -> Pa
     return shown
 
 
-FROZEN = shipped.named("ablation/frozen_solver")
+FROZEN = shipped.path_of("ablation/frozen_solver")
 
 
 def predict_effects(
@@ -211,7 +211,7 @@ def of_each(study: Callable[..., dict[str, Any]], given: Sequence[str], **option
 def _named(given: str) -> list[str]:
     if not given.endswith((".yaml", ".yml")):
         return [given]
-    return [config.run_name() for config in sweeps.read(Path(given))]
+    return [config.run_name() for config in sweeps.read_sweep(Path(given))]
 
 
 def _arms(run: str | None, iteration: int, **size: Any) -> tuple[Studied, list[NamedScore], list[SelectionArm]]:
@@ -223,7 +223,7 @@ def _arms(run: str | None, iteration: int, **size: Any) -> tuple[Studied, list[N
 def frozen_solver(run: str | None, *, updates: int, figure: Path | None) -> dict[str, Any]:
     """The run's settings with a solver that never moves and one batch of documents: `updates` generator steps."""
     given = runs.read_config(settings.store_root(), runs.find_run(settings.store_root(), run))
-    config = validate(merge(merge(given, shipped.read(FROZEN)), {"cotrain": {"iterations": updates}}))
+    config = validate(merge(merge(given, shipped.read_settings_file(FROZEN)), {"cotrain": {"iterations": updates}}))
     preflight(config)
     name = config.run_name()
     execute_run(config, name)

@@ -22,8 +22,8 @@ from infuser_core.engines.configured import run_crew, run_pool
 from infuser_core.engines.crew import Crew
 from infuser_core.engines.pool import EnginePool
 from infuser_core.planning import place
-from infuser_core.planning.fork import History, history_of
-from infuser_core.planning.place import SALT, Asked, Salts
+from infuser_core.planning.fork import History, load_history
+from infuser_core.planning.place import SALT, RunPlaces, Salts
 from infuser_core.schemas import Checkpoint
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
@@ -34,7 +34,7 @@ from infuser_core.terminal import Console
 from infuser_core.trackers.parts.run_log import RunLog
 from tasks.run_control import Control, Only, Planning
 
-_WHOLE = Asked()
+_WHOLE = RunPlaces()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -177,7 +177,7 @@ def opened(
     journal: str = "journal.jsonl",
     flow_run: str = "",
     listed: bool = True,
-    asked: Asked = _WHOLE,
+    asked: RunPlaces = _WHOLE,
     workers: int | None = None,
 ) -> Iterator[Run]:
     """Own the run, start an attempt, and release engines at the end.
@@ -207,7 +207,7 @@ def opened(
         run = Run(
             name=name,
             config=config,
-            history=history_of(root, name, config),
+            history=load_history(root, name, config),
             control=_control(root, name, store, asked),
             store=store,
             journal=record,
@@ -225,20 +225,20 @@ def opened(
                 yield run
 
 
-def _control(root: Path, name: str, store: Store, asked: Asked) -> Control:
+def _control(root: Path, name: str, store: Store, asked: RunPlaces) -> Control:
     salts = _salts(root, name, asked)
     if asked.only is not None:
         return Only(store, digests=digests_of(root, name), last=asked.only, salts=salts)
     return Control(last=asked.until, salts=salts)
 
 
-def _salts(root: Path, name: str, asked: Asked) -> Salts:
+def _salts(root: Path, name: str, asked: RunPlaces) -> Salts:
     if asked.again is None:
-        return Salts(place.repeats_of(root, name))
+        return Salts(place.load_repeats(root, name))
     # One attempt that Prefect retries asks only once.
     flow_run = _flow_run()
-    repeats = place.with_repeat(root, name, asked.again, asked_by=str(flow_run.id) if flow_run else "")
-    place.record(root, name, repeats)
+    repeats = place.add_repeat(root, name, asked.again, asked_by=str(flow_run.id) if flow_run else "")
+    place.record_repeats(root, name, repeats)
     return Salts(repeats)
 
 

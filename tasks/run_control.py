@@ -6,7 +6,7 @@ from threading import Lock
 
 from infuser_core.errors import MissingArtifactError
 from infuser_core.planning.place import Place, Salts
-from infuser_core.planning.plan import UNKNOWN, Step
+from infuser_core.planning.plan import UNKNOWN, SurveyedStage
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Store
 
@@ -133,7 +133,7 @@ class Planning(Control):
     ) -> None:
         super().__init__(last=last, salts=salts)
         self._store, self._digests = store, digests
-        self.steps: list[Step] = []
+        self.steps: list[SurveyedStage] = []
         """Stages that the pipeline came by."""
         self.absent: dict[str, Recipe] = {}
         """Missing artifacts by the id that they would have."""
@@ -146,7 +146,7 @@ class Planning(Control):
         self.enter(recipe)
         found = self._store.find(recipe) if known else None
         ref = found or self.assumed(recipe)
-        self.steps.append(Step(recipe=recipe, ref=ref, stored=found is not None, known=known))
+        self.steps.append(SurveyedStage(recipe=recipe, ref=ref, stored=found is not None, known=known))
         self.salts.carry(ref, recipe)
         return ref
 

@@ -17,7 +17,7 @@ def init(
     """Write a configuration to start from: every setting that people change first, with a comment. It runs as it is."""
     from infuser_core.config import shipped
 
-    source = shipped.named(shipped.START)
+    source = shipped.path_of(shipped.START)
     path = folder.joinpath(source.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)

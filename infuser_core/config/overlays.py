@@ -23,7 +23,7 @@ def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | No
     """
     merged: dict[str, Any] = {}
     for path in files:
-        values = shipped.read(path)
+        values = shipped.read_settings_file(path)
         if not isinstance(values, dict):
             raise ConfigError(f"{path} holds no settings", hint="a configuration is a mapping of keys to values")
         merged = merge(merged, values)
@@ -36,18 +36,18 @@ def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | No
 def validate(values: Mapping[str, Any]) -> RunConfig:
     """The checked configuration. Raises ConfigError for the first thing that is wrong."""
     refuse_vast(values, name="the configuration")
-    return checked(RunConfig, values)
+    return parse_settings(RunConfig, values)
 
 
-def checked(model: type[Checked], values: Any, *, where: str = "") -> Checked:
+def parse_settings(model: type[Checked], values: Any, *, where: str = "") -> Checked:
     """The values as settings of this kind; `where` they stand opens a message. Raises ConfigError for what is wrong."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise _explain(model, error, f"{where}: " if where else "") from None
+        raise _config_error(model, error, f"{where}: " if where else "") from None
 
 
-def changed(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
+def with_overrides(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
     """The configuration with `key=value` on top. Raises ConfigError for what cannot be."""
     return validate(reduce(merge, map(parse_override, overrides), config.model_dump(mode="json")))
 
@@ -76,15 +76,15 @@ def parse_override(text: str) -> dict[str, Any]:
     return nested
 
 
-def _explain(model: Model, error: ValidationError, before: str) -> ConfigError:
+def _config_error(model: Model, error: ValidationError, before: str) -> ConfigError:
     first = error.errors()[0]
-    where, _ = _held_by(model, first["loc"])
+    where, _ = _models_at(model, first["loc"])
     path = ".".join(word if len(word) <= 60 and word.isprintable() else shown(word) for word in where)
     key = f"{before}{path or 'configuration'}"
     reason = first["msg"].removeprefix("Value error, ")
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
-        hint = _spelling(model, first["loc"])
+        hint = _suggest_key(model, first["loc"])
         return ConfigError(f"{key} = {shown(first['input'])}: unknown key{more}", hint=hint)
     if first["type"] == "missing":
         return ConfigError(f"{key} is missing{more}", hint="add the key; configs/ has complete examples")
@@ -98,10 +98,10 @@ def _explain(model: Model, error: ValidationError, before: str) -> ConfigError:
     return ConfigError(f"{key}{value}: {reason}{more}", hint="correct the value and start again")
 
 
-def _spelling(model: Model, place: Sequence[int | str]) -> str:
+def _suggest_key(model: Model, place: Sequence[int | str]) -> str:
     """A hint for an unknown key of a model's settings, which stands at this place of a validation error."""
     *parts, last = place
-    where, held = _held_by(model, parts)
+    where, held = _models_at(model, parts)
     known = list(dict.fromkeys(name for part in held for name in part.model_fields))
     if found := nearest(str(last), known):
         return guess([".".join([*where, name]) for name in found]).strip()
@@ -110,7 +110,7 @@ def _spelling(model: Model, place: Sequence[int | str]) -> str:
     return f"{guess([*elsewhere][:3])}keys{' of ' if where else ''}{'.'.join(where)}: {', '.join(known)}"
 
 
-def _held_by(model: Model, place: Sequence[int | str]) -> tuple[list[str], list[Model]]:
+def _models_at(model: Model, place: Sequence[int | str]) -> tuple[list[str], list[Model]]:
     """A place as people write it, without the tags of unions, and the models that may stand there."""
     where, found = [], [model]
     for part in place:

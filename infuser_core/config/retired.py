@@ -48,7 +48,7 @@ def drop_retired(values: Any) -> Any:
             continue
         if part[leaf] != setting.off:
             raise ConfigError(f"{name} = {shown(part[leaf])}: no longer a setting", hint=setting.advice)
-        values = _changed(values, path, {key: value for key, value in part.items() if key != leaf})
+        values = _replace_part(values, path, {key: value for key, value in part.items() if key != leaf})
     return values
 
 
@@ -60,12 +60,12 @@ def add_retired(values: Mapping[str, Any]) -> Mapping[str, Any]:
         for key in path:
             part = part[key]
         if setting.in_digest:
-            values = _changed(values, path, {**part, leaf: setting.off})
+            values = _replace_part(values, path, {**part, leaf: setting.off})
     return values
 
 
-def _changed(values: Mapping[str, Any], path: list[str], part: Mapping[str, Any]) -> Mapping[str, Any]:
+def _replace_part(values: Mapping[str, Any], path: list[str], part: Mapping[str, Any]) -> Mapping[str, Any]:
     """The settings with another mapping at a path."""
     if not path:
         return part
-    return {**values, path[0]: _changed(values[path[0]], path[1:], part)}
+    return {**values, path[0]: _replace_part(values[path[0]], path[1:], part)}

@@ -29,7 +29,7 @@ _OTHERS = {"prefect"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shipped:
+class ShippedFile:
     """A configuration that comes with the project."""
 
     name: str
@@ -42,14 +42,14 @@ class Shipped:
     """Where it lies."""
 
 
-def configurations() -> Iterator[Shipped]:
+def configurations() -> Iterator[ShippedFile]:
     """Every shipped configuration: complete ones first, then those in folders."""
     for name in names():
-        path = named(name)
+        path = path_of(name)
         folder = name.partition("/")[0] if "/" in name else ""
         kind = {"": "run", "sweep": "sweep"}.get(folder, "overlay")
         with path.open(encoding="utf-8") as file:
-            yield Shipped(name=name, kind=kind, text=file.readline().lstrip("#").strip(), path=path)
+            yield ShippedFile(name=name, kind=kind, text=file.readline().lstrip("#").strip(), path=path)
 
 
 def names() -> list[str]:
@@ -58,12 +58,12 @@ def names() -> list[str]:
     return sorted(found - _OTHERS, key=lambda name: ("/" in name, name))
 
 
-def named(name: str) -> Path:
+def path_of(name: str) -> Path:
     """The file of a shipped configuration."""
     return FOLDER / f"{name}.yaml"
 
 
-def find(given: Path | str, folder: Path = Path()) -> Path:
+def find_file(given: Path | str, folder: Path = Path()) -> Path:
     """The file that is meant: the one of this path, seen from `folder`, else the shipped configuration of this name.
 
     `configs/nano.yaml`, as the documentation writes it, means `nano` wherever no such file is.
@@ -72,10 +72,10 @@ def find(given: Path | str, folder: Path = Path()) -> Path:
     name = _plain(given) if str(given).startswith("configs/") else str(given)
     if name not in names() or (path.exists() and not path.is_dir()):
         return path
-    return named(name)
+    return path_of(name)
 
 
-def data(given: str) -> Path:
+def find_data_file(given: str) -> Path:
     """A file of data that a configuration names: the one of this path or address, else the shipped one, in `configs/`.
 
     Raises ConfigError for an address of the hub that cannot be had.
@@ -85,10 +85,10 @@ def data(given: str) -> Path:
     return packed if path.parts[:1] == ("configs",) and not path.exists() and packed.is_file() else path
 
 
-def read(given: Path | str) -> Any:
+def read_settings_file(given: Path | str) -> Any:
     """The content of a configuration. Raises ConfigError, with the nearest names, for one that cannot be read."""
     found = guess(nearest(_plain(given), names()))
-    return read_yaml(find(given), hint=f"{found}`infuser configs` lists the shipped configurations")
+    return read_yaml(find_file(given), hint=f"{found}`infuser configs` lists the shipped configurations")
 
 
 def _plain(given: Path | str) -> str:

@@ -132,7 +132,7 @@ def of_run(config: RunConfig) -> EvaluationSettings:
 
 def lab_of(model: NamedModel) -> Path:
     """The shipped configuration of the micro-world that a nano model speaks of."""
-    return shipped.named(_LABS.get(model.world, "nano-basic"))
+    return shipped.path_of(_LABS.get(model.world, "nano-basic"))
 
 
 def settings_for(model: NamedModel, config: Path | None, overrides: dict[str, Any]) -> EvaluationSettings:
@@ -154,7 +154,7 @@ def with_options(base: EvaluationSettings, options: Mapping[str, Any]) -> Evalua
 
 def read_settings(path: Path, base: EvaluationSettings) -> EvaluationSettings:
     """Settings from YAML: a run's configuration, or keys of EvaluationSettings over `base`. Raises ConfigError."""
-    values = shipped.read(path)
+    values = shipped.read_settings_file(path)
     values = {} if values is None else values
     if isinstance(values, dict) and "cotrain" in values:
         return of_run(overlays.load([path]))
@@ -165,7 +165,7 @@ def read_settings(path: Path, base: EvaluationSettings) -> EvaluationSettings:
 
 def changed(base: EvaluationSettings, values: Mapping[str, Any], *, where: str) -> EvaluationSettings:
     """The settings with some of them replaced. Raises ConfigError naming the key."""
-    return overlays.checked(EvaluationSettings, overlays.merge(base.model_dump(), values), where=where)
+    return overlays.parse_settings(EvaluationSettings, overlays.merge(base.model_dump(), values), where=where)
 
 
 def engine_name(model: NamedModel, settings: EvaluationSettings) -> str:

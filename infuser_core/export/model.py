@@ -11,7 +11,7 @@ from infuser_core.durable import drafted, refuse_filled
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.export.card import base_name, card
 from infuser_core.lineage.graph import Graph, graph_of
-from infuser_core.planning.fork import history_of
+from infuser_core.planning.fork import load_history
 from infuser_core.schemas import Selection
 from infuser_core.sealed import digest_of_file
 from infuser_core.store.catalogue import Catalogue
@@ -40,7 +40,7 @@ def export(
     graph = graph_of(Catalogue(root), run)
     number = number_of(graph, store, iteration)
     record = _checkpoint(graph, role, number)
-    config = history_of(root, run, validate(read_config(root, run))).measuring(number)
+    config = load_history(root, run, validate(read_config(root, run))).measuring(number)
     if adapter and config.cotrain.adapter is None:
         raise UsageError(f"--adapter: run {run} trains all weights", hint="export it as a whole model")
     with drafted(out) as draft:

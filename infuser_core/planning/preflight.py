@@ -26,7 +26,7 @@ from infuser_core.prompts.load import load
 from infuser_core.sandbox import run as sandbox
 
 
-def missing(config: RunConfig) -> list[ConfigError]:
+def missing_for_corpus(config: RunConfig) -> list[ConfigError]:
     """Everything that is missing on this machine, in the order of a run's asking; without a corpus nothing is."""
     if not needs_documents(config):
         return []
@@ -125,7 +125,7 @@ def preflight(config: RunConfig) -> None:
     }
     for error in _folders(roles):
         raise error
-    for error in missing(config):
+    for error in missing_for_corpus(config):
         raise error
     _check_adapter(config)
 
@@ -177,5 +177,5 @@ def _sources(config: RunConfig) -> list[tuple[str, QuestionSource]]:
 
 
 def _must_exist(key: str, path: str) -> None:
-    if not shipped.data(path).exists():
+    if not shipped.find_data_file(path).exists():
         raise ConfigError(f"{key} = {path!r}: no such file", hint="correct the path; relative ones start where you run")

@@ -16,8 +16,8 @@ from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.memory import LEAST, SHARE, TokenBudget, free_memory
 from infuser_core.engines.training.checkpoint import weights_of
 from infuser_core.errors import EngineError
-from infuser_core.memory.shape import from_folder
-from infuser_core.memory.sizes import LAYERS, LOGIT_CELLS, PIECE, kept_per_token
+from infuser_core.memory.shape import read_shape
+from infuser_core.memory.sizes import LAYERS, LOGIT_CELLS, PIECE, activation_bytes_per_token
 from infuser_core.schemas import Checkpoint
 
 MIB = 2**20
@@ -32,11 +32,11 @@ def falling_to(free: int) -> Callable[[torch.device], int]:
 
 @given(free=st.integers(0, 200), reserved=st.integers(0, 40))
 def test_the_budget_fits_and_its_double_would_not(anchor: Checkpoint, free: int, reserved: int) -> None:
-    budget, shape = TokenBudget("auto", most=131_072), from_folder(Path(anchor.path))
+    budget, shape = TokenBudget("auto", most=131_072), read_shape(Path(anchor.path))
     budget.settle(Path(anchor.path), free=(free - reserved) * MIB, width=2, master=4)
     fixed = 6.0 * shape.parameters + 12.0 * (LOGIT_CELLS + min(PIECE, shape.parameters))
     room = SHARE * (free - reserved) * MIB - fixed
-    slope = kept_per_token(shape, width=2, kept=LAYERS)
+    slope = activation_bytes_per_token(shape, width=2, kept=LAYERS)
     assert budget.facts()["token_budget_from"] == "predicted"
     assert budget.tokens == LEAST or budget.tokens * slope <= room
     assert budget.tokens == 131_072 or 2 * budget.tokens * slope > room

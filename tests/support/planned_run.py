@@ -11,8 +11,8 @@ from flows.life_cycle import life_cycle
 from flows.plan import walk
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
-from infuser_core.planning.fork import History, history_of
-from infuser_core.planning.place import Place, Repeat, Salts, asked_of
+from infuser_core.planning.fork import History, load_history
+from infuser_core.planning.place import Place, Repeat, Salts, parse_places
 from infuser_core.schemas import Selection
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
@@ -74,9 +74,9 @@ def fill(
 ) -> dict[tuple[str, int], list[str]]:
     """A run with all its artifacts, or those until a place; returns their keys by phase and iteration."""
     runs.create_run(root, name, config.model_dump(mode="json"))
-    last = asked_of(until=until).until
+    last = parse_places(until=until).until
     filling = Filling(root, name, last=last, salts=Salts(repeats))
-    with looked_at(name, history_of(root, name, config), filling, root) as run, suppress(Stop):
+    with looked_at(name, load_history(root, name, config), filling, root) as run, suppress(Stop):
         life_cycle(run)
     if not until:
         runs.write_record(root, name, runs.ATTEMPT, {"run": name, "seconds": 0.1})
