@@ -36,7 +36,7 @@ def test_the_budget_fits_and_its_double_would_not(anchor: Checkpoint, free: int,
     budget.settle(Path(anchor.path), free=(free - reserved) * MIB, width=2, master=4)
     fixed = 6.0 * shape.parameters + 12.0 * (LOGIT_CELLS + min(PIECE, shape.parameters))
     room = SHARE * (free - reserved) * MIB - fixed
-    slope = activation_bytes_per_token(shape, width=2, kept=LAYERS)
+    slope = activation_bytes_per_token(shape, width=2, retained=LAYERS)
     assert budget.facts()["token_budget_from"] == "predicted"
     assert budget.tokens == LEAST or budget.tokens * slope <= room
     assert budget.tokens == 131_072 or 2 * budget.tokens * slope > room

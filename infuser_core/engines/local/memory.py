@@ -105,9 +105,9 @@ class TokenBudget:
         # While it scores: the reference and the pieces of a question's gradient.
         scoring = master * trained + 12.0 * min(PIECE, trained)
         room = max(0.0, SHARE * free - passing - scoring)
-        self.kept = min(self.kept, int(room / activation_bytes_per_token(shape, width=width, kept=PRODUCTS)))
+        self.kept = min(self.kept, int(room / activation_bytes_per_token(shape, width=width, retained=PRODUCTS)))
         kept = LAYERS if self._checkpointing is False else INPUTS
-        tokens = max(LEAST, min(self._most, int(room / activation_bytes_per_token(shape, width=width, kept=kept))))
+        tokens = max(LEAST, min(self._most, int(room / activation_bytes_per_token(shape, width=width, retained=kept))))
         self.tokens, self._origin = 1 << (tokens.bit_length() - 1), "predicted"
 
     def halve(self, error: Exception, *, place: str) -> None:
