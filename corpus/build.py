@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from corpus import report
-from corpus.chunk.chunk import Discard, Discarded, without
+from corpus.chunk.chunk import Discard, Discarded, discard
 from corpus.find.intake import Item
 from corpus.pool import (
     DISCARDED,
@@ -51,7 +51,7 @@ class Built:
 
     def minus(self, dropped: Mapping[str, tuple[str, str, str]]) -> "Built":
         """Without some documents: they become discards, with (stage, reason, response)."""
-        spans = [without(row, *dropped[row.document_id]) for row in self.documents if row.document_id in dropped]
+        spans = [discard(row, *dropped[row.document_id]) for row in self.documents if row.document_id in dropped]
         if not spans:
             return self
         kept = [row for row in self.documents if row.document_id not in dropped]

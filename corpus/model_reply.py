@@ -1,55 +1,43 @@
-"""JSON replies of a language model: checked, and asked for again a bounded number of times."""
+"""JSON replies of a language model: parsed, and requested again a bounded number of times."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_progress
 from infuser_core.reasoning import answer_of
 
 T = TypeVar("T")
 ATTEMPTS = 3
-"""Times that a prompt is asked."""
+"""Requests per prompt, at most."""
 _NOTE = "An earlier reply to this could not be used: {}. Reply with the JSON object alone."
 MAX_CHARS = 50_000
 """Largest part of one reply that is read, characters."""
 
 
 class ReplyProblem(ValueError):
-    """Reason for which a reply cannot be used; told to the model when it is asked again."""
+    """A reply cannot be used, with the reason; the next request includes the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
-    """One reply of a model, and whether it could be used."""
+    """One reply of a model, and whether it can be used."""
 
     task: str
-    """assign, merge, phrase or rank."""
+    """assign, merge, phrase, rank, structure or judge."""
     item: str
     """Subject of the request: a pair, a question's id, a window of labels."""
     attempt: int
-    """1 for the first time."""
+    """1 for the first request."""
     model: str
-    """Name of the model."""
     reply: str
-    """The reply; empty where it could repeat a question."""
+    """Empty if it could repeat a question."""
     problem: str
-    """Why it cannot be used; empty when it can."""
+    """Why it cannot be used; empty if it can."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked(Generic[T]):
-    """Usable replies, and everything that was said."""
-
-    values: list[T | None]
-    """One per prompt, in order; None where no attempt gave a usable reply."""
-    calls: list[ModelCall]
-    """Every reply, in the order of the attempts."""
-
-
-def ask(
+def ask_model(
     model: ChatModel,
     prompts: Sequence[Messages],
     parse: Callable[[int, dict[str, Any]], T],
@@ -60,12 +48,13 @@ def ask(
     keep_replies: bool = True,
     stricter: Sequence[str] = (),
     progress: Progress = no_progress,
-) -> Asked[T]:
-    """One checked value per prompt: the first JSON object of a reply, after any thoughts, for which `parse(place,
-    object)` raises no ReplyProblem.
+) -> tuple[list[T | None], list[ModelCall]]:
+    """One value per prompt, in order, None if no attempt gave a usable reply; and all replies in order of the attempts.
 
-    All prompts go to the model at once, then those without a usable reply, ATTEMPTS times in all, with the problem
-    named, or with the next of the `stricter` last lines: a greedy model repeats itself on an unchanged prompt.
+    A value is `parse(place, object)` of the first JSON object of a reply, after any thoughts, for which `parse` does
+    not raise ReplyProblem. All prompts are sent at once; prompts without a usable reply are sent again, up to ATTEMPTS
+    times, with a note of the problem or with the next of the `stricter` last lines: a greedy model repeats itself on
+    an unchanged prompt.
     """
     values: list[T | None] = [None] * len(prompts)
     calls: list[ModelCall] = []
@@ -77,41 +66,47 @@ def ask(
         for place, reply in zip(list(ahead), replies, strict=True):
             problem = ""
             try:
-                values[place] = _parsed(reply, partial(parse, place))
+                values[place] = _first_usable(reply, place, parse)
                 del ahead[place]
             except ReplyProblem as error:
                 problem = str(error)
                 note = stricter[min(attempt, len(stricter)) - 1] if stricter else _NOTE.format(problem)
                 last = prompts[place][-1]
                 ahead[place] = [*prompts[place][:-1], {**last, "content": f"{last['content']}\n\n{note}"}]
-            shown = reply if keep_replies else ""
             calls.append(
-                ModelCall(task=task, item=items[place], attempt=attempt, model=model.name, reply=shown, problem=problem)
+                ModelCall(
+                    task=task,
+                    item=items[place],
+                    attempt=attempt,
+                    model=model.name,
+                    reply=reply if keep_replies else "",
+                    problem=problem,
+                )
             )
-    return Asked(values=values, calls=calls)
+    return values, calls
 
 
-def _parsed(reply: str, parse: Callable[[dict[str, Any]], T]) -> T:
-    """The value of the first object that will do. Raises ReplyProblem, that of the first object, when there is none."""
+def _first_usable(reply: str, place: int, parse: Callable[[int, dict[str, Any]], T]) -> T:
+    """The value of the first usable object. Raises the ReplyProblem of the first object if none is usable."""
     problem = ReplyProblem("the reply has no JSON object")
-    for number, found in enumerate(objects(answer_of(reply))):
+    for number, value in enumerate(json_objects(answer_of(reply))):
         try:
-            return parse(found)
+            return parse(place, value)
         except ReplyProblem as error:
             problem = problem if number else error
     raise problem
 
 
-def objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a text, outermost ones, in order."""
+def json_objects(text: str) -> Iterator[dict[str, Any]]:
+    """The outermost JSON objects of a text, in order."""
     text = text[:MAX_CHARS]
     decoder = json.JSONDecoder()
     place = text.find("{")
     while place >= 0:
         try:
-            found, end = decoder.raw_decode(text, place)
+            value, end = decoder.raw_decode(text, place)
         except (ValueError, RecursionError):
             end = place + 1
         else:
-            yield found
+            yield value
         place = text.find("{", end)

@@ -102,7 +102,7 @@ def built_pool(run: str, items: Sequence[Item], build: BuildSettings, *, search:
     pairs = [*((ref, ref) for ref in given), *offered]
     # A model that is asked is one for all.
     asking = Lock() if documents.asks_model(run) else nullcontext()
-    with ThreadPoolExecutor(current(run).crew.number) as threads:
+    with ThreadPoolExecutor(current(run).workers.size) as threads:
         groups = list(threads.map(lambda pair: _judged(run, pair[0], pair[1], asking), pairs))
     comparison = _compared(run, groups, build)
     return pool.built_pool(run, items, found, groups, comparison, build)

@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import settings
-from infuser_core.evaluation import comparison, inspect_logs, results
+from infuser_core.evaluation import comparison, inspect_logs
 from infuser_core.evaluation.models import NamedModel, find_model
 from infuser_core.evaluation.plan import Plan, identity_of, make_plan, name_of
 from infuser_core.evaluation.record import Record, folder_of, refuse_other
 from infuser_core.evaluation.saved import Answers, Files, Scored, find, read_scored
-from infuser_core.evaluation.scores import scores_of
+from infuser_core.evaluation.scores import results_of, sheet_scores
 from infuser_core.evaluation.settings import (
     EvaluationSettings,
     chat_of,
@@ -21,6 +21,7 @@ from infuser_core.evaluation.settings import (
     with_options,
 )
 from infuser_core.phases.evaluate import ScoreSettings
+from infuser_core.report import results as tables
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
 from tasks import evaluation as stages
@@ -125,21 +126,22 @@ def _exported(
     too_long: str,
     judge: NamedModel | None,
 ) -> dict[str, Any]:
-    """Tables beside the record, and everything in the folder that was asked for."""
+    """Write the tables next to the record and everything into the requested folder; returns the results."""
     out = order.out
-
-    sheets = scores_of(answers.plan, scored.questions, checkpoint_id=record.identity["model"])
-    judging = results.judged_by(judge.name, scored.verdicts) if judge else {}
-    found = results.results_of(record, sheets, preset=scored.preset, too_long=too_long, **judging)
+    scores = sheet_scores(answers.plan, scored.questions, checkpoint_id=record.identity["model"])
+    judge_name = judge.name if judge else ""
+    results = results_of(
+        record, scores, preset=scored.preset, too_long=too_long, judge=judge_name, verdicts=scored.verdicts
+    )
     for folder in (folder_of(run.store.root, answers.name), out):
         if folder is not None:
-            results.export(folder, record, found, answers, sheets, scored.questions)
+            tables.export_tables(folder, record, results, answers, scores, scored.questions)
     if out is not None:
-        results.export_answers(out, run.store, answers)
-        results.export_verdicts(out.joinpath("verdicts"), [scored], judged=judge is not None)
+        tables.export_answers(out, run.store, answers)
+        tables.export_verdicts(out.joinpath("verdicts"), [scored], has_judge=judge is not None)
         if order.inspect:
-            inspect_logs.export_logs(out / "inspect", run.store, answers, scored.verdicts, found)
-    return found
+            inspect_logs.export_logs(out / "inspect", run.store, answers, scored.verdicts, results)
+    return results
 
 
 def rescore(
@@ -154,10 +156,10 @@ def rescore(
     """Score saved answers under the presets and keep the verdicts; the comparison for programs and for people."""
     chosen = with_options(EvaluationSettings(), overrides)
     answers, scored = _scored(source, presets, chosen, questions=questions, benchmark=benchmark)
-    found = comparison.agreement(answers.name, answers.plan, scored)
+    found = comparison.compare_presets(answers.name, answers.plan, scored)
     if out is not None:
-        results.export_verdicts(out, scored)
-    return found, "\n".join([comparison.agreement_table(found), *([f"verdicts: {out}"] if out else [])])
+        tables.export_verdicts(out, scored)
+    return found, "\n".join([tables.comparison_text(found), *([f"verdicts: {out}"] if out else [])])
 
 
 def passk(
@@ -174,8 +176,8 @@ def passk(
     answers, (scored,) = _scored(
         source, [chosen.preset], chosen, questions=questions, benchmark=benchmark, wanted=benchmarks
     )
-    found = comparison.curves(answers.name, chosen.preset, answers.plan, scored.questions, ks)
-    return found, comparison.curves_table(found)
+    curves = comparison.pass_curves(answers.name, chosen.preset, answers.plan, scored.questions, ks)
+    return curves, tables.curves_text(curves)
 
 
 def _scored(

@@ -20,7 +20,7 @@ from infuser_core.schemas import InfluenceScore, Question
 from infuser_core.sealed import digest_of
 from infuser_core.statistics import ranking
 from infuser_core.statistics.correlation import RankCorrelation
-from infuser_core.statistics.ranking import Given, ScoredQuestion
+from infuser_core.statistics.ranking import FileQuestion, ScoredQuestion
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.tables import save_rows
 from tasks import cotraining as phase
@@ -57,7 +57,7 @@ def score(
 
     Raises UsageError for a model behind an address, and for a `keep` that is no `top:N`.
     """
-    share = ranking.share_of(keep)
+    share = ranking.parse_keep(keep)
     found = find_model(settings.store_root(), model)
     if found.folder is None:
         raise UsageError(f"--model {model}: an address has no gradients", hint="name a model that has files")
@@ -81,9 +81,9 @@ def score(
         scored, made = _scored(run, found, [each.question for each in given])
         checked = _checked(run, made, samples=samples, steps=steps, reply=reply) if held_out else {}
         run.journal.finish()
-    rows = ranking.ranked(given, scored, samples=samples)
+    rows = ranking.rank_questions(given, scored, samples=samples)
     save_rows(out, rows, ranking.ScoredQuestion)
-    kept = _keep(ranking.best(rows, share), questions, out.parent) if share else []
+    kept = _keep(ranking.take_best(rows, share), questions, out.parent) if share else []
     return {"model": model, **ranking.summary(rows), **checked, "out": str(out), "kept": kept}
 
 
@@ -100,12 +100,14 @@ def _base(model: NamedModel, configs: Sequence[Path]) -> RunConfig:
     return load(files, [*plain, "cotrain.sampling.temperature=0.7"])
 
 
-def _given(files: Sequence[Path]) -> Iterator[Given]:
+def _given(files: Sequence[Path]) -> Iterator[FileQuestion]:
     for place, file in enumerate(files):
         found = load_questions(FileQuestions(type="file", path=str(file)), seed=0)
         for row, question in enumerate(found, 1):
             # Two files may have a question of the same name.
-            yield Given(question=replace(question, question_id=f"{place}/{question.question_id}"), file=file, row=row)
+            yield FileQuestion(
+                question=replace(question, question_id=f"{place}/{question.question_id}"), file=file, row=row
+            )
 
 
 def _scored(

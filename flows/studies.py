@@ -27,8 +27,8 @@ from infuser_core.report import charts, page
 from infuser_core.report.build import influence_curve
 from infuser_core.report.content import Report
 from infuser_core.report.quality import quality as section
+from infuser_core.statistics.averages import over_runs
 from infuser_core.statistics.correlation import RankCorrelation
-from infuser_core.statistics.over_runs import over_runs
 from infuser_core.statistics.question_quality import CheckedQuestion, iteration_quality, side_by_side
 from infuser_core.statistics.tally import Tally
 from infuser_core.store import runs

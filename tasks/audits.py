@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from corpus.audit import audit as auditing
-from corpus.audit.references import Shard, digests_of, question_shards, serialise, shards_of, told_apart
+from corpus.audit.references import Shard, digests_of, question_shards, serialise, shards_of, with_unique_names
 from corpus.audit.scan import PoolText, Scan, Scanner
 from corpus.audit.shingles import NAME
 from corpus.build import overlap_reason
@@ -50,7 +50,9 @@ def _scanned(
     run: Run, scanner: Scanner, shards: Sequence[Shard], digests: Sequence[str], work: Path, progress: Progress
 ) -> list[Scan]:
     work.mkdir(parents=True, exist_ok=True)
-    return auditing.scans(scanner, shards, digests, work, crew=run.crew, least=LEAST_BYTES, progress=progress)
+    return auditing.scan_shards(
+        scanner, shards, digests, work, workers=run.workers, least=LEAST_BYTES, progress=progress
+    )
 
 
 def _texts(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]) -> list[PoolText]:
@@ -68,7 +70,7 @@ def _outcome(
     """Every pair, and as facts the counts and the share of planted passages that these modes find."""
     rows = [row for scan in scans for row in scan.findings]
     pool = [text for text in texts if auditing.side_of(text.document_id) == auditing.POOL]
-    facts = auditing.facts_of(label, scans, auditing.measure(pool, config, modes=modes), config.mode)
+    facts = auditing.facts_of(label, scans, auditing.measure_recall(pool, config, modes=modes), config.mode)
     return Outcome(
         tables={
             "overlaps": Table(row_type=Overlap, rows=rows),
@@ -177,11 +179,11 @@ def compare_pool(
     def produce(workspace: Path, progress: Progress) -> Outcome:
         work = run.store.partial(recipe)
         asked = question_shards(_sets(run, questions), work / "questions")
-        shards = told_apart([*asked, *others])
+        shards = with_unique_names([*asked, *others])
         scanner = Scanner(_texts(run, chunks, judgements), config)
         digests = [*(digest_of_file(shard.path) for shard in asked), *known]
         scans = _scanned(run, scanner, shards, digests, work, progress)
-        found = auditing.compared(scanner, shards, scans)
+        found = auditing.merge_scans(scanner, shards, scans)
         write_json(workspace / COMPARISON, auditing.pool_facts(found, len(asked)))
         return Outcome(
             tables={"overlaps": Table(row_type=Overlap, rows=found.findings)},

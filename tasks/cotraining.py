@@ -30,7 +30,7 @@ from infuser_core.schemas import (
     TrainerLogprobs,
     Update,
 )
-from infuser_core.statistics.keys import key_accuracy, majority
+from infuser_core.statistics.key_accuracy import key_accuracy, majority_votes
 from infuser_core.store import pruned
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
@@ -208,7 +208,7 @@ def rollout_questions(
             progress=progress,
         )
         made = answered_with(answered.rollouts)
-        votes = majority(asked, answered.rollouts)
+        votes = majority_votes(asked, answered.rollouts)
         if settings.labels != "reference":
             made, votes = with_labels(made, answered.labels), [label.agrees for label in answered.labels]
         # Given questions, as `infuser score` ranks them, have no oracle's labels.

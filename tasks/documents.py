@@ -12,7 +12,7 @@ from pathlib import Path
 from corpus.chunk import front_matter
 from corpus.chunk import judge as judging
 from corpus.chunk.chunk import Discarded
-from corpus.chunk.cut import Text, cut
+from corpus.chunk.cut import ConvertedBook, cut_books
 from corpus.chunk.front_matter import BookBounds
 from corpus.chunk.split import RULE, Count, by_rule
 from corpus.formats import content_of_pool, documents_in
@@ -121,7 +121,7 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
 
         ahead = [source for source in group if source.source_id not in made]
         books = [Book(path=file_of(folder, row.sha256).resolve(), source_id=row.source_id) for row in ahead]
-        converting.convert(books, job, run.crew, keep)
+        converting.convert(books, job, run.workers, keep)
         pages = [made[source.source_id] for source in group]
         rejected = sum(bool(page.reason) for page in pages)
         return Outcome(
@@ -165,7 +165,7 @@ def find_structure(run: Run, pages: ArtifactRef) -> Work:
     """First chapter and end marker of one group's books, by the judge's model; by rules where it has no answer."""
     template = load_or_shipped("find_boundaries", profile=run.config.prompts)
     speaker = _speaker(run)
-    asking = {"attempts": ATTEMPTS, "tokens": front_matter.MAX_TOKENS, "shown": front_matter.SHOWN}
+    asking = {"attempts": ATTEMPTS, "tokens": front_matter.MAX_TOKENS, "shown": front_matter.HEADINGS_PER_PROMPT}
     values = {"prompt": template_digest(template), **asking, **speaker.identity}
     recipe = run.recipe("structure", VERSION, values, {"pages": pages})
 
@@ -223,26 +223,28 @@ def chunk_textbooks(
     def produce(workspace: Path, progress: Progress) -> Outcome:
         found = {row.source_id: row for row in run.store.rows(bounds, "structure_bounds", BookBounds)} if bounds else {}
         converted = _converted(run, pages)
-        kept, ruled, left = (Items(run.store.partial(recipe), kind) for kind in (Document, Judgement, Discarded))
+        documents, judgements, spans = (
+            Items(run.store.partial(recipe), kind) for kind in (Document, Judgement, Discarded)
+        )
         ahead = [
-            Text(page=page, domain=domains[page.source_id], bounds=found.get(page.source_id))
+            ConvertedBook(page=page, domain=domains[page.source_id], bounds=found.get(page.source_id))
             for page in converted
-            if kept.get(page.source_id) is None
+            if documents.get(page.source_id) is None
         ]
-        for done, (place, made) in enumerate(cut(ahead, corpus, load, run.crew), 1):
+        for count, (place, book) in enumerate(cut_books(ahead, corpus, load, run.workers), 1):
             name = ahead[place].page.source_id
-            left.keep(name, made.left)
-            ruled.keep(name, made.ruled)
-            kept.keep(name, made.kept)
-            progress(len(converted) - len(ahead) + done, len(converted), 0)
+            spans.keep(name, book.discarded)
+            judgements.keep(name, book.judgements)
+            documents.keep(name, book.candidates)
+            progress(len(converted) - len(ahead) + count, len(converted), 0)
         names = [page.source_id for page in converted]
-        chunks, discarded = kept.all(names), ruled.all(names)
+        chunks, discarded = documents.all(names), judgements.all(names)
         return Outcome(
             tables={
                 "chunks": Table(row_type=Document, rows=chunks),
                 "judgements": Table(row_type=Judgement, rows=discarded),
                 # It follows from the chunks and the pages; a built pool shows it.
-                "discarded": Table(row_type=Discarded, rows=left.all(names), volatile=True),
+                "discarded": Table(row_type=Discarded, rows=spans.all(names), volatile=True),
             },
             summary={"chunks": len(chunks), "discarded": len(discarded)},
         )
@@ -277,7 +279,7 @@ def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
         finished = pieces.rows()
         verdicts = finished
         if len(finished) < len(documents):
-            verdicts = judging.judge(
+            verdicts = judging.judge_by_model(
                 documents,
                 speaker.chat(),
                 template,
@@ -294,7 +296,7 @@ def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
 
 def _judged_without_model(run: Run, chunks: ArtifactRef, name: str, decide: judging.Decide) -> Work:
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        return _verdicts(name, decide(run.store.rows(chunks, "chunks", Document), run.crew, progress))
+        return _verdicts(name, decide(run.store.rows(chunks, "chunks", Document), run.workers, progress))
 
     return Work(recipe=run.recipe("judge", VERSION, {"model": name}, {"chunks": chunks}), produce=produce)
 

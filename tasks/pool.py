@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from corpus import build as building
 from corpus.build import Built
-from corpus.chunk.chunk import Discarded, unconverted
+from corpus.chunk.chunk import Discarded, unconverted_texts
 from corpus.chunk.front_matter import BookBounds
 from corpus.chunk.split import DESCRIPTION
 from corpus.find.catalogue import Offer
@@ -280,7 +280,7 @@ def _made(
                 item=books[name],
                 page=page,
                 documents=[row for row in chunks if row.source_id == name],
-                discarded=[*unconverted(page), *(row for row in left if row.source_id == name)],
+                discarded=[*unconverted_texts(page), *(row for row in left if row.source_id == name)],
                 num_chars=len(page.markdown),
                 structure="" if page.reason else by.get(name, _structure(run)),
                 sizes=run.config.corpus.chunk,

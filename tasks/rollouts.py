@@ -10,7 +10,7 @@ from infuser_core.phases.parts.health import complaints
 from infuser_core.phases.rollout_questions import PseudoLabel
 from infuser_core.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
 from infuser_core.schemas import KeyAccuracy, Question, Rollout, Update
-from infuser_core.statistics.keys import complaint
+from infuser_core.statistics.key_accuracy import key_warning
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Store, Table
 from tasks.run import Run
@@ -45,7 +45,7 @@ def with_labels(made: Outcome, labels: list[PseudoLabel]) -> Outcome:
 def with_keys(made: Outcome, run: Run, keys: Sequence[KeyAccuracy]) -> Outcome:
     """The answers with the estimate of right keys, said aloud where it is below the floor."""
     for row in keys:
-        if said := complaint(row, run.config.cotrain.key_floor):
+        if said := key_warning(row, run.config.cotrain.key_floor):
             warnings.warn(said, stacklevel=2)
     told = {f"key_{name}": round(getattr(row, name), 4) for row in keys for name in ("accuracy", "low", "high")}
     tables = {**made.tables, "key_accuracies": Table(row_type=KeyAccuracy, rows=keys)}

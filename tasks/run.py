@@ -18,9 +18,9 @@ from infuser_core import settings
 from infuser_core.config.overlays import validate
 from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.configured import run_crew, run_pool
-from infuser_core.engines.crew import Crew
+from infuser_core.engines.configured import run_pool, run_workers
 from infuser_core.engines.pool import EnginePool
+from infuser_core.engines.worker_pool import WorkerPool
 from infuser_core.planning import place
 from infuser_core.planning.fork import History, load_history
 from infuser_core.planning.place import SALT, RunPlaces, Salts
@@ -106,7 +106,7 @@ class Run(Execution):
 
     config: RunConfig
     """Resolved configuration; inside a stage, what holds for it."""
-    crew: Crew
+    workers: WorkerPool
     """Workers of stages that need no engine."""
     history: History
     """The configuration over the iterations: a fork has its origin's before it left."""
@@ -215,7 +215,7 @@ def opened(
             published=bool(flow_run),
             listed=listed,
             pool=run_pool(config),
-            crew=run_crew(config, workers),
+            workers=run_workers(config, workers),
             console=console,
             log=log,
         )
@@ -258,7 +258,7 @@ def _entered(run: Run) -> Iterator[None]:
         yield
     finally:
         run.console.clear()
-        run.crew.close()
+        run.workers.close()
         run.pool.close()
         del _open[run.name]
 
@@ -274,7 +274,7 @@ def looked_at(name: str, history: History, control: Planning, root: Path) -> Ite
         store=Store(root),
         journal=Journal(root, name),
         pool=run_pool(history.latest),
-        crew=run_crew(history.latest),
+        workers=run_workers(history.latest),
         console=Console(enabled=False),
     )
     with _entered(run):

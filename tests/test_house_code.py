@@ -13,7 +13,7 @@ from infuser_core import errors
 # Process boundaries: the only places where any exception is caught, each to record it and name it for a person.
 BOUNDARIES = {
     "flows/execute.py",
-    "infuser_core/engines/crew.py",
+    "infuser_core/engines/worker_pool.py",
     "infuser_core/trackers/parts/follow.py",
     "infuser_core/trackers/parts/run_log.py",
     "tasks/safe_points.py",

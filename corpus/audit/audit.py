@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,16 +12,16 @@ from typing import Any, cast, get_args
 
 from corpus.audit.index import SHARED, short_pairs
 from corpus.audit.ngrams import words
-from corpus.audit.planted_controls import PER_KIND, Plant, plant
+from corpus.audit.planted_controls import PER_KIND, Plant, plant_controls
 from corpus.audit.references import Shard, shards_of
-from corpus.audit.scan import COUNTS, PoolText, Scan, Scanner, matcher_of, opened, pool_texts
+from corpus.audit.scan import COUNTS, PoolText, Scan, Scanner, matcher_of, open_scanner, pool_texts
 from corpus.audit.shingles import NAME
 from corpus.markup import controls_table, table
 from corpus.pool import WORK, write_json, write_table
 from infuser_core import durable, faults, sealed
 from infuser_core.config.corpus import Mode, OverlapSettings
-from infuser_core.engines.crew import Crew, Task, local_crew
 from infuser_core.engines.protocols import Progress, no_progress
+from infuser_core.engines.worker_pool import Task, WorkerPool, local_pool
 from infuser_core.schemas import AuditFact, Overlap
 from infuser_core.sealed import digest_of, digest_of_file
 from infuser_core.seeding import seed_of
@@ -29,60 +29,60 @@ from infuser_core.seeding import seed_of
 VERSION = 4
 FINDINGS, SUMMARY, REPORT = "overlaps.parquet", "summary.json", "report.md"
 DOCUMENTS = 400
-"""Documents that controls are planted from and searched in: recall does not depend on how many there are."""
+"""Documents from which controls are planted and in which they are searched; recall does not depend on their number."""
 MODES: tuple[Mode, ...] = get_args(Mode)
 POOL = "document"
-"""Side of a chunk of the pool; `dev` and `validation` are those of questions, whose names begin so."""
+"""Side of the pool's chunks. The other sides, `dev` and `validation`, are prefixes of the names of questions."""
 _SIDES = (POOL, "dev", "validation")
-_SHOWN = 50
+_MAX_PAIRS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recall:
-    """One kind of control."""
+    """Recall on one kind of planted control."""
 
     kind: str
-    """Kind of planted passage."""
     planted: int
-    """How many."""
     expected: bool
-    """Whether they should be found."""
-    found: dict[str, float]
-    """Share found, by mode, and the share that has a finding at all (SHARED)."""
+    """Whether the search should find them."""
+    shares: dict[str, float]
+    """Share matched by each mode, and under SHARED the share that has any n-gram in common."""
 
 
-def measure(
+def measure_recall(
     documents: Sequence[PoolText],
     config: OverlapSettings,
     *,
     modes: Sequence[Mode] = MODES,
     per_kind: int = PER_KIND,
 ) -> list[Recall]:
-    """The share of planted records that each of these modes finds, the audit's own with its settings."""
+    """Plant records and measure the share that each mode finds. `config` are the settings of its mode."""
     draw = random.Random(seed_of(0, "overlap-documents"))
     texts = [row.text for row in draw.sample(list(documents), min(DOCUMENTS, len(documents)))]
-    plants = plant(texts, per_kind=per_kind)
-    own = {mode: OverlapSettings(mode=mode).resolved() for mode in MODES} | {config.mode: config}
-    hits: dict[str, set[int]] = {mode: _found(texts, plants, own[mode]) for mode in modes}
-    hits[SHARED] = _found(texts, plants, OverlapSettings(mode="exact").resolved(), every=True)
+    plants = plant_controls(texts, per_kind=per_kind)
+    settings = {mode: OverlapSettings(mode=mode).resolved() for mode in MODES} | {config.mode: config}
+    hits: dict[str, set[int]] = {mode: _matched_plants(texts, plants, settings[mode]) for mode in modes}
+    hits[SHARED] = _matched_plants(texts, plants, OverlapSettings(mode="exact").resolved(), every=True)
     rows = []
     for kind in dict.fromkeys(row.kind for row in plants):
         places = [place for place, row in enumerate(plants) if row.kind == kind]
-        found = {name: sum(place in hit for place in places) / len(places) for name, hit in hits.items()}
-        rows.append(Recall(kind=kind, planted=len(places), expected=plants[places[0]].expected, found=found))
+        shares = {name: sum(place in hit for place in places) / len(places) for name, hit in hits.items()}
+        rows.append(Recall(kind=kind, planted=len(places), expected=plants[places[0]].expected, shares=shares))
     return rows
 
 
-def _found(texts: Sequence[str], plants: Sequence[Plant], config: OverlapSettings, *, every: bool = False) -> set[int]:
-    """Numbers of the plants that are matched with the document that they come from; for others, with any.
+def _matched_plants(
+    texts: Sequence[str], plants: Sequence[Plant], config: OverlapSettings, *, every: bool = False
+) -> set[int]:
+    """Numbers of the plants that match their document; a plant that should not match counts if it matches any.
 
-    With `every` a common n-gram is enough.
+    With `every` one common n-gram is enough.
     """
     pairs = list(matcher_of(texts, config).pairs([row.record for row in plants], every=every))
     if config.mode != "paper":
         short = [place for place, row in enumerate(plants) if len(words(row.record)) < config.n]
-        found = short_pairs(texts, [plants[place].record for place in short], config)
-        pairs += [replace(pair, scanned=short[pair.scanned]) for pair in found]
+        records = [plants[place].record for place in short]
+        pairs += [replace(pair, scanned=short[pair.scanned]) for pair in short_pairs(texts, records, config)]
     pairs = [pair for pair in pairs if pair.rule or every]
     return {p.scanned for p in pairs if p.item == plants[p.scanned].document or not plants[p.scanned].expected}
 
@@ -92,21 +92,19 @@ class PoolAudit:
     """Result of an audit."""
 
     mode: str
-    """exact, paper or loose."""
     findings: list[Overlap]
     """Matching pairs, and the closest of those that do not match."""
     shards: list[dict[str, Any]]
-    """Per shard its name, digest and counts."""
+    """Name and counts of each shard."""
     recalls: list[Recall]
-    """Per kind of planted control, the share found by each mode."""
     counts: dict[str, int]
-    """Totals."""
+    """Totals over all shards."""
 
     @property
     def controls(self) -> list[dict[str, Any]]:
         """The recalls as JSON values."""
         return [
-            {"kind": row.kind, "planted": row.planted, "expected": row.expected, **row.found} for row in self.recalls
+            {"kind": row.kind, "planted": row.planted, "expected": row.expected, **row.shares} for row in self.recalls
         ]
 
 
@@ -121,7 +119,7 @@ def audit_pool(
 ) -> PoolAudit:
     """Compare the pool with every record of the references; write overlaps.parquet, summary.json and report.md.
 
-    Raises UsageError for references that cannot be read and DocumentError for a pool that is none.
+    Raises UsageError if a reference cannot be read and DocumentError if `pool` is not a pool.
     """
     config = OverlapSettings(mode=cast(Any, mode)).resolved()
     scanner = Scanner(pool_texts(pool), config)
@@ -130,8 +128,9 @@ def audit_pool(
     work = out / WORK / "audit" / base[:16]
     work.mkdir(parents=True, exist_ok=True)
     digests = [digest_of_file(shard.path) for shard in shards]
-    with closing(local_crew(workers)) as crew:
-        result = compared(scanner, shards, scans(scanner, shards, digests, work, crew=crew, progress=progress))
+    with closing(local_pool(workers)) as processes:
+        scans = scan_shards(scanner, shards, digests, work, workers=processes, progress=progress)
+    result = merge_scans(scanner, shards, scans)
     write_table(out / FINDINGS, result.findings, Overlap)
     write_json(out / SUMMARY, as_json(result))
     durable.write(out / REPORT, _report(result, references).encode("utf-8", "replace"))
@@ -139,13 +138,13 @@ def audit_pool(
 
 
 def config_values(config: OverlapSettings) -> dict[str, Any]:
-    """Settings that a scan depends on."""
+    """The settings that a scan depends on, for recipes."""
     values = config.model_dump(include={"mode", "n", "containment", "run_words", "min_words"})
     return {**values, "paper_min_chars": config.min_chars}
 
 
-def compared(scanner: Scanner, shards: Sequence[Shard], scans: Sequence[Scan]) -> PoolAudit:
-    """The scans of all shards together, with the recall on planted controls."""
+def merge_scans(scanner: Scanner, shards: Sequence[Shard], scans: Sequence[Scan]) -> PoolAudit:
+    """Merge the scans of all shards and measure recall on planted controls."""
     findings = [row for scan in scans for row in scan.findings]
     matched = [row for row in findings if row.matched]
     counts = {
@@ -166,85 +165,57 @@ def compared(scanner: Scanner, shards: Sequence[Shard], scans: Sequence[Scan]) -
             }
             for shard, scan in zip(shards, scans, strict=True)
         ],
-        recalls=measure(scanner.documents, scanner.config),
+        recalls=measure_recall(scanner.documents, scanner.config),
         counts=counts,
     )
 
 
-def scans(
+def scan_shards(
     scanner: Scanner,
     shards: Sequence[Shard],
     digests: Sequence[str],
     work: Path,
     *,
-    crew: Crew,
+    workers: WorkerPool,
     least: int = 0,
     progress: Progress = no_progress,
 ) -> list[Scan]:
-    """One scan per shard, from the work folder where it was finished before.
+    """Scan every shard; a scan that an earlier attempt finished is read from the folder `work`.
 
-    By the crew where several shards are ahead, of more than `least` bytes together.
+    The workers scan if more than one shard is left, of more than `least` bytes together.
     """
-    pairs = zip(shards, digests, strict=True)
-    kept = {shard: work / f"{digest_of([shard.name, digest])[:32]}.json" for shard, digest in pairs}
-    ahead = [shard for shard in shards if not _is_sound(kept[shard])]
+    names = zip(shards, digests, strict=True)
+    paths = {shard: work / f"{digest_of([shard.name, digest])[:32]}.json" for shard, digest in names}
+    ahead = []
+    for shard in shards:
+        try:
+            Scan.from_file(paths[shard])
+        except (FileNotFoundError, ValueError):
+            ahead.append(shard)
     total = sum(shard.num_bytes for shard in shards)
-    before = total - sum(shard.num_bytes for shard in ahead)
+    size_ahead = sum(shard.num_bytes for shard in ahead)
+    finished = total - size_ahead
 
-    def shown(done: int) -> None:
-        progress((before + done) >> 20, max(total >> 20, 1), 0)
+    def report(num_bytes: int) -> None:
+        progress((finished + num_bytes) >> 20, max(total >> 20, 1), 0)
 
-    shown(0)
-    if len(ahead) > 1 and total - before > least and crew.number > 1:
-        _by_crew(scanner, ahead, kept, work, crew, shown)
+    report(0)
+    if len(ahead) > 1 and size_ahead > least and workers.size > 1:
+        with scanner.on_disk(work) as folder:
+            begin = partial(open_scanner, folder, scanner.config)
+            task = Task(name="overlap audit", begin=begin, item=attrgetter("name"))
+            # Other machines have other working folders.
+            absolute = [replace(shard, path=shard.path.resolve()) for shard in ahead]
+            for place, scan in workers.each(task, absolute):
+                sealed.write(paths[ahead[place]], scan.as_json())
+                finished += ahead[place].num_bytes
+                report(0)
     else:
-        _in_turn(scanner, ahead, kept, shown)
-    return [Scan.from_file(kept[shard]) for shard in shards]
-
-
-def _is_sound(path: Path) -> bool:
-    """Whether a scan was kept here, and is what it was."""
-    try:
-        Scan.from_file(path)
-    except (FileNotFoundError, ValueError):
-        return False
-    return True
-
-
-def _in_turn(scanner: Scanner, ahead: Sequence[Shard], kept: dict[Shard, Path], shown: Callable[[int], None]) -> None:
-    done = 0
-    for shard in ahead:
-        before = done
-
-        def told(size: int, before: int = before) -> None:
-            shown(before + size)
-
-        sealed.write(kept[shard], scanner.scan(shard, told).as_json())
-        faults.point("audit:shard")
-        done += shard.num_bytes
-
-
-def _by_crew(
-    scanner: Scanner,
-    ahead: Sequence[Shard],
-    kept: dict[Shard, Path],
-    work: Path,
-    crew: Crew,
-    shown: Callable[[int], None],
-) -> None:
-    done = 0
-    with scanner.on_disk(work) as folder:
-        task = Task(
-            name="overlap audit",
-            begin=partial(opened, folder, scanner.config),
-            item=attrgetter("name"),
-        )
-        # Machines have working folders of their own.
-        placed = [replace(shard, path=shard.path.resolve()) for shard in ahead]
-        for place, scan in crew.each(task, placed):
-            sealed.write(kept[ahead[place]], scan.as_json())
-            done += ahead[place].num_bytes
-            shown(done)
+        for shard in ahead:
+            sealed.write(paths[shard], scanner.scan(shard, report).as_json())
+            faults.point("audit:shard")
+            finished += shard.num_bytes
+    return [Scan.from_file(paths[shard]) for shard in shards]
 
 
 def as_json(result: PoolAudit) -> dict[str, Any]:
@@ -253,19 +224,18 @@ def as_json(result: PoolAudit) -> dict[str, Any]:
 
 
 def pool_facts(result: PoolAudit, num_questions: int) -> dict[str, Any]:
-    """Facts of the audit for the report of a built pool; the first shards are `num_questions` sets of questions."""
-    names = [row["shard"] for row in result.shards]
+    """Facts of the audit for a built pool's report; the first `num_questions` shards are question sets."""
     return {
         "mode": result.mode,
         **result.counts,
         "controls": result.controls,
         "references": [{"name" if name == "shard" else name: row[name] for name in row} for row in result.shards],
-        "questions": names[:num_questions],
+        "questions": [row["shard"] for row in result.shards[:num_questions]],
     }
 
 
-def terminal(result: PoolAudit, out: Path) -> str:
-    """A few lines for people."""
+def summary_text(result: PoolAudit, out: Path) -> str:
+    """A few lines for the terminal."""
     counts = result.counts
     lines = [
         f"{counts['matches']} matches in {counts['matched_documents']} of {counts['documents']} documents and "
@@ -286,21 +256,21 @@ def _report(result: PoolAudit, references: Sequence[Path]) -> str:
         "Compared with " + ", ".join(path.name for path in references) + ".",
         table(["", ""], [[name.replace("_", " "), value] for name, value in result.counts.items()]),
         "## Verdicts",
-        _verdicts(rows),
+        _verdict_table(rows),
         "## Planted controls",
         controls_table(result.controls),
         "## Matches",
-        _pairs(matched),
+        _pair_table(matched),
         "## Shared passages that are no match by themselves",
-        _pairs(others),
+        _pair_table(others),
         "## Shards",
         table(["shard", "records", "texts", "short"], shards),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _verdicts(rows: Sequence[Overlap]) -> str:
-    """Pairs, documents and records by verdict, and their longest common run."""
+def _verdict_table(rows: Sequence[Overlap]) -> str:
+    """Numbers of pairs, documents and records by verdict, and the longest common run."""
     by_name: dict[str, list[Overlap]] = {}
     for row in rows:
         for name in row.verdicts.split():
@@ -308,18 +278,18 @@ def _verdicts(rows: Sequence[Overlap]) -> str:
     lines = [
         [
             name,
-            len(held),
-            len({row.document_id for row in held}),
-            len({(row.shard, row.record) for row in held}),
-            max(row.longest_run for row in held),
+            len(pairs),
+            len({row.document_id for row in pairs}),
+            len({(row.shard, row.record) for row in pairs}),
+            max(row.longest_run for row in pairs),
         ]
-        for name, held in sorted(by_name.items())
+        for name, pairs in sorted(by_name.items())
     ]
     return table(["verdict", "pairs", "documents", "records", "longest run, words"], lines) if lines else "none"
 
 
-def _pairs(rows: Sequence[Overlap]) -> str:
-    """The first of some pairs, longest run first."""
+def _pair_table(rows: Sequence[Overlap]) -> str:
+    """The first _MAX_PAIRS pairs of `rows`."""
     columns = ["document", "shard", "record", "document in record", "record in document", "longest run", "verdicts"]
     lines = [
         [
@@ -331,19 +301,19 @@ def _pairs(rows: Sequence[Overlap]) -> str:
             row.longest_run,
             row.verdicts,
         ]
-        for row in rows[:_SHOWN]
+        for row in rows[:_MAX_PAIRS]
     ]
     return table(columns, lines) if lines else "none"
 
 
 def side_of(name: str) -> str:
-    """The side that a text stands on, by its name."""
+    """The side of a text (POOL, dev or validation), read from its name."""
     side, colon, _ = name.partition(":")
     return side if colon and side in _SIDES[1:] else POOL
 
 
 def side_facts(label: str, texts: Sequence[PoolText], rows: Sequence[Overlap]) -> list[AuditFact]:
-    """Per side, the number of texts compared, of those that share n-grams with the data, and of those that match."""
+    """For each side, the numbers of texts compared, that share n-grams with the data, and that match."""
     compared = Counter(side_of(text.document_id) for text in texts)
     sharing = Counter(map(side_of, {row.document_id for row in rows}))
     matched = Counter(map(side_of, {row.document_id for row in rows if row.matched}))
@@ -356,12 +326,12 @@ def side_facts(label: str, texts: Sequence[PoolText], rows: Sequence[Overlap]) -
 
 
 def facts_of(label: str, scans: Sequence[Scan], recalls: Sequence[Recall], mode: str) -> list[AuditFact]:
-    """Counts of a data set, and the share of planted passages that each mode finds, for a run's report."""
+    """Facts for a run's report: counts of a data set, and the share of planted passages that each mode finds."""
     names = sorted({name for scan in scans for name in scan.counts})
     facts = {f"{label}: {name}": float(sum(scan.counts[name] for scan in scans)) for name in names}
     for row in recalls:
         facts[f"{label}: controls, {row.kind}"] = float(row.planted)
-        for other, share in row.found.items():
+        for other, share in row.shares.items():
             kind = "recall" if row.expected else "false matches"
             used = ", used" if other == mode else ""
             facts[f"{label}: {kind} ({other}{used}), {row.kind}"] = share

@@ -1,6 +1,6 @@
-"""An inverted index of n-gram hashes, and the pairs of texts found with it, verified word by word.
+"""An inverted index of n-gram hashes, and the pairs of overlapping texts that it finds.
 
-Hashes only find candidates: a count is never too low, and what is reported is compared word by word elsewhere.
+Hashes only find candidates: their counts are never too low, and every reported pair is compared word by word.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from corpus.audit.shingles import Batch
 from infuser_core.config.corpus import OverlapSettings
 
 BITS_PER_KEY = 32
-"""Size of the filter that keeps absent keys from the search: less than 1 % of them pass."""
+"""Size of the Bloom filter, bits per key; it lets less than 1 % of absent keys pass to the search."""
 _MIN_WORDS = 1 << 10
 
 
@@ -31,10 +31,10 @@ class Postings:
     items: np.ndarray
     """int32: text numbers, each once per key."""
     sieve: np.ndarray
-    """uint64: a Bloom filter of two bits in one word, which the upper bits of a key choose; one memory access each."""
+    """uint64: a Bloom filter. The upper bits of a key choose one word, in which it sets two bits: one memory access."""
 
     def find(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Places in `keys` that are indexed, and the number of the indexed key of each."""
+        """Positions in `keys` of the indexed ones, and for each its position in `self.keys`."""
         bits = _bits(keys)
         near = np.flatnonzero((self.sieve[_word(keys, len(self.sieve))] & bits) == bits)
         numbers = np.searchsorted(self.keys, keys[near])
@@ -63,10 +63,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GramIndex:
-    """Indexed texts. One of fewer than n words is a single shingle, looked for at its own length."""
+    """Indexed texts. A text of fewer than n words is one shingle, searched for at its length."""
 
     n: int
-    """Words per n-gram."""
     sizes: np.ndarray
     """int64: distinct n-grams of each text."""
     lengths: np.ndarray
@@ -76,7 +75,7 @@ class GramIndex:
 
     def scan(self, batch: Batch) -> Iterator[Hit]:
         """One hit for each text of the batch that shares an n-gram, in order."""
-        found: dict[int, list[np.ndarray]] = {}
+        numbers_by_text: dict[int, list[np.ndarray]] = {}
         keys = shingles.keys(batch, self.n)
         for length, postings in self.tables.items():
             ours = keys if length == self.n else shingles.keys(batch, length)
@@ -86,10 +85,10 @@ class GramIndex:
             owners = batch.owners(places)
             cuts = np.flatnonzero(np.diff(owners)) + 1
             for owner, part in zip(owners[np.concatenate([[0], cuts])], np.split(numbers, cuts), strict=True):
-                found.setdefault(int(owner), []).append(postings.texts(np.unique(part)))
+                numbers_by_text.setdefault(int(owner), []).append(postings.texts(np.unique(part)))
         lengths = batch.lengths()
-        for owner in sorted(found):
-            items, counts = np.unique(np.concatenate(found[owner]), return_counts=True)
+        for owner in sorted(numbers_by_text):
+            items, counts = np.unique(np.concatenate(numbers_by_text[owner]), return_counts=True)
             first = 0 if not owner else int(batch.marks[owner - 1]) + 1
             grams = keys[first : first + max(int(lengths[owner]) - self.n + 1, 0)]
             size = max(len(np.unique(grams)), 1)
@@ -104,12 +103,12 @@ class GramIndex:
                 np.save(folder / f"{name}-{length}.npy", getattr(postings, name))
 
 
-def load(folder: Path, n: int) -> GramIndex:
-    """The saved index, mapped: processes share its pages."""
+def load_index(folder: Path, n: int) -> GramIndex:
+    """Map the saved index into memory: processes share its pages."""
 
     def array(name: str) -> np.ndarray:
-        found: np.ndarray = np.load(folder / f"{name}.npy", mmap_mode="r")
-        return found
+        values: np.ndarray = np.load(folder / f"{name}.npy", mmap_mode="r")
+        return values
 
     present = sorted(int(path.stem.split("-")[1]) for path in folder.glob("keys-*.npy"))
     tables = {
@@ -119,26 +118,26 @@ def load(folder: Path, n: int) -> GramIndex:
     return GramIndex(n=n, sizes=array("sizes"), lengths=array("lengths"), tables=tables)
 
 
-def build(texts: Sequence[str], n: int) -> GramIndex:
-    """The index of the texts."""
+def build_index(texts: Sequence[str], n: int) -> GramIndex:
+    """Index the n-grams of the texts."""
     keys: dict[int, list[np.ndarray]] = {}
     items: dict[int, list[np.ndarray]] = {}
     sizes, lengths = np.zeros(len(texts), dtype=np.int64), np.zeros(len(texts), dtype=np.int64)
     for begin, end in shingles.batches(texts):
         batch = shingles.batch_of(texts[begin:end])
         lengths[begin:end] = batch.lengths()
-        for number, own in enumerate(shingles.gram_keys(batch, n), begin):
-            sizes[number] = len(own)
-            if len(own):
+        for number, grams in enumerate(shingles.gram_keys(batch, n), begin):
+            sizes[number] = len(grams)
+            if len(grams):
                 size = min(n, int(lengths[number]))
-                keys.setdefault(size, []).append(own)
-                items.setdefault(size, []).append(np.full(len(own), number, dtype=np.int32))
-    tables = {size: postings(np.concatenate(keys[size]), np.concatenate(items[size])) for size in sorted(keys)}
+                keys.setdefault(size, []).append(grams)
+                items.setdefault(size, []).append(np.full(len(grams), number, dtype=np.int32))
+    tables = {size: build_postings(np.concatenate(keys[size]), np.concatenate(items[size])) for size in sorted(keys)}
     return GramIndex(n=n, sizes=sizes, lengths=lengths, tables=tables)
 
 
-def postings(keys: np.ndarray, items: np.ndarray) -> Postings:
-    """A table of the keys; `items` has the text number of each, no text twice for one key."""
+def build_postings(keys: np.ndarray, items: np.ndarray) -> Postings:
+    """Group text numbers by key; `items` has the text number of each key, no text twice for one key."""
     order = np.argsort(keys, kind="stable")
     keys, items = keys[order], items[order]
     first = np.concatenate([np.ones(min(len(keys), 1), dtype=bool), keys[1:] != keys[:-1]])
@@ -162,78 +161,75 @@ def _bits(keys: np.ndarray) -> np.ndarray:
 
 
 CONTEXT = 50
-"""Pairs of one scanned text that are reported although they match by no rule: the closest ones."""
+"""Number of closest pairs of a scanned text that are reported although no rule matches them."""
 SHARED = "shared"
-"""Verdict on a pair with an n-gram in common; its length is the pair's longest run. It alone makes no match."""
+"""Verdict on a pair with a common n-gram; it alone makes no match."""
 
 
 def verdicts_of(
     shared: Shared, first: Sequence[str], second: Sequence[str], config: OverlapSettings
 ) -> tuple[str, ...]:
-    """All that holds for a pair: whole, first or second (which side is contained), run, shared; the first one that
-    is not `shared` makes it a match."""
+    """All verdicts on a pair: whole, first or second (the side that is contained), run, shared.
+
+    The first verdict other than `shared` is the reason of a match.
+    """
     if min(len(first), len(second)) < config.min_words:
         return ("whole",) if first == second else ()
-    held = {
+    verdicts = {
         "first": shared.containment_first >= config.containment,
         "second": shared.containment_second >= config.containment,
         "run": shared.run.length >= config.run_words,
         SHARED: shared.run.length >= config.n,
     }
-    return tuple(name for name, holds in held.items() if holds)
+    return tuple(name for name, holds in verdicts.items() if holds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A scanned text and an indexed one."""
+    """A scanned text and an indexed one, by their numbers."""
 
     scanned: int
-    """Number of the scanned text."""
     item: int
-    """Number of the indexed text."""
     shared: Shared
-    """Their overlap; first is the scanned text."""
+    """Their overlap; `first` is the scanned text."""
     verdicts: tuple[str, ...]
-    """All rules that the pair passes."""
     estimate: float = 0.0
-    """MinHash estimate of their Jaccard similarity, where it was what decided."""
+    """MinHash estimate of their Jaccard similarity, if the search decided on it; else 0."""
 
     @property
     def rule(self) -> str:
-        """Reason of the match; empty for a pair that is none."""
+        """Reason of the match; empty if the pair does not match."""
         return next((verdict for verdict in self.verdicts if verdict != SHARED), "")
 
 
 class Matcher:
-    """An index of texts that others are compared with."""
+    """Compares texts with indexed ones."""
 
     def __init__(self, texts: Sequence[str], config: OverlapSettings, index: GramIndex | None = None) -> None:
         self.config = config
         self.texts = texts
-        self.index = index or build(texts, config.n)
+        self.index = index or build_index(texts, config.n)
         self.sharing = 0
         """Pairs with a common n-gram seen so far, by hash."""
         self._words = lru_cache(maxsize=4096)(lambda item: words(texts[item]))
 
     def pairs(self, texts: Sequence[str], *, every: bool = False) -> Iterator[Pair]:
-        """Every pair that matches, in order, and the closest of the others; with `every` all that share an n-gram."""
+        """Every matching pair, in order, and the closest of the others; with `every` all pairs that share an n-gram."""
         for begin, end in shingles.batches(texts):
             for hit in self.index.scan(shingles.batch_of(texts[begin:end])):
-                yield from self._verified(begin + hit.text, texts[begin + hit.text], hit, every)
+                self.sharing += len(hit.items)
+                number = begin + hit.text
+                tokens = words(texts[number])
+                for item in hit.items if every else self._candidates(hit, len(tokens)):
+                    other = self._words(int(item))
+                    shared = compare(tokens, other, self.config.n)
+                    # Without a common n-gram two n-grams had one hash.
+                    if shared.num_common:
+                        verdicts = verdicts_of(shared, tokens, other, self.config)
+                        yield Pair(scanned=number, item=int(item), shared=shared, verdicts=verdicts)
 
-    def _verified(self, number: int, text: str, hit: Hit, every: bool) -> Iterator[Pair]:
-        self.sharing += len(hit.items)
-        tokens = words(text)
-        for item in hit.items if every else self._worth(hit, len(tokens)):
-            other = self._words(int(item))
-            shared = compare(tokens, other, self.config.n)
-            # Nothing in common after all: two n-grams with one hash.
-            if shared.num_common:
-                verdicts = verdicts_of(shared, tokens, other, self.config)
-                yield Pair(scanned=number, item=int(item), shared=shared, verdicts=verdicts)
-
-    def _worth(self, hit: Hit, length: int) -> np.ndarray:
-        """Items that can match, judged by counts that are never too low, and the closest few of the others."""
+    def _candidates(self, hit: Hit, length: int) -> np.ndarray:
+        """Items that can match, by counts that are never too low, and the closest CONTEXT of the others."""
         sizes, lengths = self.index.sizes[hit.items], self.index.lengths[hit.items]
         short = np.minimum(lengths, length) < self.config.n
         contained = np.maximum(hit.counts / hit.num_grams, hit.counts / np.maximum(sizes, 1)) >= self.config.containment
@@ -241,29 +237,29 @@ class Matcher:
         able = short | contained | runs
         others = np.flatnonzero(~able)
         closest = others[np.argsort(-hit.counts[others], kind="stable")[:CONTEXT]]
-        chosen: np.ndarray = hit.items[np.sort(np.concatenate([np.flatnonzero(able), closest]))]
-        return chosen
+        items: np.ndarray = hit.items[np.sort(np.concatenate([np.flatnonzero(able), closest]))]
+        return items
 
 
 def short_pairs(texts: Sequence[str], short: Sequence[str], config: OverlapSettings) -> Iterator[Pair]:
-    """Matches of texts of fewer than n words inside the longer `texts`; the short ones count as the scanned side.
+    """Find `short` texts, of fewer than n words, in the longer `texts`; the pairs report the short ones as scanned.
 
-    A scan looks for n-grams, of which a short text has none: so the short ones are indexed, and the others scanned.
+    A scan looks for n-grams and a short text has none: so the short texts are indexed and the long ones scanned.
     """
     if not short:
         return
     for pair in Matcher(short, config).pairs(texts):
         if pair.rule and len(words(texts[pair.scanned])) >= config.n:
-            yield _turned(pair)
+            yield _swap_sides(pair)
 
 
-def _turned(pair: Pair) -> Pair:
+def _swap_sides(pair: Pair) -> Pair:
     shared = pair.shared
-    turned = replace(
+    swapped = replace(
         shared,
         containment_first=shared.containment_second,
         containment_second=shared.containment_first,
         run=replace(shared.run, first=shared.run.second, second=shared.run.first),
     )
     verdicts = tuple({"first": "second", "second": "first"}.get(name, name) for name in pair.verdicts)
-    return replace(pair, scanned=pair.item, item=pair.scanned, shared=turned, verdicts=verdicts)
+    return replace(pair, scanned=pair.item, item=pair.scanned, shared=swapped, verdicts=verdicts)

@@ -1,6 +1,6 @@
 """The paper's search for overlaps: MinHashLSH and LSH Ensemble of datasketch over signatures.
 
-Importing datasketch takes half a second: import this module where a search is made.
+Importing datasketch takes half a second: import this module inside the function that searches.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ _FACTOR = np.uint64(shingles.MIXER)
 
 def minhash(hashvalues: np.ndarray) -> MinHash:
     """A signature as datasketch's object."""
-    # Values alone: making the permutations anew would cost more than everything else.
+    # Passing the permutations on: computing them again would cost more than everything else.
     return MinHash(
         hashvalues=hashvalues,
         permutations=(permutations()[0][:, 0], permutations()[1][:, 0]),
@@ -33,7 +33,7 @@ def minhash(hashvalues: np.ndarray) -> MinHash:
 class PaperMatcher:
     """Two searches over signatures: MinHashLSH by Jaccard, LSH Ensemble by the query's containment in an item.
 
-    Candidates are verified on estimates, as in the paper. Texts under `min_chars` are left out.
+    Candidates are verified on estimates, as in the paper. Texts shorter than `min_chars` are skipped.
     """
 
     def __init__(self, texts: Sequence[str], config: OverlapSettings) -> None:
@@ -44,7 +44,7 @@ class PaperMatcher:
         self._resemblance = MinHashLSH(threshold=config.containment, num_perm=PERMUTATIONS)
         self._containment = MinHashLSHEnsemble(threshold=config.containment, num_perm=PERMUTATIONS, num_part=PARTITIONS)
         places = np.repeat(np.arange(len(self._indexed), dtype=np.int32), PERMUTATIONS)
-        self._postings = index.postings(_value_keys(self._values[self._indexed]), places)
+        self._postings = index.build_postings(_value_keys(self._values[self._indexed]), places)
         entries = [(number, minhash(self._values[number]), int(self._sizes[number])) for number in self._indexed]
         for number, signature, _ in entries:
             self._resemblance.insert(number, signature)
@@ -58,7 +58,9 @@ class PaperMatcher:
     def pairs(self, texts: Sequence[str], *, every: bool = False) -> Iterator[Pair]:
         """Every pair that both searches together report, in order."""
         values = signatures(texts, self.config.n)
-        for number in self._near(values):
+        # No band of either search can agree without one common value.
+        places, _ = self._postings.find(_value_keys(values))
+        for number in map(int, np.unique(places // PERMUTATIONS)):
             text = texts[number]
             if not self._long(text) or not self._indexed:
                 continue
@@ -68,25 +70,17 @@ class PaperMatcher:
             candidates = similar | set(self._containment.query(query, size))
             self.sharing += len(candidates)
             for item in sorted(candidates):
-                yield from self._verified(number, text, values[number], size, item, item in similar)
-
-    def _near(self, values: np.ndarray) -> list[int]:
-        """Texts that share at least one value with an indexed signature: no band of any search can agree without."""
-        places, _ = self._postings.find(_value_keys(values))
-        return [int(number) for number in np.unique(places // PERMUTATIONS)]
-
-    def _verified(
-        self, number: int, text: str, values: np.ndarray, size: int, item: int, similar: bool
-    ) -> Iterator[Pair]:
-        jaccard = estimate(values, self._values[item])
-        contained = jaccard * (size + int(self._sizes[item])) / (1 + jaccard) / size
-        rule = "jaccard" if similar and jaccard >= self.config.containment else ""
-        # A candidate of either search is verified against the containment too: the ensemble's are a superset of it.
-        rule = rule or ("first" if contained >= self.config.containment else "")
-        if rule:
-            shared = compare(words(text), words(self.texts[item]), self.config.n)
-            verdicts = (rule, SHARED) if shared.num_common else (rule,)
-            yield Pair(scanned=number, item=item, shared=shared, verdicts=verdicts, estimate=jaccard)
+                jaccard = estimate(values[number], self._values[item])
+                containment = jaccard * (size + int(self._sizes[item])) / (1 + jaccard) / size
+                if item in similar and jaccard >= self.config.containment:
+                    rule = "jaccard"
+                elif containment >= self.config.containment:
+                    rule = "first"
+                else:
+                    continue
+                shared = compare(words(text), words(self.texts[item]), self.config.n)
+                verdicts = (rule, SHARED) if shared.num_common else (rule,)
+                yield Pair(scanned=number, item=item, shared=shared, verdicts=verdicts, estimate=jaccard)
 
 
 def _value_keys(values: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Words of a text, word n-grams, and what two texts have in common, exactly."""
+"""Normalised words of a text, word n-grams, and the exact overlap of two texts."""
 
 import hashlib
 import re
@@ -12,23 +12,23 @@ import numpy as np
 
 NORMALISER = "nfkc-casefold-nfkc-visible-skeleton-hyphens-latex-nopunct-cjk-2"
 LONG_WORD = 1024
-"""A longer word stands for itself by its digest, characters: nothing then grows with what somebody pasted."""
+"""Characters; a longer word is replaced by its beginning and digest, so that pasted data cannot exhaust memory."""
 GLUED = "'.$"
-"""Characters that are taken out of a word: don't, U.S., 3.14, $x$. All other punctuation parts words, so that
+"""Characters removed from inside words: don't, U.S., 3.14, $x$. All other punctuation separates words, so that
 `f(x)` and `f( x )` are the same words."""
 PARTING = "".join(character for character in string.punctuation if character not in GLUED)
-# Scripts without blanks: every character counts as a word, else a page would be one.
+# Scripts without blanks: every character counts as a word, otherwise a page would be one word.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-# Without this NFKC would make one word of a letter and its raised number, which LaTeX parts by a caret.
+# Otherwise NFKC would join a letter and its superscript to one word, which LaTeX separates by a caret.
 _SCRIPTS = re.compile("[\u00b2\u00b3\u00b9\u2070-\u209c]+")
 _SPACING = re.compile(r"\\(?:left|right|[bB]igg?[lrm]?|q?quad|,|;|!|:|>)(?![A-Za-z])")
-# The hyphen stands first, so that the search for it is as fast as for a single character.
+# The pattern begins with the hyphen, so that the search is as fast as for a single character.
 _HYPHEN = re.compile(r"-(?<=[^\W\d_]{2}-)\s*(?=[^\W\d_]{2})")
 _INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-# Vowel points of Hebrew and Arabic, and the stroke that only lengthens a word: most texts are printed without.
+# Vowel points of Hebrew and Arabic, and the stroke that only lengthens a word: most texts omit them.
 _POINTS = re.compile("[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640\u064b-\u0652\u0670]")
 _APOSTROPHES = "\u2018\u2019\u201b\u02bc\u00b4"
 _HYPHENS = "\u2010\u2011\u2043"
@@ -40,18 +40,18 @@ _LOOK_ALIKES = dict(
         strict=True,
     )
 )
-"""Folded letters and the Latin letters that they look like, after the confusables of Unicode TS 39; Persian letters and
-the Arabic ones."""
+"""Case-folded letters to the Latin letters that they look like, after the confusables of Unicode TS 39; Persian to
+Arabic letters."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
 
 
 class _Folds(dict[int, str]):
-    """Replacements of single characters, found by their categories when they first occur."""
+    """Replacements of single characters, computed at their first occurrence."""
 
     def __missing__(self, code: int) -> str:
-        found = self[code] = _fold(chr(code))
-        return found
+        replacement = self[code] = _fold(chr(code))
+        return replacement
 
 
 def _fold(character: str) -> str:
@@ -60,7 +60,7 @@ def _fold(character: str) -> str:
         return ""
     if character in _HYPHENS:
         return "-"
-    # LaTeX is written in ASCII, of which the punctuation goes last.
+    # LaTeX is ASCII, whose punctuation is replaced last.
     if character.isspace() or (category[0] in "PSZ" and not character.isascii()):
         return " "
     if _UNSPACED.match(character):
@@ -70,17 +70,17 @@ def _fold(character: str) -> str:
 
 _FOLDS = _Folds()
 _FOREIGN = re.compile("([^\x00-\x7f]+)")
-_KEPT_CHARS, _KEPT_PIECES = 32, 1 << 16
+_CACHED_CHARS, _CACHED_PIECES = 32, 1 << 16
 
 
-def _folded(text: str) -> str:
-    """The text with its pieces folded that are not ASCII; a mark joins the letter before it, and nothing behind it."""
+def _fold_foreign(text: str) -> str:
+    """Fold the pieces of the text that are not ASCII; a combining mark takes the letter before it along."""
     parts = _FOREIGN.split(text)
     for place in range(1, len(parts), 2):
         piece = parts[place]
         if unicodedata.combining(piece[0]):
             piece, parts[place - 1] = parts[place - 1][-1:] + piece, parts[place - 1][:-1]
-        parts[place] = _kept_fold(piece) if len(piece) <= _KEPT_CHARS else _fold_piece(piece)
+        parts[place] = _cached_fold(piece) if len(piece) <= _CACHED_CHARS else _fold_piece(piece)
     return "".join(parts)
 
 
@@ -89,18 +89,18 @@ def _fold_piece(piece: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", spaced).casefold()).translate(_FOLDS)
 
 
-_kept_fold = lru_cache(maxsize=_KEPT_PIECES)(_fold_piece)
+_cached_fold = lru_cache(maxsize=_CACHED_PIECES)(_fold_piece)
 _ASCII = str.maketrans(PARTING, " " * len(PARTING), GLUED)
 
 
-def prepared(text: str) -> str:
-    """The text in which ASCII case and punctuation are all that its words still lack.
+def normalise(text: str) -> str:
+    """Normalise everything but ASCII case and punctuation.
 
-    NFKC stands twice because folding the case can undo it. Look-alike letters become Latin ones in every text, also in
-    a Russian or Greek one: both sides of a comparison change alike. Words that are broken at a line's end are joined.
+    NFKC is applied twice because case folding can undo it. Look-alike letters become Latin ones in every text, even in
+    Russian or Greek: both sides of a comparison change alike. Words that are broken at a line's end are joined.
     """
     if not text.isascii():
-        text = _folded(text)
+        text = _fold_foreign(text)
     if "\\" in text:
         text = _SPACING.sub(" ", text)
     return _HYPHEN.sub("", text) if "-" in text else text
@@ -108,19 +108,19 @@ def prepared(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """Normalised words."""
-    found = prepared(text).casefold().translate(_ASCII).split()
-    return [short(word) for word in found] if len(text) > LONG_WORD else found
+    tokens = normalise(text).casefold().translate(_ASCII).split()
+    return [shorten(word) for word in tokens] if len(text) > LONG_WORD else tokens
 
 
-def short(word: str) -> str:
-    """The word, or its beginning and digest where it is longer than any word."""
+def shorten(word: str) -> str:
+    """The word, or its beginning and digest if it is longer than LONG_WORD."""
     if len(word) <= LONG_WORD:
         return word
     return word[:16] + hashlib.sha256(word.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def grams(tokens: Sequence[str], n: int) -> list[str]:
-    """Word n-grams in order, as strings; one whole-text shingle for a text of fewer than n words."""
+    """Word n-grams in order, as strings; a text of fewer than n words is one shingle."""
     if len(tokens) < n:
         return [" ".join(tokens)] if tokens else []
     return [" ".join(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
@@ -128,14 +128,11 @@ def grams(tokens: Sequence[str], n: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A common run of words in both texts, by word numbers."""
+    """A run of words in both texts: the number of its first word in each, and its length in words, 0 for no run."""
 
     first: int
-    """Where it begins in the first text."""
     second: int
-    """Where it begins in the second text."""
     length: int
-    """Words; 0 when there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +142,10 @@ class Shared:
     num_common: int
     """Distinct n-grams in both."""
     containment_first: float
-    """Share of the first text's n-grams found in the second."""
+    """Share of the first text's n-grams that the second has."""
     containment_second: float
-    """Share of the second text's n-grams found in the first."""
+    """Share of the second text's n-grams that the first has."""
     jaccard: float
-    """Jaccard similarity of the two sets."""
     run: Span
     """The longest common run; runs of fewer than n words do not count."""
 
@@ -164,9 +160,9 @@ NOTHING = Shared(
 
 
 def compare(first: Sequence[str], second: Sequence[str], n: int) -> Shared:
-    """The two texts' words compared. A text of fewer than n words is one shingle, looked for at its own length.
+    """Compare the words of two texts. A text of fewer than n words is one shingle, searched for at its length.
 
-    A short text inside a longer one covers none of the longer one's n-grams: it counts on its own side only.
+    A short text inside a longer one covers none of the longer one's n-grams: it counts on the short side only.
     """
     if not first or not second:
         return NOTHING
@@ -203,10 +199,10 @@ def _compare_short(first: Sequence[str], second: Sequence[str], n: int) -> Share
 
 
 def longest_run(first: Sequence[str], second: Sequence[str], least: int) -> Span:
-    """The longest run of words that both texts have, if it has at least `least` words; the first of equals.
+    """The longest run of at least `least` words that both texts have; the first of equals.
 
-    Part of a common run is a common run, so its length is found by bisection on hashes of windows; what is
-    reported was compared word by word.
+    Part of a common run is a common run, so bisection on hashes of windows finds its length; the result is compared
+    word by word.
     """
     numbers: dict[str, int] = {}
     ours, theirs = (
@@ -217,11 +213,11 @@ def longest_run(first: Sequence[str], second: Sequence[str], least: int) -> Span
     low, high = least, min(len(first), len(second))
     while low <= high:
         middle = (low + high) // 2
-        found = _common_window(ours, theirs, middle)
-        if found is None:
+        span = _common_window(ours, theirs, middle)
+        if span is None:
             high = middle - 1
         else:
-            best, low = found, middle + 1
+            best, low = span, middle + 1
     return best
 
 
@@ -235,7 +231,7 @@ def _common_window(ours: np.ndarray, theirs: np.ndarray, length: int) -> Span | 
 
 
 def _windows(numbers: np.ndarray, length: int) -> np.ndarray:
-    """Hash of every window: a polynomial modulo 2^64, from prefix sums, brought to the power of its first word."""
+    """Hash of every window: a polynomial modulo 2^64, from prefix sums, divided by the power of its first word."""
     with np.errstate(over="ignore"):
         powers = np.cumprod(np.full(len(numbers), _FACTOR))
         back = np.cumprod(np.full(len(numbers), _INVERSE))
@@ -248,13 +244,13 @@ _CHUNK = re.compile(r"(?:\S*[^\W\d_]{2}[-\u2010\u2011]\s+(?=[^\W\d_]{2}))*\S+")
 
 
 def places(text: str) -> list[tuple[int, int]]:
-    """Characters `(start, end)` in the text that each of its words stands at; a chunk's where it makes several."""
+    """Character span `(start, end)` of each word; words that share a piece without blanks share its span."""
     result: list[tuple[int, int]] = []
     for match in _CHUNK.finditer(text):
-        made = words(match[0])
-        each = [] if len(made) < 2 else [(i, word) for i, c in enumerate(match[0]) for word in words(c)]
-        if made and [word for _, word in each] == made:
-            result += [(match.start() + i, match.start() + i + 1) for i, _ in each]
+        tokens = words(match[0])
+        by_character = [] if len(tokens) < 2 else [(i, word) for i, c in enumerate(match[0]) for word in words(c)]
+        if tokens and [word for _, word in by_character] == tokens:
+            result += [(match.start() + i, match.start() + i + 1) for i, _ in by_character]
         else:
-            result += [match.span()] * len(made)
+            result += [match.span()] * len(tokens)
     return result

@@ -1,6 +1,6 @@
-"""Planted controls: overlaps of known kind that measure the recall of a contamination search.
+"""Planted controls: overlaps of known kinds that measure the recall of a contamination search.
 
-Disguises are changes that leave a passage's meaning and hide it from a plain comparison of characters.
+A disguise changes a passage without changing its meaning and hides it from a plain comparison of characters.
 """
 
 import random
@@ -17,18 +17,17 @@ CHARS = (150, 300, 500, 1000, 1500)
 PER_KIND = 20
 """Planted pairs of each kind."""
 ANSWER_WORDS = 300
-"""Length of the unrelated text behind a quotation, words."""
+"""Length of the unrelated text after a quotation, words."""
 LEAST_WORDS = 5
-"""A text of fewer words is no control: it is compared with whole texts only."""
+"""Least length of a control, words: shorter texts are compared with whole texts only."""
 SURROUNDED = 2000
-"""Length of the text that a passage is planted inside, characters."""
+"""Length of a passage with the text around it, characters."""
 DISGUISED = 500
-"""Length of the passages that are changed, characters."""
+"""Length of the passages that are disguised, characters."""
 _VOCABULARY_DOCUMENTS = 50
 
-
 Disguise = Callable[[str, random.Random], str]
-"""A passage, changed by draws."""
+"""Changes a passage at random."""
 INVISIBLE = "\u00ad\u200b\u200d\u2060\ufeff"
 """Soft hyphen, zero-width space and joiner, word joiner, byte order mark."""
 LOOK_ALIKES = dict(zip("aceopxyiABEHKMOPTX", "асеорхуіАВЕНКМОРТХ", strict=True))
@@ -64,51 +63,57 @@ _PHRASES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:
-    """Two texts with a known answer."""
+    """A document and a record that should or should not match."""
 
     kind: str
     """Kind of planted passage, such as `verbatim 500 characters`."""
     document: int
-    """Number of the document that it concerns."""
+    """Number of the document."""
     record: str
-    """Text on the other side: a part of the document, perhaps changed or inside other text."""
+    """A part of the document, perhaps changed or inside other text; unrelated words if no match is expected."""
     expected: bool
-    """Whether the pair is a match."""
+    """Whether the pair should match."""
 
 
-def plant(documents: Sequence[str], *, per_kind: int = PER_KIND) -> list[Plant]:
-    """Plants of every kind that the texts are long enough for; the same for the same texts."""
+def plant_controls(documents: Sequence[str], *, per_kind: int = PER_KIND) -> list[Plant]:
+    """Make plants of every kind for which documents are long enough; the same documents give the same plants."""
     draw = random.Random(seed_of(0, "overlap-plants"))
-    chosen = draw.sample(documents, min(_VOCABULARY_DOCUMENTS, len(documents)))
-    vocabulary = [word for text in chosen for word in text.split()]
-    found: list[Plant] = []
+    sample = draw.sample(documents, min(_VOCABULARY_DOCUMENTS, len(documents)))
+    vocabulary = [word for text in sample for word in text.split()]
+    plants: list[Plant] = []
 
     def add(kind: str, least: int, make: Callable[[str], str], *, expected: bool = True) -> None:
         able = [n for n, text in enumerate(documents) if len(text) >= least and len(text.split()) >= 20]
         for number in draw.sample(able, min(per_kind, len(able))):
             row = Plant(kind=kind, document=number, record=make(documents[number]), expected=expected)
             if len(words(row.record)) >= LEAST_WORDS:
-                found.append(row)
+                plants.append(row)
 
-    inside = partial(_inside, vocabulary=vocabulary, draw=draw)
+    def quoted(text: str) -> str:
+        return f"{_noise(vocabulary, ANSWER_WORDS // 3, draw)} {text} {_noise(vocabulary, ANSWER_WORDS, draw)}"
+
+    def surrounded(text: str, chars: int) -> str:
+        half = max(SURROUNDED - chars, 0) // 2
+        before, after = (_noise(vocabulary, half // 2, draw) for _ in range(2))
+        return f"{before[:half]} {_passage(text, chars, draw)} {after[:half]}"
+
     for length in CHARS:
         add(f"verbatim {length} characters", length, partial(_passage, chars=length, draw=draw))
     add("200 words, one word changed", 1000, lambda text: _edited(_words(text, 200, draw), 0.0, draw))
     add("half a document", 600, lambda text: _passage(text, len(text) // 2, draw))
     add("1 % of the words changed", 1000, lambda text: _edited(text, 0.01, draw))
-    add("60 words quoted in an answer", 400, lambda text: inside(_words(text, 60, draw)))
-    add("a whole document in an answer", 150, inside)
+    add("60 words quoted in an answer", 400, lambda text: quoted(_words(text, 60, draw)))
+    add("a whole document in an answer", 150, quoted)
     add("unrelated words", 1, lambda text: _noise(vocabulary, ANSWER_WORDS, draw), expected=False)
     for length in CHARS:
-        surrounded = partial(_surrounded, chars=length, vocabulary=vocabulary, draw=draw)
-        add(f"verbatim {length} characters inside {SURROUNDED}", length, surrounded)
+        add(f"verbatim {length} characters inside {SURROUNDED}", length, partial(surrounded, chars=length))
     for kind, disguise in DISGUISES.items():
         add(kind, DISGUISED, lambda text, disguise=disguise: disguise(_passage(text, DISGUISED, draw), draw))  # type: ignore[misc]
-    return found
+    return plants
 
 
 def _passage(text: str, chars: int, draw: random.Random) -> str:
-    """A passage cut at blanks; of a text without any, cut anywhere."""
+    """A random passage of the text, cut at blanks, or anywhere if the text has too few."""
     start = draw.randint(0, max(len(text) - chars, 0))
     piece = text[start : start + chars]
     parts = piece.split(" ")
@@ -116,15 +121,8 @@ def _passage(text: str, chars: int, draw: random.Random) -> str:
     return " ".join(inner) if len(inner) >= LEAST_WORDS else piece
 
 
-def _surrounded(text: str, *, chars: int, vocabulary: Sequence[str], draw: random.Random) -> str:
-    """A passage in the middle of unrelated words."""
-    half = max(SURROUNDED - chars, 0) // 2
-    before, after = (_noise(vocabulary, half // 2, draw) for _ in range(2))
-    return f"{before[:half]} {_passage(text, chars, draw)} {after[:half]}"
-
-
 def _words(text: str, size: int, draw: random.Random) -> str:
-    """So many neighbouring words; nothing where there are fewer."""
+    """`size` neighbouring words; empty if the text has fewer."""
     tokens = [token for token in text.split() if words(token)]
     start = draw.randint(0, max(len(tokens) - size, 0))
     return " ".join(tokens[start : start + size]) if len(tokens) >= size else ""
@@ -143,51 +141,46 @@ def _noise(vocabulary: Sequence[str], size: int, draw: random.Random) -> str:
     return " ".join(draw.choices(vocabulary, k=size)) if vocabulary else ""
 
 
-def _inside(text: str, *, vocabulary: Sequence[str], draw: random.Random) -> str:
-    """A text in the middle of unrelated words, most of them behind it."""
-    return f"{_noise(vocabulary, ANSWER_WORDS // 3, draw)} {text} {_noise(vocabulary, ANSWER_WORDS, draw)}"
-
-
 def other_case(text: str, draw: random.Random) -> str:
-    """Every third word in capitals, curly quotation marks, and no commas or full stops behind words."""
+    """Put every third word in capitals, curl quotation marks and remove the punctuation after words."""
     tokens = [word.upper() if draw.random() < 1 / 3 else word for word in text.split(" ")]
     return re.sub(r"[,.;:!?](?=\s|$)", "", " ".join(tokens)).replace("'", "\u2019").replace('"', "\u201d")
 
 
 def look_alikes(text: str, draw: random.Random) -> str:
-    """One in five of the letters that have a Cyrillic twin is that twin."""
+    """Replace one in five of the letters that have a Cyrillic look-alike."""
     return "".join(LOOK_ALIKES[c] if c in LOOK_ALIKES and draw.random() < 0.2 else c for c in text)
 
 
 def invisible(text: str, draw: random.Random) -> str:
-    """A character without width behind one letter of ten, and blanks that do not break."""
+    """Insert a character without width after one letter in ten, and make some blanks non-breaking."""
     marked = _LETTER.sub(lambda m: m[0] + (draw.choice(INVISIBLE) if draw.random() < 0.1 else ""), text)
     return re.sub(" ", lambda m: "\u00a0" if draw.random() < 0.1 else " ", marked)
 
 
 def rehyphenated(text: str, draw: random.Random) -> str:
-    """One in five of the long words is broken at a line's end."""
+    """Break one in five of the long words at a line's end."""
 
-    def broken(match: re.Match[str]) -> str:
+    def hyphenate(match: re.Match[str]) -> str:
         place = draw.randint(2, len(match[0]) - 2)
         return match[0] if draw.random() >= 0.2 else f"{match[0][:place]}-\n{match[0][place:]}"
 
-    return _LONG_WORD.sub(broken, text)
+    return _LONG_WORD.sub(hyphenate, text)
 
 
 def latex_spacing(text: str, draw: random.Random) -> str:
-    """Formulas with other blanks, spacing commands and braces about single scripts; empty where there is no formula."""
+    """Change blanks, spacing commands and braces around single scripts in formulas; empty if there is no formula."""
 
-    def respaced(match: re.Match[str]) -> str:
+    def respace(match: re.Match[str]) -> str:
         formula = _SINGLE_SCRIPT.sub(r"\1{\2}", match[0])
         return _OPERATOR.sub(lambda m: draw.choice([m[1], f" {m[1]} ", f"\\,{m[1]}\\;"]), formula)
 
-    changed = _FORMULA.sub(respaced, text)
+    changed = _FORMULA.sub(respace, text)
     return changed if changed != text else ""
 
 
 def paraphrased(text: str, draw: random.Random) -> str:
-    """Phrases replaced by others of the same meaning."""
+    """Replace phrases by others of the same meaning."""
     for old, new in _PHRASES:
         text = re.sub(rf"\b{old}\b", new, text)
     return text
@@ -202,4 +195,4 @@ DISGUISES: dict[str, Disguise] = {
     "LaTeX spacing": latex_spacing,
     "paraphrased by rules": paraphrased,
 }
-"""Kinds of plants that are changed copies of a passage."""
+"""Kinds of plants that are disguised copies of a passage."""

@@ -1,4 +1,4 @@
-"""Data that a pool is compared with: folders of shards, each a stream of records, each record one or several texts."""
+"""Reference data that a pool is compared with: folders of shards of records, each record one or several texts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ _NAMES = ("question_id", "doc_id", "document_id", "id", "uuid")
 _QUESTIONS = ("question_text", "question", "problem")
 _ANSWERS = ("ground_truth", "answer", "solution")
 _TEXTS = ("text", "content", "page_content")
-_ASKED = ("prompt", "instruction", "query", "problem_statement")
+_PROMPTS = ("prompt", "instruction", "query", "problem_statement")
 _CONTEXT = ("input", "context")
-_REPLIED = ("response", "completion", "output", "chosen")
+_REPLIES = ("response", "completion", "output", "chosen")
 _IGNORED = frozenset({"infos.json", "dataset_info.json", "dataset_infos.json", "state.json"})
 
 
@@ -31,11 +31,9 @@ class Shard:
     """One file of a reference."""
 
     name: str
-    """Path below the folder that was named, or the file's name."""
+    """Path below the reference's folder, or the file's name."""
     path: Path
-    """The file."""
     num_bytes: int
-    """Its size, bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,30 +43,29 @@ class Reference:
     record: int
     """Number of the record in its shard, 0-based."""
     name: str
-    """The record's own identifier, or empty."""
+    """The record's identifier, or empty."""
     part: str
     """Kind of text: messages, question, question+answer, text, or fields."""
     text: str
-    """The text."""
 
 
-def digests_of(shards: Sequence[Shard], record: Path) -> list[str]:
-    """sha256 of the shards. A file whose size and time of change are in the record is not read again."""
+def digests_of(shards: Sequence[Shard], cache: Path) -> list[str]:
+    """sha256 of the shards. A file with the size and modification time in the cache file is not read again."""
     try:
-        known = sealed.read(record)
+        cached = sealed.read(cache)
     except (FileNotFoundError, ValueError):
-        known = {}
+        cached = {}
     status = [(shard.path.absolute(), shard.path.stat()) for shard in shards]
-    names = [f"{path}|{found.st_size}|{found.st_mtime_ns}" for path, found in status]
-    fresh = {name: digest_of_file(shard.path) for name, shard in zip(names, shards, strict=True) if name not in known}
+    names = [f"{path}|{stat.st_size}|{stat.st_mtime_ns}" for path, stat in status]
+    fresh = {name: digest_of_file(shard.path) for name, shard in zip(names, shards, strict=True) if name not in cached}
     if fresh:
-        sealed.write(record, {**known, **fresh})
-    return [(known | fresh)[name] for name in names]
+        sealed.write(cache, {**cached, **fresh})
+    return [(cached | fresh)[name] for name in names]
 
 
 def shards_of(paths: Sequence[Path]) -> list[Shard]:
-    """The files of all references in order. Raises UsageError when one has none that can be read."""
-    found: list[Shard] = []
+    """The files of all references in order. Raises UsageError for a reference without a readable file."""
+    shards: list[Shard] = []
     for path in paths:
         files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if _is_data(p, path))
         if path.is_dir() and not files:
@@ -81,8 +78,8 @@ def shards_of(paths: Sequence[Path]) -> list[Shard]:
             raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}", hint="convert it to jsonl or parquet")
         for file in files:
             name = file.relative_to(path).as_posix() if path.is_dir() else file.name
-            found.append(Shard(name=name, path=file, num_bytes=file.stat().st_size))
-    return told_apart(found)
+            shards.append(Shard(name=name, path=file, num_bytes=file.stat().st_size))
+    return with_unique_names(shards)
 
 
 def _is_data(path: Path, folder: Path) -> bool:
@@ -96,7 +93,7 @@ def serialise(question: Question) -> str:
 
 
 def question_shards(sets: Mapping[str, Sequence[Question]], folder: Path) -> list[Shard]:
-    """Question sets by name as files in `folder`: each question alone, and with its choices and answer."""
+    """Write question sets, by name, as files in `folder`; a question is one record with its choices and answer."""
     shards = []
     for name, rows in sets.items():
         lines = [
@@ -109,71 +106,69 @@ def question_shards(sets: Mapping[str, Sequence[Question]], folder: Path) -> lis
     return shards
 
 
-def told_apart(shards: list[Shard]) -> list[Shard]:
-    """Names that several references use are written out in full."""
+def with_unique_names(shards: list[Shard]) -> list[Shard]:
+    """Rename the shards that share a name to their whole paths."""
     names = [shard.name for shard in shards]
     return [shard if names.count(shard.name) == 1 else replace(shard, name=str(shard.path)) for shard in shards]
 
 
 def texts_of(number: int, row: Mapping[str, Any]) -> list[Reference]:
-    """The texts of a record: a conversation's user and assistant turns, also as a prompt with its response, a question
-    alone and with its choices and answer, a text; of an unknown shape all its strings."""
+    """The texts of a record.
+
+    They are the user and assistant turns of a conversation or of a prompt with its response; a question alone and with
+    its choices and answer; a text; or, for an unknown shape, all strings of the record.
+    """
     name = next((str(row[key]) for key in _NAMES if row.get(key) is not None), "")
 
-    def made(part: str, text: str) -> Reference:
+    def reference(part: str, text: str) -> Reference:
         return Reference(record=number, name=name, part=part, text=text)
 
     for key in _MESSAGES:
         if isinstance(row.get(key), list):
-            return [made("messages", _turns(row[key]))]
-    asked, context, replied = (_value(row, names) for names in (_ASKED, _CONTEXT, _REPLIED))
-    if asked and replied:
-        return [made("messages", _turns([*_as_turns(asked), *_as_turns(context), *_as_turns(replied)]))]
+            return [reference("messages", _turns_text(row[key]))]
+    prompt, context, reply = (
+        next((row[name] for name in names if row.get(name)), None) for names in (_PROMPTS, _CONTEXT, _REPLIES)
+    )
+    if prompt and reply:
+        turns = [turn for value in (prompt, context, reply) for turn in _as_turns(value)]
+        return [reference("messages", _turns_text(turns))]
     question = _first(row, _QUESTIONS)
     if question:
-        whole = " ".join([question, *_choices(row.get("choices") or row.get("options")), _first(row, _ANSWERS)]).strip()
-        parts = [made("question", question)]
-        return parts if whole == question else [*parts, made("question+answer", whole)]
+        choices = row.get("choices") or row.get("options")
+        if isinstance(choices, dict):
+            choices = choices["text"] if isinstance(choices.get("text"), list) else list(choices.values())
+        choices = [str(choice) for choice in choices] if isinstance(choices, list) else []
+        whole = " ".join([question, *choices, _first(row, _ANSWERS)]).strip()
+        parts = [reference("question", question)]
+        return parts if whole == question else [*parts, reference("question+answer", whole)]
     text = _first(row, _TEXTS)
     if text:
-        return [made("text", text)]
-    return [made("fields", "\n".join(value for value in row.values() if isinstance(value, str)))]
+        return [reference("text", text)]
+    return [reference("fields", "\n".join(value for value in row.values() if isinstance(value, str)))]
 
 
-def _value(row: Mapping[str, Any], names: Sequence[str]) -> Any:
-    return next((row[name] for name in names if row.get(name)), None)
+def _as_turns(value: Any) -> list[Any]:
+    """A text as one turn; a list of turns unchanged."""
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    return list(value) if isinstance(value, list) else []
 
 
-def _as_turns(said: Any) -> list[Any]:
-    """A text as a turn; turns as they are."""
-    if isinstance(said, str):
-        return [{"role": "user", "content": said}]
-    return list(said) if isinstance(said, list) else []
-
-
-def _turns(messages: Sequence[Any]) -> str:
-    turns = [turn for turn in messages if isinstance(turn, dict)]
-    said = [
-        turn.get("content") or turn.get("value")
-        for turn in turns
-        if (turn.get("role") or turn.get("from")) not in OTHER_ROLES
-    ]
-    return "\n".join(_said(content) for content in said if content)
-
-
-def _said(content: Any) -> str:
-    if isinstance(content, list):
-        parts = [part.get("text") for part in content if isinstance(part, dict)]
-        return "\n".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
+def _turns_text(turns: Sequence[Any]) -> str:
+    """The text of all turns but those of OTHER_ROLES; a turn's content may be a list of parts."""
+    texts: list[str] = []
+    for turn in turns:
+        if not isinstance(turn, dict) or (turn.get("role") or turn.get("from")) in OTHER_ROLES:
+            continue
+        content = turn.get("content") or turn.get("value")
+        if isinstance(content, list) and content:
+            parts = [part.get("text") for part in content if isinstance(part, dict)]
+            texts.append("\n".join(part for part in parts if isinstance(part, str)))
+        elif content:
+            texts.append(content if isinstance(content, str) else "")
+    return "\n".join(texts)
 
 
 def _first(row: Mapping[str, Any], keys: Sequence[str]) -> str:
     values = (row.get(key) for key in keys)
     return next((str(value) for value in values if isinstance(value, str | int | float) and value != ""), "")
-
-
-def _choices(value: Any) -> list[str]:
-    if isinstance(value, dict):
-        value = value.get("text") if isinstance(value.get("text"), list) else list(value.values())
-    return [str(choice) for choice in value] if isinstance(value, list) else []

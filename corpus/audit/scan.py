@@ -1,4 +1,4 @@
-"""The scan of one shard of reference records against an indexed document pool."""
+"""Scan one shard of reference records against an indexed document pool."""
 
 import hashlib
 import json
@@ -35,12 +35,10 @@ _TEXTS = ("text", "content")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolText:
-    """One document of the pool, as far as an audit needs it."""
+    """The columns of a pool's document that an audit needs."""
 
     document_id: str
-    """Identifier."""
     text: str
-    """Text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,25 +48,26 @@ class Scan:
     findings: list[Overlap]
     """Pairs, in the order of the records."""
     counts: dict[str, int]
-    """Records read, texts compared, empty, short (under n words) and tiny (under min_words) ones, sharing pairs."""
+    """By name of COUNTS: records read; texts, empty texts, short (under n words) and tiny (under min_words) ones; pairs
+    that share an n-gram."""
 
     def as_json(self) -> dict[str, Any]:
-        """JSON values."""
+        """The scan as JSON values."""
         return {"counts": self.counts, "findings": [asdict(row) for row in self.findings]}
 
     @staticmethod
     def from_file(path: Path) -> "Scan":
-        """A scan that was kept. Raises ValueError where it changed since."""
-        found = sealed.read(path)
-        return Scan(findings=[Overlap(**row) for row in found["findings"]], counts=found["counts"])
+        """Read a saved scan. Raises ValueError if the file was changed."""
+        values = sealed.read(path)
+        return Scan(findings=[Overlap(**row) for row in values["findings"]], counts=values["counts"])
 
 
 def pool_texts(pool: Path) -> list[PoolText]:
-    """The documents of a pool in parquet, ours or anybody's with an identifier and a text."""
+    """The documents of a pool in parquet: ours, or any table with columns for an identifier and a text."""
     path = pool_file(pool)
     if path.suffix != ".parquet":
         raise DocumentError(f"{pool}: not a parquet file", hint="`infuser corpus convert` reads other formats")
-    found = []
+    texts = []
     for row in foreign_rows(path):
         name = next((row[key] for key in _NAMES if row.get(key) is not None), None)
         text = next((row[key] for key in _TEXTS if isinstance(row.get(key), str)), None)
@@ -76,16 +75,16 @@ def pool_texts(pool: Path) -> list[PoolText]:
             raise DocumentError(
                 f"{pool}: no columns document_id and text (found {', '.join(row)})", hint="name a pool of documents"
             )
-        found.append(PoolText(document_id=str(name), text=text))
-    if not found:
+        texts.append(PoolText(document_id=str(name), text=text))
+    if not texts:
         raise DocumentError(f"{pool}: no documents in it", hint="name a pool with documents")
-    return found
+    return texts
 
 
 def matcher_of(
     texts: Sequence[str], config: OverlapSettings, index: GramIndex | None = None
 ) -> "Matcher | PaperMatcher":
-    """The search of the configured mode, with the texts as its index."""
+    """The search of the configured mode, over an index of the texts."""
     if config.mode == "paper":
         from corpus.audit.lsh import PaperMatcher
 
@@ -94,14 +93,14 @@ def matcher_of(
 
 
 class Scanner:
-    """Texts that are looked for, their index, and what is needed to report pairs."""
+    """Scans shards for overlaps with the documents."""
 
     def __init__(self, documents: Sequence[PoolText], config: OverlapSettings, index: GramIndex | None = None) -> None:
         self.documents, self.config, self._index = documents, config, index
 
     @cached_property
     def matcher(self) -> "Matcher | PaperMatcher":
-        """The index; made on first use, since an audit whose shards are all finished needs none."""
+        """The index; built on first use, because an audit whose shards are all finished needs none."""
         return matcher_of([document.text for document in self.documents], self.config, self._index)
 
     @property
@@ -114,7 +113,7 @@ class Scanner:
 
     @contextmanager
     def on_disk(self, parent: Path) -> Iterator[Path]:
-        """The documents and their index in a folder below `parent` that other processes map."""
+        """Write the documents and their index to a folder below `parent`, for other processes to map."""
         with tempfile.TemporaryDirectory(prefix="index-", dir=parent.resolve()) as name:
             write_rows(Path(name) / _DOCUMENTS, self.documents, PoolText)
             if isinstance(self.matcher, Matcher):
@@ -123,26 +122,28 @@ class Scanner:
 
     @staticmethod
     def from_disk(folder: Path, config: OverlapSettings) -> "Scanner":
-        """The scanner that another process saved."""
-        saved = index.load(folder, config.n) if config.mode != "paper" else None
-        return Scanner(read_rows(folder / _DOCUMENTS, PoolText), config, saved)
+        """Load what `on_disk` wrote."""
+        gram_index = index.load_index(folder, config.n) if config.mode != "paper" else None
+        return Scanner(read_rows(folder / _DOCUMENTS, PoolText), config, gram_index)
 
     def scan(self, shard: Shard, progress: Callable[[int], None] = lambda size: None) -> Scan:
-        """Compare every record of the shard. `progress` is told the bytes done."""
+        """Compare every record of the shard. `progress` is called with the bytes scanned so far."""
         counts = dict.fromkeys(COUNTS, 0)
         findings: list[Overlap] = []
         short: list[Reference] = []
-        before = self.matcher.sharing
-        read = 0
+        sharing = self.matcher.sharing
+        size = 0
         for batch in self._batches(shard, counts):
             findings += self._findings(shard.name, batch, self.matcher.pairs([row.text for row in batch]))
             short += self._count(batch, counts)
-            read += sum(len(row.text) for row in batch)
-            # Characters stand for bytes: compressed files are smaller, so the end comes sooner than foretold.
-            progress(min(read, shard.num_bytes))
-        findings += self._short(shard.name, short)
+            size += sum(len(row.text) for row in batch)
+            # Characters approximate bytes: a compressed file is smaller, so the end comes sooner.
+            progress(min(size, shard.num_bytes))
+        if self.config.mode != "paper":
+            pairs = short_pairs([row.text for row in self.documents], [row.text for row in short], self.config)
+            findings += self._findings(shard.name, short, pairs)
         progress(shard.num_bytes)
-        counts["sharing"] = self.matcher.sharing - before
+        counts["sharing"] = self.matcher.sharing - sharing
         findings.sort(key=lambda row: (row.record, row.part, row.document_id))
         return Scan(findings=findings, counts=counts)
 
@@ -161,10 +162,10 @@ class Scanner:
             yield batch
 
     def _count(self, batch: Sequence[Reference], counts: dict[str, int]) -> list[Reference]:
-        """Count the batch; returns its texts of fewer than n words, which longer documents are searched for later."""
+        """Count the batch; returns its texts of fewer than n words, to be searched for in longer documents later."""
         short = []
         for row in batch:
-            # A text of n words has at least 2n - 1 characters; most are far longer and need no look.
+            # Most texts are far longer than n words, and need not be split into words.
             if len(row.text) >= 64 * self.config.n:
                 continue
             length = len(words(row.text))
@@ -176,15 +177,8 @@ class Scanner:
         counts["texts"] += len(batch)
         return short
 
-    def _short(self, shard: str, short: Sequence[Reference]) -> list[Overlap]:
-        """Short texts inside long documents: they are indexed, and the pool is scanned once."""
-        if self.config.mode == "paper" or not short:
-            return []
-        texts = [document.text for document in self.documents]
-        return self._findings(shard, short, short_pairs(texts, [row.text for row in short], self.config))
-
     def _findings(self, shard: str, batch: Sequence[Reference], pairs: Iterable[Pair]) -> list[Overlap]:
-        # One document after the other: its places are worked out once.
+        # In the order of documents: the word spans of each are computed once.
         return [self._finding(shard, batch[p.scanned], p) for p in sorted(pairs, key=lambda pair: pair.item)]
 
     def _finding(self, shard: str, row: Reference, pair: Pair) -> Overlap:
@@ -217,7 +211,7 @@ _places = lru_cache(maxsize=256)(places)
 
 
 def _characters(text: str, first: int, length: int) -> tuple[int, int]:
-    """Characters that a run of words spans."""
+    """Character span of a run of words."""
     spans = _places(text)
     if not length or first + length > len(spans):
         return 0, 0
@@ -225,6 +219,6 @@ def _characters(text: str, first: int, length: int) -> tuple[int, int]:
 
 
 @contextmanager
-def opened(folder: Path, config: OverlapSettings) -> Iterator[Callable[[Shard], Scan]]:
-    """Work of a crew: scans with what `Scanner.on_disk` saved."""
+def open_scanner(folder: Path, config: OverlapSettings) -> Iterator[Callable[[Shard], Scan]]:
+    """Open in a worker the scanner that `Scanner.on_disk` wrote."""
     yield Scanner.from_disk(folder, config).scan

@@ -1,11 +1,11 @@
-"""Hashes of all word n-grams of many texts at once, without making one string per n-gram; and MinHash signatures.
+"""Hashes of all word n-grams of many texts at once, without one string per n-gram; and MinHash signatures.
 
 Normalised words are separated by one blank, so an n-gram is a slice of a buffer, and its hash follows from prefix sums.
-The hash of bytes b_0 ... b_k is the sum of b_j P^(j+1) modulo 2^64, mixed once; `hash64` is its plain form.
+The hash of bytes b_0 ... b_k is the sum of b_j P^(j+1) modulo 2^64, mixed once; `hash64` computes it directly.
 
-Signatures are datasketch's, bit for bit, by its scheme `affine32`: a 32-bit hash h is mixed by MurmurHash3's finaliser,
-then permuted as a h + b modulo 2^32; the signature is the minimum over the n-grams for each of the permutations. The
-hash of an n-gram is `hash32`. Signatures of another scheme, seed, hash or normaliser never compare; `NAME` holds all.
+Signatures are bit-identical to datasketch's scheme `affine32`: a 32-bit hash h (`hash32` of an n-gram) is mixed by
+MurmurHash3's finaliser, then permuted as a h + b modulo 2^32; the signature is the minimum over the n-grams for each of
+the permutations. Signatures of another scheme, seed, hash or normaliser are not comparable; `NAME` names all four.
 """
 
 import string
@@ -15,13 +15,13 @@ from functools import cache
 
 import numpy as np
 
-from corpus.audit.ngrams import GLUED, LONG_WORD, NORMALISER, PARTING, prepared, words
+from corpus.audit.ngrams import GLUED, LONG_WORD, NORMALISER, PARTING, normalise, words
 
 BASE = 0xD1342543DE82EF95
 MIXER = 0x9FB21C651E98DF25
 MASK = (1 << 64) - 1
 BLANK, MARK = 0x20, 0xFF
-# The mark ends a text. UTF-8 has no such byte: an n-gram that reaches into the next text equals none of any text.
+# The mark ends a text. UTF-8 has no such byte: an n-gram that reaches into the next text equals no other n-gram.
 _JOINT = b" \xff "
 _SPACES = b"\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f"
 _PARTING = PARTING.encode() + _SPACES
@@ -30,19 +30,19 @@ _FOLD = bytes.maketrans(
 )
 _DROPPED = GLUED.encode()
 BATCH_BYTES = 1 << 16
-"""Text hashed at once: what is computed on the way then stays in the processor's cache, bytes."""
+"""Text hashed at once, bytes: intermediate results stay in the processor's cache."""
 _WINDOW = 1 << 17
-"""Bytes hashed at once of a longer text; far more than n words of any length take."""
+"""Window over a longer text, bytes; far more than n words of any length."""
 PERMUTATIONS = 128
 SEED = 1
 # datasketch 2 changed its default, so the name is fixed here.
 SCHEME = "affine32"
 NAME = f"{SCHEME}-{PERMUTATIONS}-seed{SEED}-polynomial64/{NORMALISER}"
-"""Scheme of signatures, with everything that they depend on."""
+"""Scheme of signatures, with everything they depend on."""
 EMPTY = np.uint32(0xFFFFFFFF)
 """Hash value of a text without words."""
 _BLOCK = 512
-"""n-grams permuted at once: with all permutations they fit the processor's cache."""
+"""n-grams permuted at once: their values under all permutations fit the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +50,9 @@ class Batch:
     """Texts, normalised, in one buffer."""
 
     buffer: np.ndarray
-    """uint8: one blank, then words each followed by one blank; every text ends with the mark as a word of its own."""
+    """uint8: one blank, then words, each followed by one blank; every text ends with the mark as a separate word."""
     blanks: np.ndarray
-    """int64: places of the blanks; word i lies between blank i and blank i+1."""
+    """int64: positions of the blanks; word i is between blank i and blank i+1."""
     marks: np.ndarray
     """int64: word number of each text's mark."""
 
@@ -72,20 +72,20 @@ class Batch:
 
 def batch_of(texts: Sequence[str]) -> Batch:
     """The texts in one buffer, with exactly the words of `ngrams.words`."""
-    # Case of ASCII letters is folded with that of all bytes.
-    raw = [prepared(text).encode() if text.isascii() else _bytes(prepared(text).casefold()) for text in texts]
-    found = _packed(raw)
-    if len(found.blanks) > 1 and int(np.max(np.diff(found.blanks))) > LONG_WORD:
-        return _packed([_bytes(" ".join(words(text))) for text in texts])
-    return found
+    # `_pack` folds the case of ASCII letters.
+    raw = [normalise(text).encode() if text.isascii() else _encode(normalise(text).casefold()) for text in texts]
+    batch = _pack(raw)
+    if len(batch.blanks) > 1 and int(np.max(np.diff(batch.blanks))) > LONG_WORD:
+        return _pack([_encode(" ".join(words(text))) for text in texts])
+    return batch
 
 
-def _bytes(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     # Lone surrogates occur in careless data sets and must not stop an audit.
     return text.encode("utf-8", "surrogatepass")
 
 
-def _packed(parts: Sequence[bytes]) -> Batch:
+def _pack(parts: Sequence[bytes]) -> Batch:
     joined = b" " + _JOINT.join(parts) + (_JOINT if parts else b" ")
     raw = np.frombuffer(joined.translate(_FOLD, _DROPPED), dtype=np.uint8)
     is_blank = raw == BLANK
@@ -98,7 +98,7 @@ def _packed(parts: Sequence[bytes]) -> Batch:
 
 
 def keys(batch: Batch, n: int) -> np.ndarray:
-    """uint64 hash of the n words that begin at each word; those that reach over a mark equal no n-gram of a text."""
+    """uint64 hash of the n words from each word on; hashes across a mark equal no n-gram's."""
     count = max(batch.num_words - n + 1, 0)
     if not count:
         return np.empty(0, dtype=np.uint64)
@@ -106,15 +106,18 @@ def keys(batch: Batch, n: int) -> np.ndarray:
     if len(batch.buffer) <= _WINDOW:
         return _hashes(batch.buffer, firsts, lasts)
     result = np.empty(count, dtype=np.uint64)
-    for begin, end in _windows(firsts, lasts):
+    begin = 0
+    while begin < count:
         offset = int(firsts[begin])
+        end = max(int(np.searchsorted(lasts, offset + _WINDOW, side="right")), begin + 1)
         piece = batch.buffer[offset : int(lasts[end - 1])]
         result[begin:end] = _hashes(piece, firsts[begin:end] - offset, lasts[begin:end] - offset)
+        begin = end
     return result
 
 
 def whole_keys(batch: Batch, texts: np.ndarray) -> np.ndarray:
-    """uint64 hash of each of the named texts as one shingle; meant for texts of fewer than n words."""
+    """uint64 hash of each text as one shingle; `texts` are numbers of texts of fewer than n words."""
     ends = batch.blanks[batch.marks[texts]]
     starts = np.concatenate([[0], batch.marks + 1])[texts]
     firsts = batch.blanks[starts] + 1
@@ -125,8 +128,8 @@ def whole_keys(batch: Batch, texts: np.ndarray) -> np.ndarray:
 
 
 def gram_keys(batch: Batch, n: int) -> Iterator[np.ndarray]:
-    """For each text, the distinct keys of its n-grams; of the whole text where it has fewer than n words."""
-    found = keys(batch, n)
+    """The distinct keys of the n-grams of each text; of the whole text if it has fewer than n words."""
+    hashes = keys(batch, n)
     lengths = batch.lengths()
     small = np.flatnonzero((lengths > 0) & (lengths < n))
     whole = dict(zip(small.tolist(), whole_keys(batch, small), strict=True)) if len(small) else {}
@@ -135,12 +138,12 @@ def gram_keys(batch: Batch, n: int) -> Iterator[np.ndarray]:
         if number in whole:
             yield np.array([whole[number]], dtype=np.uint64)
         else:
-            yield np.unique(found[begin : begin + max(length - n + 1, 0)])
+            yield np.unique(hashes[begin : begin + max(length - n + 1, 0)])
         begin = mark + 1
 
 
 def hash64(data: bytes) -> int:
-    """The plain form of the hash."""
+    """The hash, computed byte by byte."""
     total, power = 0, 1
     for byte in data:
         power = power * BASE & MASK
@@ -150,7 +153,7 @@ def hash64(data: bytes) -> int:
 
 
 def hash32(data: bytes) -> int:
-    """The upper half, as the `hashfunc` of a datasketch MinHash: both then give the same signature."""
+    """The upper half of the hash: as `hashfunc` of a datasketch MinHash it gives our signatures."""
     return hash64(data) >> 32
 
 
@@ -166,18 +169,9 @@ def batches(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
         yield begin, len(texts)
 
 
-def _windows(firsts: np.ndarray, lasts: np.ndarray) -> Iterator[tuple[int, int]]:
-    begin = 0
-    while begin < len(firsts):
-        limit = firsts[begin] + _WINDOW
-        end = max(int(np.searchsorted(lasts, limit, side="right")), begin + 1)
-        yield begin, end
-        begin = end
-
-
 @cache
 def _powers(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """P^(j+1) and P^-j for j below `size`."""
+    """P^(j+1) and P^-j for all j < `size`."""
     inverse = pow(BASE, -1, 1 << 64)
     with np.errstate(over="ignore"):
         up = np.cumprod(np.full(size, BASE, dtype=np.uint64))
@@ -193,18 +187,18 @@ def _hashes(buffer: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) -> np.nda
     terms = buffer.astype(np.uint64)
     terms *= up[: len(buffer)]
     np.cumsum(terms, out=sums[1:])
-    found = sums[lasts]
-    found -= sums[firsts]
-    found *= down[firsts]
-    found ^= found >> np.uint64(32)
-    found *= np.uint64(MIXER)
-    return found
+    hashes = sums[lasts]
+    hashes -= sums[firsts]
+    hashes *= down[firsts]
+    hashes ^= hashes >> np.uint64(32)
+    hashes *= np.uint64(MIXER)
+    return hashes
 
 
 @cache
 def permutations() -> tuple[np.ndarray, np.ndarray]:
     """Factors and offsets of the permutations, as columns."""
-    # Imported here: it brings scipy and redis, and recipes only name the scheme.
+    # Imported here because it loads scipy and redis, and recipes only need the scheme's name.
     from datasketch import MinHash
 
     a, b = MinHash(num_perm=PERMUTATIONS, seed=SEED, scheme=SCHEME).permutations
@@ -215,13 +209,12 @@ def signatures(texts: Sequence[str], n: int) -> np.ndarray:
     """(texts, PERMUTATIONS) uint32: the signature of each text's word n-grams."""
     result = np.full((len(texts), PERMUTATIONS), EMPTY, dtype=np.uint32)
     for begin, end in batches(texts):
-        of_batch(batch_of(texts[begin:end]), n, out=result[begin:end])
+        _sign_batch(batch_of(texts[begin:end]), n, out=result[begin:end])
     return result
 
 
-def of_batch(batch: Batch, n: int, *, out: np.ndarray) -> None:
-    """Signatures of the texts of one batch."""
-    hashes = _mixed(keys(batch, n))
+def _sign_batch(batch: Batch, n: int, *, out: np.ndarray) -> None:
+    hashes = _mix(keys(batch, n))
     lengths = batch.lengths()
     scratch = np.empty(PERMUTATIONS * _BLOCK, dtype=np.uint32)
     begin = 0
@@ -229,7 +222,7 @@ def of_batch(batch: Batch, n: int, *, out: np.ndarray) -> None:
         if length >= n:
             _minimum(hashes[begin : begin + length - n + 1], scratch, out[number])
         elif length:
-            _minimum(_mixed(whole_keys(batch, np.array([number]))), scratch, out[number])
+            _minimum(_mix(whole_keys(batch, np.array([number]))), scratch, out[number])
         begin = mark + 1
 
 
@@ -243,7 +236,7 @@ def _minimum(hashes: np.ndarray, scratch: np.ndarray, out: np.ndarray) -> None:
         np.minimum(out, permuted.min(axis=1), out=out)
 
 
-def _mixed(keys: np.ndarray) -> np.ndarray:
+def _mix(keys: np.ndarray) -> np.ndarray:
     """The upper halves of the keys after MurmurHash3's 32-bit finaliser."""
     h = (keys >> np.uint64(32)).astype(np.uint32)
     h ^= h >> np.uint32(16)
@@ -261,5 +254,5 @@ def estimate(first: np.ndarray, second: np.ndarray) -> float:
 
 def sizes(texts: Sequence[str], n: int) -> np.ndarray:
     """Distinct n-grams of each text."""
-    found = [len(keys) for begin, end in batches(texts) for keys in gram_keys(batch_of(texts[begin:end]), n)]
-    return np.array(found, dtype=np.int64)
+    counts = [len(keys) for begin, end in batches(texts) for keys in gram_keys(batch_of(texts[begin:end]), n)]
+    return np.array(counts, dtype=np.int64)

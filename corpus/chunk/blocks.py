@@ -1,8 +1,8 @@
-"""Markdown as a gapless row of blocks with character offsets. Nothing is rewritten.
+"""Split Markdown into a gapless sequence of blocks with character offsets. Nothing is rewritten.
 
-Blocks are those of CommonMark with tables; headings inside lists and quotations are text. Three differences are meant:
-display formulas (`$$` and `\\[`) are blocks, a line below one that began within a line makes no heading of it, and an
-opener that never closes is text instead of swallowing the book.
+Blocks are those of CommonMark with tables; headings inside lists and quotations are text. Three differences are
+intended: display formulas (`$$` and `\\[`) are blocks; a line below a formula that began within a line does not make
+it a heading; and an opener that never closes is text instead of swallowing the book.
 """
 
 import re
@@ -19,7 +19,7 @@ from markdown_it.token import Token
 
 
 class Kind(StrEnum):
-    """Kinds of block. Code, math and table are never cut unless they alone exceed the limit."""
+    """Kinds of block. Code, math and tables are cut only if they alone exceed the limit."""
 
     HEADING = "heading"
     PARAGRAPH = "paragraph"
@@ -40,23 +40,21 @@ KINDS = {
     "formula": Kind.MATH,
     "table_open": Kind.TABLE,
 }
-"""Kinds of the tokens that hold text. The others hold blocks, or are parts of one."""
+"""Kinds of the tokens that hold text. Other tokens hold blocks, or are parts of one."""
 FORMULAS = {"$$": "$$", "\\[": "\\]"}
-"""Signs that begin and end a display formula."""
+"""Delimiters of a display formula."""
 OPENER = re.compile(r"`{3,}|~{3,}|<(?:\?|!--|![a-z[]|/?[a-z]+)|\$\$|\\\[", re.IGNORECASE)
 LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One span of the source."""
+    """One span of the source, line end included."""
 
     kind: Kind
-    """Kind of block."""
     start: int
-    """First character."""
     end: int
-    """One past the last character, line end included."""
+    """One past the last character."""
     level: int = 0
     """Heading level 1-6; 0 otherwise."""
     title: str = ""
@@ -64,8 +62,8 @@ class Block:
 
 
 def scan(source: str) -> list[Block]:
-    """Blocks that tile the source: the first starts at 0, each starts where the one before ends."""
-    # Line ends are those of CommonMark: `str.splitlines` would also break at form feeds and U+2028.
+    """Blocks that tile the source: the first starts at 0, each starts where the previous one ends."""
+    # CommonMark's line ends: `str.splitlines` would also break at form feeds and U+2028.
     starts = list(accumulate(map(len, LINE.findall(source)), initial=0))
     result: list[Block] = []
     row = 0
@@ -77,12 +75,12 @@ def scan(source: str) -> list[Block]:
         return not source[starts[number] : starts[number + 1]].strip(" \t\r\n")
 
     def fill(stop: int) -> None:
-        """Rows of no token: blank ones, definitions of links, markers of lists and quotations without text."""
+        """Add the rows without a token: blank ones, link definitions, markers of lists and quotations without text."""
         for blank, group in groupby(range(row, stop), is_blank):
             numbers = list(group)
             add(Kind.BLANK if blank else Kind.PARAGRAPH, numbers[0], numbers[-1] + 1)
 
-    for tokens in _parsed(source):
+    for tokens in _parse(source):
         for token in tokens:
             if (kind := KINDS.get(token.type)) is None or token.map is None:
                 continue
@@ -98,8 +96,8 @@ def scan(source: str) -> list[Block]:
     return result
 
 
-def _parsed(source: str) -> Iterator[list[Token]]:
-    """The tokens of one block after the other: those of a whole book would need many times its size."""
+def _parse(source: str) -> Iterator[list[Token]]:
+    """The tokens, block by block: those of a whole book would need many times its size in memory."""
     parser = _parser()
     rules = parser.block.ruler.getRules("")
     state = StateBlock(source.replace("\r\n", "\n").replace("\r", "\n") + "\n", parser, {}, [])
@@ -111,15 +109,15 @@ def _parsed(source: str) -> Iterator[list[Token]]:
 
 @cache
 def _parser() -> MarkdownIt:
-    """CommonMark with tables, whose fences, HTML and formulas begin only where they also end."""
+    """CommonMark with tables; fences, HTML and formulas begin only if they also end."""
     parser = MarkdownIt("commonmark").enable("table").disable("html_block")
-    parser.block.ruler.at("lheading", _underlined)
+    parser.block.ruler.at("lheading", _setext_heading)
     parser.block.ruler.at("fence", _span, {"alt": ["paragraph", "reference", "blockquote", "list"]})
     return parser
 
 
 def _span(state: StateBlock, first: int, end: int, silent: bool) -> bool:
-    """A fence, block of HTML or display formula; one without an end is text."""
+    """Rule for a fence, block of HTML or display formula; one without an end is text."""
     opener = OPENER.match(state.src, state.bMarks[first] + state.tShift[first], state.eMarks[first])
     if not opener:
         return False
@@ -127,7 +125,7 @@ def _span(state: StateBlock, first: int, end: int, silent: bool) -> bool:
     rule = _formula if sign in FORMULAS else html_block if sign[0] == "<" else fence
     if silent:
         return rule(state, first, end, True)
-    # Where an opener had no end, the same one further down has none either.
+    # If an opener had no end, the same one further down has none either.
     key = f"{sign} {state.level}"
     if first < state.env.get(key, 0) or not rule(state, first, end, False):
         return False
@@ -139,8 +137,8 @@ def _span(state: StateBlock, first: int, end: int, silent: bool) -> bool:
     return False
 
 
-def _underlined(state: StateBlock, first: int, end: int, silent: bool) -> bool:
-    """A heading with a line below it; a line of an equals sign within a formula is none."""
+def _setext_heading(state: StateBlock, first: int, end: int, silent: bool) -> bool:
+    """Rule for an underlined heading; a line of an equals sign within a formula is no underline."""
     count = len(state.tokens)
     if not lheading(state, first, end, silent):
         return False
@@ -152,7 +150,7 @@ def _underlined(state: StateBlock, first: int, end: int, silent: bool) -> bool:
 
 
 def _has_end(token: Token) -> bool:
-    """Whether the span ended at its own sign, not with its container."""
+    """Whether the span ended at its closing sign, not with its container."""
     if token.type == "fence":
         first, stop = token.map or (0, 0)
         return token.content.count("\n") == stop - first - 2
@@ -162,7 +160,7 @@ def _has_end(token: Token) -> bool:
 
 
 def _formula(state: StateBlock, first: int, end: int, silent: bool) -> bool:
-    """A display formula from `$$` or `\\[` to the end of a row that closes it; no row of it is empty."""
+    """Rule for a display formula from `$$` or `\\[` to the end of the row that closes it; it has no empty row."""
     begin = state.bMarks[first] + state.tShift[first]
     sign = state.src[begin : begin + 2]
     if state.is_code_block(first) or first < state.env.get(sign, 0):
@@ -171,7 +169,7 @@ def _formula(state: StateBlock, first: int, end: int, silent: bool) -> bool:
     while not state.src[begin : state.eMarks[row]].rstrip(" \t").endswith(FORMULAS[sign]):
         row += 1
         if row >= end or state.isEmpty(row):
-            # No row up to here closes it, nor a formula that begins in between.
+            # No row up to here closes it, nor any formula that begins in between.
             state.env[sign] = row
             return False
         begin = state.bMarks[row]

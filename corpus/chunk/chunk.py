@@ -1,4 +1,4 @@
-"""Markdown to documents of bounded length. Chunks are exact slices of the source; nothing is lost unnamed."""
+"""Split Markdown into documents of bounded length: exact slices of the source, with a row for every discarded span."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from infuser_core.config.corpus import ChunkSettings
 from infuser_core.schemas import Document, Page
 
 PATH_JOINT = " > "
-"""Stands between the titles of a header path."""
+"""Separator of the titles in a header path."""
 CONVERT = "convert"
-"""Stage of text that is not in the Markdown."""
+"""Stage of text that the converter left out of the Markdown."""
 PROMPT_TYPE = "mcq"
 """Generator route written into every document."""
 
 
 class Discard(StrEnum):
-    """Reasons for which a span is no candidate for the pool."""
+    """Reasons why a span is not a candidate for the pool."""
 
     TOO_SHORT = "too_short"
     TOO_LONG = "too_long"
@@ -37,7 +37,6 @@ class Excluded:
     """A span that the structure pass takes out before chunking."""
 
     start: int
-    """First character."""
     end: int
     """One past the last character."""
     reason: Discard
@@ -49,43 +48,40 @@ class Chunk:
     """One span of the source: a candidate, or a discard with its reason."""
 
     document: Document
-    """The span as a document row."""
     discard: Discard | None
-    """Why it is no candidate; None for a candidate."""
+    """None for a candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discarded:
-    """A span of a source that is no document. With the documents, these tile the source's Markdown.
+    """A span of a source that is not a document. Documents and discarded spans tile the source's Markdown.
 
-    What the converter left out, with the stage `convert`, comes beside them.
+    Rows of the stage `convert` hold text that the converter left out of the Markdown.
     """
 
     source_id: str
-    """Source of the span."""
     start: int
-    """First character in the source's Markdown."""
+    """First character in the source's Markdown; -1 for text of the stage `convert`."""
     end: int
-    """One past the last character."""
+    """One past the last character; -1 for text of the stage `convert`."""
     stage: str
     """convert, structure, chunk, judge or overlap."""
     reason: str
-    """Kind of what conversion left out (running_head, navigation, image, ...), front_matter, back_matter, too_short,
-    too_long, garbled_formula, blank, the judge's own words, or what the text overlaps with."""
+    """Kind of text left out by conversion (running_head, navigation, image, ...), front_matter, back_matter, too_short,
+    too_long, garbled_formula, blank, not_traced, the judge's reason, or the record that the text overlaps with."""
     header_path: str
     """Ancestor headings, joined by " > "."""
     num_tokens: int
-    """Tokens of the span."""
     response: str
-    """The judging model's reply; empty where a rule decided."""
+    """The judging model's reply; empty if a rule decided."""
     text: str = ""
-    """Text that the converter left out: it is in no Markdown, so that start and end are -1; empty for a span."""
+    """Text that the converter left out; empty for a span of the Markdown."""
     page: int = -1
-    """Page of the file that such a text stands on, 0-based; -1 for a span, and where there are no pages."""
+    """Page of such a text in the file, 0-based; -1 for a span of the Markdown, and if the file has no pages."""
 
     @property
     def is_span(self) -> bool:
-        """Whether it is text of the Markdown, and not blank."""
+        """Whether this is a span of the Markdown that is not blank."""
         return self.stage != CONVERT and self.reason != "blank"
 
 
@@ -94,24 +90,23 @@ class Section:
     """A heading with the blocks up to the next heading, or several neighbouring ones."""
 
     blocks: list[Block]
-    """Blocks in order."""
     path: tuple[str, ...]
-    """Titles of the ancestors and of the section itself; the common prefix where several are joined."""
+    """Titles of the ancestors and of the section; the common prefix for several joined sections."""
     top: int
-    """Start of the top-level heading above: joining never crosses it."""
+    """Start of the top-level heading above, -1 without one: sections are not joined across it."""
 
     @property
     def start(self) -> int:
-        """First character."""
+        """First character of the section."""
         return self.blocks[0].start
 
     @property
     def end(self) -> int:
-        """One past the last character."""
+        """One past the last character of the section."""
         return self.blocks[-1].end
 
 
-def sections(source: str) -> list[Section]:
+def split_sections(source: str) -> list[Section]:
     """Sections that tile the source."""
     result: list[Section] = []
     stack: list[Block] = []
@@ -126,12 +121,12 @@ def sections(source: str) -> list[Section]:
     return result
 
 
-def chunk(
+def chunk_page(
     page: Page, count: Count, config: ChunkSettings, domain: str, *, excluded: Sequence[Excluded] = ()
 ) -> list[Chunk]:
-    """Candidates and discards of one source in order. Together they cover everything but blank characters.
+    """Candidates and discards of one source, in order; together they cover everything but blank characters.
 
-    `count` gives the tokens of a text. Every candidate satisfies T_min <= tokens <= T_max, counted on its slice.
+    `count` returns the tokens of a text. Every candidate satisfies T_min <= tokens <= T_max, counted on its slice.
     """
     measure = Measure(source=page.markdown, count=count)
 
@@ -139,51 +134,46 @@ def chunk(
         return next((span.reason for span in excluded if span.start <= section.start < span.end), None)
 
     result: list[Chunk] = []
-    for reason, found in groupby(sections(page.markdown), reason_of):
-        parts = list(found)
-        for part in parts if reason else _grouped(parts, measure, config):
-            spans = [(part.start, part.end)] if reason else _spans(part, measure, config)
-            rows = (_row(page, span, part.path, measure, config, domain, reason) for span in spans)
+    for reason, group in groupby(split_sections(page.markdown), reason_of):
+        sections = list(group)
+        for section in sections if reason else _join_small(sections, measure, config):
+            if reason or not measure.exceeds(section.start, section.end, config.max_tokens):
+                spans = [(section.start, section.end)]
+            else:
+                parts = pieces(section.blocks, measure, config.max_tokens)
+                spans = pack(parts, measure, min_tokens=config.min_tokens, max_tokens=config.max_tokens)
+            rows = (_row(page, span, section.path, measure, config, domain, reason) for span in spans)
             result += [row for row in rows if row]
     return result
 
 
-def _grouped(parts: Sequence[Section], measure: Measure, config: ChunkSettings) -> list[Section]:
-    """Small sections joined: with those that follow under the same top-level heading, else with the one before."""
+def _join_small(sections: Sequence[Section], measure: Measure, config: ChunkSettings) -> list[Section]:
+    """Join small sections with the next ones under the same top-level heading, otherwise with the previous one."""
     if config.small_sections == "drop":
-        return list(parts)
+        return list(sections)
+
+    def is_small(section: Section) -> bool:
+        return config.min_tokens > 0 and not measure.exceeds(section.start, section.end, config.min_tokens - 1)
+
     groups: list[Section] = []
     place = 0
-    while place < len(parts):
-        group = parts[place]
+    while place < len(sections):
+        group = sections[place]
         place += 1
-        while _small(group, measure, config) and place < len(parts) and parts[place].top == group.top:
-            group = _join(group, parts[place])
+        while is_small(group) and place < len(sections) and sections[place].top == group.top:
+            group = _join(group, sections[place])
             place += 1
-        before = groups[-1] if groups else None
-        if before and _small(group, measure, config) and before.top == group.top:
-            groups[-1] = _join(before, group)
+        if groups and is_small(group) and groups[-1].top == group.top:
+            groups[-1] = _join(groups[-1], group)
         else:
             groups.append(group)
     return groups
-
-
-def _small(section: Section, measure: Measure, config: ChunkSettings) -> bool:
-    return config.min_tokens > 0 and not measure.exceeds(section.start, section.end, config.min_tokens - 1)
 
 
 def _join(first: Section, second: Section) -> Section:
     common = takewhile(lambda titles: titles[0] == titles[1], zip(first.path, second.path, strict=False))
     path = tuple(title for title, _ in common)
     return Section(blocks=first.blocks + second.blocks, path=path, top=first.top)
-
-
-def _spans(group: Section, measure: Measure, config: ChunkSettings) -> list[Span]:
-    """The section as one chunk where it fits, else in several."""
-    if not measure.exceeds(group.start, group.end, config.max_tokens):
-        return [(group.start, group.end)]
-    parts = pieces(group.blocks, measure, config.max_tokens)
-    return pack(parts, measure, min_tokens=config.min_tokens, max_tokens=config.max_tokens)
 
 
 def _row(
@@ -195,7 +185,7 @@ def _row(
     domain: str,
     reason: Discard | None,
 ) -> Chunk | None:
-    """The trimmed span; None where it is blank."""
+    """The trimmed span as a chunk; None if it is blank. The first `reason` wins."""
     start, end = trim(page.markdown, *span)
     if start == end:
         return None
@@ -220,10 +210,10 @@ def _row(
     return Chunk(document=document, discard=reason)
 
 
-def left_out(page: Page, rows: Sequence[Chunk]) -> list[Discarded]:
-    """The spans of the source that are no candidates, blank ones included, so that nothing is unaccounted for."""
+def discarded_spans(page: Page, rows: Sequence[Chunk]) -> list[Discarded]:
+    """The spans of the source that are not candidates, blank ones included, so that everything is accounted for."""
     dropped = [
-        without(row.document, "structure" if row.discard in _BY_STRUCTURE else "chunk", row.discard.value)
+        discard(row.document, "structure" if row.discard in _BY_STRUCTURE else "chunk", row.discard.value)
         for row in rows
         if row.discard is not None
     ]
@@ -236,7 +226,7 @@ def left_out(page: Page, rows: Sequence[Chunk]) -> list[Discarded]:
             start=start,
             end=end,
             stage="chunk",
-            # The comparison splitter rewrites text: what it cannot be traced to is named, too.
+            # Chunks of the comparison splitter, which rewrites text, may have no place in the source.
             reason="blank" if not page.markdown[start:end].strip() else "not_traced",
             header_path="",
             num_tokens=0,
@@ -247,8 +237,8 @@ def left_out(page: Page, rows: Sequence[Chunk]) -> list[Discarded]:
     return sorted([*dropped, *blanks], key=lambda row: row.start)
 
 
-def unconverted(page: Page) -> list[Discarded]:
-    """Pieces that the converter left out of the Markdown, in the order of the source."""
+def unconverted_texts(page: Page) -> list[Discarded]:
+    """Rows for the texts that the converter left out of the Markdown, in the order of the source."""
     pages = page.removed_pages or [-1] * len(page.removed)
     return [
         Discarded(
@@ -267,8 +257,8 @@ def unconverted(page: Page) -> list[Discarded]:
     ]
 
 
-def without(document: Document, stage: str, reason: str, response: str = "") -> Discarded:
-    """The span of a document that is taken out, and by what."""
+def discard(document: Document, stage: str, reason: str, response: str = "") -> Discarded:
+    """Turn a document into a discarded span."""
     return Discarded(
         source_id=document.source_id,
         start=document.start,

@@ -1,6 +1,6 @@
 """Front and back matter of a book: first chapter and end marker, by rules on the headings or by a language model.
 
-Where this pass is off, the judge does the discarding.
+If this pass is off, the judge discards such matter.
 """
 
 import re
@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from corpus.chunk.chunk import Discard, Excluded, Section, sections
-from corpus.model_reply import ModelCall, ReplyProblem, ask
+from corpus.chunk.chunk import Discard, Excluded, Section, split_sections
+from corpus.model_reply import ModelCall, ReplyProblem, ask_model
 from infuser_core.engines.protocols import ChatModel
 from infuser_core.prompts.load import Template
 from infuser_core.schemas import Page
 
 RULES = 5
-"""Version of the rules, for recipes: the titles below, and what they take with them."""
+"""Version of the rules, for recipes: the titles below, and the sections that they take with them."""
 
 FRONT = re.compile(
     r"(?:table of )?contents|(?:brief|detailed) contents"
@@ -53,11 +53,11 @@ TEACHES = re.compile(
     r"(?:introduction|prologue|overview|abstract|summary|executive summary|synopsis)\b.*", re.IGNORECASE
 )
 FRONT_SHARE = 0.35
-"""Largest share of the text that may lie before the first chapter, or below the title of front or back matter."""
+"""Largest share of the text before the first chapter, or below the title of front or back matter."""
 BACK_SHARE = 0.5
-"""Share of the text before which no end marker stands."""
-SHOWN = 300
-"""Headings in one prompt; a longer book is shown in several."""
+"""Share of the text that has no end marker."""
+HEADINGS_PER_PROMPT = 300
+"""Headings in one prompt; a longer book takes several."""
 MAX_TOKENS = 256
 """Length limit of a reply, tokens."""
 TITLE_CHARS = 120
@@ -68,58 +68,58 @@ class BookBounds:
     """First and last line of a book's teaching text."""
 
     source_id: str
-    """The book."""
     first: int
-    """Start of the first chapter, characters of its Markdown; 0 where none was recognised."""
+    """Start of the first chapter, in characters of the Markdown; 0 if none was recognised."""
     end: int
-    """Start of the matter that closes the book, characters; the text's length where there is none."""
+    """Start of the closing matter, in characters; the text's length if there is none."""
     decided_by: str
     """`rules`, or the name of the model."""
     problem: str
-    """Why a model that was asked did not decide; empty otherwise."""
+    """Why the model did not decide; empty if it did, or if no model was used."""
 
 
 def exclude(page: Page, bounds: BookBounds | None = None) -> list[Excluded]:
     """Spans that are front or back matter, in order, without overlap.
 
-    `bounds` are those that a model found; the rules find them where there are none.
-
-    Before the first chapter everything goes that is not an introduction; from the end marker on everything goes; in
-    between, sections named like front or back matter go with their subsections.
+    `bounds` come from a model; without them the rules find them. Before the first chapter only introductions stay;
+    from the end marker on nothing stays; in between, sections with a title of front or back matter go with their
+    subsections.
     """
-    parts = sections(page.markdown)
+    parts = split_sections(page.markdown)
     if not any(part.path for part in parts):
         return []
     bounds = bounds or by_rules(page.source_id, parts)
-    depth = _chapter_level(parts, bounds)
+    # Level of the first chapter's heading, or the highest level there is.
+    levels = {part.start: level_of(part) for part in parts if part.path}
+    depth = levels.get(bounds.first, min(levels.values()))
     spans: list[Excluded] = []
-    kept_until = 0
+    introduction_end = 0
     for place, part in enumerate(parts):
-        if part.start < kept_until or (spans and part.start < spans[-1].end):
+        if part.start < introduction_end or (spans and part.start < spans[-1].end):
             continue
         title = bare_title(part.path[-1]) if part.path else ""
         if part.start < bounds.first and TEACHES.fullmatch(title):
-            kept_until = subtree_end(parts, place)
+            introduction_end = subtree_end(parts, place)
             continue
-        reason = _reason(title, part, bounds, depth)
+        by_title = _reason_of_title(title, part, depth)
+        if part.start >= bounds.end:
+            reason: Discard | None = Discard.BACK_MATTER
+        elif part.start < bounds.first or not part.path:
+            reason = Discard.FRONT_MATTER
+        else:
+            reason = by_title
         if reason:
-            whole = subtree_end(parts, place) if part.path and _named(title, part, depth) else part.end
-            # Where the contents alone have a heading of the highest level, the whole book would be below it.
-            end = whole if whole - part.start <= FRONT_SHARE * parts[-1].end else part.end
-            spans.append(Excluded(start=part.start, end=_clipped(end, part, bounds), reason=reason))
+            end = subtree_end(parts, place) if part.path and by_title else part.end
+            # If only the contents have a heading of the highest level, the whole book would be below it.
+            end = end if end - part.start <= FRONT_SHARE * parts[-1].end else part.end
+            # Sections beyond a boundary are decided separately.
+            edges = [edge for edge in (bounds.first, bounds.end) if part.start < edge]
+            spans.append(Excluded(start=part.start, end=min([end, *edges]), reason=reason))
     return spans
 
 
-def _reason(title: str, part: Section, bounds: BookBounds, depth: int) -> Discard | None:
-    if part.start >= bounds.end:
-        return Discard.BACK_MATTER
-    if part.start < bounds.first or not part.path:
-        return Discard.FRONT_MATTER
-    return _named(title, part, depth)
-
-
-def _named(title: str, part: Section, depth: int) -> Discard | None:
-    """The role of a title. Lists of sources are so named anywhere, everything else on the level of chapters only.
+def _reason_of_title(title: str, part: Section, depth: int) -> Discard | None:
+    """Whether a title is one of front or back matter: lists of sources anywhere, all others at chapter level only.
 
     A section 2.7 called "Figures" or "Index" teaches something.
     """
@@ -132,22 +132,12 @@ def _named(title: str, part: Section, depth: int) -> Discard | None:
     return Discard.BACK_MATTER if BACK.fullmatch(title) else None
 
 
-def _chapter_level(parts: Sequence[Section], bounds: BookBounds) -> int:
-    """Level of the first chapter's heading, or the highest level there is."""
-    levels = [level_of(part) for part in parts if part.path]
-    return next((level_of(part) for part in parts if part.path and part.start == bounds.first), min(levels))
-
-
-def _clipped(end: int, part: Section, bounds: BookBounds) -> int:
-    """Not beyond a boundary: what lies behind it is judged for itself."""
-    return min([end, *(edge for edge in (bounds.first, bounds.end) if part.start < edge)])
-
-
 def by_rules(source_id: str, parts: Sequence[Section], problem: str = "") -> BookBounds:
-    """The first chapter is numbered 1, or 0; the end marker is the first of the closing matter that runs to the end."""
+    """Find the first chapter, numbered 1 or 0, and the end marker, after which all chapters are closing matter."""
     length = parts[-1].end if parts else 0
     headed = [place for place, part in enumerate(parts) if part.path]
-    first = next((place for place in headed if _is_first(parts, place, length)), None)
+    early = (place for place in headed if parts[place].start <= FRONT_SHARE * length)
+    first = next((place for place in early if FIRST.fullmatch(parts[place].path[-1].strip(" *_"))), None)
     depth = level_of(parts[first]) if first is not None else min((level_of(parts[n]) for n in headed), default=0)
     end = length
     for place in reversed(headed):
@@ -158,11 +148,6 @@ def by_rules(source_id: str, parts: Sequence[Section], problem: str = "") -> Boo
         end = parts[place].start
     start = parts[first].start if first is not None else 0
     return BookBounds(source_id=source_id, first=start, end=end, decided_by="rules", problem=problem)
-
-
-def _is_first(parts: Sequence[Section], place: int, length: int) -> bool:
-    part = parts[place]
-    return part.start <= FRONT_SHARE * length and bool(FIRST.fullmatch(part.path[-1].strip(" *_")))
 
 
 def bare_title(title: str) -> str:
@@ -182,26 +167,26 @@ def subtree_end(parts: Sequence[Section], place: int) -> int:
 
 
 def find_bounds(page: Page, model: ChatModel, template: Template) -> tuple[BookBounds, list[ModelCall]]:
-    """Bounds named by the model, and its replies. Numbers that are no headings of the list are refused and asked again.
+    """Bounds chosen by the model, and its replies. A number that is not in the list of headings is asked for again.
 
-    Where no usable answer comes, the rules decide and `problem` says why. `template` has the slot `{headings}`.
+    Without a usable answer the rules decide and `problem` says why. `template` has the slot `{headings}`.
     """
-    parts = sections(page.markdown)
+    parts = split_sections(page.markdown)
     headed = [place for place, part in enumerate(parts) if part.path]
     if not headed:
         return by_rules(page.source_id, parts, "the book has no headings"), []
-    windows = [headed[start : start + SHOWN] for start in range(0, len(headed), SHOWN)]
-    prompts = [template.messages(headings=_listed(parts, window)) for window in windows]
+    windows = [headed[start : start + HEADINGS_PER_PROMPT] for start in range(0, len(headed), HEADINGS_PER_PROMPT)]
+    prompts = [template.messages(headings=_heading_list(parts, window)) for window in windows]
     items = [f"{page.source_id}: headings {window[0]}-{window[-1]}" for window in windows]
 
-    def parse(place: int, found: dict[str, Any]) -> tuple[int | None, int | None]:
-        return _checked(found, windows[place])
+    def parse(place: int, reply: dict[str, Any]) -> tuple[int | None, int | None]:
+        return _parse_places(reply, windows[place])
 
-    asked = ask(model, prompts, parse, task="structure", items=items, max_tokens=MAX_TOKENS)
-    return _bounds(page.source_id, parts, asked.values, model.name), asked.calls
+    values, calls = ask_model(model, prompts, parse, task="structure", items=items, max_tokens=MAX_TOKENS)
+    return _bounds_of_values(page.source_id, parts, values, model.name), calls
 
 
-def _listed(parts: Sequence[Section], window: Sequence[int]) -> str:
+def _heading_list(parts: Sequence[Section], window: Sequence[int]) -> str:
     """Number, level, title and length of every heading."""
     return "\n".join(
         f"{place} | level {level_of(parts[place])} | {parts[place].path[-1][:TITLE_CHARS]} "
@@ -210,13 +195,13 @@ def _listed(parts: Sequence[Section], window: Sequence[int]) -> str:
     )
 
 
-def _checked(found: dict[str, Any], window: Sequence[int]) -> tuple[int | None, int | None]:
-    """(first chapter, end marker). Raises ReplyProblem for anything but numbers of the list in their order, or null."""
+def _parse_places(reply: dict[str, Any], window: Sequence[int]) -> tuple[int | None, int | None]:
+    """(first chapter, end marker). Raises ReplyProblem unless they are null or ascending numbers of the list."""
     values: list[int | None] = []
     for name in ("first_chapter", "end_marker"):
-        if name not in found:
+        if name not in reply:
             raise ReplyProblem(f'"{name}" is missing')
-        value = found[name]
+        value = reply[name]
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value not in set(window)):
             raise ReplyProblem(f'"{name}" is {value!r}, which is neither null nor a number of the list')
         values.append(value)
@@ -226,15 +211,16 @@ def _checked(found: dict[str, Any], window: Sequence[int]) -> tuple[int | None, 
     return first, end
 
 
-def _bounds(
+def _bounds_of_values(
     source_id: str, parts: Sequence[Section], values: Sequence[tuple[int | None, int | None] | None], name: str
 ) -> BookBounds:
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
-        return by_rules(source_id, parts, f"{len(values) - len(known)} of {len(values)} prompts had no usable answer")
-    first = next((start for start, _ in known if start is not None), None)
-    # An end marker in front of a window that goes on with chapters was a chapter's own list of references.
-    ends = [stop for _, stop in known[-1:] if stop is not None]
+    answers = [value for value in values if value is not None]
+    if len(answers) < len(values):
+        problem = f"{len(values) - len(answers)} of {len(values)} prompts had no usable answer"
+        return by_rules(source_id, parts, problem)
+    first = next((start for start, _ in answers if start is not None), None)
+    # An end marker in an earlier window, before more chapters, was a list of references of one chapter.
+    ends = [stop for _, stop in answers[-1:] if stop is not None]
     if first is None:
         return by_rules(source_id, parts, "no first chapter was named")
     if ends and ends[0] <= first:

@@ -1,4 +1,4 @@
-"""The chunk judge: a language model with a rubric, or rules on a text's form, keeps or drops each chunk."""
+"""Judge chunks: a language model with a rubric, or rules on their form, keep or drop each one."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -6,15 +6,15 @@ from typing import Any
 
 from corpus.chunk.chunk import Chunk, Discard
 from corpus.chunk.form import RULES, fault_of
-from corpus.model_reply import ReplyProblem, ask
-from infuser_core.engines.crew import Crew, Task
+from corpus.model_reply import ReplyProblem, ask_model
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
+from infuser_core.engines.worker_pool import Task, WorkerPool
 from infuser_core.prompts.load import Template
 from infuser_core.schemas import Document, Judgement
 
 REASON_CHARS = 300
 UNDECIDED = "undecided: the reply has no JSON boolean keep"
-# Each attempt asks differently: a greedy model repeats itself on an unchanged prompt.
+# Every attempt has another last line: a greedy model repeats itself on an unchanged prompt.
 SUFFIXES = (
     "Your reply must be one JSON object whose key keep is true or false, without quotation marks around it.",
     'Answer now with exactly one line, either {"keep": true, "reason": "..."} or {"keep": false, "reason": "..."}.',
@@ -22,7 +22,7 @@ SUFFIXES = (
 BY_SIZE = frozenset({Discard.TOO_SHORT, Discard.TOO_LONG})
 
 
-def judge(
+def judge_by_model(
     documents: Sequence[Document],
     model: ChatModel,
     template: Template,
@@ -33,52 +33,48 @@ def judge(
     keep: Callable[[Sequence[Judgement]], None],
     progress: Progress = no_progress,
 ) -> list[Judgement]:
-    """One row per document, in order.
+    """Judge the documents, in order, with one row each.
 
-    A reply without a JSON boolean `keep` is asked for again with a stricter last line. What is then still undecided is
-    not kept, and says so.
+    A reply without a JSON boolean `keep` is asked for again with a stricter last line. A document that is then still
+    undecided is dropped with the reason UNDECIDED.
 
-    So many chunks as a `batch` has are judged at once, and each batch's rows are handed to `keep`, to be committed.
-    `finished` are rows of an earlier attempt: their documents are not judged again.
+    `batch` chunks are judged at once, and the rows of each batch are passed to `keep`, to be committed. `finished` are
+    rows of an earlier attempt: their documents are not judged again.
     """
-    known = {row.document_id: row for row in finished}
-    ahead = [document for document in documents if document.document_id not in known]
+    rows = {row.document_id: row for row in finished}
+    ahead = [document for document in documents if document.document_id not in rows]
     for start in range(0, len(ahead), batch):
         part = ahead[start : start + batch]
-        # Done before: what is under way counts from there, so that the time left is right.
-        before = len(documents) - len(ahead) + start
-        rows = _judged(part, model, template, max_tokens, _shifted(progress, before, len(documents)))
-        known |= {row.document_id: row for row in rows}
-        keep(rows)
-        progress(before + len(part), len(documents), 0)
-    return [known[document.document_id] for document in documents]
+        finished_count = len(documents) - len(ahead) + start
+
+        def report(count: int, _: int, tokens: int, before: int = finished_count) -> None:
+            progress(min(before + count, len(documents)), len(documents), tokens)
+
+        batch_rows = _judge_batch(part, model, template, max_tokens, report)
+        rows |= {row.document_id: row for row in batch_rows}
+        keep(batch_rows)
+        progress(finished_count + len(part), len(documents), 0)
+    return [rows[document.document_id] for document in documents]
 
 
-def _shifted(progress: Progress, before: int, total: int) -> Progress:
-    def shown(done: int, _: int, tokens: int) -> None:
-        progress(min(before + done, total), total, tokens)
-
-    return shown
-
-
-def _judged(
+def _judge_batch(
     documents: Sequence[Document],
     model: ChatModel,
     template: Template,
     max_tokens: int,
     progress: Progress,
 ) -> list[Judgement]:
-    asked = ask(
+    values, calls = ask_model(
         model,
         [template.messages(text=document.text) for document in documents],
-        lambda place, found: _decision(found),
+        lambda place, reply: _parse_decision(reply),
         task="judge",
         items=[document.document_id for document in documents],
         max_tokens=max_tokens,
         stricter=SUFFIXES,
         progress=progress,
     )
-    last = {call.item: call.reply for call in asked.calls}
+    last = {call.item: call.reply for call in calls}
     return [
         Judgement(
             document_id=document.document_id,
@@ -87,22 +83,21 @@ def _judged(
             decided_by="judge",
             response=last[document.document_id],
         )
-        for document, (keep, reason) in zip(
-            documents, (value or (False, UNDECIDED) for value in asked.values), strict=True
-        )
+        for document, value in zip(documents, values, strict=True)
+        for keep, reason in [value or (False, UNDECIDED)]
     ]
 
 
-def _decision(found: dict[str, Any]) -> tuple[bool, str]:
-    """Whether to keep the chunk, and why. A string "false" is no boolean: it would count as true."""
-    keep = found.get("keep")
+def _parse_decision(reply: dict[str, Any]) -> tuple[bool, str]:
+    """Whether to keep the chunk, and why. The string "false" is refused: it would count as true."""
+    keep = reply.get("keep")
     if not isinstance(keep, bool):
         raise ReplyProblem('"keep" is neither true nor false')
-    return keep, " ".join(str(found.get("reason", "")).split())[:REASON_CHARS]
+    return keep, " ".join(str(reply.get("reason", "")).split())[:REASON_CHARS]
 
 
 def ruled_out(chunks: Sequence[Chunk]) -> list[Judgement]:
-    """Rows for the spans that a rule discarded before the judge saw them."""
+    """Rows for the chunks that a rule discarded before the judge saw them."""
     return [
         Judgement(
             document_id=row.document.document_id,
@@ -117,34 +112,39 @@ def ruled_out(chunks: Sequence[Chunk]) -> list[Judgement]:
 
 
 RULED_TOGETHER = 128
-"""Chunks that one worker judges at once; fewer are judged here: a process takes longer to start."""
-Decide = Callable[[Sequence[Document], Crew, Progress], list[Judgement]]
-"""One row per document, in order."""
+"""Chunks that one worker judges at once; fewer are judged in this process: another one takes longer to start."""
+Decide = Callable[[Sequence[Document], WorkerPool, Progress], list[Judgement]]
+"""Judges documents without a model: one row each, in order."""
 
 
-def judge_by_rules(documents: Sequence[Document], crew: Crew, progress: Progress = no_progress) -> list[Judgement]:
-    """Drops what no question can be asked about by its form alone, and keeps the rest."""
+def judge_by_rules(
+    documents: Sequence[Document], workers: WorkerPool, progress: Progress = no_progress
+) -> list[Judgement]:
+    """Drop the chunks that teach nothing by their form, and keep the others."""
     parts = [documents[start : start + RULED_TOGETHER] for start in range(0, len(documents), RULED_TOGETHER)]
-    task = Task(name="judging by rules", begin=_rules, item=_first)
-    apart = crew.number > 1 and len(parts) > 1
-    made: Iterator[tuple[int, list[Judgement]]] = crew.each(task, parts) if apart else enumerate(map(rule_on, parts))
-    found: dict[int, list[Judgement]] = {}
-    for place, rows in made:
-        found[place] = rows
-        progress(sum(map(len, found.values())), len(documents), 0)
-    return [row for place in range(len(parts)) for row in found[place]]
+    results: Iterator[tuple[int, list[Judgement]]]
+    if workers.size > 1 and len(parts) > 1:
+        task = Task(name="judging by rules", begin=_open_rules, item=_part_name)
+        results = workers.each(task, parts)
+    else:
+        results = enumerate(map(rule_on, parts))
+    rows_by_part: dict[int, list[Judgement]] = {}
+    for place, rows in results:
+        rows_by_part[place] = rows
+        progress(sum(map(len, rows_by_part.values())), len(documents), 0)
+    return [row for place in range(len(parts)) for row in rows_by_part[place]]
 
 
-def _rules() -> AbstractContextManager[Callable[[Sequence[Document]], list[Judgement]]]:
+def _open_rules() -> AbstractContextManager[Callable[[Sequence[Document]], list[Judgement]]]:
     return nullcontext(rule_on)
 
 
-def _first(part: Sequence[Document]) -> str:
+def _part_name(part: Sequence[Document]) -> str:
     return f"chunks from {part[0].document_id} on"
 
 
 def rule_on(documents: Sequence[Document]) -> list[Judgement]:
-    """A row per document, by its form."""
+    """Judge documents by their form, one row each."""
     faults = [(document, fault_of(document.text)) for document in documents]
     return [
         Judgement(
@@ -158,13 +158,13 @@ def rule_on(documents: Sequence[Document]) -> list[Judgement]:
     ]
 
 
-def keep_all(documents: Sequence[Document], crew: Crew, progress: Progress = no_progress) -> list[Judgement]:
-    """Keeps every chunk."""
+def keep_all(documents: Sequence[Document], workers: WorkerPool, progress: Progress = no_progress) -> list[Judgement]:
+    """Keep every chunk."""
     return keep_with(documents, reason="", decided_by="none")
 
 
 def keep_with(documents: Sequence[Document], *, reason: str, decided_by: str) -> list[Judgement]:
-    """Rows that keep every document, with the reason."""
+    """Rows that keep every document for the same reason."""
     return [
         Judgement(document_id=row.document_id, keep=True, reason=reason, decided_by=decided_by, response="")
         for row in documents
@@ -172,4 +172,4 @@ def keep_with(documents: Sequence[Document], *, reason: str, decided_by: str) ->
 
 
 WITHOUT_MODEL: dict[str, tuple[str, Decide]] = {"rules": (RULES, judge_by_rules), "none": ("none", keep_all)}
-"""By the type of the judge in the settings: its name, and how it decides."""
+"""Judges without a model, by their type in the settings: the judge's name, and its function."""

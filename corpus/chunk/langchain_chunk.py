@@ -1,6 +1,6 @@
-"""The paper's splitter as a labelled comparison mode: langchain's header splitter, chunks located back afterwards.
+"""The paper's splitter, for comparison: langchain's header splitter, whose chunks are then located in the source.
 
-It rewrites what it splits (blank lines, indentation, some characters), so a chunk may have no place in the source.
+It rewrites text (blank lines, indentation, some characters), so a chunk may have no place in the source.
 """
 
 import re
@@ -20,9 +20,9 @@ NOWHERE = -1
 def chunk_langchain(page: Page, count: Count, config: ChunkSettings, domain: str) -> list[Chunk]:
     """Candidates and discards: split at headings of three levels, then by the four-level fallback.
 
-    `start` and `end` are NOWHERE where a chunk's text is no slice of the source.
+    `start` and `end` are NOWHERE if a chunk's text is not a slice of the source.
     """
-    # Imported here: a fifth of a second, for a mode that few runs choose.
+    # Imported here: it takes 0.2 s, for a mode that few runs use.
     from langchain_text_splitters import MarkdownHeaderTextSplitter
 
     splitter = MarkdownHeaderTextSplitter(headers_to_split_on=HEADERS, strip_headers=False)
@@ -39,7 +39,7 @@ def chunk_langchain(page: Page, count: Count, config: ChunkSettings, domain: str
 
 
 def _fit(text: str, levels: list[re.Pattern[str]], count: Count, limit: int) -> Iterator[str]:
-    """Parts of the text that fit the limit, each level over the whole part, as the paper describes it."""
+    """Parts of the text that fit the limit; each level splits the whole part, as in the paper."""
     if not text:
         return
     if count(text) <= limit or len(text) == 1:

@@ -1,6 +1,6 @@
-"""Token counting, and the splitting of over-long spans at paragraphs, sentences, clauses or characters.
+"""Count tokens, and split over-long spans at paragraphs, sentences, clauses or characters.
 
-Every function works on offsets and counts real slices: token counts of pieces do not add up.
+Every function works on offsets and counts whole slices: token counts of pieces do not add up.
 """
 
 import re
@@ -14,7 +14,7 @@ from corpus.chunk.blocks import ATOMIC, Block, Kind
 Count = Callable[[str], int]
 """Tokens of a text."""
 Span = tuple[int, int]
-"""First character, and one past the last: a piece that packing never cuts, or a chunk."""
+"""First character, and one past the last, of a piece that packing does not cut, or of a chunk."""
 
 ABBREVIATION = r"(?<!\b[A-Z])(?<!\bFig)(?<!\bEq)(?<!\bNo)(?<!\bal)(?<!\bcf)(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)(?<!\bDr)"
 # A full stop after a blank or another stop is a dot leader or an ellipsis, not the end of a sentence.
@@ -23,18 +23,18 @@ CLAUSE = re.compile(r"[,;:]\s+|[\uff0c\uff1b\u3001]")
 LINE_END = re.compile(r"\r\n|\r|\n")
 SHRINK = 0.9
 WINDOW = 1 << 17
-"""Longest slice that is given to the token counter at once, characters."""
+"""Longest slice that is passed to the token counter at once, characters."""
 TOKENS_PER_CHAR = 4
-"""No tokenizer makes more of a character: it has at most four bytes."""
+"""Most tokens of one character, which has at most four bytes."""
 MAX_STEPS = 4
-"""Interpolations before the search for the last piece that fits halves the rest instead."""
+"""Interpolations in the search for the last piece that fits, before it continues by bisection."""
 HEAD_CHARS = 16
-"""So many characters per token of the limit are looked at first: ordinary text has 3 to 6."""
+"""Characters per token of the limit that are counted first; ordinary text has 3 to 6 characters per token."""
 TRIM_CHARS = 1024
-"""Blanks at the end of a slice are looked for in steps of so many characters."""
+"""Step in the search for blanks at the end of a slice, characters."""
 INK = re.compile(r"\S")
 MAX_COUNTED = 1 << 18
-"""Slices whose counts are remembered."""
+"""Slices whose counts are cached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,32 +46,30 @@ class Measure:
     """
 
     source: str
-    """The source."""
     count: Count
-    """Token counter."""
-    counted: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Tokens of the slices counted so far."""
+    cache: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Tokens by slice."""
 
     def __call__(self, start: int, end: int) -> int:
         """Tokens of the slice."""
         start, end = trim(self.source, start, end)
         if end <= start:
             return 0
-        found = self.counted.get((start, end))
-        if found is None:
-            if len(self.counted) >= MAX_COUNTED:
-                self.counted.clear()
-            found = sum(self._windows(start, end))
-            self.counted[(start, end)] = found
-        return found
+        tokens = self.cache.get((start, end))
+        if tokens is None:
+            if len(self.cache) >= MAX_COUNTED:
+                self.cache.clear()
+            tokens = sum(self._windows(start, end))
+            self.cache[(start, end)] = tokens
+        return tokens
 
     def exceeds(self, start: int, end: int, limit: int) -> bool:
-        """Whether the slice has more tokens than the limit; a long one is not counted to its end to know that."""
+        """Whether the slice has more tokens than the limit; a long slice need not be counted to its end."""
         if end - start <= limit // TOKENS_PER_CHAR:
             return False
         start, end = trim(self.source, start, end)
         head = start + HEAD_CHARS * (limit + 1)
-        # One token may fall to the cut; a longer slice never has fewer tokens than its beginning.
+        # The cut may add one token; otherwise a slice never has fewer tokens than its beginning.
         if head < end and sum(self._windows(start, head)) > limit + 1:
             return True
         return self(start, end) > limit
@@ -88,18 +86,18 @@ class Measure:
 def trim(source: str, start: int, end: int) -> tuple[int, int]:
     """The span without blank characters at its ends, except the indentation of its first line."""
     if end > start and source[end - 1].isspace():
-        end = _last_ink(source, start, end)
+        end = _trim_end(source, start, end)
     if start >= end or not source[start].isspace():
         return start, end
     ink = INK.search(source, start, end)
     assert ink
-    # Indentation is part of indented code: cut back only to the last line end before the first ink.
+    # Indentation is part of indented code: cut only up to the last line end before the first ink.
     line = max(source.rfind("\n", start, ink.start()), source.rfind("\r", start, ink.start()))
     return (line + 1 if line >= 0 else start), end
 
 
-def _last_ink(source: str, start: int, end: int) -> int:
-    """One past the last character that is not blank; `start` where all are."""
+def _trim_end(source: str, start: int, end: int) -> int:
+    """One past the last character that is not blank; `start` if all are."""
     while end > start:
         block = source[max(start, end - TRIM_CHARS) : end]
         inked = block.rstrip()
@@ -110,7 +108,7 @@ def _last_ink(source: str, start: int, end: int) -> int:
 
 
 def units(blocks: Sequence[Block]) -> list[tuple[int, int, int, bool]]:
-    """(start, first cuttable position, end, atomic) of every block, headings taken together with what follows."""
+    """(start, first cuttable position, end, is atomic) of every block, headings joined with the block that follows."""
     result: list[tuple[int, int, int, bool]] = []
     start: int | None = None
     for block in blocks:
@@ -127,7 +125,7 @@ def units(blocks: Sequence[Block]) -> list[tuple[int, int, int, bool]]:
 
 
 def pieces(blocks: Sequence[Block], measure: Measure, max_tokens: int) -> list[Span]:
-    """The four-level fallback; a level is applied only to a piece that alone exceeds the limit."""
+    """Split blocks by the four-level fallback; a level is applied only to a piece that alone exceeds the limit."""
     result: list[Span] = []
     for start, cuttable, end, atomic in units(blocks):
         levels = [LINE_END] if atomic else [SENTENCE, CLAUSE]
@@ -137,45 +135,45 @@ def pieces(blocks: Sequence[Block], measure: Measure, max_tokens: int) -> list[S
             and measure.exceeds(start, end, max_tokens)
             and not measure.exceeds(cuttable, end, max_tokens)
         ):
-            # Only the heading makes it too long: a table in one piece is worth more than its heading.
-            result += _cut(start, cuttable, start, [], measure, max_tokens)
+            # Only the heading makes it too long: keep the table whole rather than with its heading.
+            result += _split_piece(start, cuttable, start, [], measure, max_tokens)
             start = cuttable
-        result += _cut(start, end, cuttable, levels, measure, max_tokens)
+        result += _split_piece(start, end, cuttable, levels, measure, max_tokens)
     return result
 
 
-def _cut(
+def _split_piece(
     start: int, end: int, cuttable: int, levels: list[re.Pattern[str]], measure: Measure, max_tokens: int
 ) -> list[Span]:
     if not measure.exceeds(start, end, max_tokens):
         return [(start, end)]
     if not levels:
-        return _characters(start, end, cuttable, measure, max_tokens)
+        return _split_characters(start, end, cuttable, measure, max_tokens)
     places = [m.end() for m in levels[0].finditer(measure.source, cuttable, end) if m.end() < end]
     result: list[Span] = []
     for first, last in pairwise([start, *places, end]):
-        result += _cut(first, last, max(cuttable, first), levels[1:], measure, max_tokens)
+        result += _split_piece(first, last, max(cuttable, first), levels[1:], measure, max_tokens)
     return result
 
 
-def _characters(start: int, stop: int, cuttable: int, measure: Measure, max_tokens: int) -> list[Span]:
-    """Windows that fit; a blank in the second half of one is the preferred place to cut."""
+def _split_characters(start: int, stop: int, cuttable: int, measure: Measure, max_tokens: int) -> list[Span]:
+    """Split into windows that fit, each at a blank in its second half if there is one."""
     result: list[Span] = []
     width = max(1, 4 * max_tokens)
     while start < stop:
-        end = _window(start, stop, width, measure, max_tokens)
+        end = _window_end(start, stop, width, measure, max_tokens)
         if end < stop:
             width = end - start
             blank = measure.source.rfind(" ", start + (end - start) // 2, end)
-            # The heading in front keeps at least one word of its text, unless it alone is too long.
+            # A heading keeps at least one word of the text after it, unless it alone is too long.
             end = blank + 1 if blank > max(start, cuttable) else end
         result.append((start, end))
         start = end
     return result
 
 
-def _window(start: int, stop: int, width: int, measure: Measure, max_tokens: int) -> int:
-    """End of a window that fits: grown from a first guess, then annealed until it does."""
+def _window_end(start: int, stop: int, width: int, measure: Measure, max_tokens: int) -> int:
+    """End of a window that fits: `width` is doubled while it fits, then shrunk until it does."""
     end = min(stop, start + width)
     while end < stop and measure(start, end) <= max_tokens:
         end = min(stop, start + 2 * (end - start))
@@ -185,19 +183,24 @@ def _window(start: int, stop: int, width: int, measure: Measure, max_tokens: int
 
 
 def pack(parts: Sequence[Span], measure: Measure, *, min_tokens: int, max_tokens: int) -> list[Span]:
-    """Neighbouring pieces put together greedily; a short tail is balanced with the chunk before it."""
+    """Join neighbouring pieces greedily; a short last chunk is balanced with the one before."""
     runs: list[list[Span]] = []
     ends = [end for _, end in parts]
     place = 0
     chars_per_token = 4.0
     while place < len(parts):
-        stop = _filled(parts, ends, place, measure, max_tokens, chars_per_token)
+        stop = _last_fitting(parts, ends, place, measure, max_tokens, chars_per_token)
         runs.append(list(parts[place:stop]))
         start, end = parts[place][0], ends[stop - 1]
         chars_per_token = max((end - start) / max(measure(start, end), 1), 0.1)
         place = stop
     if len(runs) > 1 and measure(*_whole(runs[-1])) < min_tokens:
-        runs[-2:] = _balance(runs[-2] + runs[-1], measure, min_tokens=min_tokens, max_tokens=max_tokens) or runs[-2:]
+        tail = runs[-2] + runs[-1]
+        for place in range(len(tail) - 1, 0, -1):
+            halves = [tail[:place], tail[place:]]
+            if all(min_tokens <= measure(*_whole(half)) <= max_tokens for half in halves):
+                runs[-2:] = halves
+                break
     return [_whole(run) for run in runs]
 
 
@@ -205,12 +208,12 @@ def _whole(run: Sequence[Span]) -> Span:
     return run[0][0], run[-1][1]
 
 
-def _filled(
+def _last_fitting(
     parts: Sequence[Span], ends: Sequence[int], place: int, measure: Measure, max_tokens: int, chars_per_token: float
 ) -> int:
-    """One past the last piece that still fits together with the piece at `place`, found by interpolation.
+    """One past the last piece that still fits together with the piece at `place`, by interpolation.
 
-    Where more text never has fewer tokens, this is the run that adding piece after piece would find.
+    If more text never has fewer tokens, adding piece after piece would give the same result.
     """
     start = parts[place][0]
     fits, fails = place + 1, len(parts) + 1
@@ -228,15 +231,6 @@ def _filled(
         target = start + (ends[guess - 1] - start) * max_tokens / max(tokens, 1)
         steps += 1
     return fits
-
-
-def _balance(parts: list[Span], measure: Measure, *, min_tokens: int, max_tokens: int) -> list[list[Span]]:
-    for cut in range(len(parts) - 1, 0, -1):
-        head, tail = parts[:cut], parts[cut:]
-        sizes = [measure(*_whole(side)) for side in (head, tail)]
-        if all(min_tokens <= size <= max_tokens for size in sizes):
-            return [head, tail]
-    return []
 
 
 RULE = "pieces-1"

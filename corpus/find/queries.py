@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from corpus.model_reply import ModelCall, ReplyProblem, ask
+from corpus.model_reply import ModelCall, ReplyProblem, ask_model
 from infuser_core.engines.protocols import ChatModel, Messages
 from infuser_core.prompts.load import Template, load_or_shipped
 from infuser_core.schemas import Topic
@@ -70,7 +70,7 @@ class Librarian:
         self, task: str, topic: Topic, prompt: Messages, parse: Callable[[dict[str, Any]], T]
     ) -> tuple[T | None, list[ModelCall]]:
         """The model's checked answer for a pair, None where no attempt gave a usable one, and its replies."""
-        asked = ask(
+        values, calls = ask_model(
             self.model,
             [prompt],
             lambda place, reply: parse(reply),
@@ -78,7 +78,7 @@ class Librarian:
             items=[f"{topic.domain} / {topic.subdomain}"],
             max_tokens=MAX_TOKENS,
         )
-        return asked.values[0], asked.calls
+        return values[0], calls
 
 
 def librarian_of(model: ChatModel, profile: str) -> Librarian:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from corpus.find.queries import BY_RULE, Librarian, words
-from corpus.model_reply import ModelCall, ReplyProblem, ask
+from corpus.model_reply import ModelCall, ReplyProblem, ask_model
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.prompts.load import render_question
@@ -152,7 +152,7 @@ def _assign(
     calls: list[ModelCall] = []
     for start in range(0, len(questions), BATCH):
         batch = questions[start : start + BATCH]
-        asked = ask(
+        values, batch_calls = ask_model(
             librarian.model,
             [librarian.prompts["assign_topic"].messages(question=render_question(q.text, q.choices)) for q in batch],
             lambda place, reply, batch=batch: (  # type: ignore[misc]
@@ -164,9 +164,9 @@ def _assign(
             max_tokens=LABEL_TOKENS,
             keep_replies=False,
         )
-        calls += asked.calls
-        problems = {call.item: call.problem for call in asked.calls}
-        for place, label in enumerate(asked.values):
+        calls += batch_calls
+        problems = {call.item: call.problem for call in batch_calls}
+        for place, label in enumerate(values):
             if label is None:
                 reasons[start + place] = problems[batch[place].question_id]
             else:
@@ -263,7 +263,7 @@ def _synonyms(
     windows = _windows(standing)
     kind = f'The entries are specialisations within "{within}".' if within else "The entries are broad areas of study."
     level = f"subdomain {within}" if within else "domain "
-    asked = ask(
+    values, calls = ask_model(
         librarian.model,
         [
             librarian.prompts["merge_topics"].messages(kind=kind, labels="\n".join(f"- {label}" for label in w))
@@ -274,7 +274,7 @@ def _synonyms(
         items=[f"{level}: {window[0]} ... {window[-1]}" for window in windows],
         max_tokens=MERGE_TOKENS,
     )
-    return [group for groups in asked.values for group in groups or []], asked.calls
+    return [group for groups in values for group in groups or []], calls
 
 
 def _windows(standing: list[str]) -> list[list[str]]:

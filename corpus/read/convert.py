@@ -3,7 +3,7 @@
 A converter of PDFs is one file of `corpus/read/converters`, found by its name: `convert(path, source_id, job)` returns
 a page and raises DocumentError where the converter itself cannot work, `trouble(job)` says beforehand why it cannot.
 
-Many sources are converted by a crew's workers: the text layers on every core, what needs a look on every accelerator.
+Many sources are converted by a pool of workers: the text layers on every core, what needs a look on every accelerator.
 """
 
 import re
@@ -23,7 +23,7 @@ from corpus.read.file_kinds import MARKDOWN, PDF, is_text
 from corpus.read.formats.markdown import FENCED
 from corpus.read.garble import GARBLED_PAGE, PAGE_CHARS, debris
 from corpus.read.page import Job, Kept, Removed, page_of
-from infuser_core.engines.crew import Crew, Task
+from infuser_core.engines.worker_pool import Task, WorkerPool
 from infuser_core.errors import DocumentError
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Page
@@ -71,7 +71,7 @@ class Book:
     """The doubt about that page for which a second look would help; empty where none would."""
 
 
-def convert(books: Sequence[Book], job: Job, crew: Crew, keep: Callable[[Page], None]) -> None:
+def convert(books: Sequence[Book], job: Job, workers: WorkerPool, keep: Callable[[Page], None]) -> None:
     """A page per book as Markdown by the converter that suits it; `chosen` says why. `keep` is told each when it is
     there. Nothing raises for a bad file.
 
@@ -79,12 +79,12 @@ def convert(books: Sequence[Book], job: Job, crew: Crew, keep: Callable[[Page], 
     """
     named = partial(Task, name="conversion", item=_name_of, apart=False)
     doubtful = []
-    for _, book in crew.each(named(begin=partial(_opened, _text_layer, job), accelerator=_is_asked(job)), books):
+    for _, book in workers.each(named(begin=partial(_opened, _text_layer, job), accelerator=_is_asked(job)), books):
         if book.why and not help_trouble(job):
             doubtful.append(book)
         else:
             keep(_decided(book, job))
-    for _, page in crew.each(named(begin=partial(_opened, _decided, job), accelerator=True), doubtful):
+    for _, page in workers.each(named(begin=partial(_opened, _decided, job), accelerator=True), doubtful):
         keep(page)
 
 
@@ -94,7 +94,7 @@ def _name_of(book: Book) -> str:
 
 @contextmanager
 def _opened(work: Callable[[Book, Job], Any], job: Job) -> Iterator[Callable[[Book], Any]]:
-    """Work of a crew on one book, and what its converter keeps from book to book."""
+    """Work of a worker pool on one book, and what its converter keeps from book to book."""
     with Kept() as kept:
         own = replace(job, kept=kept)
         yield lambda book: work(book, own)

@@ -82,7 +82,7 @@ def audit(
     many = workers or os.cpu_count() or 1
     with writing(out), live("audit, MB") as console:
         result = auditing.audit_pool(pool, references, mode, out, workers=many, progress=console.progress)
-    show(auditing.as_json(result), auditing.terminal(result, out), as_json=as_json)
+    show(auditing.as_json(result), auditing.summary_text(result, out), as_json=as_json)
 
 
 def convert(

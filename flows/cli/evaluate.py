@@ -68,7 +68,7 @@ def evaluate(
         raise UsageError("--inspect: nothing is exported", hint="--out DIR is where the logs are put")
     from flows.evaluate import Order
     from flows.evaluate import evaluate as go
-    from infuser_core.evaluation import results
+    from infuser_core.report.results import results_text
 
     overrides = {
         "preset": preset,
@@ -97,7 +97,7 @@ def evaluate(
         overrides=overrides,
     )
     done = go(order, warn=warn)
-    show(done.results, lambda: f"{results.terminal(done.results)}\nresults: {done.folder}", as_json=as_json)
+    show(done.results, lambda: f"{results_text(done.results)}\nresults: {done.folder}", as_json=as_json)
 
 
 def rescore(

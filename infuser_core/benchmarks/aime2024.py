@@ -21,7 +21,7 @@ def read(row: fields.Row, place: Place) -> Question | None:
     if found and found.group(1) != year:
         return None
     text, written = fields.text(row, _PROBLEM), fields.text(row, _ANSWER)
-    key = integer.value(written)
+    key = integer.parse_integer(written)
     if key is None:
         raise fields.refuse(_ANSWER, "an integer from 0 to 999", written)
     own = fields.label(row, "id|ID|problem_idx") if "ID" in row or "year" in row else ""

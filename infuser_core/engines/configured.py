@@ -6,13 +6,13 @@ from typing import Any
 
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.cluster.crew import RayCrew
 from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.engines.cluster.memory import Keepers
-from infuser_core.engines.crew import Crew, local_crew
+from infuser_core.engines.cluster.ray_pool import RayPool
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.service.handover import Board
 from infuser_core.engines.service.launch import HF
+from infuser_core.engines.worker_pool import WorkerPool, local_pool
 from infuser_core.plugins import describe
 
 Options = dict[str, Any]
@@ -66,9 +66,9 @@ def _sampling(engine: EngineSettings, cluster: Cluster | None) -> tuple[str, Opt
     return "vllm", options
 
 
-def run_crew(config: RunConfig, workers: int | None = None) -> Crew:
-    """Workers of a run's long stages beside its engines: this machine's, so many or one per core, or a cluster's."""
-    return RayCrew(_shared(config.engine, config.cluster)) if config.cluster else local_crew(workers)
+def run_workers(config: RunConfig, number: int | None = None) -> WorkerPool:
+    """Workers of a run's long stages: `number` on this machine, by default one per core, or all of a cluster."""
+    return RayPool(_shared(config.engine, config.cluster)) if config.cluster else local_pool(number)
 
 
 def longest_sequence(config: RunConfig) -> int:

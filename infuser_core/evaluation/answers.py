@@ -6,7 +6,7 @@ from infuser_core import faults
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.errors import DamagedArtifactError
 from infuser_core.evaluation.plan import Plan, of_answers
-from infuser_core.evaluation.scores import question_scores, scores_of
+from infuser_core.evaluation.scores import question_scores, sheet_scores
 from infuser_core.phases.evaluate import Ask, Key, ScoreSettings, grade
 from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, BenchmarkVerdict, Question, QuestionScore
 from infuser_core.store.pieces import Pieces
@@ -61,7 +61,7 @@ def scored(
     scores = question_scores(plan, rows, verdicts, too_long=settings.too_long)
     recipe = store.manifest(answers).recipe
     model = recipe["inputs"].get("solver") or str(recipe["config"].get("model", ""))
-    (found,) = scores_of(plan, scores, checkpoint_id=model)
+    (found,) = sheet_scores(plan, scores, checkpoint_id=model)
     score = found.score
     return Outcome(
         tables={

@@ -1,4 +1,4 @@
-"""Saved answers under several presets: accuracies, every kind of changed verdict counted, and pass@k curves."""
+"""Saved answers under several presets: accuracies, every kind of changed verdict with its count, and pass@k curves."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,26 +7,22 @@ from typing import Any
 
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.plan import Plan
-from infuser_core.evaluation.results import averages, percent, shown_means
 from infuser_core.evaluation.saved import Scored
-from infuser_core.evaluation.scores import scores_of
+from infuser_core.evaluation.scores import average_accuracies, sheet_scores
 from infuser_core.schemas import QuestionScore
 from infuser_core.statistics.passk import pass_curve, powers_of_two
 from infuser_core.statistics.tally import from_scores
-from infuser_core.terminal import table
 
-SHOWN = 12
-"""Kinds of change that a terminal shows; JSON has all."""
 MOST = 128
-"""Largest k of a curve whose points nobody named."""
+"""Largest k of a curve if no k is requested."""
 _CHANGE = ("benchmark", "before_verdict", "after_verdict", "before_reason", "after_reason")
 JSON = dict[str, Any]
 
 
-def agreement(name: str, plan: Plan, scored: Sequence[Scored]) -> JSON:
-    """All presets on one set of answers, as JSON values; the first is the one that the others are held against.
+def compare_presets(name: str, plan: Plan, scored: Sequence[Scored]) -> JSON:
+    """All presets on one set of answers, as JSON values; the first preset is the reference.
 
-    `scores`: benchmark by benchmark and preset by preset, with the responses that the first preset judges otherwise
+    `scores`: by benchmark and preset, with the number of responses that the first preset judges otherwise
     (`differing`). `changes`: responses judged differently in the same way, the most frequent first. `changed`:
     responses whose verdict is not the same under all presets. `averages`: by category.
     """
@@ -35,23 +31,23 @@ def agreement(name: str, plan: Plan, scored: Sequence[Scored]) -> JSON:
     for change in changes:
         differing[change["benchmark"], change["after"]] += change["rows"]
     verdicts = zip(*(one.verdicts for one in scored), strict=True)
-    scores, means = [], {}
+    rows, averages = [], {}
     for one in scored:
-        found = scores_of(plan, one.questions, checkpoint_id="")
-        means[one.preset] = averages(found)
+        scores = sheet_scores(plan, one.questions, checkpoint_id="")
+        averages[one.preset] = average_accuracies(scores)
         counts = Counter(row.benchmark for row in one.verdicts)
-        for each in found:
+        for each in scores:
             facts = {key: getattr(each.score, key) for key in ("accuracy", "low", "high", "answered", "unverified")}
             label = each.sheet.label
             counted = {"responses": counts[label], "differing": differing[label, one.preset]}
-            scores.append({"benchmark": label, "preset": one.preset, **facts, **counted})
+            rows.append({"benchmark": label, "preset": one.preset, **facts, **counted})
     order = {sheet.label: place for place, sheet in enumerate(plan.sheets)}
     return {
         "answers": name,
         "responses": len(scored[0].verdicts),
-        "changed": sum(len({row.verdict for row in rows}) > 1 for rows in verdicts),
-        "scores": sorted(scores, key=lambda row: order[row["benchmark"]]),
-        "averages": means,
+        "changed": sum(len({row.verdict for row in each}) > 1 for each in verdicts),
+        "scores": sorted(rows, key=lambda row: order[row["benchmark"]]),
+        "averages": averages,
         "changes": sorted(changes, key=lambda row: (-row["rows"], row["benchmark"], row["after"], row["after_reason"])),
     }
 
@@ -68,69 +64,21 @@ def _changes(first: Scored, other: Scored) -> list[JSON]:
     ]
 
 
-def agreement_table(found: JSON) -> str:
-    """The comparison for a terminal."""
-    rows = [
-        {
-            **{name: row[name] for name in ("benchmark", "preset")},
-            "accuracy": percent(row["accuracy"]),
-            "95% interval": f"{percent(row['low'])} - {percent(row['high'])}",
-            "answered": percent(row["answered"], 1),
-            **{name: row[name] for name in ("unverified", "responses", "differing")},
-        }
-        for row in found["scores"]
-    ]
-    for preset, means in found["averages"].items():
-        shown = shown_means(means)
-        named = ({"benchmark": f"mean: {name}", "preset": preset, "accuracy": percent(shown[name])} for name in shown)
-        rows += [{**dict.fromkeys(rows[0], ""), **row} for row in named]
-    lines = [f"{found['answers']}: {found['responses']:,} responses; percentages", table(rows)]
-    lines.append(f"{found['changed']:,} responses change their verdict between presets")
-    kinds = [
-        {
-            "benchmark": row["benchmark"],
-            "from": row["before"],
-            "to": row["after"],
-            **{f"{what}s": f"{row[f'before_{what}']} -> {row[f'after_{what}']}" for what in ("verdict", "reason")},
-            "responses": row["rows"],
-        }
-        for row in found["changes"]
-    ]
-    lines += [table(kinds[:SHOWN], width=120)] if kinds else []
-    hidden = sum(row["responses"] for row in kinds[SHOWN:])
-    return "\n".join([*lines, f"and {hidden:,} more in {len(kinds) - SHOWN} kinds (--json)"] if hidden else lines)
-
-
-def curves(name: str, preset: str, plan: Plan, questions: Sequence[QuestionScore], ks: Sequence[int] | None) -> JSON:
-    """Every benchmark's curve at the given k, or at the powers of two up to its number of samples, as JSON values.
+def pass_curves(
+    name: str, preset: str, plan: Plan, questions: Sequence[QuestionScore], ks: Sequence[int] | None
+) -> JSON:
+    """Every benchmark's curve at these k, or at the powers of two up to its number of samples, as JSON values.
 
     Raises UsageError naming benchmark and number of samples for a k above it.
     """
-    found = {}
+    curves = {}
     for sheet in plan.sheets:
         tally = from_scores([row for row in questions if row.benchmark == sheet.label])
         fewest = int(min(tally.samples_Q, default=0))
-        chosen = list(ks) if ks else [k for k in powers_of_two(fewest) if k <= MOST]
-        beyond = [k for k in chosen if k > fewest]
+        points = list(ks) if ks else [k for k in powers_of_two(fewest) if k <= MOST]
+        beyond = [k for k in points if k > fewest]
         if beyond:
-            hint = f"ask for k <= {fewest}, leave {sheet.label} out with --benchmarks, or sample more: --samples"
+            hint = f"use k <= {fewest}, leave {sheet.label} out with --benchmarks, or sample more: --samples"
             raise UsageError(f"pass@{beyond[0]} of {sheet.label}: there are {fewest} responses per question", hint=hint)
-        found[sheet.label] = [asdict(point) for point in pass_curve(tally, chosen, intervals=True)]
-    return {"answers": name, "preset": preset, "curves": found}
-
-
-def curves_table(found: JSON) -> str:
-    """The curves for a terminal, a line per point."""
-    rows = [
-        {
-            "benchmark": label,
-            "k": point["k"],
-            "pass@k": percent(point["value"]),
-            "95% interval": f"{percent(point['low'])} - {percent(point['high'])}",
-            "questions": point["questions"],
-        }
-        for label, curve in found["curves"].items()
-        for point in curve
-    ]
-    head = f"{found['answers']}, preset {found['preset']}; percentages, 95% intervals over resampled questions"
-    return f"{head}\n{table(rows)}"
+        curves[sheet.label] = [asdict(point) for point in pass_curve(tally, points, intervals=True)]
+    return {"answers": name, "preset": preset, "curves": curves}

@@ -15,7 +15,7 @@ from infuser_core.prompts.load import LETTERS, render_question
 from infuser_core.schemas import BenchmarkVerdict, QuestionScore
 from infuser_core.sealed import digest_of
 from infuser_core.statistics.bootstrap import difference, estimate
-from infuser_core.statistics.question_quality import CheckedQuestion, check_key, copies, points_at
+from infuser_core.statistics.question_quality import CheckedQuestion, check_key, count_copies, find_pointer
 from infuser_core.statistics.tally import Tally, accuracy, from_scores, shares
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
@@ -184,11 +184,11 @@ def _checked(
     verdicts: Mapping[str, Sequence[BenchmarkVerdict]],
     judged: Mapping[str, Judged],
 ) -> Iterator[CheckedQuestion]:
-    repeated = copies({row["question_id"]: render_question(row["text"], list(row["choices"])) for row in questions})
+    copies = count_copies({row["question_id"]: render_question(row["text"], list(row["choices"])) for row in questions})
     agreement = _agreement(tallies)
     for row in questions:
         name = str(row["question_id"])
-        pointing = points_at(" ".join([row["text"], *row["choices"]]))
+        pointer = find_pointer(" ".join([row["text"], *row["choices"]]))
         said = judged.get(name)
         said = said if said is not None and said.usable else None
         key, majority = check_key(verdicts[name]) if verdicts.get(name) else ("", "")
@@ -199,9 +199,9 @@ def _checked(
             text=row["text"],
             choices=list(row["choices"]),
             answer=row["answer"],
-            copies=repeated[name],
-            points_at=pointing,
-            self_contained=said.self_contained if said else not pointing,
+            copies=copies[name],
+            points_at=pointer,
+            self_contained=said.self_contained if said else not pointer,
             decided_by="judge" if said else "rules",
             missing=said.missing if said else "",
             key=key,

@@ -9,7 +9,7 @@ from infuser_core.engines.protocols import Sampler
 from infuser_core.phases import rollout_dev
 from infuser_core.phases.answering import AnswerSettings, Draw, answer_questions
 from infuser_core.schemas import KeyAccuracy, Question, Rollout
-from infuser_core.statistics.keys import key_accuracy, majority
+from infuser_core.statistics.key_accuracy import key_accuracy, majority_votes
 
 VERSION = 5
 VOTER = "strong solver"
@@ -48,4 +48,4 @@ def check_keys(
     """One answer per question that a generator wrote, and the share of keys that the answers agree with."""
     written = [question for question in questions if question.rollout_id]
     rollouts = answer_questions(written, solver, settings.answers, scope=f"check_keys/{iteration}", **how)
-    return Checked(rollouts=rollouts, keys=key_accuracy([], majority(written, rollouts), voters=VOTER))
+    return Checked(rollouts=rollouts, keys=key_accuracy([], majority_votes(written, rollouts), voters=VOTER))

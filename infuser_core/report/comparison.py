@@ -13,7 +13,7 @@ from infuser_core.errors import named
 from infuser_core.report.content import Formats, Query, Row, Section, points, points_interval, terminal
 from infuser_core.report.content import table as as_table
 from infuser_core.report.queries import Chosen, chosen_run, chosen_sql, tally_of
-from infuser_core.statistics.averages import Spread, exactly, over_seeds
+from infuser_core.statistics.averages import Spread, as_fraction, over_seeds
 from infuser_core.statistics.bootstrap import detectable, paired_difference
 from infuser_core.statistics.tally import Tally, accuracy, common_questions, mean_shares
 from infuser_core.store import runs
@@ -216,7 +216,7 @@ def _over_seeds(seeds: Mapping[str, int], *sides: Mapping[str, float]) -> Spread
     base, other = ({seeds[run]: value for run, value in side.items()} for side in sides)
     if base.keys() != other.keys() or any(len(base) != len(side) for side in sides):
         return None
-    return over_seeds([exactly(other[seed]) - exactly(base[seed]) for seed in sorted(base)])
+    return over_seeds([as_fraction(other[seed]) - as_fraction(base[seed]) for seed in sorted(base)])
 
 
 def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "") -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
+from infuser_core import plugins
 from infuser_core.benchmarks.parts.validation import key
 from infuser_core.errors import UsageError
 from infuser_core.report import charts
@@ -20,7 +21,6 @@ from infuser_core.report.content import (
     table,
     text,
 )
-from infuser_core.report.paper_numbers import row_of, sheets
 from infuser_core.report.queries import (
     ANCHOR,
     MEASURED,
@@ -68,7 +68,7 @@ def ranked(rows: Sequence[Row], found: Sequence[Chosen]) -> list[Row]:
 
 
 def categories(query: Query, found: Sequence[Chosen]) -> Section:
-    """Accuracy by the paper's categories, or by the questions' domains where no benchmark is the paper's."""
+    """Accuracy by the categories of registered benchmarks, or by the questions' domains if no benchmark has one."""
     title, what = "Categories", "category"
     asked = query(f"""{chosen_sql(found)},
 {MEASURED}
@@ -88,9 +88,13 @@ SELECT DISTINCT benchmark FROM measured ORDER BY benchmark""")
 
 def _by_category(query: Query, found: Sequence[Chosen], asked: Sequence[str]) -> list[Row]:
     """Mean over runs of the unweighted mean over a category's benchmarks."""
-    of_row = {row: name for name, rows in sheets("main")[0].categories().items() for row in rows}
-    named = {name: of_row.get(row_of(text(name), list(of_row))) for name in asked}
-    pairs = [f"({literal(name)}, {literal(category)})" for name, category in named.items() if category]
+    registered = set(plugins.BENCHMARKS.names())
+    benchmarks = {name: plugins.describe(name) for name in asked if name in registered}
+    pairs = [
+        f"({literal(name)}, {literal(benchmark.category)})"
+        for name, benchmark in benchmarks.items()
+        if benchmark and benchmark.category not in ("nano", "other")
+    ]
     if not pairs:
         return []
     return query(f"""{chosen_sql(found)},

@@ -22,8 +22,8 @@ from infuser_core.report.content import (
     tenths,
 )
 from infuser_core.report.queries import literal, selected_iteration
-from infuser_core.statistics import habits as statistic
-from infuser_core.statistics.habits import MEASURES, ResponseForm
+from infuser_core.statistics import response_form
+from infuser_core.statistics.response_form import MEASURES, ResponseForm
 from infuser_core.store.runs import find_run
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
@@ -46,9 +46,9 @@ def form_of(query: Query, run: str, *, phase: str = "") -> dict[str, Any]:
     at = selected if selected in found and selected != first else last
     return {
         "phase": chosen,
-        "checkpoints": [statistic.retained(iteration, rows) for iteration, rows in found.items()],
+        "checkpoints": [response_form.checkpoint_form(iteration, rows) for iteration, rows in found.items()],
         "at": at,
-        "changes": statistic.changes(found[first], found[at]) if at != first else [],
+        "changes": response_form.paired_changes(found[first], found[at]) if at != first else [],
     }
 
 
@@ -120,17 +120,17 @@ def _answers(query: Query, run: str, phase: str) -> dict[int, list[ResponseForm]
         WITH answers(iteration, question_id, finish_reason, tokens, response) AS (
             {found})
         SELECT iteration, question_id, tokens, finish_reason = 'stop' AS ended,
-            NOT regexp_matches(response, '{statistic.MARKS}') AS no_marks,
-            NOT regexp_matches(response, '{statistic.ROLES}') AS no_roles,
-            NOT regexp_matches(response, '{statistic.THOUGHTS}') AS no_thoughts,
-            length(regexp_replace(response, '{statistic.FOREIGN}', '', 'g'))
-                >= (1 - {statistic.FOREIGN_SHARE}) * length(response) AND NOT contains(response, chr(65533))
+            NOT regexp_matches(response, '{response_form.MARKS}') AS no_marks,
+            NOT regexp_matches(response, '{response_form.ROLES}') AS no_roles,
+            NOT regexp_matches(response, '{response_form.THOUGHTS}') AS no_thoughts,
+            length(regexp_replace(response, '{response_form.FOREIGN}', '', 'g'))
+                >= (1 - {response_form.FOREIGN_SHARE}) * length(response) AND NOT contains(response, chr(65533))
                 AS own_script,
             CASE WHEN contains(response, '\boxed') THEN substr(response, strpos(response, '\boxed')) ELSE '' END AS tail
         FROM answers WHERE finish_reason <> 'prompt_too_long' ORDER BY iteration, question_id, tail, tokens""")
     answers: dict[int, list[ResponseForm]] = {}
     for row in rows:
-        box = dict(zip(("one_box", "box_last"), statistic.boxing(row["tail"]), strict=True))
+        box = dict(zip(("one_box", "box_last"), response_form.box_form(row["tail"]), strict=True))
         answers.setdefault(row["iteration"], []).append({**row, **box})
     return answers
 

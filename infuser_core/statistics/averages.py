@@ -1,42 +1,33 @@
-"""Exact averages: several seeds of one method, and numbers rounded for print."""
+"""Exact averages: numbers rounded for print, several seeds of one method, and studies of several runs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 from infuser_core.errors import UsageError
 
 Number = int | float | Decimal | Fraction
 
 
-def half_up(value: Number, digits: int = 2) -> Decimal:
+def format_decimal(value: Number, digits: int = 2) -> str:
     """The number with `digits` decimals, ties away from zero. A float means its shortest decimal form."""
-    exact = exactly(value)
+    exact = as_fraction(value)
     scaled = abs(exact) * 10**digits
     whole = (2 * scaled.numerator + scaled.denominator) // (2 * scaled.denominator)
-    return Decimal(-whole if exact < 0 else whole).scaleb(-digits)
+    return f"{Decimal(-whole if exact < 0 else whole).scaleb(-digits):.{digits}f}"
 
 
-def printed(value: Number, digits: int = 2) -> str:
-    """The number as it stands in a table."""
-    return f"{half_up(value, digits):.{digits}f}"
-
-
-def exactly(value: Number) -> Fraction:
+def as_fraction(value: Number) -> Fraction:
     """A number without rounding error; a float is read as it prints."""
     return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
 
 
 def mean_of(values: Sequence[Number]) -> Fraction:
     """Exact mean."""
-    return sum((exactly(value) for value in values), Fraction(0)) / len(values)
-
-
-def relative(value: Number, base: Number) -> Fraction:
-    """Relative improvement in percent: 100 (value / base - 1). A base of 0 has none: ZeroDivisionError."""
-    return 100 * (exactly(value) / exactly(base) - 1)
+    return sum((as_fraction(value) for value in values), Fraction(0)) / len(values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +35,12 @@ class Spread:
     """One number over seeds."""
 
     mean: Fraction
-    """Exact mean."""
     sd: float | None = None
     """Sample standard deviation (n - 1); None for a single seed. It is no confidence interval."""
     low: float | None = None
     """Lower end of the 95% t interval of the mean; None for a single seed."""
     high: float | None = None
-    """Upper end."""
     seeds: int = 1
-    """Seeds."""
 
 
 def over_seeds(values: Sequence[Number]) -> Spread:
@@ -65,7 +53,7 @@ def over_seeds(values: Sequence[Number]) -> Spread:
     mean, count = mean_of(values), len(values)
     if count == 1:
         return Spread(mean=mean)
-    sd = math.sqrt(sum((exactly(value) - mean) ** 2 for value in values) / (count - 1))
+    sd = math.sqrt(sum((as_fraction(value) - mean) ** 2 for value in values) / (count - 1))
     half = t_quantile(count - 1) * sd / math.sqrt(count)
     return Spread(mean=mean, sd=sd, low=float(mean) - half, high=float(mean) + half, seeds=count)
 
@@ -76,3 +64,45 @@ def t_quantile(freedom: int) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 0.975))
+
+
+def over_runs(
+    tables: Iterable[tuple[str, Sequence[Mapping[str, Any]]]], *, name: str, value: str, first: str
+) -> list[dict[str, Any]]:
+    """Rows of every run's table, pooled by variant. A row that some run of a variant lacks is left out.
+
+    `name` and `value` are columns, `first` is the name that others are compared with; a column `target` separates
+    measures. A row has the mean over the runs and, paired by run, how far it is `behind` the first, each with a 95% t
+    interval, None for a single run; and the number of runs in which it is lower.
+    """
+    by_variant: dict[str, list[dict[tuple[str, str], float]]] = {}
+    for variant, rows in tables:
+        values_of_run = {(str(row.get("target", "")), str(row[name])): float(row[value]) for row in rows}
+        by_variant.setdefault(variant, []).append(values_of_run)
+    pooled = []
+    for variant, runs in by_variant.items():
+        for measure, label in runs[0]:
+            if all((measure, each) in run for run in runs for each in (label, first)):
+                values, firsts = ([run[measure, each] for run in runs] for each in (label, first))
+                gaps = [base - other for base, other in zip(firsts, values, strict=True)]
+                mean, gap = over_seeds(values), over_seeds(gaps)
+                pooled.append(
+                    {
+                        "variant": variant,
+                        "measure": measure,
+                        "name": label,
+                        "mean": round(float(mean.mean), 4),
+                        "low": _round(mean.low),
+                        "high": _round(mean.high),
+                        "behind": round(float(gap.mean), 4),
+                        "behind_low": _round(gap.low),
+                        "behind_high": _round(gap.high),
+                        "lower_in": sum(each > 0 for each in gaps),
+                        "runs": mean.seeds,
+                    }
+                )
+    return pooled
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

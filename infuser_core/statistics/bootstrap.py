@@ -1,8 +1,8 @@
 """Intervals of accuracies: Wilson, question-clustered bootstrap, paired differences, detectable effects, dev leakage.
 
 Questions are resampled, each with all its samples; differences are paired. The mean over resampled questions depends on
-how often each question is drawn, and questions with equal values are interchangeable. So where few distinct values
-occur, the counts of the values are drawn instead of the questions: the same distribution, thousands of times less work.
+how often each question is drawn, and questions with equal values are interchangeable. So if few distinct values occur,
+the counts of the values are drawn instead of the questions: the same distribution, thousands of times less work.
 Legend: _Q questions, _V columns (solvers, points), _D draws.
 """
 
@@ -38,17 +38,15 @@ def wilson(accuracy: float, count: int) -> tuple[float, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """A number with its 95% bootstrap interval."""
+class BootstrapMean:
+    """A mean over questions with its 95% bootstrap interval."""
 
     value: float
-    """Estimate from the questions themselves."""
     low: float
     """2.5% quantile over resampled questions."""
     high: float
     """97.5% quantile."""
     questions: int
-    """Questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,22 +84,20 @@ def resampled_means(values_QV: np.ndarray, *, draws: int = DRAWS, seed: int = 0,
     step = max(1, cells // len(distinct))
     for start in range(0, draws, step):
         rows = min(draws, start + step) - start
-        drawn = rng.multinomial(count, sizes / count, size=rows) if few else _drawn_counts(rng, count, rows)
-        means[start : start + rows] = drawn @ distinct / count
+        if few:
+            counts = rng.multinomial(count, sizes / count, size=rows)
+        else:
+            places = rng.integers(0, count, size=(rows, count), dtype=np.int32 if rows * count < 2**31 else np.int64)
+            places += (np.arange(rows, dtype=places.dtype) * count)[:, None]
+            counts = np.bincount(places.ravel(), minlength=rows * count).reshape(rows, count)
+        means[start : start + rows] = counts @ distinct / count
     return means
 
 
-def _drawn_counts(rng: np.random.Generator, count: int, rows: int) -> np.ndarray:
-    """Counts of the draws of each of `count` questions, (rows, Q)."""
-    drawn = rng.integers(0, count, size=(rows, count), dtype=np.int32 if rows * count < 2**31 else np.int64)
-    drawn += (np.arange(rows, dtype=drawn.dtype) * count)[:, None]
-    return np.bincount(drawn.ravel(), minlength=rows * count).reshape(rows, count)
-
-
-def estimate(values_Q: np.ndarray, *, draws: int = DRAWS, seed: int = 0) -> Estimate:
-    """Mean over questions with its 95% percentile interval. The interval has no width where no question differs."""
+def estimate(values_Q: np.ndarray, *, draws: int = DRAWS, seed: int = 0) -> BootstrapMean:
+    """Mean over questions with its 95% percentile interval. The interval has no width if no question differs."""
     low, high = np.quantile(resampled_means(values_Q, draws=draws, seed=seed)[:, 0], [0.025, 0.975])
-    return Estimate(value=float(values_Q.mean()), low=float(low), high=float(high), questions=len(values_Q))
+    return BootstrapMean(value=float(values_Q.mean()), low=float(low), high=float(high), questions=len(values_Q))
 
 
 def difference(first: Tally, second: Tally, *, draws: int = DRAWS, seed: int = 0) -> Difference:
@@ -125,29 +121,29 @@ def paired_difference(
     """Mean of second - first, question by question; both arrays in the same order of questions."""
     assert first_Q.shape == second_Q.shape, (first_Q.shape, second_Q.shape)
     gains_Q = second_Q - first_Q
-    drawn = resampled_means(gains_Q, draws=draws, seed=seed)[:, 0]
-    low, high = np.quantile(drawn, [0.025, 0.975])
+    means_D = resampled_means(gains_Q, draws=draws, seed=seed)[:, 0]
+    low, high = np.quantile(means_D, [0.025, 0.975])
     return Difference(
         value=float(gains_Q.mean()),
         low=float(low),
         high=float(high),
-        share=sign_share(drawn),
+        share=sign_share(means_D),
         questions=len(gains_Q),
         left_out=left_out,
     )
 
 
-def sign_share(drawn: np.ndarray) -> float:
+def sign_share(means_D: np.ndarray) -> float:
     """Twice the smaller share of draws at or beyond zero, one draw added so that it is never 0; at most 1."""
     # Sums of shares such as 1/3 leave a rounding error where the difference is zero.
-    below, above = int((drawn <= 1e-12).sum()), int((drawn >= -1e-12).sum())
-    return min(1.0, 2 * (min(below, above) + 1) / (len(drawn) + 1))
+    below, above = int((means_D <= 1e-12).sum()), int((means_D >= -1e-12).sum())
+    return min(1.0, 2 * (min(below, above) + 1) / (len(means_D) + 1))
 
 
 def detectable(gains_Q: np.ndarray) -> float | None:
     """Smallest true difference that a two-sided test at 5% finds with 80% power in these paired differences, (Q,).
 
-    None where nothing varies (the data say nothing about the noise) or with one question.
+    None if nothing varies (the data say nothing about the noise) or with one question.
     """
     # Imported here: reading saved results needs no scipy.
     from scipy.special import ndtri
@@ -162,7 +158,7 @@ def leakage(base: Tally, trained: Tally, dev_ids: Collection[str], *, draws: int
 
     `dev`, `rest` and `full` have the accuracies of both models and the paired `delta`: acc_full N = n_dev acc_dev +
     n_rest acc_rest for either. `gap` is delta on dev members minus delta on the rest, the gain that does not carry
-    over; the two sides are resampled apart from each other, as they were drawn.
+    over; the two sides are resampled independently.
 
     Raises UsageError when either side has no question.
     """
@@ -178,13 +174,13 @@ def leakage(base: Tally, trained: Tally, dev_ids: Collection[str], *, draws: int
     sides = [(mean_shares([base], part), mean_shares([trained], part)) for part in parts]
     # Independent streams: equal ones would tie the two sides' resamples together.
     streams = [int(child.generate_state(1)[0]) for child in np.random.SeedSequence(0).spawn(2)]
-    drawn = [
+    gains_D = [
         resampled_means(second - first, draws=draws, seed=stream)[:, 0]
         for (first, second), stream in zip(sides, streams, strict=True)
     ]
-    dev, rest = (_split(first, second, gains) for (first, second), gains in zip(sides, drawn, strict=True))
-    whole = (drawn[0] * sizes[0] + drawn[1] * sizes[1]) / sum(sizes)
-    gaps = drawn[0] - drawn[1]
+    dev, rest = (_split(first, second, split_D) for (first, second), split_D in zip(sides, gains_D, strict=True))
+    whole = (gains_D[0] * sizes[0] + gains_D[1] * sizes[1]) / sum(sizes)
+    gaps = gains_D[0] - gains_D[1]
     low, high = np.quantile(gaps, [0.025, 0.975])
     return {
         "dev": dev,
@@ -198,9 +194,9 @@ def leakage(base: Tally, trained: Tally, dev_ids: Collection[str], *, draws: int
     }
 
 
-def _split(base_Q: np.ndarray, trained_Q: np.ndarray, drawn: np.ndarray) -> dict[str, Any]:
-    """One side of the split: `trained` beside `base`, and 95% of the `delta` over resampled questions."""
-    low, high = np.quantile(drawn, [0.025, 0.975])
+def _split(base_Q: np.ndarray, trained_Q: np.ndarray, gains_D: np.ndarray) -> dict[str, Any]:
+    """One side of the split: accuracies of both models, and the `delta` with its 95% interval over questions."""
+    low, high = np.quantile(gains_D, [0.025, 0.975])
     return {
         "questions": len(base_Q),
         "base": float(base_Q.mean()),

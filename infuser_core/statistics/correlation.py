@@ -19,17 +19,16 @@ class RankCorrelation:
     """Spearman's rank correlation of one predictor with one measured change."""
 
     predictor: str
-    """Name of the predictor."""
     target: str
     """Measured quantity."""
     spearman: float
-    """Spearman's rho; 0 where one side does not vary."""
+    """Spearman's rho; 0 if one side does not vary."""
     low: float
     """2.5% quantile over bootstrap resamples of the questions."""
     high: float
     """97.5% quantile."""
     count: int
-    """Questions."""
+    """Number of questions."""
 
 
 def spearman(first: np.ndarray, second: np.ndarray, draws_BN: np.ndarray) -> np.ndarray:
@@ -38,17 +37,17 @@ def spearman(first: np.ndarray, second: np.ndarray, draws_BN: np.ndarray) -> np.
 
 
 def _ranks(values: np.ndarray, draws_BN: np.ndarray) -> np.ndarray:
-    """Ranks of the drawn values within their row [B, N]: the mean of the places that equal ones share."""
+    """Ranks of the drawn values within their row [B, N]; equal values share the mean of their places."""
     levels, level_of = np.unique(values, return_inverse=True)
-    drawn_BN = level_of[draws_BN]
-    batch, size = len(drawn_BN), levels.size
-    flat = (drawn_BN + size * np.arange(batch)[:, None]).ravel()
+    levels_BN = level_of[draws_BN]
+    batch, size = len(levels_BN), levels.size
+    flat = (levels_BN + size * np.arange(batch)[:, None]).ravel()
     counts_BL = np.bincount(flat, minlength=batch * size).reshape(batch, size)
-    return np.take_along_axis(counts_BL.cumsum(axis=1) - (counts_BL - 1) / 2, drawn_BN, axis=1)
+    return np.take_along_axis(counts_BL.cumsum(axis=1) - (counts_BL - 1) / 2, levels_BN, axis=1)
 
 
 def _pearson(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Pearson's correlation along the last axis; 0 where one side does not vary."""
+    """Pearson's correlation along the last axis; 0 if one side does not vary."""
     if first.shape[-1] < 2:
         return np.zeros(first.shape[:-1])
     left, right = (side - side.mean(axis=-1, keepdims=True) for side in (first, second))
@@ -91,16 +90,16 @@ def fit_lengths(lengths: Sequence[float], accuracies: Sequence[float]) -> dict[s
     there is no line or no interval.
 
     There is at least one point, and lengths are above 0. The rule for degenerate input: without two different lengths
-    the line is flat at the mean accuracy; where length or accuracy does not vary there is no correlation; below four
-    points, or with perfect correlation, Fisher's z has no interval and the widest, or the point itself, stands there.
+    the line is flat at the mean accuracy; if length or accuracy does not vary there is no correlation; below four
+    points the interval is [-1, 1] and with perfect correlation the point itself, as Fisher's z gives none.
     """
     logs, values = np.log(np.array(lengths, dtype=np.float64)), np.array(accuracies, dtype=np.float64)
-    moved, varied = float(np.ptp(logs)) > 0, float(np.ptp(values)) > 0
+    lengths_vary, accuracies_vary = float(np.ptp(logs)) > 0, float(np.ptp(values)) > 0
     slope, correlation, low, high, reason = 0.0, None, -1.0, 1.0, "all lengths are equal"
-    if moved:
+    if lengths_vary:
         spread = logs - logs.mean()
         slope, reason = float(spread @ values / (spread @ spread)), "accuracy does not vary"
-    if moved and varied:
+    if lengths_vary and accuracies_vary:
         correlation = min(1.0, max(-1.0, float(_pearson(logs, values))))
         reason = f"{len(logs)} points are too few for an interval"
         if abs(correlation) >= 1 - 1e-15:

@@ -21,11 +21,10 @@ class PassPoint:
     value: float
     """Mean over questions of the unbiased estimate."""
     low: float
-    """2.5% quantile over resampled questions; nan when no interval was asked for."""
+    """2.5% quantile over resampled questions; nan if no interval is requested."""
     high: float
     """97.5% quantile."""
     questions: int
-    """Questions."""
 
 
 def pass_values(tally: Tally, ks: Sequence[int]) -> np.ndarray:
@@ -37,7 +36,7 @@ def pass_values(tally: Tally, ks: Sequence[int]) -> np.ndarray:
     values_QK = np.zeros((len(tally.question_ids), len(ks)))
     for samples in np.unique(tally.samples_Q):
         rows = tally.samples_Q == samples
-        values_QK[rows] = _table(ks, int(samples)).T[tally.correct_Q[rows]]
+        values_QK[rows] = _pass_table(ks, int(samples)).T[tally.correct_Q[rows]]
     return values_QK
 
 
@@ -64,7 +63,7 @@ def powers_of_two(samples: int) -> list[int]:
     return [2**power for power in range(max(1, samples).bit_length())]
 
 
-def _table(ks: Sequence[int], samples: int) -> np.ndarray:
+def _pass_table(ks: Sequence[int], samples: int) -> np.ndarray:
     """pass@k for 0 .. n correct responses, (K, n+1); each factor 1 - k/i enters once, from i = n downwards."""
     last = np.arange(samples, 0, -1, dtype=np.float64)
     factors = np.maximum(last - np.asarray(ks, dtype=np.float64)[:, None], 0.0) / last

@@ -32,12 +32,12 @@ _RULES = tuple(
 )
 
 
-def points_at(question: str) -> str:
-    """The words by which a question points at something that is not there; empty when no rule finds any."""
+def find_pointer(question: str) -> str:
+    """The words by which a question refers to something that it does not show; empty if no rule matches."""
     for rule in _RULES:
-        found = rule.search(question)
-        if found:
-            return " ".join(found.group().split())
+        match = rule.search(question)
+        if match:
+            return " ".join(match.group().split())
     return ""
 
 
@@ -53,7 +53,7 @@ def check_key(verdicts: Sequence[BenchmarkVerdict]) -> tuple[str, str]:
     return "undecided", ""
 
 
-def copies(questions: Mapping[str, str]) -> dict[str, int]:
+def count_copies(questions: Mapping[str, str]) -> dict[str, int]:
     """Question id to how many other questions have the same text, case and spacing aside."""
     plain = {name: " ".join(text.casefold().split()) for name, text in questions.items()}
     counts = Counter(plain.values())
@@ -69,11 +69,9 @@ class CheckedQuestion:
     """A generated question with the outcome of every check."""
 
     iteration: int
-    """Iteration that wrote it."""
     question_id: str
-    """Question."""
     document_id: str
-    """Document that it was written from; empty where there was none."""
+    """Document that it was written from; empty without one."""
     text: str
     """Question without its choices."""
     choices: list[str]
@@ -83,21 +81,21 @@ class CheckedQuestion:
     copies: int
     """Other questions of the iteration with the same text and choices."""
     points_at: str
-    """Words by which it points at a text that nobody sees, as the rules find them; empty for none."""
+    """Words by which it refers to a text that is not shown, as the rules find them; empty for none."""
     self_contained: bool
-    """Whether it stands alone."""
+    """Whether it can be understood without its document."""
     decided_by: str
-    """rules, or judge where a model gave a usable reply: who decided whether it stands alone."""
+    """Source of `self_contained`: judge if a model gave a usable reply, else rules."""
     missing: str
-    """Context that the judge misses; empty where it misses nothing, or nobody was asked."""
+    """Context that the judge misses; empty if it misses nothing, or there is no judge."""
     key: str
-    """agrees, disputes or undecided: the strongest solver on the key; empty where nobody answered."""
+    """agrees, disputes or undecided: the strongest solver on the key; empty without its answers."""
     majority: str
-    """Answer of most of its replies; empty where they do not agree."""
+    """Answer of most of its replies; empty if they do not agree."""
     oracle: str
-    """sound, unsound or unknown: what the run's own labeller says of the key; empty without one."""
+    """sound, unsound or unknown: the key by the run's own labeller; empty without one."""
     agreement: list[float]
-    """Share of answers that agree with the key, solver by solver; -1 where one did not answer."""
+    """Share of answers that agree with the key, solver by solver; -1 for a solver that did not answer."""
 
 
 def iteration_quality(rows: Sequence[CheckedQuestion]) -> dict[str, Any]:
@@ -105,10 +103,10 @@ def iteration_quality(rows: Sequence[CheckedQuestion]) -> dict[str, Any]:
 
     `distinct` and `self_contained` are shares, the latter with Wilson's 95% interval; `overruled` counts the judged
     questions that the rules would have decided otherwise; `oracle_sound` is the share of right keys among those that
-    the labeller could tell about, `oracle_disputed` that of wrong ones among the disputed; None without any.
+    the labeller decided, `oracle_disputed` that of wrong ones among the disputed; None without any.
     """
-    known = [row for row in rows if row.oracle in ("sound", "unsound")]
-    disputed = [row for row in known if row.key == "disputes"]
+    labelled = [row for row in rows if row.oracle in ("sound", "unsound")]
+    disputed = [row for row in labelled if row.key == "disputes"]
     judged = [row for row in rows if row.decided_by == "judge"]
     counts = Counter(row.key for row in rows)
     alone = sum(row.self_contained for row in rows) / len(rows)
@@ -124,8 +122,8 @@ def iteration_quality(rows: Sequence[CheckedQuestion]) -> dict[str, Any]:
         "judged": len(judged),
         "overruled": sum(row.self_contained == bool(row.points_at) for row in judged),
         "keys": {name: counts[name] for name in KEYS} if any(row.key for row in rows) else {},
-        "oracle_checked": len(known),
-        "oracle_sound": _share([row.oracle == "sound" for row in known]),
+        "oracle_checked": len(labelled),
+        "oracle_sound": _share([row.oracle == "sound" for row in labelled]),
         "oracle_disputed": _share([row.oracle == "unsound" for row in disputed]),
     }
 
@@ -133,22 +131,22 @@ def iteration_quality(rows: Sequence[CheckedQuestion]) -> dict[str, Any]:
 def side_by_side(rows: Sequence[CheckedQuestion], *, count: int) -> list[dict[str, Any]]:
     """Questions of the earliest and the latest iteration that read the same document: `before` and `after` of each.
 
-    Of the documents those come first whose iterations are furthest apart; of a document's questions the first by id.
+    Documents whose iterations are furthest apart come first; of a document's questions the first by id is shown.
     """
-    found: dict[str, dict[int, CheckedQuestion]] = {}
+    by_document: dict[str, dict[int, CheckedQuestion]] = {}
     for row in sorted(rows, key=lambda row: (row.iteration, row.question_id)):
         if row.document_id:
-            found.setdefault(row.document_id, {}).setdefault(row.iteration, row)
-    several = sorted((min(per) - max(per), name) for name, per in found.items() if len(per) > 1)
+            by_document.setdefault(row.document_id, {}).setdefault(row.iteration, row)
+    several = sorted((min(per) - max(per), name) for name, per in by_document.items() if len(per) > 1)
     return [
         {
             "document_id": name,
-            "before": asdict(found[name][min(found[name])]),
-            "after": asdict(found[name][max(found[name])]),
+            "before": asdict(by_document[name][min(by_document[name])]),
+            "after": asdict(by_document[name][max(by_document[name])]),
         }
         for _, name in several[:count]
     ]
 
 
-def _share(found: Sequence[bool]) -> float | None:
-    return sum(found) / len(found) if found else None
+def _share(flags: Sequence[bool]) -> float | None:
+    return sum(flags) / len(flags) if flags else None

@@ -1,4 +1,4 @@
-"""Questions ranked by their scores, with what is known of each."""
+"""Questions ranked by influence score, with accuracy and place of each."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -21,11 +21,9 @@ class ScoredQuestion:
     rank: int
     """1 for the highest score."""
     file: str
-    """File that the question is in."""
     row: int
-    """Its place there, from 1."""
+    """Row in the file, from 1."""
     question_id: str
-    """Its own name."""
     score: float
     """Influence as the configuration measures it: by default the preconditioned cosine; 0 without a direction."""
     cosine: float
@@ -39,21 +37,20 @@ class ScoredQuestion:
     accuracy_high: float
     """Its upper end."""
     samples: int
-    """Answers."""
+    """Answers per question."""
     status: str
     """scored, or the reason for a score of 0 (see schemas.ScoreStatus)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """A question and the place it comes from."""
+class FileQuestion:
+    """A question and its place."""
 
     question: Question
-    """The question under a name of its own among all files."""
+    """Its identifier is unique among all files."""
     file: Path
-    """Its file."""
     row: int
-    """Its place there, from 1."""
+    """Row in the file, from 1."""
 
 
 def shards(questions: Sequence[Question], size: int) -> Iterator[Sequence[Question]]:
@@ -61,26 +58,28 @@ def shards(questions: Sequence[Question], size: int) -> Iterator[Sequence[Questi
     return (questions[start : start + size] for start in range(0, len(questions), size))
 
 
-def ranked(given: Sequence[Given], scores: Sequence[InfluenceScore], *, samples: int) -> list[ScoredQuestion]:
+def rank_questions(
+    questions: Sequence[FileQuestion], scores: Sequence[InfluenceScore], *, samples: int
+) -> list[ScoredQuestion]:
     """A row for every question, the highest score first; equal scores keep their order."""
-    pairs = sorted(zip(given, scores, strict=True), key=lambda pair: -pair[1].score)
+    pairs = sorted(zip(questions, scores, strict=True), key=lambda pair: -pair[1].score)
     rows = []
-    for rank, (each, found) in enumerate(pairs, 1):
-        low, high = wilson(found.solver_accuracy, samples)
+    for rank, (each, score) in enumerate(pairs, 1):
+        low, high = wilson(score.solver_accuracy, samples)
         rows.append(
             ScoredQuestion(
                 rank=rank,
                 file=str(each.file),
                 row=each.row,
                 question_id=each.question.question_id.partition("/")[2],
-                score=found.score,
-                cosine=found.cosine,
-                raw_cosine=found.raw_cosine,
-                accuracy=found.solver_accuracy,
+                score=score.score,
+                cosine=score.cosine,
+                raw_cosine=score.raw_cosine,
+                accuracy=score.solver_accuracy,
                 accuracy_low=low,
                 accuracy_high=high,
                 samples=samples,
-                status=found.status,
+                status=score.status,
             )
         )
     return rows
@@ -96,8 +95,8 @@ def summary(rows: Sequence[ScoredQuestion]) -> dict[str, Any]:
     }
 
 
-def share_of(keep: str) -> float:
-    """The share, or the number above 1, that `top:N` asks for; 0 for an empty text. Raises UsageError for others."""
+def parse_keep(keep: str) -> float:
+    """The share, or the number above 1, of `top:N`; 0 for an empty text. Raises UsageError for others."""
     if not keep:
         return 0.0
     kind, _, number = keep.partition(":")
@@ -106,11 +105,11 @@ def share_of(keep: str) -> float:
     except ValueError:
         value = 0.0
     if kind != "top" or not 0 < value <= 1e9:
-        raise UsageError(f"--keep {keep}: unknown", hint="top:0.25 keeps a quarter, top:500 so many")
+        raise UsageError(f"--keep {keep}: unknown", hint="top:0.25 keeps a quarter, top:500 keeps 500")
     return value
 
 
-def best(rows: Sequence[ScoredQuestion], share: float) -> list[ScoredQuestion]:
-    """That share of all rows, or that many, from the top; a question without a score is never among them."""
+def take_best(rows: Sequence[ScoredQuestion], share: float) -> list[ScoredQuestion]:
+    """The best share of all rows, or number if above 1; questions without a score are never among them."""
     count = round(share * len(rows)) if share <= 1 else int(share)
     return [row for row in rows if row.status == ScoreStatus.SCORED][:count]

@@ -7,39 +7,39 @@ from math import exp, log
 ORDER = 4
 """Longest n-gram, words."""
 SMOOTHING = 0.1
-"""Stands for no match at all, so that one missing order does not make the whole similarity 0."""
+"""Counts as the matches of an order without any, so that one missing order does not make the similarity 0."""
 
 Occurrence = tuple[tuple[str, ...], int]
-"""An n-gram and the how manyth of its text it is: two texts share min(count, count) of them."""
+"""An n-gram and its number among equal ones in its text: two texts share min(count, count) of them."""
 
 
 def similarities(texts: Sequence[str]) -> list[list[float]]:
     """Row i: similarity of text i to each text before it, in [0, 1]; 1 for equal texts.
 
     The mean of BLEU in both directions: the geometric mean of the clipped n-gram precisions, n = 1 .. 4, times the
-    brevity penalty; 0 where no word is shared, and orders for which a text is too short are left out. Words are what
-    blanks part, in lower case.
+    brevity penalty; 0 if no word is shared, and orders for which a text is too short are left out. Words are separated
+    by blanks and compared in lower case.
     """
     words = [text.lower().split() for text in texts]
     places: list[dict[Occurrence, list[int]]] = [{} for _ in range(ORDER)]
-    found = []
+    rows = []
     for place, own in enumerate(words):
         shared: list[Counter[int]] = [Counter() for _ in range(ORDER)]
-        for n, (known, counts) in enumerate(zip(places, shared, strict=True), 1):
+        for n, (places_of, counts) in enumerate(zip(places, shared, strict=True), 1):
             for occurrence in _occurrences(own, n):
-                at = known.setdefault(occurrence, [])
+                at = places_of.setdefault(occurrence, [])
                 counts.update(at)
                 at.append(place)
-        found.append([_similarity(own, words[other], [each[other] for each in shared]) for other in range(place)])
-    return found
+        rows.append([_similarity(own, words[other], [each[other] for each in shared]) for other in range(place)])
+    return rows
 
 
 def _occurrences(words: Sequence[str], n: int) -> Iterator[Occurrence]:
-    seen: Counter[tuple[str, ...]] = Counter()
+    counts: Counter[tuple[str, ...]] = Counter()
     for at in range(len(words) - n + 1):
         gram = tuple(words[at : at + n])
-        seen[gram] += 1
-        yield gram, seen[gram]
+        counts[gram] += 1
+        yield gram, counts[gram]
 
 
 def _similarity(one: Sequence[str], other: Sequence[str], shared: Sequence[int]) -> float:

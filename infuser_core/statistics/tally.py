@@ -14,37 +14,36 @@ class Tally:
     """Counts of one solver on a set of questions. Only `correct` counts as correct; everything else is wrong."""
 
     question_ids: tuple[str, ...]
-    """Questions, in the order of the arrays."""
+    """In the order of the arrays."""
     samples_Q: np.ndarray
     """Responses per question, at least 1."""
     correct_Q: np.ndarray
-    """Correct responses per question."""
 
 
 def from_scores(rows: Sequence[QuestionScore]) -> Tally:
     """Counts that an evaluation saved. Questions without a response (left out by choice) are not in the denominator."""
-    asked = [row for row in rows if row.num_samples]
+    answered = [row for row in rows if row.num_samples]
     return from_counts(
-        {row.question_id: row.num_correct for row in asked}, {row.question_id: row.num_samples for row in asked}
+        {row.question_id: row.num_correct for row in answered}, {row.question_id: row.num_samples for row in answered}
     )
 
 
 def from_counts(correct: Mapping[str, int], samples: Mapping[str, int] | int) -> Tally:
-    """A tally from counts by question id; one number of samples may stand for all questions.
+    """A tally from counts by question id; `samples` may be one number for all questions.
 
     Raises UsageError when a question has no response, or more correct responses than responses.
     """
     ids = tuple(correct)
-    drawn_Q = np.array([samples if isinstance(samples, int) else samples[name] for name in ids], dtype=np.int64)
+    samples_Q = np.array([samples if isinstance(samples, int) else samples[name] for name in ids], dtype=np.int64)
     correct_Q = np.array([correct[name] for name in ids], dtype=np.int64)
-    impossible = (drawn_Q < 1) | (correct_Q < 0) | (correct_Q > drawn_Q)
+    impossible = (samples_Q < 1) | (correct_Q < 0) | (correct_Q > samples_Q)
     if impossible.any():
         at = int(np.argmax(impossible))
         raise UsageError(
-            f"question {ids[at]}: {correct_Q[at]} correct of {drawn_Q[at]} responses",
+            f"question {ids[at]}: {correct_Q[at]} correct of {samples_Q[at]} responses",
             hint="every question has at least one response, and every response one verdict",
         )
-    return Tally(question_ids=ids, samples_Q=drawn_Q, correct_Q=correct_Q)
+    return Tally(question_ids=ids, samples_Q=samples_Q, correct_Q=correct_Q)
 
 
 def shares(tally: Tally) -> np.ndarray:

@@ -64,6 +64,14 @@ class Peer(ABC):
         """Age of the oldest message that it has not read, seconds; 0 if it has read everything."""
 
     @abstractmethod
+    def kill(self) -> None:
+        """End it at once; a thread that waits for its message gets an EngineError."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Kill it and close the connection; for the thread that receives its messages."""
+
+    @abstractmethod
     def _next(self, seconds: float) -> Any:
         """The next message, or None after `seconds`. Raises EngineError if it is dead."""
 

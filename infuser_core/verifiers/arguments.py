@@ -1,7 +1,7 @@
-"""Arguments of a function: right where the function, run in the sandbox, returns for them what it returns for the key.
+"""Arguments of a function: correct if the function returns the same for them as for the reference arguments.
 
-The boxed arguments are Python literals with commas between them, with or without the call around them. The function is
-`program` of the question's grading; presets choose the box as in `literal.py`.
+The function is `program` of the question's grading and runs in the sandbox. The boxed arguments are comma-separated
+Python literals, with or without the call around them. Presets choose the box as in `literal.py`.
 """
 
 import re
@@ -13,51 +13,52 @@ from infuser_core.sandbox.program import Case, Limits, Program, SandboxError, St
 from infuser_core.sandbox.run import run
 from infuser_core.schemas import Question
 from infuser_core.verifiers import code
-from infuser_core.verifiers.literal import value_of, written
+from infuser_core.verifiers.literal import boxed_literal, value_of
 from infuser_core.verifiers.parts.batch import Job
 from infuser_core.verifiers.parts.code_tests import same_value
 from infuser_core.verifiers.parts.grading import Finding, correct, grading_of, no_answer, unverified, wrong
 
 RUNS_PROGRAMS = True
 LIMITS = Limits(seconds=2.0, total_seconds=5.0, memory_mb=256, output_bytes=64 << 10, value_bytes=64 << 10, disk_mb=4)
-"""Limits of a function that is called for a question or an answer."""
+"""Limits of calls of a question's function."""
 _CALL = re.compile(r"f\s*\((.*)\)", re.DOTALL)
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct when the boxed arguments lead to the value that the reference leads to. Raises SandboxUnavailable."""
+    """Correct if the boxed arguments give the same value as the reference. Raises SandboxUnavailable."""
     return check_many([Job(response=response, question=question)], preset=preset)[0]
 
 
 def check_many(jobs: Sequence[Job], *, preset: str = "paper") -> list[Finding]:
-    """One finding per job, in order; answers that several jobs share are run once."""
-    answers = [written(job.response, preset=preset) for job in jobs]
-    keys = [(job.question.grading, job.question.answer, found) for job, found in zip(jobs, answers, strict=True)]
-    trouble = code.canary() if any(found is not None for found in answers) else ""
-    different = {key: job.question for key, job in zip(keys, jobs, strict=True)}
+    """One finding per job, in order; an answer that several jobs share is run once."""
+    answers = [boxed_literal(job.response, preset=preset) for job in jobs]
+    keys = [(job.question.grading, job.question.answer, answer) for job, answer in zip(jobs, answers, strict=True)]
+    trouble = code.canary() if any(answer is not None for answer in answers) else ""
+    questions = {key: job.question for key, job in zip(keys, jobs, strict=True)}
     with ThreadPoolExecutor(max_workers=code.WORKERS) as pool:
-        one = partial(_check, trouble=trouble)
-        findings = dict(zip(different, pool.map(one, [key[2] for key in different], different.values()), strict=True))
+        check = partial(_check_one, trouble=trouble)
+        findings = dict(zip(questions, pool.map(check, [key[2] for key in questions], questions.values()), strict=True))
     return [findings[key] for key in keys]
 
 
-def _check(found: str | None, question: Question, *, trouble: str) -> Finding:
-    if found is None:
+def _check_one(answer: str | None, question: Question, *, trouble: str) -> Finding:
+    if answer is None:
         return no_answer()
-    inner = _CALL.fullmatch(found)
-    args = value_of(f"({inner.group(1) if inner else found},)")
+    call = _CALL.fullmatch(answer)
+    args = value_of(f"({call.group(1) if call else answer},)")
     if not isinstance(args, tuple):
-        return wrong("no literals", found)
+        return wrong("no literals", answer)
     reference = value_of(f"({question.answer},)")
     if trouble or not isinstance(reference, tuple):
-        return unverified(f"sandbox canary: {trouble}" if trouble else "unreadable reference", found)
+        return unverified(f"sandbox canary: {trouble}" if trouble else "unreadable reference", answer)
     program = Program(source=grading_of(question).program, kind="call", entry="f")
     try:
-        wanted, got = run(program, [Case(args=reference), Case(args=args)], LIMITS)
+        reference_outcome, outcome = run(program, [Case(args=reference), Case(args=args)], LIMITS)
     except SandboxError as error:
-        return unverified(f"sandbox: {error.message}", found)
-    if wanted.status != Status.RETURNED:
-        return unverified("reference failed", found)
-    if got.status != Status.RETURNED:
-        return wrong("no value", found)
-    return correct("equal value", found) if same_value(got.value, wanted.value) else wrong("other value", found)
+        return unverified(f"sandbox: {error.message}", answer)
+    if reference_outcome.status != Status.RETURNED:
+        return unverified("reference failed", answer)
+    if outcome.status != Status.RETURNED:
+        return wrong("no value", answer)
+    equal = same_value(outcome.value, reference_outcome.value)
+    return correct("equal value", answer) if equal else wrong("other value", answer)

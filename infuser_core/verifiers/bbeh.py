@@ -1,20 +1,19 @@
 r"""Answers of BIG-Bench Extra Hard: a boxed string against a reference string, by the benchmark's fuzzy match.
 
-Both sides: text wrappers, dollar signs and the backslash of `\_` off, `**` dropped, lower case, one space after a comma
-dropped, one final period dropped, full-width letters, digits and signs as their ASCII forms; of the response the first
-line alone. Then the first of these rules that holds
-decides, each on its own, and its name is the reason:
+Both sides lose text wrappers, dollar signs, the backslash of `\_`, `**`, one space after a comma and one final period;
+letters become lower case, full-width characters ASCII. Only the first line of the response counts. The first of these
+rules that holds decides, and its name is the reason:
 
 - equal text;
-- equal number: both are plain decimal numbers of the same value (`25`, `25.0`). In a reference a comma never belongs to
-  a number, for it separates answers; an answer may group thousands (`8,749`). `nan` and `inf` are words;
-- equal without parentheses: one letter, in parentheses on either side (`(A)`, `a`): some tasks' references have none;
+- equal number: both are decimal numbers of the same value (`25`, `25.0`). A comma in a reference separates answers; in
+  an answer it may group thousands (`8,749`). `nan` and `inf` are words;
+- equal without parentheses: one letter, in parentheses on either side (`(A)`, `a`);
 - equal without quotes: `'` and `"` do not count;
 - equal without brackets: one pair of square brackets around the whole, on either side;
 - equal without question mark: one at the end, on either side.
 
 `paper` reads the first closed box, `strict-last` the last closed one. `official` reads the last opened box or an answer
-phrase, its numbers are whatever Python reads as a float, and full-width characters stay as they are.
+phrase, its numbers are all that Python's `float` accepts, and full-width characters are not changed.
 """
 
 import re
@@ -36,43 +35,47 @@ _LOOSER: dict[Reason, Callable[[str], str]] = {
     Reason.BRACKETS: lambda text: re.sub(r"\A\[(.*)\]\Z", r"\1", text, flags=re.DOTALL).strip(),
     Reason.QUESTION_MARK: lambda text: text.removesuffix("?").rstrip(),
 }
-"""Form of a text in which two that are equal otherwise are compared."""
+"""Further rules: what each removes from both texts before it compares them."""
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct when a rule makes both equal; unverified when the reference is empty.
+    """Correct if a rule makes both equal; unverified if the reference is empty.
 
     Raises ConfigError for an unknown preset.
     """
     as_float = preset == "official"
-    answer = extract.bbeh(response) if as_float else boxed(response, preset=preset)
-    if answer is None:
+    box = extract.bbeh(response) if as_float else boxed(response, preset=preset)
+    if box is None:
         return no_answer(Reason.NO_PHRASE if as_float else Reason.NO_BOX)
-    found = unwrap(answer)
+    answer = unwrap(box)
     if not plain(question.answer):
-        return unverified(Reason.EMPTY_REFERENCE, found)
-    reason = agreement(found, question.answer, as_float=as_float)
-    return wrong(Reason.OTHER_TEXT, found) if reason is None else correct(reason, found)
+        return unverified(Reason.EMPTY_REFERENCE, answer)
+    reason = agreement(answer, question.answer, as_float=as_float)
+    return wrong(Reason.OTHER_TEXT, answer) if reason is None else correct(reason, answer)
 
 
-def agreement(found: str, reference: str, *, as_float: bool = False) -> Reason | None:
-    """The first rule under which the two are equal, or None. `as_float`: `1e400` and `inf` are numbers, too."""
+def agreement(answer: str, reference: str, *, as_float: bool = False) -> Reason | None:
+    """The first rule under which both are equal, or None. `as_float`: `1e400` and `inf` are numbers, too."""
     if not as_float:
-        found, reference = found.translate(FULL_WIDTH), reference.translate(FULL_WIDTH)
-    left, right = plain(unwrap(found).strip().partition("\n")[0]), plain(reference)
-    if left == right:
+        answer, reference = answer.translate(FULL_WIDTH), reference.translate(FULL_WIDTH)
+    text, reference_text = plain(unwrap(answer).strip().partition("\n")[0]), plain(reference)
+    if text == reference_text:
         return Reason.TEXT
-    value = exact.number(left) if ", " not in found and "," not in right else None
-    if extract.same_float(left, right) if as_float else value is not None and value == exact.number(right):
+    if as_float:
+        same_number = extract.same_float(text, reference_text)
+    else:
+        number = exact.parse_number(text) if ", " not in answer and "," not in reference_text else None
+        same_number = number is not None and number == exact.parse_number(reference_text)
+    if same_number:
         return Reason.NUMBER
     for reason, without in _LOOSER.items():
-        if without(left) == without(right) != "":
+        if without(text) == without(reference_text) != "":
             return reason
     return None
 
 
 def plain(text: str) -> str:
-    """Text in the form that is compared."""
+    """The text in the form in which it is compared."""
     bare = unwrap(_WORDS.sub(r"\1", text.replace("**", "").strip().strip("$")))
     bare = _ESCAPED.sub(r"\1", bare)
     return bare.lower().replace(", ", ",").strip().removesuffix(".").rstrip()

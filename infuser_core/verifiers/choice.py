@@ -1,10 +1,9 @@
 """Multiple choice: the boxed letter against the reference letter.
 
-`paper`: the first boxed span must be one letter and nothing else, after taking off spaces, dollar signs, text wrappers,
-one pair of brackets and one final period. `strict-last`: the last closed box may also say `B. because` or `Option B`.
-`phrase`: the same, and without a box the last phrase that announces a letter. `official`: see
-`parts/extract.py`. Only the last reads the first character of a word, or of a list of letters, as an answer. Without a
-box or phrase there is no answer; a box that holds no letter is a wrong one.
+`paper`: the first box must be one letter and nothing else, apart from spaces, dollar signs, text wrappers, one pair of
+brackets and a final period. `strict-last`: the last closed box may also say `B. because` or `Option B`. `phrase`: the
+same, and without a box the last phrase that announces a letter. `official`: see `parts/extract.py`; only this preset
+accepts the first character of a word or of a list of letters. A box without a letter is wrong, not unanswered.
 """
 
 import re
@@ -17,65 +16,64 @@ from infuser_core.verifiers.parts.tokens import FULL_WIDTH
 
 _BRACKETS = {"(": ")", "[": "]", "<": ">", "{": "}"}
 _WITH_TEXT = re.compile(r"\(?([A-Za-z])\s*+[.):]\s*+(.*)", re.DOTALL)
-_SET = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:bf|rm|sf)|boldsymbol)\s*+\{([^{}]*)\}")
-_NAMED = re.compile(r"(?:option|choice|answer)\b(?:\s++is\b)?\s*+:?\s*+(\S.*)", re.IGNORECASE | re.DOTALL)
-# The text after a letter must not name another one: `A) or B)`, `A. B`, `A: B and C`; `f(x)` and `5 m` name none.
+_TEXT_WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:bf|rm|sf)|boldsymbol)\s*+\{([^{}]*)\}")
+_ANNOUNCEMENT = re.compile(r"(?:option|choice|answer)\b(?:\s++is\b)?\s*+:?\s*+(\S.*)", re.IGNORECASE | re.DOTALL)
+# Text after a letter that names another one: `A) or B)`, `A. B`, `A: B and C`; `f(x)` and `5 m` name none.
 _NEXT_CHOICE = re.compile(r"(?:\A|[\s,;])\(?[A-Ja-j]\s*+[.):]")
 _LETTERS = re.compile(r"(?:\b(?:[A-Ja-j]|and|or)\b|[\s,;/&()])+")
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct or wrong when there is a box (whatever it holds); no answer when there is none.
+    """Correct or wrong if there is a box or phrase, else no answer. Raises ConfigError for an unknown preset.
 
-    A letter counts when the question has as many choices; all do where the choices are not known, and under `official`.
-    Raises ConfigError for an unknown preset.
+    A letter beyond the question's choices is wrong, unless the choices are unknown or the preset is `official`.
     """
     if preset == "official":
         route = grading_of(question).route
-        found = extract.letter(response, route=route)
-        if found is None:
+        reading = extract.letter(response, route=route)
+        if reading is None:
             return no_answer(Reason.NO_PHRASE if route in ("mmlu_pro", "medqa") else Reason.NO_BOX)
     else:
-        content = boxed(response, preset="strict-last" if preset == "phrase" else preset)
-        found = None if content is None else _strict(content) if preset == "paper" else _lenient(content)
-        if found is None and preset == "phrase" and (announced := announced_letter(response)):
-            found = _letter(announced, Reason.PHRASE)
-        if found is None:
-            return no_answer() if content is None else wrong(Reason.NO_LETTER, content)
-        if question.choices and ord(found[0]) - ord("A") >= len(question.choices):
-            return wrong(Reason.BEYOND_CHOICES, found[0])
-    letter, reason = found
+        box = boxed(response, preset="strict-last" if preset == "phrase" else preset)
+        reading = None if box is None else _read_letter(box) if preset == "paper" else _read_choice(box)
+        if reading is None and preset == "phrase" and (announced := announced_letter(response)):
+            reading = _letter(announced, Reason.PHRASE)
+        if reading is None:
+            return no_answer() if box is None else wrong(Reason.NO_LETTER, box)
+        if question.choices and ord(reading[0]) - ord("A") >= len(question.choices):
+            return wrong(Reason.BEYOND_CHOICES, reading[0])
+    letter, reason = reading
     return (correct if letter == question.answer.strip().upper() else wrong)(reason, letter)
 
 
-def _lenient(content: str) -> Reading | None:
+def _read_choice(content: str) -> Reading | None:
     """A letter alone, or followed by punctuation and text, or after the word for it."""
-    alone = _strict(content)
-    if alone is not None:
-        return alone
-    bare = _bare(_SET.sub(r"\1", content).replace("\\ ", " ").replace("~", " "))
-    named = _NAMED.fullmatch(bare)
-    if named:
-        inner = _strict(named.group(1))
+    reading = _read_letter(content)
+    if reading is not None:
+        return reading
+    bare = _strip(_TEXT_WRAPPER.sub(r"\1", content).replace("\\ ", " ").replace("~", " "))
+    announcement = _ANNOUNCEMENT.fullmatch(bare)
+    if announcement:
+        inner = _read_letter(announcement.group(1))
         if inner is not None:
             return inner[0], Reason.NAMED_LETTER
-        bare = named.group(1)
+        bare = announcement.group(1)
     with_text = _WITH_TEXT.fullmatch(bare)
     if with_text is None or _NEXT_CHOICE.search(with_text.group(2)) or _LETTERS.fullmatch(with_text.group(2)):
         return None
-    return _letter(with_text.group(1), Reason.NAMED_LETTER if named else Reason.LETTER_WITH_TEXT)
+    return _letter(with_text.group(1), Reason.NAMED_LETTER if announcement else Reason.LETTER_WITH_TEXT)
 
 
-def _strict(content: str) -> Reading | None:
-    """One letter and nothing else."""
-    bare = _bare(content)
+def _read_letter(content: str) -> Reading | None:
+    """One letter and nothing else, perhaps in brackets."""
+    bare = _strip(content)
     if len(bare) > 2 and _BRACKETS.get(bare[0]) == bare[-1]:
-        return _letter(_bare(bare[1:-1]), Reason.BRACKETED_LETTER)
+        return _letter(_strip(bare[1:-1]), Reason.BRACKETED_LETTER)
     return _letter(bare, Reason.LETTER)
 
 
-def _bare(content: str) -> str:
-    """The content without dollar signs, text wrappers and a final period, whichever is inside the other."""
+def _strip(content: str) -> str:
+    """Strip dollar signs, text wrappers and a final period, in any order."""
     content = content.translate(FULL_WIDTH)
     for _ in range(2):
         content = unwrap(content.strip("$ \t\r\n").removesuffix(".").strip("$ \t\r\n"))

@@ -1,4 +1,4 @@
-"""Short text answers: equal after trimming, lower-casing and reading plain numbers as numbers.
+"""Short text answers: equal as trimmed lower-case text, or as decimal numbers.
 
 `paper` reads the first closed box, `strict-last` the last closed one. `official` is the authors' general comparison:
 the last opened box, equal as text or as floats.
@@ -19,31 +19,31 @@ _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3}){1,20}(?:\.\d{0,64})?", re.
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct when the boxed text equals the reference. Raises ConfigError for an unknown preset."""
+    """Correct if the boxed text equals the reference. Raises ConfigError for an unknown preset."""
     box = boxed(response, preset=preset)
     if box is None:
         return no_answer()
-    found = unwrap(box)
+    answer = unwrap(box)
     if preset == "official":
-        equal = extract.same_text(found, question.answer)
+        equal = extract.same_text(answer, question.answer)
         if equal is None:
-            return unverified(Reason.INFINITE, found)
-        return correct(Reason.TEXT, found) if equal else wrong(Reason.OTHER_TEXT, found)
-    reason = agreement(found, question.answer)
-    return wrong(Reason.OTHER_TEXT, found) if reason is None else correct(reason, found)
+            return unverified(Reason.INFINITE, answer)
+        return correct(Reason.TEXT, answer) if equal else wrong(Reason.OTHER_TEXT, answer)
+    reason = agreement(answer, question.answer)
+    return wrong(Reason.OTHER_TEXT, answer) if reason is None else correct(reason, answer)
 
 
-def agreement(found: str, reference: str) -> Reason | None:
-    """The rule by which two short texts are equal, or None; `10.50` equals `10.5`, `1,000` equals `1000`."""
-    left, right = _plain(found), _plain(reference)
-    if left == right:
+def agreement(answer: str, reference: str) -> Reason | None:
+    """The rule by which two short texts agree, or None; `10.50` equals `10.5`, `1,000` equals `1000`."""
+    text, reference_text = _plain(answer), _plain(reference)
+    if text == reference_text:
         return Reason.TEXT
-    value = number(left)
-    return Reason.NUMBER if value is not None and value == number(right) else None
+    value = parse_number(text)
+    return Reason.NUMBER if value is not None and value == parse_number(reference_text) else None
 
 
-def number(text: str) -> Fraction | None:
-    """The exact value of a plain decimal number, with or without thousands separators; None for anything else."""
+def parse_number(text: str) -> Fraction | None:
+    """The exact value of a decimal number, with or without thousands separators; None for anything else."""
     bare = text.strip().lower()
     if _THOUSANDS.fullmatch(bare):
         bare = bare.replace(",", "")

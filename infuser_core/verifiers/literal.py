@@ -1,6 +1,6 @@
-"""Python values: the boxed literal equals the reference, whatever its spacing and quotes; floats allow for rounding.
+"""Python literals: the boxed value equals the reference; spacing and quotes do not matter, floats allow for rounding.
 
-Full-width digits and signs are read as their ASCII forms, but for the characters of a string, which are its value.
+Full-width digits and signs are read as ASCII, except inside of strings.
 `paper` reads the first closed box, `strict-last` and `phrase` the last closed one, `official` the last opened one.
 """
 
@@ -16,28 +16,28 @@ from infuser_core.verifiers.parts.grading import Finding, Reason, correct, no_an
 from infuser_core.verifiers.parts.tokens import FULL_WIDTH
 
 LONGEST = 10_000
-"""Characters of a literal that is read."""
-# A string that does not end reaches to the end: each character is read once.
+"""Longest literal that is parsed, characters."""
+# An unclosed string extends to the end, so that each character is read once.
 _STRING = re.compile(r"""('(?:\\.?|[^'\\])*(?:'|\Z)|"(?:\\.?|[^"\\])*(?:"|\Z))|[^'"]+""", re.DOTALL)
 _ESCAPED = re.compile(r"\\([{}_%&#$])")
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct when the boxed literal has the reference's value. Raises ConfigError for an unknown preset."""
-    found = written(response, preset=preset)
-    if found is None:
+    """Correct if the boxed literal has the reference's value. Raises ConfigError for an unknown preset."""
+    answer = boxed_literal(response, preset=preset)
+    if answer is None:
         return no_answer()
-    value, reference = value_of(found), value_of(question.answer)
+    value, reference = value_of(answer), value_of(question.answer)
     if reference is None:
-        return unverified(Reason.EMPTY_REFERENCE, found)
+        return unverified(Reason.EMPTY_REFERENCE, answer)
     if value is None:
-        return wrong("no literal", found)
+        return wrong("no literal", answer)
     equal = same_value(value, reference)
-    return correct("equal value", found) if equal else wrong("other value", found)
+    return correct("equal value", answer) if equal else wrong("other value", answer)
 
 
-def written(response: str, *, preset: str) -> str | None:
-    """The boxed Python text, without the marks of Markdown and TeX around it; None without a box."""
+def boxed_literal(response: str, *, preset: str) -> str | None:
+    """The text of the box without Markdown and TeX marks; None without a box."""
     box = boxed(response, preset=preset)
     return None if box is None else _ESCAPED.sub(r"\1", unwrap(box).strip().strip("`").strip())
 

@@ -1,10 +1,10 @@
-r"""Mathematical answers: text, structure and exact values here, what is left in math-verify's own processes.
+r"""Mathematical answers: compared by text, structure and exact value here, else in worker processes with math-verify.
 
-Which box is read is the preset's (`parts/extract.py`). Presets `paper` and `strict-last` decide by `parts/compare.py`;
-`official` is the authors' way: equal text, or math-verify on `$answer$` and `$reference$` with the sides swapped, and
-for MATH-500 the last closed box or the final-answer phrases of its prompt.
+The preset selects the box (`parts/extract.py`). Preset `official` compares as the authors do: equal text, or
+math-verify on `$answer$` and `$reference$` with the sides swapped; for MATH-500 it reads the last closed box or the
+final-answer phrases of its prompt. All other presets compare by `parts/compare.py`.
 
-A verdict `unverified` says that a size or time limit, or the machinery, stood in the way; it never stands for "wrong".
+The verdict is `unverified`, never `wrong`, if a size or time limit or a failing worker prevents a decision.
 """
 
 import itertools
@@ -24,8 +24,8 @@ from infuser_core.verifiers.parts.workers import LIMIT_SECONDS, pool
 
 MAX_LENGTH = 128
 """Longest reference answer that a generated question may have, characters."""
-KEPT_DECISIONS = 32_768
-"""Decided (answer, reference) pairs that are remembered."""
+MAX_DECISIONS = 32_768
+"""Decisions that are cached."""
 _REPLIES = {
     "same": correct(Stage.SYMBOLIC),
     "exact": correct(Stage.EXACT),
@@ -43,14 +43,14 @@ _COMMAND = re.compile(r"\\(?:text|mathrm|operatorname)\s*\{[^{}]*\}|\\[A-Za-z]+"
 _WORD = re.compile(r"[A-Za-z]{2,}")
 _WORDS_OF_MATH = "or and mod sin cos tan cot sec csc log ln exp pi sqrt max min gcd lcm det arcsin arccos arctan"
 _MATH_WORDS = frozenset(_WORDS_OF_MATH.split())
-# What the authors' MATH-500 prompt asks for, where a response has no box.
+# The answer phrases of the authors' MATH-500 prompt, for a response without a box.
 _PHRASE = re.compile(r"(?:final answer is[ \t]*+:?|\banswer[ \t]*+:)[ \t]*+(\S[^\n]*)", re.IGNORECASE)
 
 
 _Pair = tuple[str, str, Rules, bool]
-"""Content of the box, reference answer, the question's rules, and whether the authors' way decides."""
-_KEPT: dict[_Pair, Finding] = {}
-"""Decisions of this process. Each access is a single operation of a dictionary, which threads may share."""
+"""Content of the box, reference answer, the question's rules, and whether the preset is `official`."""
+_DECISIONS: dict[_Pair, Finding] = {}
+"""Decisions of this process. Shared by threads: each access is one atomic operation of the dictionary."""
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
@@ -59,27 +59,27 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 
 
 def check_many(jobs: Sequence[Job], *, preset: str = "paper") -> list[Finding]:
-    """One finding per job, in order. What cheap stages leave open is spread over the worker processes."""
-    pairs = [_pair(job, preset) for job in jobs]
-    decided = {pair: known for pair in pairs if pair is not None and (known := _KEPT.get(pair))}
-    fresh = list(dict.fromkeys(pair for pair in pairs if pair is not None and pair not in decided))
-    # Cheap stages take turns; whoever waits for a worker leaves them to the others.
+    """One finding per job, in order. What the cheap stages leave open is spread over the worker processes."""
+    pairs = [_pair_of(job, preset) for job in jobs]
+    findings = {pair: finding for pair in pairs if pair is not None and (finding := _DECISIONS.get(pair))}
+    undecided = list(dict.fromkeys(pair for pair in pairs if pair is not None and pair not in findings))
+    # Cheap stages hold the interpreter in turn; a thread that waits for a worker leaves it to the others.
     with ThreadPoolExecutor(pool().size) as threads:
-        decided.update(zip(fresh, threads.map(_decided, fresh), strict=True))
-    if len(_KEPT) > KEPT_DECISIONS:
-        _KEPT.clear()
-    # A limit may let the same pair through another time.
-    _KEPT.update((pair, found) for pair, found in decided.items() if found.verdict != Verdict.UNVERIFIED)
-    return [no_answer() if pair is None else replace(decided[pair], extracted=pair[0]) for pair in pairs]
+        findings.update(zip(undecided, threads.map(_decide, undecided), strict=True))
+    if len(_DECISIONS) > MAX_DECISIONS:
+        _DECISIONS.clear()
+    # Unverified pairs are compared again: a limit may let them through another time.
+    _DECISIONS.update((pair, finding) for pair, finding in findings.items() if finding.verdict != Verdict.UNVERIFIED)
+    return [no_answer() if pair is None else replace(findings[pair], extracted=pair[0]) for pair in pairs]
 
 
 def canonical(answer: str) -> str:
-    r"""A reference answer as it is stored: trimmed, percentages as hundredths (`50\%` is `\frac{50}{100}`)."""
+    r"""A reference answer in the form to store: trimmed, percentages as hundredths (`50\%` is `\frac{50}{100}`)."""
     return _PERCENT.sub(lambda m: rf"\frac{{{m.group(1).replace(',', '')}}}{{100}}", answer.strip())
 
 
 def parseable(answer: str) -> bool:
-    """Whether a written reference answer is one expression that the verifier can read back."""
+    """Whether a generated reference answer is one expression that math-verify can parse."""
     if len(answer) > MAX_LENGTH:
         return False
     text = canonical(answer)
@@ -90,57 +90,54 @@ def parseable(answer: str) -> bool:
     return pool().ask({"ask": "parse", "text": text})[0] == "same"
 
 
-def _pair(job: Job, preset: str) -> _Pair | None:
+def _pair_of(job: Job, preset: str) -> _Pair | None:
     grading = grading_of(job.question)
-    own = preset == "official" and grading.route.startswith("math")
-    found = (last_box(job.response) or _phrase(job.response)) if own else boxed(job.response, preset=preset)
-    if found is None:
+    is_authors_math = preset == "official" and grading.route.startswith("math")
+    box = last_box(job.response) if is_authors_math else boxed(job.response, preset=preset)
+    if is_authors_math and not box and (phrases := _PHRASE.findall(job.response)):
+        # The rest of the line after the last answer phrase.
+        box = phrases[-1].partition(". I hope")[0].strip().removesuffix(".").strip("$ ") or None
+    if box is None:
         return None
-    return found, job.question.answer, rules_of(job.question), preset == "official"
+    return box, job.question.answer, rules_of(job.question), preset == "official"
 
 
-def _phrase(response: str) -> str | None:
-    """The rest of the line after the last answer phrase."""
-    found = _PHRASE.findall(response)
-    return found[-1].partition(". I hope")[0].strip().removesuffix(".").strip("$ ") or None if found else None
-
-
-def _decided(pair: _Pair) -> Finding:
-    found, reference, rules, official = pair
+def _decide(pair: _Pair) -> Finding:
+    answer, reference, rules, official = pair
     oracle = _Budget()
     if not official:
-        return compare.decide(found, reference, rules, oracle)
-    found, reference = unwrap(found).strip(), unwrap(reference).strip()
-    if found.casefold() == reference.casefold():
+        return compare.decide(answer, reference, rules, oracle)
+    answer, reference = unwrap(answer).strip(), unwrap(reference).strip()
+    if answer.casefold() == reference.casefold():
         return correct(Stage.TEXT)
-    if max(len(found), len(reference)) > _MAX_LENGTH:
+    if max(len(answer), len(reference)) > _MAX_LENGTH:
         return unverified(Stage.LIMIT)
-    sides = {name: f"${text.strip('$')}$" for name, text in (("answer", found), ("gold", reference))}
+    sides = {name: f"${text.strip('$')}$" for name, text in (("answer", answer), ("gold", reference))}
     return oracle({"ask": "wrapped", **sides, "first": True, "swapped": True})
 
 
 class _Budget:
-    """The oracle of one verification: all of its requests together have the processor time of one."""
+    """The oracle of one comparison: all of its requests together have the processor time of one."""
 
     def __init__(self) -> None:
-        self._left = LIMIT_SECONDS
+        self._remaining = LIMIT_SECONDS
 
     def __call__(self, request: dict[str, object]) -> Finding:
-        if self._left <= 0.0:
+        if self._remaining <= 0.0:
             return _REPLIES["late"]
-        word, seconds = pool().ask(request, seconds=self._left)
-        self._left -= seconds
+        word, seconds = pool().ask(request, seconds=self._remaining)
+        self._remaining -= seconds
         return _REPLIES[word]
 
 
 def _is_small(text: str) -> bool:
-    """Whether parsing is bounded: short, shallow, no tower, no large power or factorial."""
+    """Whether parsing takes bounded time: a short, shallow text without towers, large powers or factorials."""
     if re.search(r"\d{40}", text):
         return False
     powers = [int(number) for number in re.findall(r"\^\s*\{?\s*[+-]?(\d+)", text)]
     factorials = [int(number) for number in re.findall(r"(\d+)\s*\)*\s*!", text)]
     tower = re.search(r"\^[^^]*\^", text) is not None and max(powers, default=0) > 3
     steps = [1 if bracket in "([{" else -1 for bracket in re.findall(r"[][(){}]", text)]
-    # The parser's time grows exponentially with nesting: 8 levels take half a second, 20 do not come back.
+    # The parser's time grows exponentially with nesting: 8 levels take half a second, 20 do not end.
     shallow = len(steps) <= 48 and max(itertools.accumulate(steps), default=0) <= 8
     return shallow and not tower and max(powers, default=0) <= 200 and max(factorials, default=0) <= 99

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from corpus.model_reply import ReplyProblem, ask
+from corpus.model_reply import ReplyProblem, ask_model
 from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.evaluation.generated import GeneratedSet, Judged
@@ -67,8 +67,8 @@ def judge_questions(run: Execution, asked: GeneratedSet, judge: Judge, prompts: 
 def _judged(model: ChatModel, template: Template, questions: Sequence[Mapping[str, Any]]) -> list[Judged]:
     names = [str(row["question_id"]) for row in questions]
     prompts = [template.messages(question=render_question(row["text"], list(row["choices"]))) for row in questions]
-    found = ask(model, prompts, _read, task="judge_question", items=names, max_tokens=REPLY_TOKENS)
-    last = {call.item: call.reply for call in found.calls}
+    values, calls = ask_model(model, prompts, _read, task="judge_question", items=names, max_tokens=REPLY_TOKENS)
+    last = {call.item: call.reply for call in calls}
     return [
         Judged(
             question_id=name,
@@ -77,7 +77,7 @@ def _judged(model: ChatModel, template: Template, questions: Sequence[Mapping[st
             missing=value or "",
             reply=last[name],
         )
-        for name, value in zip(names, found.values, strict=True)
+        for name, value in zip(names, values, strict=True)
     ]
 
 

@@ -215,12 +215,12 @@ def _kept(out: Path) -> list[Path]:
 def recall_rows(pool: Sequence[str]) -> Iterator[Row]:
     """Every kind of control by every mode, one line each."""
     documents = [PoolText(document_id=str(number), text=text) for number, text in enumerate(pool)]
-    for row in audit.measure(documents, OverlapSettings().resolved()):
-        found = ", ".join(f"{mode} {row.found[mode]:.2f}" for mode in audit.MODES)
+    for row in audit.measure_recall(documents, OverlapSettings().resolved()):
+        found = ", ".join(f"{mode} {row.shares[mode]:.2f}" for mode in audit.MODES)
         label = "13 words reported" if row.expected else "false matches"
         yield Row(
             name=f"planted: {row.kind}: {label}",
-            value=row.found[SHARED],
+            value=row.shares[SHARED],
             unit="share",
             target="<= 0" if not row.expected else "" if row.kind in CHANGED else ">= 0.98",
             detail=f"matched: {found}; {row.planted} pairs",
@@ -247,10 +247,10 @@ def negative_rows(pool: Path, files: Sequence[Path]) -> Iterator[Row]:
         target="<= 0",
         detail=f"{detail}{longest} at most {told}",
     )
-    for row in audit.measure(documents, OverlapSettings().resolved(), per_kind=CONTROLS):
+    for row in audit.measure_recall(documents, OverlapSettings().resolved(), per_kind=CONTROLS):
         name = f"real pool, planted: {row.kind}: {'13 words reported' if row.expected else 'false matches'}"
-        matched = f"{row.found['exact']:.2f} matched by exact; {row.planted} pairs"
-        yield Row(name=name, value=row.found[SHARED], unit="share", detail=matched)
+        matched = f"{row.shares['exact']:.2f} matched by exact; {row.planted} pairs"
+        yield Row(name=name, value=row.shares[SHARED], unit="share", detail=matched)
 
 
 def _passages(text: str) -> Iterator[str]:

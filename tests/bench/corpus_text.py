@@ -24,7 +24,7 @@ from pathlib import Path
 from measure import Row, shown
 
 from corpus.chunk.blocks import Kind, scan
-from corpus.chunk.chunk import chunk
+from corpus.chunk.chunk import chunk_page
 from corpus.chunk.langchain_chunk import NOWHERE, chunk_langchain
 from corpus.read import pdf
 from corpus.read.embedded import Reading, ReadingConfig, convert
@@ -145,14 +145,16 @@ def chunk_rows(label: str, pages: Sequence[Page]) -> Iterator[Row]:
         return by_characters(text)
 
     start = time.process_time()
-    ours = [row for page in pages for row in chunk(page, count, config, "d")]
+    ours = [row for page in pages for row in chunk_page(page, count, config, "d")]
     seconds = time.process_time() - start
     ink = sum(_ink(page.markdown) for page in pages)
     detail = f"{size:.1f} MB, every character counted {counted / sum(len(p.markdown) for p in pages):.1f} times"
     yield Row(name=f"chunker, {label}", value=size / seconds, unit="MB/s", target=">= 3", detail=detail)
     for name, small in (("ours, merge", "merge"), ("ours, drop", "drop")):
         mode = ChunkSettings(small_sections=small)
-        rows = ours if small == "merge" else [row for page in pages for row in chunk(page, by_characters, mode, "d")]
+        rows = (
+            ours if small == "merge" else [row for page in pages for row in chunk_page(page, by_characters, mode, "d")]
+        )
         kept = sum(_ink(row.document.text) for row in rows if row.discard is None)
         rest = sum(_ink(row.document.text) for row in rows if row.discard is not None)
         yield Row(
@@ -197,7 +199,7 @@ def chunk_line(megabytes: int) -> dict[str, float]:
     sentence = "The harbor carries timber over the ridge and to the valley. "
     page = page_of("line", sentence * (megabytes * 10**6 // len(sentence)), num_pages=1, converter="bench", reason="")
     start = time.process_time()
-    rows = chunk(page, by_characters, ChunkSettings(), "d")
+    rows = chunk_page(page, by_characters, ChunkSettings(), "d")
     seconds = time.process_time() - start
     return {"chunks": len(rows), "seconds": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024}
 

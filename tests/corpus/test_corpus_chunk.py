@@ -8,7 +8,7 @@ from markdown_it import MarkdownIt
 from pydantic import ValidationError
 
 from corpus.chunk.blocks import ATOMIC, Kind, scan
-from corpus.chunk.chunk import Chunk, Discard, Excluded, chunk, sections
+from corpus.chunk.chunk import Chunk, Discard, Excluded, chunk_page, split_sections
 from corpus.chunk.langchain_chunk import NOWHERE, chunk_langchain
 from infuser_core.config.corpus import ChunkSettings
 
@@ -47,7 +47,7 @@ COUNTS = st.sampled_from([by_words, by_characters])
 def chunks_of(source: str, count=by_words, bounds=(5, 20), mode="merge") -> list[Chunk]:
     page = book_page(source)
     config = ChunkSettings(min_tokens=bounds[0], max_tokens=bounds[1], small_sections=mode)
-    return chunk(page, count, config, "Physics")
+    return chunk_page(page, count, config, "Physics")
 
 
 @settings(max_examples=60, deadline=None)
@@ -139,7 +139,7 @@ def test_p3_header_paths_are_the_ancestors_that_a_commonmark_parser_finds(parts,
 @settings(max_examples=60, deadline=None)
 @given(SOURCES, BOUNDS)
 def test_p3_a_joined_chunk_has_the_path_that_its_sections_share(source, bounds):
-    parts = sections(source)
+    parts = split_sections(source)
     for row in chunks_of(source, bounds=bounds, mode="merge"):
         inside = [part.path for part in parts if part.start < row.document.end and part.end > row.document.start]
         shared = row.document.header_path.split(" > ") if row.document.header_path else []
@@ -153,10 +153,10 @@ def test_every_span_left_out_is_a_row_with_its_reason(source, bounds, edges):
     page = book_page(source)
     config = ChunkSettings(min_tokens=bounds[0], max_tokens=bounds[1])
     out = [Excluded(start=start, end=end, reason=Discard.FRONT_MATTER)]
-    rows = chunk(page, by_words, config, "Physics", excluded=out)
+    rows = chunk_page(page, by_words, config, "Physics", excluded=out)
     covered = "".join(row.document.text for row in rows)
     assert "".join(covered.split()) == "".join(source.split())
-    for part in sections(source):
+    for part in split_sections(source):
         if start <= part.start < end and source[part.start : part.end].strip():
             assert any(r.discard is Discard.FRONT_MATTER and part.start <= r.document.start < part.end for r in rows)
 

@@ -7,7 +7,7 @@ import pytest
 from reportlab.pdfgen.canvas import Canvas
 from tex_fonts import write_page
 
-from corpus.chunk.chunk import Discard, chunk
+from corpus.chunk.chunk import Discard, chunk_page
 from corpus.chunk.split import count_tokens
 from corpus.read.embedded import ReadingConfig, convert
 from corpus.read.formulas.signs import GARBLED
@@ -143,7 +143,7 @@ def test_brackets_that_do_not_fit_are_marked_and_a_half_open_interval_is_not(tmp
 def test_a_chunk_with_a_garbled_formula_is_no_candidate():
     text = f"# Kiln\n\n{PROSE}\n\nx = ( a b c d ) {MARK}\n"
     page = page_of("a", text, num_pages=1, converter="test")
-    (row,) = chunk(page, count_tokens, ChunkSettings(min_tokens=10, max_tokens=200), "d")
+    (row,) = chunk_page(page, count_tokens, ChunkSettings(min_tokens=10, max_tokens=200), "d")
     assert row.discard is Discard.GARBLED and row.document.text == text.rstrip()
 
 

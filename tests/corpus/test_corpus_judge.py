@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from corpus_rows import book_page, by_words
 
-from corpus.chunk.chunk import chunk
+from corpus.chunk.chunk import chunk_page
 from corpus.chunk.form import fault_of
-from corpus.chunk.judge import UNDECIDED, judge, judge_by_rules, ruled_out
+from corpus.chunk.judge import UNDECIDED, judge_by_model, judge_by_rules, ruled_out
 from infuser_core.config.corpus import ChunkSettings
-from infuser_core.engines.crew import local_crew
 from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_progress
+from infuser_core.engines.worker_pool import local_pool
 from infuser_core.prompts.load import Template, load
 from infuser_core.schemas import Document, Judgement
 
@@ -34,7 +34,7 @@ class Scripted:
 def rows(text: str, bounds: tuple[int, int] = (1, 50)):
     page = book_page(text)
     config = ChunkSettings(min_tokens=bounds[0], max_tokens=bounds[1], small_sections="drop")
-    return chunk(page, by_words, config, "d")
+    return chunk_page(page, by_words, config, "d")
 
 
 DOCUMENTS = [row.document for row in rows("good text\n\n# x\n\ny\n\n# z\n\ny\n")]
@@ -42,7 +42,7 @@ DOCUMENTS = [row.document for row in rows("good text\n\n# x\n\ny\n\n# z\n\ny\n")
 
 def judged(documents: Sequence[Document], model: ChatModel, **options: object) -> list[Judgement]:
     usual = {"batch": 9, "finished": [], "keep": lambda rows: None}
-    return judge(documents, model, TEMPLATE, 50, **(usual | options))
+    return judge_by_model(documents, model, TEMPLATE, 50, **(usual | options))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_rules_drop_what_teaches_nothing_by_its_form(text, said):
 
 def test_the_rule_judge_gives_every_document_a_row_in_order():
     documents = [replace(DOCUMENTS[0], document_id=str(n), text=text) for n, text in enumerate([PROSE, CONTENTS])]
-    assert [(row.document_id, row.keep) for row in judge_by_rules(documents, local_crew(1))] == [
+    assert [(row.document_id, row.keep) for row in judge_by_rules(documents, local_pool(1))] == [
         ("0", True),
         ("1", False),
     ]

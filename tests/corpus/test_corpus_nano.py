@@ -5,7 +5,7 @@ from functools import partial
 
 from loopback import GUARD
 
-from corpus.chunk.chunk import chunk
+from corpus.chunk.chunk import chunk_page
 from corpus.find.catalogue import connect
 from corpus.find.catalogues import local
 from corpus.find.download import Holdings, download
@@ -44,7 +44,7 @@ def test_every_section_of_the_admitted_books_is_one_chunk(tmp_path):
     files = {row.source_id: file_of(tmp_path / "pdf", row.sha256) for row in fetched if row.sha256}
     pages = [pdfium.convert(path, name, Job()) for name, path in files.items()]
     config = ChunkSettings(min_tokens=16, max_tokens=96, small_sections="drop")
-    chunks = [row for page in pages for row in chunk(page, lambda text: len(text.split()), config, "d")]
+    chunks = [row for page in pages for row in chunk_page(page, lambda text: len(text.split()), config, "d")]
     found = [match[1] for row in chunks if not row.discard and (match := SECTION.fullmatch(row.document.text))]
     notes = [note for book in books for chapter in textbooks.book_notes(book, 0) for note in chapter]
     assert sorted(found) == sorted(language.paragraph(note.facts) for note in notes)

@@ -5,9 +5,9 @@ from corpus_rows import writer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.audit.audit import MODES, measure
+from corpus.audit.audit import MODES, measure_recall
 from corpus.audit.ngrams import grams, words
-from corpus.audit.planted_controls import CHARS, LEAST_WORDS, Plant, plant
+from corpus.audit.planted_controls import CHARS, LEAST_WORDS, Plant, plant_controls
 from corpus.audit.scan import PoolText
 from infuser_core.config.corpus import OverlapSettings
 
@@ -28,7 +28,7 @@ def shared(row: Plant, n: int) -> float:
 
 
 def test_every_kind_is_planted_and_shares_what_it_says():
-    found = kinds(plant(POOL, per_kind=4))
+    found = kinds(plant_controls(POOL, per_kind=4))
     assert [kind for kind, rows in found.items() if not rows[0].expected] == ["unrelated words"]
     assert {f"verbatim {n} characters" for n in CHARS} < set(found)
     for kind in ("verbatim 300 characters", "a whole document in an answer"):
@@ -38,20 +38,20 @@ def test_every_kind_is_planted_and_shares_what_it_says():
 
 
 def test_the_texts_alone_decide():
-    assert plant(POOL) == plant(POOL) != plant(POOL[1:])
+    assert plant_controls(POOL) == plant_controls(POOL) != plant_controls(POOL[1:])
 
 
 @given(st.lists(TEXTS, max_size=4))
 def test_any_texts_give_plants_of_their_own_or_none(documents):
-    for row in plant(documents, per_kind=2):
+    for row in plant_controls(documents, per_kind=2):
         assert len(words(row.record)) >= LEAST_WORDS and 0 <= row.document < len(documents)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_recall_stands_beside_every_mode(mode):
     pool = [PoolText(document_id=str(number), text=text) for number, text in enumerate(POOL)]
-    rows = measure(pool, OverlapSettings(mode="exact").resolved(), per_kind=3)
+    rows = measure_recall(pool, OverlapSettings(mode="exact").resolved(), per_kind=3)
     assert [row.planted for row in rows if row.kind == "verbatim 300 characters"] == [3]
     hard = ("one word in ten changed", *(f"verbatim {n} characters inside 2000" for n in (150, 300)))
-    expected = [row.found[mode] for row in rows if row.expected and row.kind not in hard]
-    assert (min(expected) == 1.0) == (mode != "paper") and {r.found[mode] for r in rows if not r.expected} == {0.0}
+    expected = [row.shares[mode] for row in rows if row.expected and row.kind not in hard]
+    assert (min(expected) == 1.0) == (mode != "paper") and {r.shares[mode] for r in rows if not r.expected} == {0.0}

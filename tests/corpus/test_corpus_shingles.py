@@ -81,10 +81,10 @@ def test_the_index_finds_every_pair_that_shares_an_n_gram(indexed, scanned):
 def test_a_saved_index_answers_like_the_one_in_memory(tmp_path):
     draw = random.Random(2)
     texts = [" ".join(draw.choices("abcdefgh", k=50)) for _ in range(40)] + ["a b", ""]
-    index = gramindex.build(texts, 4)
+    index = gramindex.build_index(texts, 4)
     index.save(tmp_path)
     batch = shingles.batch_of(texts[::-1])
-    both = [list(one.scan(batch)) for one in (index, gramindex.load(tmp_path, 4))]
+    both = [list(one.scan(batch)) for one in (index, gramindex.load_index(tmp_path, 4))]
     shown = [[(h.text, h.num_grams, h.items.tolist(), h.counts.tolist()) for h in hits] for hits in both]
     assert shown[0] == shown[1] and shown[0]
 

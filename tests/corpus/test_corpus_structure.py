@@ -6,8 +6,8 @@ import re
 import pytest
 from corpus_rows import book_page, by_words
 
-from corpus.chunk.chunk import Discard, chunk
-from corpus.chunk.front_matter import SHOWN, exclude, find_bounds
+from corpus.chunk.chunk import Discard, chunk_page
+from corpus.chunk.front_matter import HEADINGS_PER_PROMPT, exclude, find_bounds
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.prompts.load import load
@@ -29,7 +29,7 @@ def test_matter_is_named_with_its_subsections():
 
 def test_excluded_spans_become_discards():
     config = ChunkSettings(min_tokens=1, max_tokens=50)
-    rows = chunk(PAGE, by_words, config, "d", excluded=exclude(PAGE))
+    rows = chunk_page(PAGE, by_words, config, "d", excluded=exclude(PAGE))
     kept = [row.document.text for row in rows if row.discard is None]
     assert kept == ["# 1 Indexing data\n\nreal text", "## Chapter references\n\nkept"]
     assert sum(row.discard in (Discard.FRONT_MATTER, Discard.BACK_MATTER) for row in rows) == 6
@@ -136,19 +136,19 @@ def test_a_refused_answer_is_asked_for_again_with_its_problem():
 
 
 def test_a_long_book_is_shown_in_windows_to_its_end():
-    text = "".join(f"# Title {n}\n\ntext {n}\n\n" for n in range(2 * SHOWN + 10))
+    text = "".join(f"# Title {n}\n\ntext {n}\n\n" for n in range(2 * HEADINGS_PER_PROMPT + 10))
     page = book_page(text)
 
     def answer(prompt: str) -> str:
         numbers = [int(number) for number in re.findall(r"^(\d+) \| level", prompt, re.M)]
         first = 5 if 5 in numbers else None
-        end = 2 * SHOWN + 8 if 2 * SHOWN + 8 in numbers else None
+        end = 2 * HEADINGS_PER_PROMPT + 8 if 2 * HEADINGS_PER_PROMPT + 8 in numbers else None
         return json.dumps({"first_chapter": first, "end_marker": end})
 
     found, prompts = asked(answer, page)
     assert len(prompts) == 3
     assert text[found[0].first :].startswith("# Title 5\n") and text[found[0].end :].startswith(
-        f"# Title {2 * SHOWN + 8}\n"
+        f"# Title {2 * HEADINGS_PER_PROMPT + 8}\n"
     )
 
 

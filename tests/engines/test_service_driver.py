@@ -24,8 +24,8 @@ from infuser_core.engines.local.hub import prepare_adapter
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
 from infuser_core.engines.service.draw import GroupQueue
 from infuser_core.engines.service.launch import Launch, ServiceOptions, engine_settings, launches, visible_cards
+from infuser_core.engines.service.local_engines import start_engine
 from infuser_core.engines.service.sampler import ServiceSampler
-from infuser_core.engines.service.station import start_engine
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.phases import drawing
 from infuser_core.schemas import Checkpoint, Role

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infuser_core.errors import DamagedArtifactError
-from infuser_core.evaluation import results
 from infuser_core.evaluation.plan import Plan, Sheet
 from infuser_core.evaluation.record import Record
-from infuser_core.evaluation.scores import question_scores, scores_of
+from infuser_core.evaluation.scores import question_scores, results_of, sheet_scores
 from infuser_core.nano import world
 from infuser_core.phases.evaluate import TOO_LONG, grade
+from infuser_core.report import results
 from infuser_core.schemas import BenchmarkResponse, QuestionScore
 from infuser_core.statistics.bootstrap import Z, wilson
 
@@ -74,7 +74,7 @@ def test_scores_equal_a_plain_count(kinds: list[str], drop: bool):
     rows = rows_of(kinds)
     questions = counted(rows, plan(), too_long="drop" if drop else "wrong")
     right = {(q.benchmark, q.question_id): q.answer for q in plan().labelled()}
-    for found in scores_of(plan(), questions, checkpoint_id="c"):
+    for found in sheet_scores(plan(), questions, checkpoint_id="c"):
         mine = [row for row in rows if row.benchmark == found.score.benchmark]
         kept = [row for row in mine if not (drop and row.finish_reason == TOO_LONG)]
         correct = sum(row.response == f"\\boxed{{{right[row.benchmark, row.question_id]}}}" for row in kept)
@@ -82,7 +82,8 @@ def test_scores_equal_a_plain_count(kinds: list[str], drop: bool):
         assert found.num_too_long == sum(row.finish_reason == TOO_LONG for row in mine) // 2
         assert found.score.accuracy == pytest.approx(correct / len(kept) if kept else 0.0)
         asked = [row for row in kept if row.finish_reason != TOO_LONG]
-        assert found.cut == pytest.approx(sum(row.finish_reason == "length" for row in asked) / max(1, len(asked)))
+        cut = sum(row.finish_reason == "length" for row in asked)
+        assert found.share_at_limit == pytest.approx(cut / max(1, len(asked)))
         silent = sum(row.response == "" for row in kept)
         assert found.score.answered == pytest.approx(1 - silent / max(1, len(kept)))
         tokens = sum(row.response_tokens for row in asked) / max(1, len(asked))
@@ -130,8 +131,8 @@ def record() -> Record:
 
 def found_of(kinds: list[str]) -> tuple[dict, list]:
     questions = counted(rows_of(kinds), plan())
-    scores = scores_of(plan(), questions, checkpoint_id="c")
-    return results.results_of(record(), scores, preset="paper", too_long="wrong"), questions
+    scores = sheet_scores(plan(), questions, checkpoint_id="c")
+    return results_of(record(), scores, preset="paper", too_long="wrong"), questions
 
 
 def test_every_table_shows_the_same_numbers():
@@ -141,11 +142,11 @@ def test_every_table_shows_the_same_numbers():
     assert found["categories"] == {"nano": 0.6875, "overall": 0.6875}
     assert "first: 4 questions, expected 5" in found["notes"]
 
-    terminal, page = results.terminal(found), results.markdown(found)
+    terminal, page = results.results_text(found), results.results_markdown(found)
     for number in ("50.00", "87.50", "68.75"):
         assert number in terminal and number in page
     assert "a\\|b" in page, "a name cannot break the page"
-    (first, second) = csv.DictReader(io.StringIO(results.as_csv(found)))
+    (first, second) = csv.DictReader(io.StringIO(results.results_csv(found)))
     assert (float(first["accuracy"]), float(second["accuracy"])) == (0.5, 0.875)
 
     board = results.leaderboard(found, plan(), questions)

@@ -16,7 +16,7 @@ from infuser_core.engines.endpoint import Address, ChatSampler, Endpoint
 from infuser_core.engines.fake import ScriptedSampler
 from infuser_core.phases.check_keys import check_keys, settings_of
 from infuser_core.schemas import KeyAccuracy, Question, QuestionLabel, Rollout
-from infuser_core.statistics.keys import complaint, key_accuracy, majority
+from infuser_core.statistics.key_accuracy import key_accuracy, key_warning, majority_votes
 from infuser_core.store.store import Store
 
 CONFIG = load([CONFIGS / "nano.yaml"])
@@ -34,7 +34,7 @@ def test_a_majority_is_more_than_half_of_what_can_be_told():
         *answers("c", "unverified", "no_answer"),
         *answers("given", "correct"),
     ]
-    assert majority(ASKED, rollouts) == [True, False]
+    assert majority_votes(ASKED, rollouts) == [True, False]
 
 
 def test_the_labeller_goes_before_the_majority_and_an_unknown_key_is_not_told():
@@ -53,7 +53,7 @@ def test_the_labeller_goes_before_the_majority_and_an_unknown_key_is_not_told():
 @pytest.mark.parametrize(("right", "said"), [(4, True), (10, False)])
 def test_only_an_interval_below_the_floor_is_complained_about(right: int, said: bool):
     (found,) = key_accuracy([], [True] * right + [False] * (30 - right))
-    assert bool(complaint(found, 0.4)) == said and not complaint(found, 0.0)
+    assert bool(key_warning(found, 0.4)) == said and not key_warning(found, 0.0)
 
 
 def test_a_run_keeps_the_estimate_of_every_iteration(small_run: SmallRun):

@@ -10,9 +10,9 @@ from infuser_core.schemas import BenchmarkVerdict
 from infuser_core.statistics.question_quality import (
     CheckedQuestion,
     check_key,
-    copies,
+    count_copies,
+    find_pointer,
     iteration_quality,
-    points_at,
     side_by_side,
 )
 
@@ -32,7 +32,7 @@ from infuser_core.statistics.question_quality import (
     ],
 )
 def test_a_question_that_points_at_an_unseen_text_is_found(text: str):
-    assert points_at(text) and points_at(text) in text
+    assert find_pointer(text) and find_pointer(text) in text
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_question_that_points_at_an_unseen_text_is_found(text: str):
     ],
 )
 def test_one_that_stands_alone_is_left_in_peace(text: str):
-    assert points_at(text) == ""
+    assert find_pointer(text) == ""
 
 
 def verdicts(*extracted: str, key: str = "B") -> list[BenchmarkVerdict]:
@@ -85,7 +85,7 @@ def test_a_key_is_never_both_right_and_disputed(said: list[str]):
 
 
 def test_copies_differ_in_case_and_spacing_alone():
-    assert copies({"a": "What is  2?", "b": "what is 2?", "c": "What is 3?"}) == {"a": 1, "b": 1, "c": 0}
+    assert count_copies({"a": "What is  2?", "b": "what is 2?", "c": "What is 3?"}) == {"a": 1, "b": 1, "c": 0}
 
 
 def checked(iteration: int, name: str, **changes: object) -> CheckedQuestion:

@@ -41,8 +41,8 @@ def written(rows: dict[str, list[tuple[object, ...]]], **options: object) -> tup
 
 def test_the_whole_run_is_told():
     text, html = written(whole_run(), compare_with="other", notes=["the headroom is constructed", "second"])
-    assert "| gpqa | 25.0% | 20.0% to 50.0% | 45.0% | 20.0% to 50.0% | +20.0 | 198 | 5 | 3 |" in text
-    assert "| gpqa | 198 | 198 | 100.0% |" in text, "what the choice of the checkpoint had seen"
+    assert "| gpqa\\_diamond | 25.0% | 20.0% to 50.0% | 45.0% | 20.0% to 50.0% | +20.0 | 198 | 5 | 3 |" in text
+    assert "| gpqa\\_diamond | 198 | 198 | 100.0% |" in text, "what the choice of the checkpoint had seen"
     assert "| 1 | 40.0% | 10.0% | 3.0% |  |" in text, "how far a candidate is behind"
     assert "The selected checkpoint is that of iteration 2." in text
     assert "| r | 2 | 1 | 50.0% | - | 50.0% | 50.0% | 20.0% | 70.0% |" in text and "| other | 2 | 1 | 40.0% |" in text

@@ -12,7 +12,7 @@ from report_views import VIEWS, database
 from infuser_core.errors import UsageError
 from infuser_core.report.content import Query
 from infuser_core.report.habits import form_of, section
-from infuser_core.statistics.habits import MEASURES, boxing, changes, retained
+from infuser_core.statistics.response_form import MEASURES, box_form, checkpoint_form, paired_changes
 
 GOOD = "So it is \\boxed{B}."
 BAD = {
@@ -70,7 +70,7 @@ def test_formulas_greek_and_a_foreign_name_are_no_change_of_script():
 @given(st.integers(0, 3), st.text(alphabet=" .$\\]*\n", max_size=5), st.text(alphabet="ab1", max_size=2))
 def test_boxes_are_counted_and_only_marks_may_follow_the_last(count: int, marks: str, words: str):
     tail = " and ".join(f"\\boxed{{{n}}}" for n in range(count)) + marks + words
-    assert boxing(tail) == (count == 1, count > 0 and not words)
+    assert box_form(tail) == (count == 1, count > 0 and not words)
 
 
 @pytest.mark.parametrize(
@@ -83,18 +83,18 @@ def test_boxes_are_counted_and_only_marks_may_follow_the_last(count: int, marks:
     ],
 )
 def test_boxes_within_boxes_and_boxes_that_never_close(tail: str, expected: tuple[bool, bool]):
-    assert boxing(tail) == expected
+    assert box_form(tail) == expected
 
 
 def test_changes_are_paired_by_question():
     held = {name: True for name in MEASURES}
     before = [{"question_id": f"q{n}", "tokens": 4, **held} for n in range(4)]
     after = [{"question_id": f"q{n}", "tokens": n, **held, "ended": n > 2} for n in (1, 2, 3, 9)]
-    found = {row["measure"]: row["difference"] for row in changes(before, after)}
+    found = {row["measure"]: row["difference"] for row in paired_changes(before, after)}
     assert found["ended"]["questions"] == 3 and found["ended"]["left_out"] == 2
     assert found["ended"]["value"] == pytest.approx(-2 / 3) and found["one_box"]["value"] == 0
-    assert changes(before, [{"question_id": "other", "tokens": 1, **held}]) == []
-    assert retained(3, after)["median_tokens"] == 2.5
+    assert paired_changes(before, [{"question_id": "other", "tokens": 1, **held}]) == []
+    assert checkpoint_form(3, after)["median_tokens"] == 2.5
 
 
 def test_a_run_without_answers_has_no_section_and_an_unknown_phase_is_named():

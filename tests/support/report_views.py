@@ -78,11 +78,11 @@ def whole_run(text: str = "Why?") -> dict[str, list[tuple[object, ...]]]:
             (run, n, "validate", "k", "validation", 50, 1, 0.3 + gain * n, 0.2, 0.7, 1.0, 0, 8.0 + n) for n in range(3)
         ]
     rows["benchmark_scores"] += [
-        ("r", n, "evaluate", "k", "gpqa", 198, 5, 0.25 + 0.1 * n, 0.2, 0.5, 0.9, 3, 8.0) for n in (0, 2)
+        ("r", n, "evaluate", "k", "gpqa_diamond", 198, 5, 0.25 + 0.1 * n, 0.2, 0.5, 0.9, 3, 8.0) for n in (0, 2)
     ]
     rows["selections"] = [("r", -1, "select", "k", 2, 0.5)]
     rows["candidates"] = [("r", -1, "select", "k", n, 0.3 + 0.1 * n, 0.2 - 0.1 * n, 0.03, n == 2) for n in range(3)]
-    rows["leaks"] = [("r", -1, "leakage", "k", "gpqa", 198, 198, 1.0)]
+    rows["leaks"] = [("r", -1, "leakage", "k", "gpqa_diamond", 198, 198, 1.0)]
     for n in (1, 2):
         rows["allocations"] += [
             ("r", n, "allocate", "k", arm, 0.5, 2, 2 * n, 9, n - 1, mean, mean)

@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
+from infuser_core.engines.service.local_engines import VIEW, LocalEngines
 from infuser_core.engines.service.sampler import ServiceSampler
-from infuser_core.engines.service.station import VIEW, Station
 from infuser_core.engines.service.worker import main
 from infuser_core.engines.vllm.worker import VLLMEngine
 
@@ -32,7 +32,7 @@ def nudged(tensors: Tensors) -> None:
     cell.copy_(torch.nextafter(cell, torch.ones(1)))
 
 
-class SpoiledStation(Station):
+class SpoiledEngines(LocalEngines):
     """Shows running engines other weights than it was asked to."""
 
     spoil: Callable[[Tensors], None] | None = None
@@ -54,10 +54,10 @@ class SpoiledSampler(ServiceSampler):
         super().__init__(**options)  # type: ignore[arg-type]
         self._spoil = spoil
 
-    def _machines(self) -> list[Station]:  # type: ignore[override]
-        station = SpoiledStation(self._options)
-        station.spoil = self._spoil
-        return [station]
+    def _new_groups(self) -> list[LocalEngines]:  # type: ignore[override]
+        group = SpoiledEngines(self._options)
+        group.spoil = self._spoil
+        return [group]
 
 
 class StaleHead(VLLMEngine):

@@ -22,8 +22,8 @@ READERS = {
     "scanned": lambda text: list(code._scanned(text)),
     "output": lambda text: same_output(text.replace("\n", ""), "49"),
     "exact": lambda text: exact.agreement(text, "49"),
-    "integer": integer.value,
-    "choice": choice._lenient,
+    "integer": integer.parse_integer,
+    "choice": choice._read_choice,
     "bbeh": lambda text: bbeh.agreement(text, "a"),
 }
 

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from infuser_core.schemas import Verdict
 from infuser_core.verifiers.parts import algebra
+from infuser_core.verifiers.parts.algebra import value_of
 from infuser_core.verifiers.parts.compare import decide
 from infuser_core.verifiers.parts.grading import Finding, Stage, unverified
-from infuser_core.verifiers.parts.reading import value_of
-from infuser_core.verifiers.parts.tokens import tokens, too_big
+from infuser_core.verifiers.parts.tokens import is_too_big, tokenize
 from infuser_core.verifiers.parts.values import Rules
 
 integers = st.integers(-9999, 9999)
@@ -123,9 +123,9 @@ def computed(left: Fraction | None, sign: str, right: Fraction | None) -> Fracti
 @given(sums)
 def test_arithmetic_is_that_of_fractions(expression: tuple[str, Fraction | None]):
     text, value = expression
-    assume(not too_big(text))
+    assume(not is_too_big(text))
     try:
-        found = value_of(tokens(text))
+        found = value_of(tokenize(text))
     except ZeroDivisionError:
         assert value is None
         return

@@ -228,10 +228,10 @@ def test_a_notation_is_judged_by_its_rule(answer: str, reference: str, verdict: 
 
 def test_wide_letters_and_digits_are_read_as_choices_texts_and_integers():
     for wide, plain in (("Ｂ", "B"), ("（Ｂ）", "B"), ("Ｂ．", "B")):
-        reading = choice._strict(wide)
+        reading = choice._read_letter(wide)
         assert reading is not None and reading[0] == plain
     assert exact.agreement("１，０００", "1000") and not exact.agreement("１，００１", "1000")
-    assert integer.value("０４２") == 42
+    assert integer.parse_integer("０４２") == 42
     for wide, plain in (
         ("２５", "25"),
         ("（Ａ）", "A"),

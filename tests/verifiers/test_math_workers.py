@@ -235,12 +235,12 @@ def answer(request):
         pass
     return "other"
 
-symbolic.answer = answer
-signal.signal(signal.SIGPROF, symbolic._late)
+symbolic.decide = answer
+signal.signal(signal.SIGPROF, symbolic._raise_late)
 said = set()
 for _ in range(600):
     # The kernel looks at this clock a few hundred times a second.
-    said.add(symbolic._within_limits({"seconds": 0.006}))
+    said.add(symbolic._answer_within_limits({"seconds": 0.006}))
 print(sorted(said))
 """
 

@@ -90,7 +90,7 @@ def test_the_match_has_no_direction(left: str, right: str):
 
 @given(st.integers(-(10**30), 10**30))
 def test_thousands_separators_do_not_change_a_number(number: int):
-    assert exact.number(f"{number:,}") == exact.number(str(number)) == Fraction(number)
+    assert exact.parse_number(f"{number:,}") == exact.parse_number(str(number)) == Fraction(number)
 
 
 @given(st.text(max_size=12), st.text(max_size=12))

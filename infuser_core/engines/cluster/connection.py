@@ -90,11 +90,11 @@ def on(ray: Any, machine: Machine) -> Any:
     return NodeAffinitySchedulingStrategy(node_id=machine.node, soft=False)
 
 
-def actor_on(ray: Any, machine: Machine, kind: type, *given: Any, beside: str = "") -> Any:
-    """An actor of a class on a machine. Calls of its group `beside` are answered beside the others, which queue."""
-    groups = {"concurrency_groups": {beside: 1}} if beside else {}
-    made = ray.remote(max_restarts=0, **groups)(kind)
-    return made.options(num_cpus=0, scheduling_strategy=on(ray, machine)).remote(*given)
+def actor_on(ray: Any, machine: Machine, kind: type, *arguments: Any, group: str = "") -> Any:
+    """Start an actor of a class on a machine. Calls of the concurrency group `group` do not queue with the others."""
+    groups = {"concurrency_groups": {group: 1}} if group else {}
+    actor = ray.remote(max_restarts=0, **groups)(kind)
+    return actor.options(num_cpus=0, scheduling_strategy=on(ray, machine)).remote(*arguments)
 
 
 def _sockets() -> str:

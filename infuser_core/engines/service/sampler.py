@@ -13,8 +13,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from infuser_core.engines.cluster.host import RemoteStation, stations
 from infuser_core.engines.cluster.layout import Cluster
+from infuser_core.engines.cluster.remote_workers import RemoteEngines, engines_of
 from infuser_core.engines.hf.causal_lm import choose_device, choose_dtype, device_name, folder_ends, read_config
 from infuser_core.engines.hf.limits import most_positions
 from infuser_core.engines.hf.renderer import Renderer, require_room
@@ -30,14 +30,14 @@ from infuser_core.engines.protocols import (
 from infuser_core.engines.service.draw import Draw
 from infuser_core.engines.service.handover import Board, fixed_prompts
 from infuser_core.engines.service.launch import HF, START_SECONDS, VLLM, ServiceOptions, interpreter
-from infuser_core.engines.service.station import Station
+from infuser_core.engines.service.local_engines import LocalEngines
 from infuser_core.engines.service.sync_check import Agreement, Claim, HandedOver, Reference, precision
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint, Role
 from infuser_core.system.worker import Peer, WorkerProcess, wait
 
-Stations = Sequence[Station | RemoteStation]
-"""Machines with engines: this one, or those of a cluster."""
+EngineGroups = Sequence[LocalEngines | RemoteEngines]
+"""The engines of this machine, or of each machine of a cluster."""
 
 
 class ServiceSampler:
@@ -65,7 +65,7 @@ class ServiceSampler:
             raise EngineError("vLLM computes in float32 or bfloat16, not in float64", hint="set engine.dtype")
         interpreter(self._options.worker)
         self._cluster, self._board = cluster, board
-        self._stations: Stations = []
+        self._groups: EngineGroups = []
         self._bell = threading.Event()
         self._folder: Path | None = None
         self._renderer: Renderer | None = None
@@ -95,7 +95,7 @@ class ServiceSampler:
             "device": device_name(self._device),
             "dtype": self._dtype,
             "engines": len(self._engines),
-            "machines": len(self._stations),
+            "machines": len(self._groups),
             "weights": self.channel,
             "max_model_len": self._limit,
             **{name: self._engine_facts[name] for name in ("vllm", "head_dtype") if name in self._engine_facts},
@@ -140,14 +140,14 @@ class ServiceSampler:
         if self._folder is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
         require_room(groups, params, self._limit, self._vocabulary)
-        if not self._stations:
+        if not self._groups:
             self._take(self._folder, shape=self._shape)
         self.wake()
         return self._draw(self._engines, groups, params, progress, keep)
 
     def sleep(self) -> None:
         """Free the accelerators' memory until the next request: weights move to the host, cached prompts are lost."""
-        if self._stations and not self._asleep:
+        if self._groups and not self._asleep:
             self._ask("sleep")
             self._asleep = True
 
@@ -162,23 +162,23 @@ class ServiceSampler:
         self._end(keep_output=False)
 
     def __del__(self) -> None:
-        if getattr(self, "_stations", None):
+        if getattr(self, "_groups", None):
             self.close()
 
     @property
     def _engines(self) -> list[Peer]:
-        return [engine for station in self._stations for engine in station.engines]
+        return [engine for group in self._groups for engine in group.engines]
 
     @property
     def _places(self) -> set[str]:
-        return {station.machine for station in self._stations}
+        return {group.machine for group in self._groups}
 
     def _take(self, folder: Path, *, shape: Any) -> None:
         """Engines that hold the folder's weights, and the proof: those that run, or fresh ones.
 
         Fresh ones also follow engines that ran and failed the proof: vLLM's own reload gets some models wrong.
         """
-        if self._stations and self._options.in_place and shape == self._shape:
+        if self._groups and self._options.in_place and shape == self._shape:
             try:
                 return self._renew(folder)
             except EngineError as error:
@@ -198,26 +198,26 @@ class ServiceSampler:
         with closing(claim), self._whole():
             self.wake()
             weights = {machine: file.path for machine, file in handed.files.items()} if handed else {}
-            self._everywhere(lambda station: station.show(folder, weights.get(station.machine)))
+            self._everywhere(lambda group: group.show(folder, weights.get(group.machine)))
             self._ask("load")
             self._prove(claim, fresh=False)
             if handed:
                 # The memory is another's next: whoever looks again finds the checkpoint's own.
-                self._everywhere(lambda station: station.show(folder))
+                self._everywhere(lambda group: group.show(folder))
         self.channel = "memory" if handed else "files"
 
     def _start(self, folder: Path) -> None:
         self.starts += 1
-        self._stations = self._machines()
-        self._everywhere(lambda station: station.start(folder, longest=self._longest))
+        self._groups = self._new_groups()
+        self._everywhere(lambda group: group.start(folder, longest=self._longest))
         ready = [engine.expect("ready", seconds=START_SECONDS)[1] for engine in self._engines]
         self._capacity = min(facts["max_num_seqs"] for facts in ready)
         self._engine_facts = ready[0]
 
-    def _machines(self) -> Stations:
+    def _new_groups(self) -> EngineGroups:
         if self._cluster is None:
-            return [Station(self._options)]
-        return stations(self._cluster, self._options, self._bell)
+            return [LocalEngines(self._options)]
+        return engines_of(self._cluster, self._options, self._bell)
 
     def _prove(self, claim: Claim, *, fresh: bool) -> None:
         """Proof that every engine holds the checkpoint's weights; fresh ones may have own forms, with a warning.
@@ -247,10 +247,10 @@ class ServiceSampler:
         counted = [sum(bool(forms) for name, forms in each.items() if name not in self._own) for each in held]
         self.agreements = [replace(one, tensors=count) for one, count in zip(found, counted, strict=True)]
 
-    def _everywhere(self, work: Callable[[Station | RemoteStation], None]) -> None:
+    def _everywhere(self, work: Callable[[LocalEngines | RemoteEngines], None]) -> None:
         """Let every machine do something, all at the same time."""
-        with ThreadPoolExecutor(max_workers=len(self._stations)) as threads:
-            list(threads.map(work, self._stations))
+        with ThreadPoolExecutor(max_workers=len(self._groups)) as threads:
+            list(threads.map(work, self._groups))
 
     def _draw(
         self,
@@ -299,6 +299,6 @@ class ServiceSampler:
             failed.pop_all()
 
     def _end(self, *, keep_output: bool) -> None:
-        for station in self._stations:
-            station.close(keep_output=keep_output)
-        self._stations, self._asleep = [], False
+        for group in self._groups:
+            group.close(keep_output=keep_output)
+        self._groups, self._asleep = [], False

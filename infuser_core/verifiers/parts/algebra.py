@@ -1,14 +1,20 @@
-r"""Exact values: quotients of polynomials over the rationals, extended by square roots, with symbols, pi, e and i.
+r"""Exact values: read from tokens, and computed as quotients of polynomials over the rationals.
 
-Different squarefree square roots are linearly independent over the rationals, so two values are equal exactly when the
-cross products of their polynomials have the same terms. What is not of this form (a sine, a power with a symbol in the
-exponent) becomes a symbol of its own, named after its argument: equal terms still prove equality, different ones prove
-nothing then.
+The polynomials have square roots of integers, symbols, pi, e and i. Different squarefree square roots are linearly
+independent over the rationals, so two values are equal exactly if the cross products of their polynomials have the same
+terms. Anything else (a sine, a power with a symbol in its exponent) becomes an opaque symbol that is named after its
+argument: equal names prove equality, different ones prove nothing.
+
+`value_of` reads only what has one meaning. It returns None for `1/2x`, `x2`, `a^b^c` or a product of words; that is not
+a verdict, the symbolic worker reads those.
 """
 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
+
+from infuser_core.verifiers.parts.tokens import FUNCTIONS, Tokens, closing_index
 
 Monomial = tuple[int, tuple[tuple[str, int], ...]]
 """A squarefree positive radicand and the sorted (symbol, exponent) pairs."""
@@ -17,27 +23,25 @@ Polynomial = dict[Monomial, Fraction]
 ONE: Monomial = (1, ())
 _UNIT: Polynomial = {ONE: Fraction(1)}
 MAX_TERMS = 256
-"""Terms of a polynomial: products of longer ones are refused."""
+"""Most terms of a polynomial."""
 MAX_BITS = 14_000
-"""Size of a number, bits: 999 factorial has 8,529, and Python writes no more than 4,300 digits."""
+"""Largest size of a number, bits: 999 factorial has 8,529, and Python prints at most 4,300 digits."""
 MAX_EXPONENT = 2_000
 OPAQUE = "?"
-"""First character of the symbols that stand for something this module does not take apart."""
+"""First character of the name of an opaque symbol."""
 _MAX_RADICAND = 10**12
 
 
 class TooBigError(ArithmeticError):
-    """A value that is not worked out: its size is not bounded by the length of what was written."""
+    """The value is too large to compute: its size is not bounded by the length of the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A quotient of polynomials."""
+    """A quotient of polynomials; the denominator is never zero."""
 
     top: Polynomial
-    """Numerator."""
     bottom: Polynomial
-    """Denominator, never zero."""
 
     def __add__(self, other: "Value") -> "Value":
         if self.bottom == other.bottom:
@@ -55,7 +59,7 @@ class Value:
         """Raises ZeroDivisionError."""
         if not other.top:
             raise ZeroDivisionError("division by zero")
-        return _simple(Value(top=_multiply(self.top, other.bottom), bottom=_multiply(self.bottom, other.top)))
+        return _divide_out(Value(top=_multiply(self.top, other.bottom), bottom=_multiply(self.bottom, other.top)))
 
 
 def number(value: Fraction | int) -> Value:
@@ -69,7 +73,7 @@ def symbol(name: str) -> Value:
 
 
 def rational(value: Value) -> Fraction | None:
-    """The value as a fraction when it is one."""
+    """The value as a fraction, or None if it is not rational."""
     if not value.top:
         return Fraction(0)
     if set(value.top) == {ONE} == set(value.bottom):
@@ -77,36 +81,36 @@ def rational(value: Value) -> Fraction | None:
     return None
 
 
-def same(left: Value, right: Value) -> bool | None:
-    """Whether two values are equal; None when a symbol that stands for something else leaves it open."""
-    mine, theirs = _multiply(left.top, right.bottom), _multiply(right.top, left.bottom)
+def is_equal(value: Value, other: Value) -> bool | None:
+    """Whether two values are equal; None if opaque symbols leave it open."""
+    mine, theirs = _multiply(value.top, other.bottom), _multiply(other.top, value.bottom)
     if mine == theirs:
         return True
-    # Where hidden symbols cancel, as in sin x + 1 against sin x + 2, what is left decides.
+    # Opaque symbols may cancel: sin x + 1 differs from sin x + 2.
     difference = _add(mine, {term: -factor for term, factor in theirs.items()})
-    hidden = any(name[0] == OPAQUE for _, powers in difference for name, _ in powers)
-    return None if hidden else False
+    opaque = any(name[0] == OPAQUE for _, powers in difference for name, _ in powers)
+    return None if opaque else False
 
 
-def proportional(left: Value, right: Value) -> bool | None:
-    """Whether the zeros of two values are written the same but for a constant factor; None when that is open."""
-    if not left.top or not right.top:
-        return not left.top and not right.top
-    if multiple(left, right) is not None:
+def is_proportional(value: Value, other: Value) -> bool | None:
+    """Whether the numerators of two values differ by a constant factor; None if opaque symbols leave it open."""
+    if not value.top or not other.top:
+        return not value.top and not other.top
+    if multiple(value, other) is not None:
         return True
-    hidden = any(name[0] == OPAQUE for name in symbols(left) | symbols(right))
-    return None if hidden else False
+    opaque = any(name[0] == OPAQUE for name in symbols(value) | symbols(other))
+    return None if opaque else False
 
 
-def multiple(left: Value, right: Value) -> Fraction | None:
-    """The number that makes the numerator of `left` of that of `right`; None if no number does."""
-    term = next(iter(left.top), ONE)
-    ratio = left.top.get(term, Fraction(0)) / right.top.get(term, Fraction(1))
-    return ratio if {term: factor * ratio for term, factor in right.top.items()} == left.top else None
+def multiple(value: Value, other: Value) -> Fraction | None:
+    """The number c with numerator(value) = c * numerator(other), or None."""
+    term = next(iter(value.top), ONE)
+    ratio = value.top.get(term, Fraction(0)) / other.top.get(term, Fraction(1))
+    return ratio if {term: factor * ratio for term, factor in other.top.items()} == value.top else None
 
 
 def components(value: Value, names: str) -> list[Value] | None:
-    """The factors of symbols of one letter of which each term has one, as in `2i+3j`; None for any other value."""
+    """The coefficients of the one-letter symbols `names`, as in `2i+3j`; None unless each term has exactly one."""
     tops: dict[str, Polynomial] = {name: {} for name in names}
     for (radicand, powers), factor in value.top.items():
         units = [power for power in powers if power[0] in tops]
@@ -119,40 +123,40 @@ def components(value: Value, names: str) -> list[Value] | None:
 
 
 def symbols(value: Value) -> set[str]:
-    """Names of the symbols in a value."""
+    """Names of the symbols of a value."""
     return {name for terms in (value.top, value.bottom) for _, powers in terms for name, _ in powers}
 
 
 def key(value: Value) -> str:
-    """A text that equal values share as far as that is cheap."""
-    reduced = _simple(value)
+    """A text that is the same for equal values, as far as that is cheap."""
+    reduced = _divide_out(value)
     scale = reduced.bottom[min(reduced.bottom)]
     sides = ({term: factor / scale for term, factor in side.items()} for side in (reduced.top, reduced.bottom))
     return "/".join(str(sorted(side.items())) for side in sides)
 
 
 def power(base: Value, exponent: int) -> Value:
-    """base^exponent. Raises TooBigError, ZeroDivisionError."""
+    """base^exponent. Raises TooBigError and ZeroDivisionError."""
     if abs(exponent) > MAX_EXPONENT:
         raise TooBigError("exponent")
     if exponent < 0:
         return number(1) / power(base, -exponent)
-    result, square, left = number(1), base, exponent
-    while left:
-        result = result * square if left & 1 else result
-        left >>= 1
-        square = square * square if left else square
+    result, square, remaining = number(1), base, exponent
+    while remaining:
+        result = result * square if remaining & 1 else result
+        remaining >>= 1
+        square = square * square if remaining else square
     return result
 
 
 def root(value: Value, degree: int) -> Value | None:
-    """The principal root of a rational value; None when it is no square root of a rational, nor a perfect power."""
+    """The principal root of a rational value; None unless it is a square root, or a root of a perfect power."""
     plain = rational(value)
     if plain is None or degree < 2:
         return None
     if degree == 2:
         sign = symbol("i") if plain < 0 else number(1)
-        parts = _square_part(abs(plain.numerator) * plain.denominator)
+        parts = _split_square(abs(plain.numerator) * plain.denominator)
         if parts is None or not plain:
             return None if plain else number(0)
         return sign * Value(top={(parts[1], ()): Fraction(parts[0], plain.denominator)}, bottom=_UNIT)
@@ -165,16 +169,16 @@ def root(value: Value, degree: int) -> Value | None:
 
 
 def approximate(value: Value) -> complex | None:
-    """The value as a floating-point number; None when it holds symbols."""
-    known: dict[str, complex] = {r"\pi": math.pi, "e": math.e, "i": 1j}
+    """The value as a floating-point number; None if it has symbols."""
+    constants: dict[str, complex] = {r"\pi": math.pi, "e": math.e, "i": 1j}
     sides = []
     for side in (value.top, value.bottom):
         total: complex = 0.0
         for (radicand, powers), factor in side.items():
-            if any(name not in known for name, _ in powers):
+            if any(name not in constants for name, _ in powers):
                 return None
             try:
-                total += float(factor) * math.sqrt(radicand) * math.prod(known[name] ** n for name, n in powers)
+                total += float(factor) * math.sqrt(radicand) * math.prod(constants[name] ** n for name, n in powers)
             except OverflowError:
                 return None
         sides.append(total)
@@ -207,7 +211,7 @@ def _multiply(left: Polynomial, right: Polynomial) -> Polynomial:
             product = factor * scale
             if product.numerator.bit_length() + product.denominator.bit_length() > bits:
                 raise TooBigError("digits")
-            product_term, sign = _product(term, other)
+            product_term, sign = _multiply_terms(term, other)
             summed = total.get(product_term, Fraction(0)) + product * sign
             if summed:
                 total[product_term] = summed
@@ -218,8 +222,8 @@ def _multiply(left: Polynomial, right: Polynomial) -> Polynomial:
     return total
 
 
-def _product(left: Monomial, right: Monomial) -> tuple[Monomial, int]:
-    """The product of two terms and the whole number that comes out of their roots and of i^2."""
+def _multiply_terms(left: Monomial, right: Monomial) -> tuple[Monomial, int]:
+    """The product of two terms, and the integer factor from their roots and from i^2."""
     common = math.gcd(left[0], right[0])
     radicand = left[0] * right[0] // common**2
     if not left[1] or not right[1]:
@@ -227,7 +231,7 @@ def _product(left: Monomial, right: Monomial) -> tuple[Monomial, int]:
     exponents = dict(left[1])
     for name, exponent in right[1]:
         exponents[name] = exponents.get(name, 0) + exponent
-    # No term holds i^2, so that two of them hold at most i^2.
+    # Each term has i at most once, so their product has at most i^2.
     sign = -1 if exponents.get("i", 0) == 2 else 1
     if sign < 0:
         del exponents["i"]
@@ -237,8 +241,8 @@ def _product(left: Monomial, right: Monomial) -> tuple[Monomial, int]:
     ), sign * common
 
 
-def _simple(value: Value) -> Value:
-    """The same value with a single denominator term divided out, as far as no symbol stands in it."""
+def _divide_out(value: Value) -> Value:
+    """The value with denominator 1 if its denominator is a single term without symbols; else unchanged."""
     if len(value.bottom) != 1:
         return value
     ((radicand, powers), factor) = next(iter(value.bottom.items()))
@@ -248,13 +252,13 @@ def _simple(value: Value) -> Value:
     return Value(top=_multiply(value.top, inverse), bottom=_UNIT)
 
 
-def _square_part(whole: int) -> tuple[int, int] | None:
-    """(a, b) with whole = a^2 b and b squarefree; None above the size where that is cheap."""
+def _split_square(whole: int) -> tuple[int, int] | None:
+    """(a, b) with whole = a^2 b and b squarefree; None if `whole` is too large to factorize."""
     if whole > _MAX_RADICAND:
         exact = math.isqrt(whole)
         return (exact, 1) if exact * exact == whole else None
     outside, inside, divisor = 1, 1, 2
-    # Once the rest is below the cube of the divisor it is a prime, a product of two, or a square.
+    # Once the rest is below the cube of the divisor it is a prime, a product of two primes, or a square.
     while divisor**3 <= whole:
         while whole % (divisor * divisor) == 0:
             outside, whole = outside * divisor, whole // (divisor * divisor)
@@ -273,3 +277,313 @@ def _exact_root(whole: int, degree: int) -> int | None:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if middle**degree <= whole else (low, middle - 1)
     return low if low**degree == whole else None
+
+
+# --- reading tokens ---------------------------------------------------------------------------------------------------
+
+MAX_FACTORIAL = 999
+_LETTERS = (
+    r"\alpha \beta \gamma \delta \epsilon \zeta \eta \theta \iota \kappa \lambda \mu \nu \xi \rho \sigma \tau \upsilon "
+    r"\phi \chi \psi \omega \Gamma \Delta \Theta \Lambda \Xi \Sigma \Phi \Psi \Omega \ell \hbar \pi"
+)
+_GREEK = frozenset(_LETTERS.split())
+_APPLIED = frozenset("fgh")
+CONSTANTS = frozenset(["e", "i", "pi"])
+"""Letters that are numbers, so they name no function."""
+_NAMED = frozenset("\\" + name for name in FUNCTIONS - {"sqrt", "max", "min", "gcd", "lcm", "det"})
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+class Unreadable(ValueError):
+    """The tokens have no meaning, or more than one."""
+
+
+@lru_cache(maxsize=2_048)
+def value_of(tokens: Tokens) -> Value | None:
+    """The exact value of the tokens; None if they have no single meaning. Raises TooBigError and ZeroDivisionError."""
+    try:
+        reader = _Reader(tokens)
+        value = reader.read_sum()
+    except Unreadable:
+        return None
+    return value if reader.place == len(tokens) else None
+
+
+def parse_number(token: str) -> Fraction:
+    """The exact value of a number token. Raises TooBigError."""
+    token = token.replace(",", "")
+    if "(" in token:
+        head, _, digits = token[:-1].partition("(")
+        return _repeating_decimal(head, digits)
+    exponent = token.lower().partition("e")[2]
+    if abs(int(exponent or 0)) > MAX_EXPONENT:
+        raise TooBigError("exponent")
+    return Fraction(token)
+
+
+def _repeating_decimal(head: str, digits: str) -> Fraction:
+    places = len(head.partition(".")[2])
+    return Fraction(head + "0" if head.endswith(".") else head) + Fraction(
+        int(digits), (10 ** len(digits) - 1) * 10**places
+    )
+
+
+class _Reader:
+    """Recursive descent parser; `place` is the index of the next token."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens, self.place = tokens, 0
+
+    def peek(self) -> str:
+        return self.tokens[self.place] if self.place < len(self.tokens) else ""
+
+    def take(self, expected: str = "") -> str:
+        token = self.peek()
+        if not token or (expected and token != expected):
+            raise Unreadable(token)
+        self.place += 1
+        return token
+
+    def read_sum(self) -> Value:
+        """expression := [sign] product ((+|-) product)*"""
+        negative = self._read_signs()
+        total = self.read_product()
+        total = -total if negative else total
+        while self.peek() in ("+", "-"):
+            negative = self._read_signs()
+            term = self.read_product()
+            total = total + (-term if negative else term)
+        return total
+
+    def _read_signs(self) -> bool:
+        negative = False
+        for _ in range(3):
+            if self.peek() not in ("+", "-"):
+                return negative
+            negative ^= self.take() == "-"
+        raise Unreadable("signs")
+
+    def read_product(self) -> Value:
+        """product := factor ((*|/|nothing) factor)*; after a slash the sign is required."""
+        total, divided = self.read_factor(first=True), False
+        while token := self.peek():
+            if token in ("*", "/"):
+                self.take()
+                negative = self._read_signs()
+                factor = self.read_factor()
+                factor = -factor if negative else factor
+                total = total * factor if token == "*" else total / factor
+                divided = token == "/"
+            elif token[0].isdigit() or token[0] == ".":
+                raise Unreadable("a number after a factor")
+            elif token[0].isalpha() or token in _CLOSING or (token[0] == "\\" and token[1:2].isalpha()):
+                if divided:
+                    raise Unreadable("a slash before a product")
+                total = total * self.read_factor()
+            else:
+                break
+        return total
+
+    def read_factor(self, *, first: bool = False) -> Value:
+        """factor := base [^ exponent] [!] [%]"""
+        start = self.place
+        value = self.read_base()
+        if first and self.place == start + 1 and self.tokens[start].isdigit():
+            value = value + self._read_fraction()
+        if self.peek() == "^":
+            self.take()
+            value = _raise(value, self._read_braced())
+        while (mark := self.peek()) in ("!", "%"):
+            self.take()
+            value = _factorial(value) if mark == "!" else value / number(100)
+            if self.peek() in ("!", "^"):
+                raise Unreadable("two readings of a factorial")
+        if self.peek() in ("^", "_", "'"):
+            raise Unreadable("a power of a power")
+        return value
+
+    def _read_fraction(self) -> Value:
+        """The fraction of a mixed number, `2\\frac{1}{3}` or `2 1/3`; 0 if none follows."""
+        rest = self.tokens[self.place :]
+        parts: tuple[str, str] | None = None
+        if rest[:2] == (r"\frac", "{") and rest[3:5] == ("}", "{") and rest[6:7] == ("}",):
+            parts, length = (rest[2], rest[5]), 7
+        elif len(rest) >= 3 and rest[0].isdigit() and rest[1] == "/":
+            parts, length = (rest[0], rest[2]), 3
+        if parts is None or not (parts[0].isdigit() and parts[1].isdigit()):
+            return number(0)
+        if not 0 < int(parts[0]) < int(parts[1]):
+            raise Unreadable("a number before an improper fraction")
+        self.place += length
+        return number(Fraction(int(parts[0]), int(parts[1])))
+
+    def read_base(self) -> Value:
+        """base := number | letters | brackets | |...| | function | fraction | binomial | root"""
+        token = self.take()
+        if token[0].isdigit() or token[0] == ".":
+            return self._read_number(token)
+        if token in _CLOSING:
+            value = self.read_sum()
+            self.take(_CLOSING[token])
+            return value
+        if token == "|":
+            value = self.read_sum()
+            self.take("|")
+            plain = rational(value)
+            return _opaque("|", value) if plain is None else number(abs(plain))
+        if token.isalpha():
+            return self._read_letters(token)
+        if token in _GREEK:
+            if self._numeric_argument() is not None:
+                raise Unreadable("a function")
+            return symbol(token + self._read_index())
+        if token in _NAMED:
+            return self._read_function(token)
+        if token == r"\frac":
+            return self._read_braced() / self._read_braced()
+        if token == r"\binom":
+            return _binomial(self._read_braced(), self._read_braced())
+        if token == r"\sqrt":
+            return self._read_root()
+        raise Unreadable(token)
+
+    def _read_number(self, token: str) -> Value:
+        if self.peek() in (r"\overline", r"\dot"):
+            self.take()
+            self.take("{")
+            digits = self.take()
+            self.take("}")
+            if not (digits.isdigit() and "." in token):
+                raise Unreadable("digits")
+            return number(_repeating_decimal(token, digits))
+        if "," in token or token.endswith("."):
+            raise Unreadable(token)
+        return number(parse_number(token))
+
+    def _numeric_argument(self) -> str | None:
+        """The `(0)` of the function value `I(0)`: in a product the number would come first."""
+        following = self.tokens[self.place : self.place + 3]
+        is_call = len(following) == 3 and (following[0], following[2]) == ("(", ")") and following[1].isdigit()
+        return "".join(following) if is_call else None
+
+    def _read_letters(self, run: str) -> Value:
+        if len(run) > 4:
+            raise Unreadable("a word")
+        if len(run) == 1 and run in _APPLIED and self.peek() in ("(", "'"):
+            raise Unreadable("a function")
+        value = number(1)
+        for letter in run[:-1]:
+            value = value * symbol(letter)
+        last = run[-1] + self._read_index()
+        if last not in CONSTANTS and (argument := self._numeric_argument()) is not None:
+            last, self.place = last + argument, self.place + 3
+        # A power binds to the last letter of a run only: mv^2 is m v^2.
+        if len(run) > 1 and self.peek() == "^":
+            self.take()
+            return value * _raise(symbol(last), self._read_braced())
+        return value * symbol(last)
+
+    def _read_index(self) -> str:
+        marks = ""
+        while self.peek() in ("_", "'"):
+            if self.take() == "'":
+                marks += "'"
+                continue
+            end = closing_index(self.tokens, self.place)
+            if end < 0:
+                raise Unreadable("an index")
+            marks += "_" + " ".join(self.tokens[self.place + 1 : end])
+            self.place = end + 1
+        return marks
+
+    def _read_braced(self) -> Value:
+        self.take("{")
+        value = self.read_sum()
+        self.take("}")
+        return value
+
+    def _read_root(self) -> Value:
+        degree = 2
+        if self.peek() == "[":
+            self.take()
+            digits = self.take()
+            self.take("]")
+            if not (digits.isdigit() and len(digits) < 3):
+                raise Unreadable("the degree of a root")
+            degree = int(digits)
+        value = self._read_braced()
+        exact = root(value, degree)
+        return _opaque(f"root{degree}", value) if exact is None else exact
+
+    def _read_function(self, name: str) -> Value:
+        """A named function of one argument: in brackets, or the factors up to the next sign or function."""
+        base = ""
+        if self.peek() == "_":
+            self.take()
+            base = "_" + key(self._read_braced())
+        exponent = 1
+        if self.peek() == "^":
+            self.take()
+            plain = rational(self._read_braced())
+            if plain is None or plain.denominator != 1 or plain < 1:
+                raise Unreadable("an inverse or a power")
+            exponent = int(plain)
+        if self.peek() in _CLOSING:
+            value = self.read_base()
+            if self.peek() == "^":
+                raise Unreadable("a power after an argument")
+        else:
+            value = self.read_factor()
+            while (token := self.peek()) and (token.isalpha() or token in _GREEK or token == r"\frac"):
+                value = value * self.read_factor()
+            if self.peek() in ("(", "/", "*"):
+                raise Unreadable("where an argument ends")
+        if self.peek() == "°":
+            self.take()
+            value = value * symbol(r"\pi") / number(180)
+        return power(_opaque(name + base, value), exponent)
+
+
+def _opaque(name: str, argument: Value) -> Value:
+    return symbol(f"{OPAQUE}{name}({key(argument)})")
+
+
+def _raise(base: Value, exponent: Value) -> Value:
+    plain = rational(exponent)
+    if plain is not None and plain.denominator == 1:
+        if abs(plain) > MAX_EXPONENT:
+            raise TooBigError("exponent")
+        return power(base, int(plain))
+    if plain is not None and plain.denominator <= 64 and abs(plain.numerator) <= 64:
+        radical = root(base, plain.denominator)
+        if radical is not None:
+            return power(radical, plain.numerator)
+    return _opaque("^" + key(exponent), base)
+
+
+def _factorial(value: Value) -> Value:
+    plain = rational(value)
+    if plain is None:
+        return _opaque("!", value)
+    if plain.denominator != 1 or plain < 0:
+        raise Unreadable("a factorial")
+    if plain > MAX_FACTORIAL:
+        raise TooBigError("factorial")
+    return number(math.factorial(int(plain)))
+
+
+def _binomial(top: Value, bottom: Value) -> Value:
+    below, above = rational(bottom), rational(top)
+    if below is None or below.denominator != 1 or below < 0 or (above is not None and above.denominator != 1):
+        return _opaque("binom" + key(bottom), top)
+    if above is not None:
+        if max(abs(above), below) > MAX_FACTORIAL:
+            raise TooBigError("binomial")
+        if above >= 0:
+            return number(math.comb(int(above), int(below)))
+    if below > 4:
+        return _opaque("binom" + key(bottom), top)
+    value = number(Fraction(1, math.factorial(int(below))))
+    for step in range(int(below)):
+        value = value * (top + number(-step))
+    return value

@@ -1,15 +1,14 @@
-r"""Equality of two symbolic expressions: exact simplification, then agreement at informative sample points.
+r"""Equality of two sympy expressions: exact simplification, then agreement at sample points. Used by the worker only.
 
-A point is evidence only where both sides have a value and neither is zero there; values that are the same at every
-point are none. One point at which the two have different values decides against them. Too little evidence is "open",
-never "same". Agreement is to 80 digits, and a number too small or too large for that to mean anything is open as well:
-`1+e^{-1000}` is not 1. Imported by the worker alone.
+One point with different values proves a difference. A point is evidence of equality if both sides have a value other
+than zero there, and only if values vary between points. Too little evidence is "open", never "same". Values have to
+agree to 80 digits; constants too small or too large for that are "open" as well: `1+e^{-1000}` is not 1.
 
-An unknown is whole where the expressions ask for it: in a factorial, a binomial coefficient, a limit of a sum, the
-exponent of a negative base, or a floor that whole numbers do not make trivial. Such unknowns get every small number,
-the numbers beside the divisors in floors and remainders, and larger ones in every order, so that `n` above `r` and
-below it both occur. Other unknowns get irrational numbers of several sizes and both signs. Points depend on both
-texts, so that nobody writes an answer for them.
+An unknown is an integer if an expression requires it: in a factorial, a binomial coefficient, a limit of a sum, the
+exponent of a negative base, or a floor that is not trivial for integers. Integer unknowns get every small number,
+the numbers next to the divisors in floors and remainders, and larger ones in every order, so that both `n > r` and
+`n < r` occur. Other unknowns get irrational numbers of several sizes and both signs. The points are seeded by both
+texts, so that an answer cannot be fitted to them.
 """
 
 import hashlib
@@ -22,144 +21,144 @@ import sympy
 from sympy.core.function import AppliedUndef
 
 Point = dict[Any, Any]
-"""A number for each unknown, in the library's own types."""
+"""The sympy number of each unknown."""
 
-DIGITS = 100
-"""Digits with which values are worked out."""
+_DIGITS = 100
+"""Digits to which values are computed."""
 _ROWS = 28
 _SMALL = 16
 _SIZES = (0.037, 0.23, 0.61, 0.88, 1.9, 3.4, 7.3, 19.0, 53.0, 410.0)
 _TAME = 5
-"""Sizes that are kept where one power or factorial stands inside another."""
-_COUNTED = (sympy.factorial, sympy.binomial, sympy.Sum, sympy.Product, sympy.factorial2, sympy.RisingFactorial)
-ROUNDED = (sympy.floor, sympy.ceiling, sympy.Mod)
-"""Functions whose values jump."""
+"""How many of the sizes to use if one power or factorial is inside another."""
+_COUNTING = (sympy.factorial, sympy.binomial, sympy.Sum, sympy.Product, sympy.factorial2, sympy.RisingFactorial)
+_ROUNDED = (sympy.floor, sympy.ceiling, sympy.Mod)
+"""Functions with jumps."""
 _REAL_NAMES = frozenset(["x", "y", "z", "t", "u", "v", "w", "alpha", "beta", "gamma", "theta", "phi", "lambda"])
-AGREED = 80
-"""Digits to which equal values agree."""
-ENOUGH = 12
-"""Points of evidence after which no more are tried."""
-NEEDED = 5
+_AGREED = 80
+"""Digits to which equal values have to agree."""
+_ENOUGH = 12
+"""Points of evidence after which sampling stops."""
+_NEEDED = 5
 """Fewest points of evidence."""
 _EXTREME = 60
-"""Decimal exponent of a constant, beyond which its share in a sum could hide below the digits."""
+"""Decimal exponent of a constant beyond which its share in a sum could be lost below the digits."""
 _STEEP = 50
-"""Argument of a hyperbolic function or the like, beyond which its value could be that of a simpler one."""
+"""Argument of a hyperbolic or similar function beyond which its value could equal that of a simpler one."""
 _TAME_FUNCTIONS = (sympy.log, sympy.sin, sympy.cos, sympy.tan, sympy.floor, sympy.ceiling, sympy.Abs, sympy.factorial)
-FAILURES = (
+_FAILURES = (
     ArithmeticError, AttributeError, AssertionError, IndexError, KeyError, NotImplementedError, RecursionError,
     TypeError, ValueError,
 )  # fmt: skip
-"""Errors of the library on expressions that have no value."""
+"""Exceptions of sympy for expressions without a value."""
 
 
-def equal(gold: Any, found: Any) -> str:
+def equal(gold: Any, answer: Any) -> str:
     """Whether two expressions are equal: `exact`, `numeric`, `other` or `open`."""
-    matrices = [isinstance(side, sympy.MatrixBase) for side in (gold, found)]
+    matrices = [isinstance(side, sympy.MatrixBase) for side in (gold, answer)]
     if any(matrices):
-        if not all(matrices) or gold.shape != found.shape:
+        if not all(matrices) or gold.shape != answer.shape:
             return "other"
-        words = [equal(left, right) for left, right in zip(gold, found, strict=True)]
+        words = [equal(part, other) for part, other in zip(gold, answer, strict=True)]
         return next((word for word in ("other", "open", "numeric") if word in words), "exact")
-    gold, found = _exact(gold), _exact(found)
-    if not gold.free_symbols and not found.free_symbols:
-        return _constants(gold, found)
-    whole = whole_names(gold, found)
-    # Declared so, whole unknowns let the library simplify `(-1)^{2n}`.
-    declared = {name: sympy.Symbol(str(name), integer=True, positive=True) for name in whole}
-    gold, found = gold.subs(declared), found.subs(declared)
-    if _is_zero(gold - found):
+    gold, answer = _to_exact(gold), _to_exact(answer)
+    if not gold.free_symbols and not answer.free_symbols:
+        return _compare_constants(gold, answer)
+    integers = _integer_names(gold, answer)
+    # Sympy simplifies `(-1)^{2n}` for a declared integer n.
+    declared = {name: sympy.Symbol(str(name), integer=True, positive=True) for name in integers}
+    gold, answer = gold.subs(declared), answer.subs(declared)
+    if _is_zero(gold - answer):
         return "exact"
-    names = {name for name in gold.free_symbols | found.free_symbols if name.is_integer}
-    word = _sampled(gold, found, names)
-    fractional = fractional_names(gold, found) & names if word == "numeric" else set()
+    names = {name for name in gold.free_symbols | answer.free_symbols if name.is_integer}
+    word = _compare_at_points(gold, answer, names)
+    fractional = _real_names_in_floors(gold, answer) & names if word == "numeric" else set()
     if fractional:
-        word = "open" if _sampled(gold, found, names - fractional) == "other" else word
-    if word == "open" and not _extreme(gold) and not _extreme(found) and _simplifies(gold - found):
+        word = "open" if _compare_at_points(gold, answer, names - fractional) == "other" else word
+    if word == "open" and not _is_extreme(gold) and not _is_extreme(answer) and _simplifies(gold - answer):
         return "exact"
     return word
 
 
-def proportional(gold: Any, found: Any) -> str:
-    """Whether the ratio of two expressions is the same number at every point: then they have the same zeros."""
-    gold, found = _exact(gold), _exact(found)
-    whole = whole_names(gold, found)
+def proportional(gold: Any, answer: Any) -> str:
+    """Whether two expressions have a constant ratio, so the same zeros: `numeric`, `other` or `open`."""
+    gold, answer = _to_exact(gold), _to_exact(answer)
+    integers = _integer_names(gold, answer)
     ratios: list[Any] = []
-    for point in points(gold, found, whole):
-        pair = values_at(gold, found, point)
+    for point in _points(gold, answer, integers):
+        pair = values_at(gold, answer, point)
         if pair is None or pair[0] == pair[1] == 0:
             continue
         if pair[0] == 0 or pair[1] == 0:
             return "other"
         ratios.append(pair[0] / pair[1])
-        if not _near(ratios[-1], ratios[0]):
+        if not _agree(ratios[-1], ratios[0]):
             return "other"
-    constant = not gold.free_symbols or not found.free_symbols
-    return "open" if len(ratios) < NEEDED or constant or _extreme(gold) or _extreme(found) else "numeric"
+    constant = not gold.free_symbols or not answer.free_symbols
+    return "open" if len(ratios) < _NEEDED or constant or _is_extreme(gold) or _is_extreme(answer) else "numeric"
 
 
-def values_at(gold: Any, found: Any, point: Point) -> tuple[Any, Any] | None:
-    """Both values at a point as numbers; None when either has none there."""
+def values_at(gold: Any, answer: Any, point: Point) -> tuple[Any, Any] | None:
+    """The values of both sides at a point; None if either has none."""
     try:
-        if not _is_defined(gold, point) or not _is_defined(found, point):
+        if not _is_defined(gold, point) or not _is_defined(answer, point):
             return None
-        values = [side.subs(point).doit().evalf(DIGITS) for side in (gold, found)]
+        values = [side.subs(point).doit().evalf(_DIGITS) for side in (gold, answer)]
         if all(value.is_number and value.is_finite for value in values):
             return values[0], values[1]
-    except FAILURES:
+    except _FAILURES:
         return None
     return None
 
 
-def _sampled(gold: Any, found: Any, whole: set[Any]) -> str:
-    """The verdict of the points."""
+def _compare_at_points(gold: Any, answer: Any, integers: set[Any]) -> str:
+    """Compare at sample points: `numeric`, `other` or `open`."""
     evidence: list[Any] = []
-    complex_values = gold.has(sympy.I) or found.has(sympy.I)
-    rounded = gold.has(*ROUNDED) or found.has(*ROUNDED)
-    for point in points(gold, found, whole):
-        pair = values_at(gold, found, point)
+    complex_values = gold.has(sympy.I) or answer.has(sympy.I)
+    rounded = gold.has(*_ROUNDED) or answer.has(*_ROUNDED)
+    for point in _points(gold, answer, integers):
+        pair = values_at(gold, answer, point)
         if pair is None:
             continue
-        if not _near(*pair):
-            # Left of zero a root or a logarithm has several values: the principal ones say nothing.
+        if not _agree(*pair):
+            # A root or a logarithm of a negative number has several values: principal values prove no difference.
             if complex_values or all(value.is_real for value in pair):
                 return "other"
             continue
         if pair[0] != 0:
             evidence.append(pair[0])
-        # Floors differ at few numbers, of which each counts.
-        if len(evidence) >= ENOUGH + 8 * bool(whole) and not rounded:
+        # Floors may differ at few points only, so they are compared at all of them.
+        if len(evidence) >= _ENOUGH + 8 * bool(integers) and not rounded:
             break
-    varied = any(not _near(evidence[0], value) for value in evidence)
-    sure = len(evidence) >= NEEDED and varied and not _extreme(gold) and not _extreme(found)
+    varied = any(not _agree(evidence[0], value) for value in evidence)
+    sure = len(evidence) >= _NEEDED and varied and not _is_extreme(gold) and not _is_extreme(answer)
     return "numeric" if sure else "open"
 
 
-def _constants(gold: Any, found: Any) -> str:
-    if _is_zero(gold - found):
+def _compare_constants(gold: Any, answer: Any) -> str:
+    if _is_zero(gold - answer):
         return "exact"
-    pair = values_at(gold, found, {})
-    # What is left of terms that cancel is measured by the largest of them.
-    terms = (term.evalf(20) for side in (gold, found) for term in sympy.Add.make_args(side))
+    pair = values_at(gold, answer, {})
+    # If terms cancel, the difference is compared with the largest of them.
+    terms = (term.evalf(20) for side in (gold, answer) for term in sympy.Add.make_args(side))
     scale = max((abs(term) for term in terms if term.is_number), default=sympy.Integer(0))
-    if pair is not None and not _near(*pair, scale=scale):
+    if pair is not None and not _agree(*pair, scale=scale):
         return "other"
-    if pair is None or _extreme(gold) or _extreme(found):
-        return "exact" if _simplifies(gold - found) else "open"
+    if pair is None or _is_extreme(gold) or _is_extreme(answer):
+        return "exact" if _simplifies(gold - answer) else "open"
     return "numeric"
 
 
-def _near(left: Any, right: Any, *, scale: Any = 0) -> bool:
-    largest = max(abs(left), abs(right), scale)
-    return bool(abs(left - right) <= sympy.Float(10, DIGITS) ** -AGREED * largest)
+def _agree(value: Any, other: Any, *, scale: Any = 0) -> bool:
+    largest = max(abs(value), abs(other), scale)
+    return bool(abs(value - other) <= sympy.Float(10, _DIGITS) ** -_AGREED * largest)
 
 
-def _exact(side: Any) -> Any:
-    """Decimals as the fractions that were written, `i` as the imaginary unit, `f(x)` as an unknown of its own."""
-    exact = {value: sympy.Rational(str(value)) for value in side.atoms(sympy.Float)}
-    exact |= {name: sympy.I for name in side.free_symbols if str(name) == "i"}
-    exact |= {value: sympy.Symbol(str(value), real=True) for value in side.atoms(AppliedUndef)}
-    return side.subs(exact) if exact else side
+def _to_exact(side: Any) -> Any:
+    """Decimals as fractions, `i` as the imaginary unit, `f(x)` as a separate unknown."""
+    replacements = {value: sympy.Rational(str(value)) for value in side.atoms(sympy.Float)}
+    replacements |= {name: sympy.I for name in side.free_symbols if str(name) == "i"}
+    replacements |= {value: sympy.Symbol(str(value), real=True) for value in side.atoms(AppliedUndef)}
+    return side.subs(replacements) if replacements else side
 
 
 def _is_zero(difference: Any) -> bool:
@@ -169,12 +168,12 @@ def _is_zero(difference: Any) -> bool:
 def _simplifies(difference: Any) -> bool:
     try:
         return difference.count_ops() < 60 and sympy.simplify(difference) == 0
-    except FAILURES:
+    except _FAILURES:
         return False
 
 
 def _is_defined(side: Any, point: Point) -> bool:
-    """Whether factorials, binomials and sums are those of things that can be counted at the point: (-1)! is none."""
+    """Whether the factorials, binomials and sums are defined at the point: (-1)! is not."""
     for part in side.atoms(sympy.factorial, sympy.binomial, sympy.Sum, sympy.Product):
         numbers = [each.subs(point) for each in part.args if isinstance(each, sympy.Expr)]
         limits = [[end.subs(point) for end in each[1:]] for each in part.args if not isinstance(each, sympy.Expr)]
@@ -187,8 +186,8 @@ def _is_defined(side: Any, point: Point) -> bool:
     return True
 
 
-def _extreme(side: Any) -> bool:
-    """Whether the expression holds a constant, or a function of one, that could hide below the digits."""
+def _is_extreme(side: Any) -> bool:
+    """Whether a constant, or a function of one, could be lost below the digits."""
     for part in itertools.islice(sympy.preorder_traversal(side), 400):
         if isinstance(part, sympy.Function) and not isinstance(part, _TAME_FUNCTIONS):
             numbers = [each.evalf(20) for each in part.args if each.is_number]
@@ -201,43 +200,43 @@ def _extreme(side: Any) -> bool:
     return False
 
 
-def whole_names(*sides: Any) -> set[Any]:
-    """The unknowns that stand for whole numbers."""
-    found: set[Any] = set()
+def _integer_names(*sides: Any) -> set[Any]:
+    """The unknowns that have to be integers."""
+    names: set[Any] = set()
     for side in sides:
         for part in sympy.preorder_traversal(side):
-            if isinstance(part, _COUNTED):
-                found |= part.free_symbols
+            if isinstance(part, _COUNTING):
+                names |= part.free_symbols
             elif isinstance(part, sympy.Pow) and part.base.is_negative:
-                found |= part.exp.free_symbols
-            elif isinstance(part, ROUNDED) and not _is_whole_by_itself(part):
-                found |= part.free_symbols
-    return found
+                names |= part.exp.free_symbols
+            elif isinstance(part, _ROUNDED) and not _is_trivial_for_integers(part):
+                names |= part.free_symbols
+    return names
 
 
-def fractional_names(*sides: Any) -> set[Any]:
-    """Unknowns in floors and remainders whose letters are usual for numbers that are not whole."""
-    parts = (part for side in sides for part in sympy.preorder_traversal(side) if isinstance(part, ROUNDED))
+def _real_names_in_floors(*sides: Any) -> set[Any]:
+    """Unknowns in floors and remainders whose letters usually name real numbers."""
+    parts = (part for side in sides for part in sympy.preorder_traversal(side) if isinstance(part, _ROUNDED))
     return {name for part in parts for name in part.free_symbols if str(name).strip("\\") in _REAL_NAMES}
 
 
-def points(gold: Any, found: Any, whole: set[Any]) -> Iterator[Point]:
-    """Points in an order that tells differences early."""
-    names = sorted(gold.free_symbols | found.free_symbols, key=str)
-    dice = random.Random(hashlib.sha256(f"{gold}|{found}".encode()).digest())
-    growth = max(_growth(gold), _growth(found))
+def _points(gold: Any, answer: Any, integers: set[Any]) -> Iterator[Point]:
+    """Sample points, those that show a difference early first; none if powers are nested too deeply."""
+    names = sorted(gold.free_symbols | answer.free_symbols, key=str)
+    dice = random.Random(hashlib.sha256(f"{gold}|{answer}".encode()).digest())
+    growth = max(_growth_depth(gold), _growth_depth(answer))
     if growth > 2:
         return
-    counted = [name for name in names if name in whole]
-    numbers = _whole_rows(len(counted), growth, _edges(gold, found), dice)
+    integer_names = [name for name in names if name in integers]
+    numbers = _integer_rows(len(integer_names), growth, _numbers_near_divisors(gold, answer), dice)
     for row, values in enumerate(numbers):
-        point = dict(zip(counted, map(sympy.Integer, values), strict=True))
-        rest = [name for name in names if name not in whole]
+        point = dict(zip(integer_names, map(sympy.Integer, values), strict=True))
+        rest = [name for name in names if name not in integers]
         yield point | dict(zip(rest, _real_row(len(rest), row, growth, dice), strict=True))
 
 
-def _whole_rows(count: int, growth: int, edges: list[int], dice: random.Random) -> Iterator[tuple[int, ...]]:
-    """Rows of whole numbers: neighbours, small ones, then large ones in every order."""
+def _integer_rows(count: int, growth: int, edges: list[int], dice: random.Random) -> Iterator[tuple[int, ...]]:
+    """Rows of `count` integers: small ones, large ones in every order, then those near divisors."""
     if not count:
         yield from itertools.repeat((), _ROWS)
         return
@@ -245,8 +244,8 @@ def _whole_rows(count: int, growth: int, edges: list[int], dice: random.Random) 
     small = list(range(1, min(_SMALL, top) + 1))
     if count == 1:
         large = (dice.randint(top // 2, top) for _ in range(8))
-        several = [*dice.sample(small, len(small)), *(edge for edge in edges[:_ROWS] if edge <= top), *large]
-        yield from ((value,) for value in several)
+        values = [*dice.sample(small, len(small)), *(edge for edge in edges[:_ROWS] if edge <= top), *large]
+        yield from ((value,) for value in values)
         return
     orders = list(itertools.islice(itertools.permutations(range(count)), 24))
     for row in range(2 * max(_ROWS, len(orders))):
@@ -257,7 +256,7 @@ def _whole_rows(count: int, growth: int, edges: list[int], dice: random.Random) 
 
 
 def _real_row(count: int, row: int, growth: int, dice: random.Random) -> list[Any]:
-    """Irrational numbers: first all of one size and positive, then of mixed sizes and signs."""
+    """Irrational numbers: two of four rows have one size, the others mixed sizes; some rows have mixed signs."""
     sizes = _SIZES[:_TAME] if growth > 1 else _SIZES
     alike = row % 4 < 2
     scale = sizes[(3 * row + dice.randrange(2)) % len(sizes)]
@@ -266,23 +265,23 @@ def _real_row(count: int, row: int, growth: int, dice: random.Random) -> list[An
         size = scale if alike else dice.choice(sizes)
         sign = 1 if row % 3 != 2 or row < 2 else dice.choice((1, -1, -1))
         prime = sympy.Integer(dice.choice((2, 3, 5, 7, 11, 13, 17, 19, 23)))
-        values.append(sign * sympy.sqrt(prime).evalf(DIGITS + 40) * sympy.Rational(size).limit_denominator(1000) / 3)
+        values.append(sign * sympy.sqrt(prime).evalf(_DIGITS + 40) * sympy.Rational(size).limit_denominator(1000) / 3)
     return values
 
 
-def _edges(*sides: Any) -> list[int]:
-    """Whole numbers beside multiples of the divisors in floors and remainders."""
+def _numbers_near_divisors(*sides: Any) -> list[int]:
+    """Integers next to multiples of the divisors in floors and remainders."""
     divisors: set[int] = set()
     for side in sides:
-        for part in side.atoms(*ROUNDED):
+        for part in side.atoms(*_ROUNDED):
             numbers = part.atoms(sympy.Rational)
             divisors |= {abs(value) for one in numbers for value in (int(one.p), int(one.q)) if 1 < abs(value) < 5000}
     near = {scale * each + step for each in divisors for scale in (1, 2, 3) for step in (-1, 0, 1)}
     return sorted(value for value in near if value > _SMALL)
 
 
-def _is_whole_by_itself(part: Any) -> bool:
-    """Whether whole unknowns alone make a floor or a remainder trivial: then they are not meant to be whole."""
+def _is_trivial_for_integers(part: Any) -> bool:
+    """Whether a floor does nothing if its unknowns are integers; then they are not meant to be."""
     argument = part.args[0]
     names = sorted(argument.free_symbols, key=str)
     if not names or isinstance(part, sympy.Mod):
@@ -291,12 +290,12 @@ def _is_whole_by_itself(part: Any) -> bool:
     return polynomial is not None and all(value.is_integer for value in polynomial.coeffs())
 
 
-def _growth(part: Any) -> int:
-    """Depth of powers, exponentials and factorials of unknowns inside each other."""
-    inner = max((_growth(each) for each in part.args), default=0)
+def _growth_depth(part: Any) -> int:
+    """Nesting depth of powers, exponentials and factorials of unknowns."""
+    inner = max((_growth_depth(each) for each in part.args), default=0)
     if not part.free_symbols:
         return 0
-    grows = isinstance(part, (*_COUNTED, sympy.gamma, sympy.exp, sympy.sinh, sympy.cosh)) or (
+    grows = isinstance(part, (*_COUNTING, sympy.gamma, sympy.exp, sympy.sinh, sympy.cosh)) or (
         isinstance(part, sympy.Pow) and bool(part.exp.free_symbols)
     )
     return inner + grows

@@ -1,8 +1,8 @@
-r"""Tokens of a written mathematical answer.
+r"""Split a mathematical answer into tokens.
 
-A token is a number (`12`, `.5`, `1,250`, `1.2e5`, `0.(3)`), a run of letters, a command (`\pi`), quoted words that came
-from `\text{...}` (`"some words`), a matrix environment or row break, or one character. Spaces mean nothing, except that
-two numbers are not one. Fractions, roots, binomials, powers and indices always carry their braces.
+A token is a number (`12`, `.5`, `1,250`, `1.2e5`, `0.(3)`), a run of letters, a command (`\pi`), the words of
+`\text{...}` after a double quote (`"some words`), a matrix environment or row break, or one character. Spaces are
+dropped, but they separate numbers. The arguments of fractions, roots, binomials, powers and indices are always braced.
 """
 
 import re
@@ -11,15 +11,15 @@ from functools import lru_cache
 Tokens = tuple[str, ...]
 
 MAX_LENGTH = 512
-"""Longest text that is read, characters: no reference answer of the benchmarks comes near."""
+"""Longest text that is tokenized, characters: no benchmark has a reference answer nearly as long."""
 MAX_DEPTH = 40
-"""Deepest nesting of brackets that is read."""
+"""Deepest nesting of brackets that is tokenized."""
 
 _FUNCTIONS = "sin cos tan cot sec csc arcsin arccos arctan sinh cosh tanh log ln lg exp sqrt max min gcd lcm det"
 FUNCTIONS = frozenset(_FUNCTIONS.split())
 COMMA = frozenset([",", ";"])
 FULL_WIDTH = str.maketrans({0x3000: " ", **{code: chr(code - 0xFEE0) for code in range(0xFF01, 0xFF5F)}})
-"""Letters, digits and signs as wide as a Chinese character, and their ASCII forms."""
+"""Translation of full-width letters, digits and signs to ASCII."""
 _UNICODE = FULL_WIDTH | str.maketrans(
     {
         "−": "-", "–": "-", "—": "-", "×": r"\times ", "·": r"\cdot ", "⋅": r"\cdot ", "÷": r"\div ", "π": r"\pi ",
@@ -67,12 +67,12 @@ _FIXED = {"space": (), "ordinal": (), "circle": ("°",), "prime": ("'",), "dots"
 _OPEN, _CLOSE = frozenset(["(", "[", "{", r"\{", r"\langle"]), frozenset([")", "]", "}", r"\}", r"\rangle"])
 _SIGNS = r"\in \notin \setminus \cup \cap \le \ge \neq \approx \to \pm \mp"
 _BETWEEN = frozenset(_SIGNS.split())
-"""Signs that braces may follow without being their argument."""
+"""Signs after which braces are not an argument."""
 _ARGUMENTS = {r"\frac": 2, r"\binom": 2, r"\sqrt": 1, "^": 1, "_": 1}
 
 
-def too_big(text: str) -> bool:
-    """Whether a text is longer, or nested deeper, than anything that is read."""
+def is_too_big(text: str) -> bool:
+    """Whether a text is too long or too deeply nested to be tokenized."""
     depth = 0
     for character in text if len(text) <= MAX_LENGTH else "":
         depth += 1 if character in "([{" else -1 if character in ")]}" else 0
@@ -82,8 +82,8 @@ def too_big(text: str) -> bool:
 
 
 @lru_cache(maxsize=16_384)
-def tokens(text: str) -> Tokens:
-    """The tokens of an answer; the text must not be `too_big`."""
+def tokenize(text: str) -> Tokens:
+    """The tokens of an answer, without closing punctuation and a leading `=`. The text must not be too big."""
     text = text.translate(_UNICODE).strip()
     if r"\begin" not in text:
         # Two backslashes before a name are an escape too many, except where they end a matrix row.
@@ -93,53 +93,59 @@ def tokens(text: str) -> Tokens:
         text = re.sub(r"\\not\s*(?:=|\\in\b)", lambda match: r"\neq " if match[0][-1] == "=" else r"\notin ", text)
     text = re.sub(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)", "*", text)
     text = _BASE.sub(lambda match: f"_{{{_BASE_NAMES[match[1].lower()]}}}", text)
-    found: list[str] = []
+    raw: list[str] = []
     for match in _LEX.finditer(text):
-        found.extend(_read(match, found))
-    return _tidy(tuple(_with_braces(found)))
+        raw.extend(_tokens_of_match(match, raw))
+    tokens = tuple(_add_braces(raw))
+    while len(tokens) > 1 and tokens[-1] in (".", ",", ";", ":", "\\"):
+        tokens = tokens[:-1]
+    if len(tokens) > 2 and tokens[0] == "<" and tokens[-1] == ">":
+        # The signs around `<1,2>` are brackets.
+        tokens = (r"\langle", *tokens[1:-1], r"\rangle")
+    return tokens[1:] if len(tokens) > 1 and tokens[0] == "=" else tokens
 
 
-def spell(found: Tokens) -> str:
-    """One spelling for the tokens, readable as LaTeX."""
-    out = ""
-    for token in found:
-        numbers = out[-1:].isdigit() and token[0].isdigit()
-        names = token[0].isalpha() and re.search(r"\\[A-Za-z]+\Z", out) is not None
-        out += (" " if numbers or names else "") + (rf"\text{{{token[1:]}}}" if token[0] == '"' else token)
-    return out
+def spell(tokens: Tokens) -> str:
+    """Write tokens as LaTeX. Equal tokens give equal text."""
+    text = ""
+    for token in tokens:
+        numbers = text[-1:].isdigit() and token[0].isdigit()
+        names = token[0].isalpha() and re.search(r"\\[A-Za-z]+\Z", text) is not None
+        text += (" " if numbers or names else "") + (rf"\text{{{token[1:]}}}" if token[0] == '"' else token)
+    return text
 
 
-def match_of(found: Tokens | list[str], start: int) -> int:
-    """Index of the bracket, of any kind, that closes the one at `start`; -1 when none does."""
+def closing_index(tokens: Tokens | list[str], start: int) -> int:
+    """Index of the bracket, of any kind, that closes the one at `start`; -1 if none does."""
     depth = 0
-    for place in range(start, len(found)):
-        depth += (found[place] in _OPEN) - (found[place] in _CLOSE)
+    for index in range(start, len(tokens)):
+        depth += (tokens[index] in _OPEN) - (tokens[index] in _CLOSE)
         if depth == 0:
-            return place
+            return index
     return -1
 
 
-def split(found: Tokens, marks: frozenset[str]) -> list[Tokens]:
-    """The parts between marks that stand outside all brackets and environments."""
-    if marks.isdisjoint(found):
-        return [found]
+def split_at(tokens: Tokens, marks: frozenset[str]) -> list[Tokens]:
+    """Split at the marks that are outside all brackets and environments."""
+    if marks.isdisjoint(tokens):
+        return [tokens]
     parts: list[Tokens] = []
     depth, start = 0, 0
-    for place, token in enumerate(found):
+    for index, token in enumerate(tokens):
         depth += (token in _OPEN or token.startswith(r"\begin")) - (token in _CLOSE or token.startswith(r"\end"))
         if depth == 0 and token in marks:
-            parts.append(found[start:place])
-            start = place + 1
-    return [*parts, found[start:]]
+            parts.append(tokens[start:index])
+            start = index + 1
+    return [*parts, tokens[start:]]
 
 
-def _read(match: re.Match[str], before: list[str]) -> tuple[str, ...]:
+def _tokens_of_match(match: re.Match[str], before: list[str]) -> tuple[str, ...]:
     kind, text = match.lastgroup or "", match.group()
     if kind in _FIXED:
         return _FIXED[kind]
     if kind == "words":
         name, _, content = text[1:-1].partition("{")
-        return _words(name.strip(), " ".join(re.sub(r"~|\\[ ,]", " ", content).split()), before)
+        return _tokens_of_words(name.strip(), " ".join(re.sub(r"~|\\[ ,]", " ", content).split()), before)
     if kind == "number":
         return (re.sub(r"\{,\}|,?\\[!,:; ]", "", text),)
     if kind == "command":
@@ -150,78 +156,70 @@ def _read(match: re.Match[str], before: list[str]) -> tuple[str, ...]:
     return (re.sub(r"\s+|(?<=\})\{.*", "", text),) if kind == "environment" else (text,)
 
 
-def _words(wrapper: str, content: str, before: list[str]) -> tuple[str, ...]:
-    """Words stay one token; a letter, a number or a formula that was set upright is what it is."""
+def _tokens_of_words(wrapper: str, content: str, before: list[str]) -> tuple[str, ...]:
+    """Words become one quoted token; an upright letter, number or formula is tokenized as usual."""
     if content in FUNCTIONS and not (content == "min" and before and before[-1][-1].isdigit()):
         return ("\\" + content,)
     letter = re.fullmatch(r"[({\[]?[A-Za-z][)}\]]?", content) is not None
-    # Upright after a value a letter is a unit, but for the constants that are often set so.
+    # An upright letter after a value is a unit, except for the constants that are often set upright.
     after_value = bool(before) and (before[-1][-1].isdigit() or before[-1] in ("}", ")"))
     is_unit = wrapper in _UPRIGHT and after_value and content not in ("e", "i")
     if (letter and not is_unit) or not re.search("[A-Za-z]", content):
-        return tokens(content) if content else ()
+        return tokenize(content) if content else ()
     return ('"' + content,)
 
 
-def _with_braces(found: list[str]) -> list[str]:
-    r"""`\frac12`, `\sqrt 3`, `sqrt(3)`, `x^10` with their braces; other braces as parentheses, a set, or nothing."""
+def _add_braces(tokens: list[str]) -> list[str]:
+    r"""Brace the arguments of `\frac12`, `\sqrt 3`, `sqrt(3)`, `x^10`.
+
+    Other braces become parentheses around a signed value, a set around a list, and nothing around anything else.
+    """
     out: list[str] = []
-    rest = list(found)
-    place = 0
-    while place < len(rest):
-        token = rest[place]
-        place += 1
+    rest = list(tokens)
+    index = 0
+    while index < len(rest):
+        token = rest[index]
+        index += 1
         if token == "{":
-            end = match_of(rest, place - 1)
-            inner = _with_braces(rest[place : end if end > 0 else len(rest)])
-            is_argument = re.fullmatch(r"\\[A-Za-z]+", out[-1]) if out and out[-1] not in _BETWEEN else None
-            out.extend(["{", *inner, "}"] if is_argument else _grouped(inner))
-            place = end + 1 if end > 0 else len(rest)
+            end = closing_index(rest, index - 1)
+            inner = _add_braces(rest[index : end if end > 0 else len(rest)])
+            if out and out[-1] not in _BETWEEN and re.fullmatch(r"\\[A-Za-z]+", out[-1]):
+                out.extend(["{", *inner, "}"])
+            elif len(split_at(tuple(inner), COMMA)) > 1:
+                out.extend([r"\{", *inner, r"\}"])
+            else:
+                out.extend(["(", *inner, ")"] if len(inner) > 1 and inner[0] in ("+", "-") else inner)
+            index = end + 1 if end > 0 else len(rest)
             continue
         out.append(token)
-        if token == r"\sqrt" and rest[place : place + 1] == ["["]:
-            end = match_of(rest, place)
-            out.extend(rest[place : end + 1])
-            place = max(place, end + 1)
+        if token == r"\sqrt" and rest[index : index + 1] == ["["]:
+            end = closing_index(rest, index)
+            out.extend(rest[index : end + 1])
+            index = max(index, end + 1)
         for _ in range(_ARGUMENTS.get(token, 0)):
-            end = _argument_end(rest, place, token)
-            argument = rest[place:end]
+            end = _argument_end(rest, index, token)
+            argument = rest[index:end]
             if argument[:1] in (["{"], ["("]) and (argument[0] == "{" or token == r"\sqrt"):
                 argument = argument[1:-1]
-            out.extend(["{", *_with_braces(argument), "}"])
-            place = end
+            out.extend(["{", *_add_braces(argument), "}"])
+            index = end
     return out
 
 
-def _grouped(inner: list[str]) -> list[str]:
-    if len(split(tuple(inner), COMMA)) > 1:
-        return [r"\{", *inner, r"\}"]
-    return ["(", *inner, ")"] if len(inner) > 1 and inner[0] in ("+", "-") else inner
-
-
-def _argument_end(rest: list[str], place: int, command: str) -> int:
-    """One past the argument that starts at `place`; a number or a run of letters is cut where TeX would cut it."""
-    if place >= len(rest):
-        return place
-    token = rest[place]
+def _argument_end(rest: list[str], index: int, command: str) -> int:
+    """One past the argument that starts at `index`. Splits a number or a run of letters in place, as TeX does."""
+    if index >= len(rest):
+        return index
+    token = rest[index]
     if token == "{" or (token == "(" and command == r"\sqrt"):
-        end = match_of(rest, place)
+        end = closing_index(rest, index)
         return end + 1 if end > 0 else len(rest)
     if token in ("-", "+") and command == "^":
-        return _argument_end(rest, place + 1, command)
+        return _argument_end(rest, index + 1, command)
     whole = command in ("^", "_", r"\sqrt") and token[0].isdigit()
     if not whole and token.isalnum() and len(token) > 1:
-        rest[place : place + 1] = [token[0], token[1:]]
-    end = place + 1
+        rest[index : index + 1] = [token[0], token[1:]]
+    end = index + 1
     for _ in range(_ARGUMENTS.get(token, 0)):
         end = _argument_end(rest, end, token)
     return end
-
-
-def _tidy(found: Tokens) -> Tokens:
-    """Without closing punctuation and without a leading `=`; the signs around `<1,2>` are brackets."""
-    while len(found) > 1 and found[-1] in (".", ",", ";", ":", "\\"):
-        found = found[:-1]
-    if len(found) > 2 and found[0] == "<" and found[-1] == ">":
-        found = (r"\langle", *found[1:-1], r"\rangle")
-    return found[1:] if len(found) > 1 and found[0] == "=" else found

@@ -1,11 +1,10 @@
 r"""Units after (or before) a value: `42 kg`, `5\text{ cm}^2`, `\$18.90`, `35\%`, `90^\circ`, `17 apples`.
 
-A known unit has a scale and dimensions, so that `500 cm` is `5 m` and not `5 kg`. Words that are no unit name what is
-counted and change nothing, unless they could: `43 million`, `43 squared`, `not 43`.
+A known unit has a scale and dimensions, so that `500 cm` is `5 m` and not `5 kg`. Other words name what is counted and
+are ignored, unless they may change the value: `43 million`, `43 squared`, `not 43`.
 
-Times of day: `7:05`, `4:30\text{ p.m.}`, `16:30:10`, `9 AM`, `12 noon`. `7:05` would be 7/5 as a ratio, which
-equals `14:10`: two times are compared as times. A half of the day that one side leaves out is not held against it, as
-with units; one that both name has to agree.
+Times of day: `7:05`, `4:30\text{ p.m.}`, `16:30:10`, `9 AM`, `12 noon`. As a ratio `7:05` would equal `14:10`, so two
+times are compared as times. As with units, a side may omit the half of the day; if both name one, it has to agree.
 """
 
 import itertools
@@ -59,12 +58,12 @@ _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """A unit of measurement: scale and dimensions."""
+    """A unit of measurement."""
 
     scale: Fraction
     """Factor to the base units."""
     dimensions: str
-    """Sorted letters of the base units."""
+    """Sorted letters of the base units, as in `_BASES`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,66 +71,76 @@ class Measure:
     """A value and the words and signs around it."""
 
     value: Tokens
-    """The tokens of the value alone."""
     unit: Unit | None
-    """Its known unit, if any."""
     factor: Fraction
     """Of a word like million; 1 otherwise."""
     noun: str
-    """Words that are no unit, in lower case; empty when there are none."""
+    """Words that are no unit, in lower case."""
     also: tuple[Fraction, ...] = ()
-    """Ratios of its unit to the smaller ones that it names, as in `2 hours 30 minutes`: 60."""
+    """Ratios of the unit to the smaller units of the value: 60 for `2 hours 30 minutes`."""
 
 
-def measure(found: Tokens, *, declared: bool, letters: bool) -> Measure | None:
-    """The value with its unit taken off; None when words around it may change it.
+def measure(tokens: Tokens, *, declared: bool, letters: bool) -> Measure | None:
+    """Separate a value from its unit; None if words around the value may change it.
 
-    `letters`: plain letters may be a unit (`42 kg`), not only words set as words; `declared`: even a single one may.
+    `letters`: plain letters may be a unit (`42 kg`), not only words in `\\text{...}`. `declared`: even a single one.
     """
-    if several := in_several_units(found):
+    if several := in_several_units(tokens):
         return several
-    money = found[:1] == (r"\$",) or found[-1:] == (r"\$",)
+    money = tokens[:1] == (r"\$",) or tokens[-1:] == (r"\$",)
     if money:
-        found = found[1:] if found[0] == r"\$" else found[:-1]
-    end = _value_end(found, declared=declared, letters=letters)
-    value, tail = found[:end], found[end:]
-    plain = Measure(value=found, unit=_MONEY if money else None, factor=Fraction(1), noun="")
+        tokens = tokens[1:] if tokens[0] == r"\$" else tokens[:-1]
+    end = _value_end(tokens, declared=declared, letters=letters)
+    value, tail = tokens[:end], tokens[end:]
+    plain = Measure(value=tokens, unit=_MONEY if money else None, factor=Fraction(1), noun="")
     if not tail or not value:
         return plain
     if tail == ("°",) and any(token[1:] in FUNCTIONS for token in value):
         return plain
     if tail in (("%",), ("°",)):
-        return Measure(value=value, unit=_named("percent" if tail == ("%",) else "degree"), factor=Fraction(1), noun="")
+        return Measure(
+            value=value, unit=_unit_of_name("percent" if tail == ("%",) else "degree"), factor=Fraction(1), noun=""
+        )
     words = " ".join(token.lstrip('"') for token in tail)
     first, _, rest = words.partition(" ")
     factor = Fraction(_SCALES.get(first.lower(), 1))
     words = rest if factor != 1 else words
-    known = parse(words) if words else None
-    if known is not None or not words:
-        return Measure(value=value, unit=known or plain.unit, factor=factor, noun="")
-    return _counted(value, tail, factor, words)
+    unit = parse_unit(words) if words else None
+    if unit is not None or not words:
+        return Measure(value=value, unit=unit or plain.unit, factor=factor, noun="")
+    # Unknown words are a noun only inside of `\text{...}`: the x of 43x is none.
+    if any(token[0] != '"' and not (token.isalpha() and len(token) > 3) for token in tail):
+        return Measure(value=(*value, *tail), unit=None, factor=Fraction(1), noun="")
+    nouns = re.findall(r"[a-z/]+", words.lower().replace(".", ""))
+    if re.search(r"[^A-Za-z .,'-]", words) or len(nouns) > 4 or ALTERING & set(nouns):
+        return None
+    return Measure(value=value, unit=None, factor=factor, noun=" ".join(nouns))
 
 
 _PART = re.compile(r"(?<![\d.])(\d+(?:\.\d+)?)\s*(°|'{1,2}|[A-Za-z]+)[\s.]*(?:(?:,\s*)?(?:and\s+)?(?=\d))?")
 _ARC = {"'": Fraction(1, 60), "''": Fraction(1, 3600)}
 
 
-def in_several_units(found: Tokens) -> Measure | None:
-    r"""`2 hours 30 minutes`, `5\text{ ft }6\text{ in}`, `30^\circ 15'` in the first unit; None for anything else."""
-    if not found or not found[0].lstrip('"')[:1].isdigit() or (len(found) < 4 and found[0][0] != '"'):
+def in_several_units(tokens: Tokens) -> Measure | None:
+    r"""`2 hours 30 minutes`, `5\text{ ft }6\text{ in}` or `30^\circ 15'` in its first unit; None for anything else."""
+    if not tokens or not tokens[0].lstrip('"')[:1].isdigit() or (len(tokens) < 4 and tokens[0][0] != '"'):
         return None
-    text = " ".join(token.lstrip('"\\') for token in found).replace("' '", "''")
+    text = " ".join(token.lstrip('"\\') for token in tokens).replace("' '", "''")
     parts = _PART.findall(text)
     if len(parts) < 2 or _PART.sub("", text):
         return None
     numbers, names = zip(*parts, strict=True)
-    first = _named(names[0])
+    first = _unit_of_name(names[0])
     units = [
-        Unit(scale=first.scale * _ARC[name], dimensions="°") if first and name in _ARC else _named(name)
+        Unit(scale=first.scale * _ARC[name], dimensions="°") if first and name in _ARC else _unit_of_name(name)
         for name in names
     ]
     scales = [unit.scale for unit in units if unit and first and unit.dimensions == first.dimensions]
-    if first is None or len(scales) < len(units) or any(one <= next_ for one, next_ in itertools.pairwise(scales)):
+    if (
+        first is None
+        or len(scales) < len(units)
+        or any(scale <= smaller for scale, smaller in itertools.pairwise(scales))
+    ):
         return None
     value = [numbers[0]]
     for number, scale in zip(numbers[1:], scales[1:], strict=True):
@@ -141,44 +150,34 @@ def in_several_units(found: Tokens) -> Measure | None:
     return Measure(value=tuple(value), unit=first, factor=Fraction(1), noun="", also=also)
 
 
-def _counted(value: Tokens, tail: Tokens, factor: Fraction, words: str) -> Measure | None:
-    # Unknown words count only when they were set as words: the x of 43x is no noun.
-    if any(token[0] != '"' and not (token.isalpha() and len(token) > 3) for token in tail):
-        return Measure(value=(*value, *tail), unit=None, factor=Fraction(1), noun="")
-    lower = re.findall(r"[a-z/]+", words.lower().replace(".", ""))
-    if re.search(r"[^A-Za-z .,'-]", words) or len(lower) > 4 or ALTERING & set(lower):
-        return None
-    return Measure(value=value, unit=None, factor=factor, noun=" ".join(lower))
-
-
-def _value_end(found: Tokens, *, declared: bool, letters: bool) -> int:
-    """One past the value: only words, signs and letters that could be a unit follow."""
-    end, least = len(found), 1 if declared else 2 if letters else 99
+def _value_end(tokens: Tokens, *, declared: bool, letters: bool) -> int:
+    """One past the value: only words, signs and letters that may be a unit follow."""
+    end, least = len(tokens), 1 if declared else 2 if letters else 99
     while end:
-        token, start = found[end - 1], end - 1
+        token, start = tokens[end - 1], end - 1
         if token == "}":
             # m^{2}, s^{-1}
-            start = max(end - 5, 0) if found[end - 3 : end - 2] == ("-",) else max(end - 4, 0)
-            if found[start : start + 2] != ("^", "{") or not _is_name(found, start - 1, least):
+            start = max(end - 5, 0) if tokens[end - 3 : end - 2] == ("-",) else max(end - 4, 0)
+            if tokens[start : start + 2] != ("^", "{") or not _may_be_unit(tokens, start - 1, least):
                 return end
         elif token in ("/", "*", r"\mu", r"\Omega"):
-            follows = end < len(found) and _is_name(found, end, 1)
-            if not (follows or token == r"\Omega") or not (declared or found[end - 2][0] == '"'):
+            follows = end < len(tokens) and _may_be_unit(tokens, end, 1)
+            if not (follows or token == r"\Omega") or not (declared or tokens[end - 2][0] == '"'):
                 return end
-        elif token not in ("%", "°") and not _is_name(found, start, least):
+        elif token not in ("%", "°") and not _may_be_unit(tokens, start, least):
             return end
         end = start
     return end
 
 
-def _is_name(found: Tokens, place: int, least: int) -> bool:
-    token = found[place] if place >= 0 else ""
+def _may_be_unit(tokens: Tokens, place: int, least: int) -> bool:
+    token = tokens[place] if place >= 0 else ""
     return token[:1] == '"' or (token.isalpha() and len(token) >= least)
 
 
 @lru_cache(maxsize=1024)
-def parse(text: str) -> Unit | None:
-    r"""The unit that a text like `m/s^2`, `\mathrm{~kg}` or `square inches` names; None when it names none."""
+def parse_unit(text: str) -> Unit | None:
+    r"""The unit of a text like `m/s^2`, `\mathrm{~kg}` or `square inches`; None if it is no unit."""
     text = re.sub(r"\\(?:mathrm|text|mathbf|rm|operatorname)|[${}~()]|\\[,!;: ]", " ", text)
     text = re.sub(r"\^\s*\\circ\s*C?", "°", text).replace("·", "*").replace(r"\cdot", "*").replace(r"\times", "*")
     text = re.sub(r"\bper\b", "/", text.strip().removesuffix("."))
@@ -190,16 +189,17 @@ def parse(text: str) -> Unit | None:
             below = True
             continue
         name, _, exponent = part.partition("^")
-        named = _named(name.strip())
-        if named is None or not re.fullmatch(r"[-\s]*\d?", exponent):
+        unit = _unit_of_name(name.strip())
+        if unit is None or not re.fullmatch(r"[-\s]*\d?", exponent):
             return None
         times = int(re.sub(r"\s", "", exponent) or 1) * (-1 if below else 1) * power
-        scale *= named.scale**times
-        dimensions += named.dimensions * times if times > 0 else named.dimensions.swapcase() * -times
-    return Unit(scale=scale, dimensions=_reduced(dimensions)) if text else None
+        scale *= unit.scale**times
+        dimensions += unit.dimensions * times if times > 0 else unit.dimensions.swapcase() * -times
+    return Unit(scale=scale, dimensions=_cancel(dimensions)) if text else None
 
 
-def _reduced(dimensions: str) -> str:
+def _cancel(dimensions: str) -> str:
+    """Cancel lower and capital letters of the same dimension, and sort."""
     for letter in set(dimensions.lower()) - {"$", "%", "°"}:
         count = dimensions.count(letter) - dimensions.count(letter.upper())
         dimensions = dimensions.replace(letter, "").replace(letter.upper(), "")
@@ -208,17 +208,17 @@ def _reduced(dimensions: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _named(name: str) -> Unit | None:
+def _unit_of_name(name: str) -> Unit | None:
     if name in ("%", r"\%", "°", r"\$"):
         name = {"%": "percent", r"\%": "percent", "°": "degree", r"\$": "dollar"}[name]
     lower = name.lower()
-    found = _BASES.get(name) or _NAMES.get(lower) or _NAMES.get(lower.removesuffix("s"))
-    if found is not None:
-        return Unit(scale=Fraction(found[0]), dimensions=_reduced(found[1]))
+    definition = _BASES.get(name) or _NAMES.get(lower) or _NAMES.get(lower.removesuffix("s"))
+    if definition is not None:
+        return Unit(scale=Fraction(definition[0]), dimensions=_cancel(definition[1]))
     for prefix, factor in _PREFIXES.items():
         base = _BASES.get(name.removeprefix(prefix)) if name.startswith(prefix) else None
         if base is not None:
-            return Unit(scale=Fraction(base[0]) * Fraction(factor), dimensions=_reduced(base[1]))
+            return Unit(scale=Fraction(base[0]) * Fraction(factor), dimensions=_cancel(base[1]))
     return None
 
 
@@ -228,48 +228,47 @@ _PM = {"am": False, "midnight": False, "pm": True, "noon": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """One time of day."""
+class TimeOfDay:
+    """A time of day."""
 
     seconds: int
-    """Seconds since midnight as written, whatever half of the day is named."""
+    """Seconds since midnight as written, regardless of `pm`."""
     pm: bool | None
-    """Whether it is after noon; None where no half of the day is named."""
-    plain: bool
-    """Whether it is a number alone, which only another time makes a time."""
+    """Whether it is after noon; None if no half of the day is named."""
+    is_number: bool
+    """Whether it is a bare number, which is a time only next to another time."""
 
     @property
-    def day(self) -> int:
-        """Seconds since midnight; the half of the day counted where it is named."""
+    def seconds_of_day(self) -> int:
+        """Seconds since midnight, with the half of the day if it is named."""
         return self.seconds if self.pm is None else self.seconds % 43_200 + 43_200 * self.pm
 
 
-def clock(found: Tokens) -> Clock | None:
-    """The time of day that the tokens write; None where they write none."""
-    if not found or not found[0].lstrip('"')[:1].isdigit():
+def _time_of_day(tokens: Tokens) -> TimeOfDay | None:
+    if not tokens or not tokens[0].lstrip('"')[:1].isdigit():
         return None
-    text = "".join(token.lstrip('"') for token in found)
+    text = "".join(token.lstrip('"') for token in tokens)
     match = _TIME.fullmatch(text if text.isdecimal() else re.sub(r"(?<=[apm])\.|\s", "", text.lower()))
     if match is None:
         return None
     hours, minutes, seconds, half = match.groups()
     if half and not 0 < int(hours) <= 12:
         return None
-    written = 3600 * int(hours) + 60 * int(minutes or 0) + int(seconds or 0)
-    return Clock(seconds=written, pm=_PM[half] if half else None, plain=not (minutes or half))
+    total = 3600 * int(hours) + 60 * int(minutes or 0) + int(seconds or 0)
+    return TimeOfDay(seconds=total, pm=_PM[half] if half else None, is_number=not (minutes or half))
 
 
-def same_time(found: Tokens, wanted: Tokens) -> bool | None:
-    """Whether two times of day are the same; None where a side is none, or both are plain numbers."""
-    if len(found) == len(wanted) == 1 and found[0].isdigit() and wanted[0].isdigit():
+def same_time(answer: Tokens, reference: Tokens) -> bool | None:
+    """Whether two times of day are the same; None if a side is no time, or both are bare numbers."""
+    if len(answer) == len(reference) == 1 and answer[0].isdigit() and reference[0].isdigit():
         return None
-    theirs = clock(wanted)
-    mine = clock(found) if theirs else None
-    if mine is None or theirs is None or (mine.plain and theirs.plain):
+    reference_time = _time_of_day(reference)
+    time = _time_of_day(answer) if reference_time else None
+    if time is None or reference_time is None or (time.is_number and reference_time.is_number):
         return None
     # Next to `9:00` a plain 9 may be anything; next to `9 a.m.` it is the hour.
-    if (mine.plain and theirs.pm is None) or (theirs.plain and mine.pm is None):
+    if (time.is_number and reference_time.pm is None) or (reference_time.is_number and time.pm is None):
         return None
-    if mine.day == theirs.day:
+    if time.seconds_of_day == reference_time.seconds_of_day:
         return True
-    return None in (mine.pm, theirs.pm) and mine.seconds == theirs.seconds
+    return None in (time.pm, reference_time.pm) and time.seconds == reference_time.seconds

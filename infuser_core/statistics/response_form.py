@@ -31,7 +31,7 @@ MEASURES: Mapping[str, str] = {
     "no_thoughts": "no think tags",
     "own_script": "own script",
 }
-"""Measure to what people call it; each is a share of responses."""
+"""Measure to its label; each is a share of responses."""
 
 _INSIDE = re.compile(r"\w")
 _BOX = "\\boxed"
@@ -41,10 +41,10 @@ ResponseForm = Mapping[str, Any]
 """Form of a response: `question_id`, its length in `tokens`, and every measure to whether the response has it."""
 
 
-def boxing(tail: str) -> tuple[bool, bool]:
-    """Of a response from its first box on: whether there is exactly one, and whether no word follows the last one."""
-    found = boxes(tail)
-    if not found:
+def box_form(tail: str) -> tuple[bool, bool]:
+    """Whether a response, here from its first box on, has exactly one box, and whether no word follows the last one."""
+    contents = boxes(tail)
+    if not contents:
         return False, False
     start = tail.rfind(_BOX)
     while not (last := boxes(tail[start:])):
@@ -52,10 +52,10 @@ def boxing(tail: str) -> tuple[bool, bool]:
         start = tail.rfind(_BOX, 0, start)
     rest = tail[start:]
     after = rest[rest.index(last[-1], rest.index("{")) + len(last[-1]) :]
-    return len(found) == 1, not _INSIDE.search(after)
+    return len(contents) == 1, not _INSIDE.search(after)
 
 
-def retained(iteration: int, rows: Sequence[ResponseForm]) -> dict[str, Any]:
+def checkpoint_form(iteration: int, rows: Sequence[ResponseForm]) -> dict[str, Any]:
     """Number, median length and `shares` of the responses of a checkpoint, at least one."""
     return {
         "iteration": iteration,
@@ -65,27 +65,27 @@ def retained(iteration: int, rows: Sequence[ResponseForm]) -> dict[str, Any]:
     }
 
 
-def changes(before: Sequence[ResponseForm], after: Sequence[ResponseForm]) -> list[dict[str, Any]]:
-    """Every measure `before` and `after`, with the difference paired by question; none without common questions."""
+def paired_changes(before: Sequence[ResponseForm], after: Sequence[ResponseForm]) -> list[dict[str, Any]]:
+    """Every measure `before` and `after`, with the difference paired by question; empty without common questions."""
     first, second = _by_question(before), _by_question(after)
     common = sorted(first.keys() & second.keys())
     if not common:
         return []
-    found = []
+    rows = []
     for name in MEASURES:
-        old_Q, new_Q = (np.array([_share(held[question], name) for question in common]) for held in (first, second))
+        old_Q, new_Q = (np.array([_share(side[question], name) for question in common]) for side in (first, second))
         left_out = len(first) + len(second) - 2 * len(common)
         difference = paired_difference(old_Q, new_Q, left_out=left_out)
         ends = {"before": float(old_Q.mean()), "after": float(new_Q.mean())}
-        found.append({"measure": name, **ends, "difference": asdict(difference)})
-    return found
+        rows.append({"measure": name, **ends, "difference": asdict(difference)})
+    return rows
 
 
 def _by_question(rows: Sequence[ResponseForm]) -> dict[str, list[ResponseForm]]:
-    found: dict[str, list[ResponseForm]] = {}
+    by_question: dict[str, list[ResponseForm]] = {}
     for row in rows:
-        found.setdefault(row["question_id"], []).append(row)
-    return found
+        by_question.setdefault(row["question_id"], []).append(row)
+    return by_question
 
 
 def _share(rows: Sequence[ResponseForm], name: str) -> float:

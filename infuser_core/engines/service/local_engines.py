@@ -35,7 +35,7 @@ DEFAULTS = {
 """Environment of an engine where the caller's own does not say otherwise."""
 
 
-class Station:
+class LocalEngines:
     """Engines on `cards` of this machine, all visible ones when None. `where` is appended to their names."""
 
     def __init__(self, options: ServiceOptions, *, cards: list[str] | None = None, where: str = "") -> None:

@@ -15,20 +15,20 @@ from launcher import Launcher, Started
 from places import ROOT
 from ray_nodes import Nodes
 from reportlab.pdfgen.canvas import Canvas
-from test_crew import ITEMS, task
 from test_distributed_cluster import WORKER, running
 from test_distributed_run import until
+from test_worker_pool import ITEMS, task
 
 from corpus.chunk.judge import judge_by_rules, rule_on
 from corpus.pool import read_sources
-from infuser_core.engines.cluster.crew import RayCrew
 from infuser_core.engines.cluster.layout import Cluster
-from infuser_core.engines.crew import Crew
+from infuser_core.engines.cluster.ray_pool import RayPool
+from infuser_core.engines.worker_pool import WorkerPool
 from infuser_core.errors import KilledProcessError
 
 pytestmark = pytest.mark.distributed
 
-BUSY = "ray::_Hand.do"
+BUSY = "from infuser_core.engines.worker_pool import serve"
 TABLES = ("documents.parquet", "discarded.parquet", "sources.parquet", "overlaps.parquet")
 MARKER = f"""#!{sys.executable}
 import pathlib, sys
@@ -39,9 +39,9 @@ SHARD_BYTES = 17 << 20
 
 
 @pytest.fixture
-def crew(nodes: Nodes) -> Iterator[Crew]:
+def pool(nodes: Nodes) -> Iterator[WorkerPool]:
     """Of this process, whose Ray is the nodes' for so long."""
-    found = RayCrew(Cluster(address=nodes.address))
+    found = RayPool(Cluster(address=nodes.address))
     yield found
     found.close()
     ray.shutdown()
@@ -76,16 +76,16 @@ def build(launch: Launcher, folder: Path, name: str, address: str = "") -> Start
     return launch.start(*words, store=folder / f"store-{name}", folder=folder, **own)
 
 
-def test_chunks_are_judged_on_all_nodes_and_a_deadly_item_is_named(crew: Crew, tmp_path: Path) -> None:
+def test_chunks_are_judged_on_all_nodes_and_a_deadly_item_is_named(pool: WorkerPool, tmp_path: Path) -> None:
     prose = writer(3)
     chunks = [document(f"d{number}", prose(20)) for number in range(3000)]
-    assert crew.number == 4
-    assert judge_by_rules(chunks, crew) == rule_on(chunks)
+    assert pool.size == 4
+    assert judge_by_rules(chunks, pool) == rule_on(chunks)
     (tmp_path / "7").touch()
-    assert dict(crew.each(task(tmp_path), ITEMS)) == {place: place * place for place in ITEMS}
+    assert dict(pool.each(task(tmp_path), ITEMS)) == {place: place * place for place in ITEMS}
     (tmp_path / "5").write_text("always")
     with pytest.raises(KilledProcessError, match="squaring: 5 lost its worker: "):
-        list(crew.each(task(tmp_path), ITEMS))
+        list(pool.each(task(tmp_path), ITEMS))
 
 
 def evaluate(launch: Launcher, folder: Path, name: str, address: str = "") -> Started:

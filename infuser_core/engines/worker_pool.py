@@ -1,0 +1,392 @@
+"""Workers for the items of a long stage: threads and processes of this machine, or processes of a Ray cluster.
+
+A stage passes a task and its items and takes results as they end; it does not know which workers it has. An item whose
+worker dies is repeated by another one. Results are the same for any number of workers.
+"""
+
+import json
+import math
+import os
+import pickle
+import sys
+import threading
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, ExitStack, suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from infuser_core import child
+from infuser_core.errors import EngineError, InfuserError, KilledProcessError
+from infuser_core.system.worker import Peer, WorkerProcess, connect
+
+ATTEMPTS = 3
+"""Workers that one item may lose."""
+
+AHEAD = 2
+"""Items per worker that are submitted before earlier results are taken: finished ones wait in memory."""
+
+MOST = 512
+"""Most workers of one task; each has a thread in this process."""
+
+Work = Callable[[Any], Any]
+"""Computes the result of one item."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One kind of work. Functions and items are pickled for a worker: functions of modules, and plain values."""
+
+    name: str
+    """The work in plain words, such as `conversion`."""
+    begin: Callable[[], AbstractContextManager[Work]]
+    """Opens what a worker keeps from item to item, models and indexes, and closes it after the last item."""
+    item: Callable[[Any], str] = str
+    """Name of an item in messages."""
+    apart: bool = True
+    """Whether a local worker is a process; work that starts limited processes itself needs threads only."""
+    accelerator: bool = False
+    """Whether a worker needs an accelerator: one worker on each, or one per machine without any. A local worker is then
+    a thread, whose commands see its accelerator alone."""
+
+
+class LostWorkerError(InfuserError):
+    """A worker died or its machine fell silent; another worker can repeat its item."""
+
+
+class OpenTask:
+    """A task's work as a worker keeps it open from item to item."""
+
+    def __init__(self) -> None:
+        self._work: Work | None = None
+        self._stack = ExitStack()
+
+    def do(self, begin: Callable[[], AbstractContextManager[Work]], item: Any) -> Any:
+        """Compute the item's result; the first item opens the task."""
+        if self._work is None:
+            self._work = self._stack.enter_context(begin())
+        return self._work(item)
+
+    def close(self) -> None:
+        self._work = None
+        self._stack.close()
+
+
+class ThreadWorker:
+    """Works in the calling thread, whose commands see the accelerator `card` alone."""
+
+    def __init__(self, card: str | None) -> None:
+        self._card = card
+        self._open = OpenTask()
+
+    def do(self, task: Task, item: Any) -> Any:
+        with child.on_card(self._card):
+            return self._open.do(task.begin, item)
+
+    def end(self, *, now: bool) -> None:
+        """Close the task; with `now` the item under way first ends by its own limits."""
+        if not now:
+            self._open.close()
+
+
+class ProcessWorker:
+    """Works in a process that runs `serve`; it may serve one task after the other."""
+
+    def __init__(self, process: Peer) -> None:
+        self._process = process
+
+    def do(self, task: Task, item: Any) -> Any:
+        """Compute the item's result. Raises LostWorkerError if the process is dead, and what the work itself raises."""
+        kind, value = self._ask(task.begin, item)
+        if kind == "unsent":
+            raise EngineError(
+                f"{task.name}: {task.item(item)}: {value}",
+                hint="work in processes must return and raise what pickle can copy: plain values, classes of modules",
+            )
+        if kind == "raised":
+            raise value
+        return value
+
+    def end(self, *, now: bool) -> None:
+        """Close the task; `now` kills the process, whatever it computes."""
+        if now:
+            self._process.kill()
+            return
+        # The next task that takes a dead process gets LostWorkerError.
+        with suppress(LostWorkerError):
+            kind, value = self._ask()
+            if kind == "raised":
+                raise value
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+
+    def _ask(self, *message: Any) -> tuple[str, Any]:
+        try:
+            self._process.send(pickle.dumps(message))
+            reply: tuple[str, Any] = pickle.loads(self._process.receive(math.inf))
+        except EngineError as error:
+            is_killed = isinstance(self._process, WorkerProcess) and self._process.killed()
+            self._process.close()
+            reason = "a process was killed from outside" if is_killed else error.message
+            raise LostWorkerError(reason) from error
+        return reply
+
+
+def start_process(*, name: str, environment: dict[str, str] | None = None) -> WorkerProcess:
+    """Start a process for a ProcessWorker. What it prints goes to standard error: standard output is for results."""
+    code = f"import json, sys; sys.path[:] = json.loads(sys.argv[2]); from {__name__} import serve; serve(sys.argv[1])"
+    return WorkerProcess(
+        [sys.executable, "-P", "-c", code],
+        [json.dumps([folder or str(Path.cwd()) for folder in sys.path])],
+        name=name,
+        environment=environment,
+        encode=lambda message: bytes(message[0]),
+        decode=bytes,
+    )
+
+
+def serve(descriptor: str) -> None:
+    """Work on items in a worker process: messages are `(begin, item)`, or `()` to close the task."""
+    pipe, task = connect(descriptor), OpenTask()
+    with suppress(EOFError):
+        while True:
+            data = pipe.recv_bytes()
+            try:
+                message = pickle.loads(data)
+                reply = ("done", task.do(*message) if message else None)
+                if not message:
+                    task.close()
+            except Exception as error:  # Raised again where its result is awaited.
+                error.add_note("".join(traceback.format_exception(error)))
+                reply = ("raised", error)
+            pipe.send_bytes(pickled_reply(*reply))
+
+
+def pickled_reply(kind: str, value: Any) -> bytes:
+    """A reply as bytes. A result or an error that pickle cannot copy becomes the reply `unsent` with the reason."""
+    try:
+        data = pickle.dumps((kind, value))
+        if kind == "raised":
+            # Many classes of errors can be written and not read.
+            pickle.loads(data)
+    except Exception as error:  # Pickle runs methods of any class.
+        what = "its result" if kind == "done" else f"{type(value).__name__}: {value}; this error"
+        text = f"{what} cannot be sent from its process: {type(error).__name__}: {error}"
+        return pickle.dumps(("unsent", text))
+    return data
+
+
+class Slot:
+    """Room for one worker: a core or an accelerator of a machine."""
+
+    def __init__(self, number: int, *, accelerator: bool, card: str | None = None, node: str = "") -> None:
+        self.number, self.accelerator, self.card, self.node = number, accelerator, card, node
+        self.worker: ThreadWorker | ProcessWorker | None = None
+        """The worker of the task that holds the slot."""
+        self.process: ProcessWorker | None = None
+        """Its process, which is kept for the next task."""
+
+
+class WorkerPool(ABC):
+    """Slots for workers, and the order in which items go to them. Processes are kept from task to task."""
+
+    has_threads = False
+    """Whether threads of this process work in the slots too."""
+
+    def __init__(self, slots: Iterable[Slot] = ()) -> None:
+        self._changed = threading.Condition()
+        self._slots = set(slots)
+        self._free = set(self._slots)
+
+    @property
+    def size(self) -> int:
+        """Workers for tasks that need no accelerator."""
+        return self._count_slots(accelerator=False)
+
+    def each(self, task: Task, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Place and result of every item as they end.
+
+        Raises what the work raises, KilledProcessError for an item that lost ATTEMPTS workers, and EngineError if no
+        machine is left.
+        """
+        number = min(max(1, self._count_slots(accelerator=task.accelerator)), len(items))
+        if not number:
+            return
+        run = _TaskRun(self, task)
+        threads = ThreadPoolExecutor(number, thread_name_prefix=task.name)
+        running: dict[Future[Any], int] = {}
+        ahead = iter(enumerate(items))
+        try:
+            while True:
+                for place, item in islice(ahead, number * AHEAD - len(running)):
+                    running[threads.submit(run.do, item)] = place
+                if not running:
+                    return
+                # Without a limit: the death of a worker ends the wait for its item.
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    place = running.pop(future)
+                    yield place, future.result()
+        finally:
+            for future in running:
+                future.cancel()
+            run.end(now=bool(running))
+            threads.shutdown()
+
+    def close(self) -> None:
+        """End the processes."""
+        with self._changed:
+            for slot in self._slots:
+                if slot.process is not None:
+                    slot.process.close()
+            self._slots.clear()
+            self._free.clear()
+
+    def start_worker(self, task: Task, slot: Slot) -> ThreadWorker | ProcessWorker:
+        """A worker in a slot. Raises EngineError if its machine starts none."""
+        if self.has_threads and (slot.card is not None or not task.apart):
+            return ThreadWorker(slot.card)
+        slot.process = slot.process or ProcessWorker(self._start_process(slot))
+        return slot.process
+
+    @abstractmethod
+    def _start_process(self, slot: Slot) -> Peer:
+        """A process that runs `serve` on the slot's machine. Raises EngineError if that machine starts none."""
+
+    @abstractmethod
+    def _update_machines(self) -> None:
+        """Add slots of machines that joined, and remove those of machines that left; the caller holds the lock."""
+
+    def _count_slots(self, *, accelerator: bool) -> int:
+        with self._changed:
+            self._update_machines()
+            return min(MOST, sum(slot.accelerator == accelerator for slot in self._slots))
+
+
+class LocalPool(WorkerPool):
+    """Workers of this machine."""
+
+    has_threads = True
+
+    def __init__(self, workers: int, cards: Sequence[str]) -> None:
+        cores = [Slot(number, accelerator=False) for number in range(workers)]
+        super().__init__(
+            [
+                *cores,
+                *(Slot(number, accelerator=True, card=card) for number, card in enumerate(cards or [None])),
+            ]
+        )
+
+    def _update_machines(self) -> None:
+        """This machine has the slots that it had."""
+
+    def _start_process(self, slot: Slot) -> WorkerProcess:
+        del slot
+        return start_process(name="a process")
+
+
+def local_pool(workers: int | None = None) -> LocalPool:
+    """This machine's pool: `workers`, by default one per core, and one for every accelerator."""
+    visible = os.environ.get(child.CARDS)
+    if visible is not None:
+        cards = [card.strip() for card in visible.split(",") if card.strip() not in ("", "-1")]
+    else:
+        # torch knows them too, but takes seconds to import.
+        cards = [str(number) for number, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]
+    return LocalPool(workers or os.cpu_count() or 1, cards)
+
+
+class _TaskRun:
+    """The slots of one running task; they keep the task open until it ends."""
+
+    def __init__(self, pool: WorkerPool, task: Task) -> None:
+        self._pool, self._task, self._changed = pool, task, pool._changed
+        self._idle: list[Slot] = []
+        self._busy: set[Slot] = set()
+        self._is_over = False
+
+    def do(self, item: Any) -> Any:
+        """The result of one item, by as many workers as it takes."""
+        reasons: list[str] = []
+        while len(reasons) < ATTEMPTS and (slot := self._take_slot()) is not None:
+            assert slot.worker is not None, "a taken slot has one"
+            try:
+                return slot.worker.do(self._task, item)
+            except LostWorkerError as error:
+                reasons.append(error.message)
+                slot.worker = slot.process = None
+            finally:
+                self._give_back(slot)
+        raise KilledProcessError(
+            f"{self._task.name}: {self._task.item(item)} lost its worker: {'; '.join(dict.fromkeys(reasons))}",
+            hint=f"{child.guess_of_kill()}; free some memory, or use fewer workers, and repeat: finished work is kept",
+        )
+
+    def end(self, *, now: bool) -> None:
+        """Close the task at its workers; `now` gives up items that are under way."""
+        with self._changed:
+            self._is_over = True
+            busy = [slot.worker for slot in self._busy if slot.worker is not None]
+            self._changed.notify_all()
+        for worker in busy:
+            worker.end(now=now)
+        for slot in self._idle:
+            self._free(slot)
+
+    def _take_slot(self) -> Slot | None:
+        """A slot with a worker, preferably one that has opened the task; None if the task is over.
+
+        A machine that starts no worker is left out of the pool.
+        """
+        pool = self._pool
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_over or self._idle or self._free_slots() or not pool._slots)
+                if self._is_over:
+                    return None
+                if not pool._slots:
+                    raise EngineError(
+                        f"{self._task.name}: no machine with workers is left",
+                        hint="start machines again, and repeat: finished work is kept",
+                    )
+                slot = self._idle.pop() if self._idle else min(self._free_slots(), key=lambda slot: slot.number)
+                pool._free.discard(slot)
+                self._busy.add(slot)
+            try:
+                slot.worker = slot.worker or pool.start_worker(self._task, slot)
+                return slot
+            except EngineError:
+                with self._changed:
+                    pool._slots = {other for other in pool._slots if other.node != slot.node}
+                    pool._free &= pool._slots
+            finally:
+                if slot.worker is None:
+                    self._give_back(slot)
+
+    def _free_slots(self) -> list[Slot]:
+        return [slot for slot in self._pool._free if slot.accelerator == self._task.accelerator]
+
+    def _give_back(self, slot: Slot) -> None:
+        """Keep the slot for this task's next item, unless its worker is lost or the task is over."""
+        with self._changed:
+            self._busy.discard(slot)
+            if slot.worker is not None and not self._is_over:
+                self._idle.append(slot)
+                self._changed.notify_all()
+                return
+        self._free(slot)
+
+    def _free(self, slot: Slot) -> None:
+        """Close the task at the slot's worker, if it has one, and leave the slot to other tasks."""
+        worker, slot.worker = slot.worker, None
+        if worker is not None:
+            worker.end(now=False)
+        with self._changed:
+            if slot in self._pool._slots:
+                self._pool._free.add(slot)
+            self._changed.notify_all()
