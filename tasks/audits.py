@@ -94,7 +94,7 @@ def audit_questions(
     benchmarks: ArtifactRef,
 ) -> Work:
     """One group's kept chunks against dev, validation and benchmark questions, with planted controls."""
-    config = run.config.corpus.overlap.resolved()
+    config = run.config.corpus.overlap.with_defaults()
     questions = {"dev": dev, "validation": validation, "benchmarks": benchmarks}
     inputs = {"chunks": chunks, "judgements": judgements, **questions}
     recipe = run.recipe("audit", VERSION, _scan_values(config, [], []), inputs)
@@ -120,7 +120,7 @@ def audit_data(
     path: str,
 ) -> Work:
     """All kept chunks, the dev and the validation set against one data set. Shards scanned before a kill are kept."""
-    config = run.config.corpus.overlap.resolved()
+    config = run.config.corpus.overlap.with_defaults()
     label = Path(path).name
     found = shards_of([Path(path)])
     shards = [each if each.name == label else replace(each, name=f"{label}/{each.name}") for each in found]
@@ -169,7 +169,7 @@ def compare_pool(
     questions: Mapping[str, ArtifactRef],
 ) -> Work:
     """All kept chunks against question sets by name and all other data at once, for a pool that is to be exported."""
-    config = run.config.corpus.overlap.resolved()
+    config = run.config.corpus.overlap.with_defaults()
     others = shards_of([Path(path) for path in run.config.corpus.overlap.references])
     known = _digests(run, others)
     values = _scan_values(config, others, known)

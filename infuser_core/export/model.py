@@ -62,7 +62,7 @@ def _write(source: Path, draft: Path, config: RunConfig, *, role: str, adapter: 
         source,
         draft,
         dtype=config.engine.dtype,
-        sampling=config.evaluate.sampling if asked else cotrain.sampling.drawn(),
+        sampling=config.evaluate.sampling if asked else cotrain.sampling.as_sampling(),
         max_tokens=cotrain.solver_tokens if asked else cotrain.generator_tokens,
     )
 

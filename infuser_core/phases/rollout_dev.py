@@ -17,7 +17,7 @@ def settings_of(config: RunConfig) -> AnswerSettings:
     return AnswerSettings(
         prompts=config.prompts,
         prompt_digest=template_digest(*solver_templates(config.prompts, plugins.solver_prompts(config))),
-        sampling=config.cotrain.sampling.drawn(),
+        sampling=config.cotrain.sampling.as_sampling(),
         vllm=config.engine.vllm,
         samples=config.cotrain.group_size,
         prompt_tokens=config.cotrain.prompt_tokens,

@@ -31,7 +31,7 @@ def test_the_papers_corpus_is_that_of_public_catalogues_under_open_licences(name
     assert (corpus.overlap.mode, corpus.overlap.matched, corpus.overlap.reference_matched) == (
         "paper", "report", "report",
     )  # fmt: skip
-    found = corpus.overlap.resolved()
+    found = corpus.overlap.with_defaults()
     assert (found.n, found.containment, found.min_chars) == (13, 0.8, 200)
 
 
@@ -89,7 +89,7 @@ def test_the_dev_set_alone_needs_no_corpus():
 
 @pytest.mark.parametrize("mode", ["exact", "paper", "loose"])
 def test_a_mode_has_its_own_values_unless_others_are_named(mode: str):
-    own = OverlapSettings(mode=mode).resolved()  # type: ignore[arg-type]
+    own = OverlapSettings(mode=mode).with_defaults()  # type: ignore[arg-type]
     assert (own.n, own.containment) == ((5, 0.5) if mode == "loose" else (13, 0.8))
     other = OverlapSettings(mode=mode, n=7, containment=0.6, run_words=9, min_words=2, min_chars=1)  # type: ignore[arg-type]
-    assert other.resolved() == other
+    assert other.with_defaults() == other
