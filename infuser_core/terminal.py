@@ -29,14 +29,15 @@ def printable(text: str) -> str:
 
 def to_json(value: Any) -> str:
     """The value as one line of JSON, which has no NaN and no infinity: they are null. Other types become text."""
-    return printable(json.dumps(_finite(value), ensure_ascii=False, default=str))
+    return printable(json.dumps(finite(value), ensure_ascii=False, default=str))
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The value with null for NaN and infinities, which JSON does not have."""
     if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
+        return {key: finite(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_finite(each) for each in value]
+        return [finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

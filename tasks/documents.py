@@ -26,7 +26,7 @@ from corpus.read.file_kinds import file_of
 from corpus.read.page import Job
 from infuser_core import plugins
 from infuser_core.anchors import NamedModel, anchor_digest, anchor_folder, named_model, token_counter
-from infuser_core.benchmarks.parts import validation as identity_of
+from infuser_core.benchmarks.parts import validation
 from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import Progress
@@ -86,7 +86,7 @@ def benchmark_questions(run: Run) -> Work:
             summary={"part": "benchmarks", "questions": len(rows)},
         )
 
-    content = {label: identity_of.content(questions) for label, questions in loaded.items()}
+    content = {label: validation.content_digest(questions) for label, questions in loaded.items()}
     return Work(recipe=run.recipe("questions", VERSION, {"benchmarks": content}, {}), produce=produce)
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts import validation as identity_of
-from infuser_core.benchmarks.parts.validation import leaks, sentence
+from infuser_core.benchmarks.parts.validation import content_digest, count_leaks, leak_warning
 from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.evaluation.answers import answered, collect, scored
@@ -54,7 +53,7 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
     loaded = plugins.benchmark(benchmark.name)(benchmark) if benchmark else []
     if benchmark:
         # The questions enter by content: where their file lies changes nothing.
-        values |= {"benchmark": benchmark.name, "content": identity_of.content(loaded)}
+        values |= {"benchmark": benchmark.name, "content": content_digest(loaded)}
     version = evaluate_phase.VERSION
     recipe = run.recipe("respond", version, values, inputs, iteration=iteration, seed=run.config.seed)
 
@@ -94,7 +93,7 @@ def answer(
         "answers": ask_settings(settings, sheet, questions),
         "label": sheet.label,
         "benchmark": sheet.name,
-        "content": identity_of.content(questions),
+        "content": content_digest(questions),
         "engine": engine_name(model, settings),
         **({} if model.ref else {"model": model.digest}),
     }
@@ -131,7 +130,7 @@ def answer(
 
 def take_in(label: str, questions: Sequence[Question], responses: Sequence[BenchmarkResponse], digest: str) -> Work:
     """Answers that a file of this digest holds, as the artifact that asking would have made."""
-    values = {"label": label, "content": identity_of.content(questions), "file": digest}
+    values = {"label": label, "content": content_digest(questions), "file": digest}
     recipe = Recipe(phase="respond", version=evaluate_phase.VERSION, config=values, seed=0)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -255,13 +254,13 @@ def leakage(run: Run, validation: ArtifactRef) -> Work:
     loaded = {b.label or b.name: plugins.benchmark(b.name)(b) for b in run.config.evaluate.benchmarks}
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        found = leaks(run.store.rows(validation, "reference_questions", Question), loaded)
+        found = count_leaks(run.store.rows(validation, "reference_questions", Question), loaded)
         return Outcome(
             tables={"leaks": Table(row_type=Leak, rows=found)},
-            summary={"said": sentence(found) or "no benchmark question is in the validation set"},
+            summary={"said": leak_warning(found) or "no benchmark question is in the validation set"},
         )
 
-    content = {label: identity_of.content(questions) for label, questions in loaded.items()}
+    content = {label: content_digest(questions) for label, questions in loaded.items()}
     recipe = run.recipe("leakage", LEAKAGE_VERSION, {"benchmarks": content}, {"validation": validation})
     return Work(recipe=recipe, produce=produce)
 

@@ -189,16 +189,16 @@ def why(
         return
     if name is None:
         raise UsageError("nothing to explain", hint="name an ID, e.g. `infuser why RUN@4`; or --graph")
-    from infuser_core.lineage.answer import to_text
+    from infuser_core.lineage.story import to_text
     from infuser_core.lineage.why import why as ask
 
-    answer = ask(settings.store_root(), name, run=run)
+    story = ask(settings.store_root(), name, run=run)
     if html is not None:
         from infuser_core.lineage.pages import to_html
 
-        write_page(html, to_html(answer))
+        write_page(html, to_html(story))
     if as_json or html is None:
-        show(answer.to_json(), lambda: to_text(answer), as_json=as_json)
+        show(story.to_json(), lambda: to_text(story), as_json=as_json)
 
 
 def _graph(run: str | None, *, html: Path | None, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 import re
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.benchmarks.parts.spec import Benchmark, RowPlace, make_question
 from infuser_core.schemas import Question
 from infuser_core.verifiers import integer
 
@@ -12,20 +12,20 @@ _ANSWER = "answer|Answer"
 _YEAR = re.compile(r"(?:^|[^\d])(20[012]\d)(?:[^\d]|$)")
 
 
-def read(row: fields.Row, place: Place) -> Question | None:
-    r"""A row of the benchmark's year, or None where it tells another; its key is `33`, "033", "33.0" or `33^\circ`."""
+def read_row(row: fields.Row, place: RowPlace) -> Question | None:
+    r"""A row of the benchmark's year, None for other years. Answers look like `33`, "033", "33.0" or `33^\circ`."""
     name = place.benchmark.name
     year = name.removeprefix("aime")
-    told = fields.label(row, "year") or fields.label(row, "url") or fields.label(row, "ID")
-    found = _YEAR.search(told)
-    if found and found.group(1) != year:
+    dated = fields.read_label(row, "year") or fields.read_label(row, "url") or fields.read_label(row, "ID")
+    match = _YEAR.search(dated)
+    if match and match.group(1) != year:
         return None
-    text, written = fields.text(row, _PROBLEM), fields.text(row, _ANSWER)
-    key = integer.parse_integer(written)
+    text, answer = fields.read_text(row, _PROBLEM), fields.read_text(row, _ANSWER)
+    key = integer.parse_integer(answer)
     if key is None:
-        raise fields.refuse(_ANSWER, "an integer from 0 to 999", written)
-    own = fields.label(row, "id|ID|problem_idx") if "ID" in row or "year" in row else ""
-    return question(place, own or f"{name}-{fields.tag(text)}", text, str(key), domain="AIME", subdomain=year)
+        raise fields.refuse(_ANSWER, "an integer from 0 to 999", answer)
+    own = fields.read_label(row, "id|ID|problem_idx") if "ID" in row or "year" in row else ""
+    return make_question(place, own or f"{name}-{fields.row_tag(text)}", text, str(key), domain="AIME", subdomain=year)
 
 
 BENCHMARK = Benchmark(
@@ -40,5 +40,5 @@ BENCHMARK = Benchmark(
     samples=32,
     verifier="integer",
     fields=(_PROBLEM, _ANSWER),
-    read=read,
+    read_row=read_row,
 )

@@ -3,18 +3,20 @@
 import re
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.benchmarks.parts.spec import Benchmark, RowPlace, make_question
 from infuser_core.schemas import Question
 
 _WHOLE = re.compile(r"-?\d+(\.0+)?")
 
 
-def read(row: fields.Row, place: Place) -> Question:
+def read_row(row: fields.Row, place: RowPlace) -> Question:
     """A row of the file as a question; its key is a whole number, written as `27.0`."""
-    text, key = fields.text(row, "question|problem"), fields.text(row, "answer")
+    text, key = fields.read_text(row, "question|problem"), fields.read_text(row, "answer")
     if not _WHOLE.fullmatch(key):
         raise fields.refuse("answer", "a whole number", key)
-    return question(place, f"amc23-{fields.tag(text)}", text, key.partition(".")[0], domain="AMC", subdomain="2023")
+    return make_question(
+        place, f"amc23-{fields.row_tag(text)}", text, key.partition(".")[0], domain="AMC", subdomain="2023"
+    )
 
 
 BENCHMARK = Benchmark(
@@ -27,5 +29,5 @@ BENCHMARK = Benchmark(
     samples=32,
     verifier="math",
     fields=("question|problem", "answer"),
-    read=read,
+    read_row=read_row,
 )

@@ -5,20 +5,20 @@ denominator, unless `evaluate.too_long` says otherwise. The rows keep the data's
 """
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.benchmarks.parts.spec import Benchmark, RowPlace, make_question
 from infuser_core.schemas import Question
 
 LETTERED, OPEN = "lettered", "open"
 """`subdomain` of questions whose target is a bracketed letter, and of all others."""
 
 
-def read(row: fields.Row, place: Place) -> Question:
+def read_row(row: fields.Row, place: RowPlace) -> Question:
     """`domain` is the task: a column of the mirror, or the folder that holds `task.json`."""
-    text, target = fields.text(row, "input"), fields.text(row, "target")
-    task = (fields.label(row, "task") or place.source).removeprefix("bbeh_").replace(" ", "_")
-    return question(
+    text, target = fields.read_text(row, "input"), fields.read_text(row, "target")
+    task = (fields.read_label(row, "task") or place.source).removeprefix("bbeh_").replace(" ", "_")
+    return make_question(
         place,
-        f"{task}-{fields.tag(text, target)}",
+        f"{task}-{fields.row_tag(text, target)}",
         text,
         target,
         domain=task,
@@ -38,5 +38,5 @@ BENCHMARK = Benchmark(
     verifier="bbeh",
     fields=("input", "target"),
     repeats=True,
-    read=read,
+    read_row=read_row,
 )

@@ -1,20 +1,20 @@
 """GSM8K: word problems of elementary arithmetic with whole numbers as answers."""
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.benchmarks.parts.spec import Benchmark, RowPlace, make_question
 from infuser_core.schemas import Question
 
 MARK = "####"
-"""Stands between the worked solution and the answer."""
+"""Separates the worked solution from the answer."""
 
 
-def read(row: fields.Row, place: Place) -> Question:
+def read_row(row: fields.Row, place: RowPlace) -> Question:
     """The key is what follows the mark, thousands grouped or not."""
-    text, solution = fields.text(row, "question"), fields.text(row, "answer")
+    text, solution = fields.read_text(row, "question"), fields.read_text(row, "answer")
     answer = solution.rpartition(MARK)[2].strip()
     if MARK not in solution or not answer:
         raise fields.refuse("answer", f"a solution that ends in {MARK} and the answer", solution)
-    return question(place, f"gsm8k-{fields.tag(text)}", text, answer.replace(",", ""), domain="Word problems")
+    return make_question(place, f"gsm8k-{fields.row_tag(text)}", text, answer.replace(",", ""), domain="Word problems")
 
 
 BENCHMARK = Benchmark(
@@ -26,5 +26,5 @@ BENCHMARK = Benchmark(
     rows=1_319,
     verifier="math",
     fields=("question", "answer"),
-    read=read,
+    read_row=read_row,
 )

@@ -1,22 +1,22 @@
 """HMMT: the final-answer problems of February 2025, November 2025 and February 2026."""
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.benchmarks.parts.spec import Benchmark, RowPlace, make_question
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading
 
 
-def read(row: fields.Row, place: Place) -> Question:
+def read_row(row: fields.Row, place: RowPlace) -> Question:
     """Problems are numbered anew in every contest: the identifier starts with the contest."""
-    answer = fields.without_dollars(fields.text(row, "answer"))
-    return question(
+    answer = fields.strip_dollars(fields.read_text(row, "answer"))
+    return make_question(
         place,
-        f"{place.source}-{fields.text(row, 'problem_idx')}",
-        fields.text(row, "problem"),
+        f"{place.source}-{fields.read_text(row, 'problem_idx')}",
+        fields.read_text(row, "problem"),
         answer,
-        domain=fields.label(row, "problem_type"),
+        domain=fields.read_label(row, "problem_type"),
         subdomain=place.source,
-        grading=Grading(multiple=len(fields.listed(answer)) > 1),
+        grading=Grading(multiple=len(fields.split_commas(answer)) > 1),
     )
 
 
@@ -32,5 +32,5 @@ BENCHMARK = Benchmark(
     samples=32,
     verifier="math",
     fields=("problem_idx", "problem", "answer"),
-    read=read,
+    read_row=read_row,
 )

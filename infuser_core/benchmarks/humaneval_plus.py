@@ -1,7 +1,7 @@
 """HumanEval+: complete a function; every base test and every added test must pass."""
 
 from infuser_core.benchmarks.parts import fields, program_tests
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, cache_folder, question
+from infuser_core.benchmarks.parts.spec import Benchmark, RowPlace, cache_folder, make_question
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.code_tests import store_tests
 from infuser_core.verifiers.parts.grading import Grading
@@ -9,16 +9,16 @@ from infuser_core.verifiers.parts.grading import Grading
 _TASK = "Complete this Python function. Give the whole function, with the imports that it needs.\n\n```python\n{}\n```"
 
 
-def read(row: fields.Row, place: Place) -> Question:
-    """EvalPlus rows hold inputs alone, and the reference solution says what they give; the hub's rows hold both."""
-    plain = fields.value(row, "base_input") is None
-    tests = program_tests.tests_from_hf(row) if plain else program_tests.tests_from_evalplus(row)
+def read_row(row: fields.Row, place: RowPlace) -> Question:
+    """EvalPlus rows hold inputs only, whose results the reference solution gives; the hub's rows hold both."""
+    has_results = fields.first_value(row, "base_input") is None
+    tests = program_tests.tests_from_hf(row) if has_results else program_tests.tests_from_evalplus(row)
     path, sha256 = store_tests(tests, cache_folder("humaneval_plus"))
-    return question(
+    return make_question(
         place,
-        fields.text(row, "task_id"),
+        fields.read_text(row, "task_id"),
         _TASK.format(str(row["prompt"]).rstrip()),
-        fields.text(row, "prompt") + "\n" + str(row["canonical_solution"]),
+        fields.read_text(row, "prompt") + "\n" + str(row["canonical_solution"]),
         domain="Python",
         grading=Grading(tests=str(path), tests_sha256=sha256),
     )
@@ -37,6 +37,6 @@ BENCHMARK = Benchmark(
     max_tokens=16_384,
     verifier="code",
     fields=("task_id", "prompt", "canonical_solution", "entry_point", "test|base_input"),
-    keep=True,
-    read=read,
+    cached=True,
+    read_row=read_row,
 )

@@ -3,7 +3,7 @@
 import re
 
 from infuser_core.benchmarks.parts import fields, program_tests
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, cache_folder, question
+from infuser_core.benchmarks.parts.spec import Benchmark, RowPlace, cache_folder, make_question
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.code_tests import store_tests
 from infuser_core.verifiers.parts.grading import Grading
@@ -14,22 +14,22 @@ _STARTED = "{}\n\nWrite Python that starts from this code and keeps its names:\n
 _PROGRAM = "{}\n\nWrite a Python program that reads standard input and writes the answer to standard output."
 
 
-def read(row: fields.Row, place: Place) -> Question | None:
+def read_row(row: fields.Row, place: RowPlace) -> Question | None:
     """One problem; its tests go into a file. Problems of other days are not part of the benchmark."""
-    day = fields.text(row, "contest_date")[:10]
+    day = fields.read_text(row, "contest_date")[:10]
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", day):
         raise fields.refuse("contest_date", "a date like 2024-05-31", day)
     if not FIRST <= day <= LAST:
         return None
     path, sha256 = store_tests(program_tests.tests_from_livecode(row), cache_folder("livecodebench"))
-    text, started = fields.text(row, "question_content"), fields.label(row, "starter_code")
-    return question(
+    text, starter = fields.read_text(row, "question_content"), fields.read_label(row, "starter_code")
+    return make_question(
         place,
-        fields.text(row, "question_id"),
-        _STARTED.format(text, started) if started else _PROGRAM.format(text),
+        fields.read_text(row, "question_id"),
+        _STARTED.format(text, starter) if starter else _PROGRAM.format(text),
         "",
-        domain=fields.label(row, "platform"),
-        subdomain=fields.label(row, "difficulty"),
+        domain=fields.read_label(row, "platform"),
+        subdomain=fields.read_label(row, "difficulty"),
         grading=Grading(tests=str(path), tests_sha256=sha256),
     )
 
@@ -47,6 +47,6 @@ BENCHMARK = Benchmark(
     max_tokens=16_384,
     verifier="code",
     fields=("question_id", "question_content", "contest_date", "public_test_cases", "private_test_cases", "metadata"),
-    keep=True,
-    read=read,
+    cached=True,
+    read_row=read_row,
 )

@@ -1,19 +1,19 @@
 """MATH500: five hundred competition problems with LaTeX answers."""
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.benchmarks.parts.spec import Benchmark, RowPlace, make_question
 from infuser_core.schemas import Question
 
 
-def read(row: fields.Row, place: Place) -> Question:
-    r"""The answer stays as it is written: text, matrices, bases, `10,\!080`, `\$18.90` are the verifier's."""
-    return question(
+def read_row(row: fields.Row, place: RowPlace) -> Question:
+    r"""The answer is left as it is: the verifier reads text, matrices, bases, `10,\!080` and `\$18.90`."""
+    return make_question(
         place,
-        fields.text(row, "unique_id"),
-        fields.text(row, "problem"),
-        fields.text(row, "answer"),
-        domain=fields.label(row, "subject"),
-        subdomain=f"level {fields.label(row, 'level')}",
+        fields.read_text(row, "unique_id"),
+        fields.read_text(row, "problem"),
+        fields.read_text(row, "answer"),
+        domain=fields.read_label(row, "subject"),
+        subdomain=f"level {fields.read_label(row, 'level')}",
     )
 
 
@@ -28,5 +28,5 @@ BENCHMARK = Benchmark(
     samples=4,
     verifier="math",
     fields=("problem", "answer", "subject", "level", "unique_id"),
-    read=read,
+    read_row=read_row,
 )

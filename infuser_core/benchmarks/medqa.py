@@ -1,23 +1,23 @@
 """MedQA: questions of the United States medical licensing examination with four options."""
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.benchmarks.parts.spec import Benchmark, RowPlace, make_question
 from infuser_core.schemas import Question
 
 
-def read(row: fields.Row, place: Place) -> Question:
-    """The set with five options has as many rows and is refused."""
-    text = fields.text(row, "question")
-    choices = fields.options(row, "options", fewest=4, most=4)
-    letter = fields.letter(row, "answer_idx", choices)
-    fields.agree(row, "answer", choices, letter)
-    return question(
+def read_row(row: fields.Row, place: RowPlace) -> Question:
+    """A row of the set with four options; the set with five has as many rows and is refused."""
+    text = fields.read_text(row, "question")
+    choices = fields.read_choices(row, "options", fewest=4, most=4)
+    letter = fields.read_letter(row, "answer_idx", choices)
+    fields.check_answer_text(row, "answer", choices, letter)
+    return make_question(
         place,
-        f"medqa-{fields.tag(text, *choices)}",
+        f"medqa-{fields.row_tag(text, *choices)}",
         text,
         letter,
         choices=choices,
-        domain=fields.label(row, "meta_info"),
+        domain=fields.read_label(row, "meta_info"),
     )
 
 
@@ -32,5 +32,5 @@ BENCHMARK = Benchmark(
     verifier="choice",
     fields=("question", "options", "answer_idx"),
     repeats=True,
-    read=read,
+    read_row=read_row,
 )

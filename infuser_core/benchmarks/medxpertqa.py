@@ -3,23 +3,23 @@
 import re
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.benchmarks.parts.spec import Benchmark, RowPlace, make_question
 from infuser_core.schemas import Question
 
 _LISTED = re.compile(r"\s*Answer Choices:\s*\(A\)(?:(?!Answer Choices:).)*\Z", re.DOTALL)
 
 
-def read(row: fields.Row, place: Place) -> Question:
-    """Some texts end with the list of options, which the prompt adds itself: it is cut off."""
-    choices = fields.options(row, "options", fewest=2)
-    return question(
+def read_row(row: fields.Row, place: RowPlace) -> Question:
+    """The list of options at the end of some texts is removed: the prompt adds it."""
+    choices = fields.read_choices(row, "options", fewest=2)
+    return make_question(
         place,
-        fields.text(row, "id"),
-        _LISTED.sub("", fields.text(row, "question")),
-        fields.letter(row, "label", choices),
+        fields.read_text(row, "id"),
+        _LISTED.sub("", fields.read_text(row, "question")),
+        fields.read_letter(row, "label", choices),
         choices=choices,
-        domain=fields.label(row, "medical_task"),
-        subdomain=fields.label(row, "body_system"),
+        domain=fields.read_label(row, "medical_task"),
+        subdomain=fields.read_label(row, "body_system"),
     )
 
 
@@ -33,5 +33,5 @@ BENCHMARK = Benchmark(
     rows=2_450,
     verifier="choice",
     fields=("id", "question", "options", "label", "medical_task", "body_system"),
-    read=read,
+    read_row=read_row,
 )

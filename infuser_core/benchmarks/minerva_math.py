@@ -1,23 +1,23 @@
 """Minerva Math: problems of science courses at MIT; answers are numbers, formulas and equations, compared exactly."""
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.benchmarks.parts.spec import Benchmark, RowPlace, make_question
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.extract import last_box
 
 
-def read(row: fields.Row, place: Place) -> Question:
-    """Some copies have the answer in its solution's box alone."""
-    text = fields.text(row, "problem")
-    answer = fields.label(row, "answer") or last_box(fields.text(row, "solution"))
+def read_row(row: fields.Row, place: RowPlace) -> Question:
+    """The answer may be only in the box of the solution."""
+    text = fields.read_text(row, "problem")
+    answer = fields.read_label(row, "answer") or last_box(fields.read_text(row, "solution"))
     if answer is None:
         raise fields.refuse("solution", "a boxed answer", row["solution"])
-    return question(
+    return make_question(
         place,
-        f"minerva-{fields.tag(text)}",
+        f"minerva-{fields.row_tag(text)}",
         text,
-        fields.without_dollars(answer),
-        domain=fields.label(row, "type").partition(" (")[0] or "Science",
+        fields.strip_dollars(answer),
+        domain=fields.read_label(row, "type").partition(" (")[0] or "Science",
     )
 
 
@@ -30,5 +30,5 @@ BENCHMARK = Benchmark(
     rows=272,
     verifier="math",
     fields=("problem", "answer|solution"),
-    read=read,
+    read_row=read_row,
 )

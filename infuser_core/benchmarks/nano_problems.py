@@ -17,5 +17,5 @@ BENCHMARK = Benchmark(
 
 
 def load(settings: BenchmarkSettings) -> list[Question]:
-    """400 problems on operand pairs of the test split, answered by a number; the same whatever `world` says."""
+    """400 problems on operand pairs of the test split, answered by a number; `world` does not change them."""
     return world.problems("test", NUM_QUESTIONS, 0)

@@ -16,5 +16,5 @@ BENCHMARK = Benchmark(
 
 
 def load(settings: BenchmarkSettings) -> list[Question]:
-    """200 questions of the test split, a third of each task; the same whatever `world` says."""
+    """200 questions of the test split, a third of each task; `world` does not change them."""
     return programs.questions("test", NUM_QUESTIONS, 0)

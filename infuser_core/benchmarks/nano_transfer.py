@@ -18,5 +18,5 @@ BENCHMARK = Benchmark(
 
 def load(settings: BenchmarkSettings) -> list[Question]:
     """400 questions on operand pairs that no textbook, dev or validation question uses."""
-    chosen = world.world_of(settings.world)
-    return world.questions("test", chosen.transfer, NUM_QUESTIONS, 0, chosen)
+    micro_world = world.world_of(settings.world)
+    return world.questions("test", micro_world.transfer, NUM_QUESTIONS, 0, micro_world)

@@ -4,7 +4,7 @@ import re
 import warnings
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.benchmarks.parts.spec import Benchmark, RowPlace, make_question
 from infuser_core.errors import DataWarning
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading
@@ -13,57 +13,51 @@ FIELDS = ("id", "subfield", "question", "final_answer", "is_multiple_answer", "u
 _TOLERANCE = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
-def read(row: fields.Row, place: Place) -> Question:
-    """A row of either half; what stands before several questions is part of each of them."""
-    context, text = fields.label(row, "context"), fields.text(row, "question")
-    return question(
+def read_row(row: fields.Row, place: RowPlace) -> Question:
+    """A row of either half; a context shared by several questions precedes each of them."""
+    context, text = fields.read_label(row, "context"), fields.read_text(row, "question")
+    multiple = row["is_multiple_answer"]
+    if not isinstance(multiple, bool | str | int) and multiple is not None:
+        raise fields.refuse("is_multiple_answer", "true or false", multiple)
+    has_several = str(multiple).strip().lower() in ("true", "1")
+    return make_question(
         place,
-        fields.text(row, "id"),
+        fields.read_text(row, "id"),
         f"{context}\n\n{text}" if context else text,
-        _answer(row),
-        domain=fields.label(row, "subfield"),
+        _read_answer(row, has_several=has_several),
+        domain=fields.read_label(row, "subfield"),
         grading=Grading(
-            answer_type=_listed(fields.label(row, "answer_type").lower()),
-            multiple=_several(row),
-            tolerance=_tolerance(place.benchmark.name, row),
-            unit=fields.without_dollars(fields.label(row, "unit")),
+            answer_type=_trim_parts(fields.read_label(row, "answer_type").lower()),
+            multiple=has_several,
+            tolerance=_read_tolerance(place.benchmark.name, row),
+            unit=fields.strip_dollars(fields.read_label(row, "unit")),
         ),
     )
 
 
-def _answer(row: fields.Row) -> str:
-    """Several answers are one text parted by commas, at times with marks of mathematics in the wrong places."""
-    found = fields.value(row, "final_answer")
-    written = [str(part) for part in found] if isinstance(found, list | tuple) else [found] if found else []
-    answer = ", ".join(part for text in written for part in _clean(str(text), several=_several(row)))
+def _read_answer(row: fields.Row, *, has_several: bool) -> str:
+    """Several answers are one text separated by commas, at times with dollar signs in the wrong places."""
+    value = fields.first_value(row, "final_answer")
+    items = value if isinstance(value, list | tuple) else [value] if value else []
+    texts = [fields.strip_dollars(str(item)) for item in items]
+    # Known to be several, `339,508` is no number.
+    parts = [part for text in texts for part in (fields.split_commas(text, grouped=False) if has_several else [text])]
+    answer = ", ".join(filter(None, parts))
     if not answer:
-        raise fields.refuse("final_answer", "a list with the answer", found)
+        raise fields.refuse("final_answer", "a list with the answer", value)
     return answer
 
 
-def _clean(text: str, *, several: bool) -> list[str]:
-    bare = fields.without_dollars(text)
-    # Known to be several, `339,508` is no number.
-    return fields.listed(bare, grouped=False) if several else [bare] if bare else []
-
-
-def _several(row: fields.Row) -> bool:
-    found = row["is_multiple_answer"]
-    if not isinstance(found, bool | str | int) and found is not None:
-        raise fields.refuse("is_multiple_answer", "true or false", found)
-    return str(found).strip().lower() in ("true", "1")
-
-
-def _tolerance(name: str, row: fields.Row) -> str:
-    written = _listed(fields.label(row, "error"))
-    if all(not part or _TOLERANCE.fullmatch(part) for part in written.split(",")):
-        return written
-    number = fields.label(row, "id")
-    warnings.warn(f"{name}: question {number}: tolerance {written!r} is no number: exact", DataWarning, stacklevel=2)
+def _read_tolerance(name: str, row: fields.Row) -> str:
+    tolerance = _trim_parts(fields.read_label(row, "error"))
+    if all(not part or _TOLERANCE.fullmatch(part) for part in tolerance.split(",")):
+        return tolerance
+    number = fields.read_label(row, "id")
+    warnings.warn(f"{name}: question {number}: tolerance {tolerance!r} is no number: exact", DataWarning, stacklevel=2)
     return ""
 
 
-def _listed(text: str) -> str:
+def _trim_parts(text: str) -> str:
     return ",".join(part.strip() for part in text.split(","))
 
 
@@ -77,5 +71,5 @@ BENCHMARK = Benchmark(
     rows=674,
     verifier="math",
     fields=FIELDS,
-    read=read,
+    read_row=read_row,
 )

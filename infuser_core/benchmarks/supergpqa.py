@@ -1,23 +1,23 @@
 """SuperGPQA: multiple choice over 285 graduate disciplines; the dev set is 800 of its Science questions."""
 
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Benchmark, Place, question
+from infuser_core.benchmarks.parts.spec import Benchmark, RowPlace, make_question
 from infuser_core.schemas import Question
 
 
-def read(row: fields.Row, place: Place) -> Question:
+def read_row(row: fields.Row, place: RowPlace) -> Question:
     """The key is the letter; the written answer must be the text of that option."""
-    choices = fields.options(row, "options", fewest=2)
-    letter = fields.letter(row, "answer_letter", choices)
-    fields.agree(row, "answer", choices, letter)
-    return question(
+    choices = fields.read_choices(row, "options", fewest=2)
+    letter = fields.read_letter(row, "answer_letter", choices)
+    fields.check_answer_text(row, "answer", choices, letter)
+    return make_question(
         place,
-        fields.text(row, "uuid"),
-        fields.text(row, "question"),
+        fields.read_text(row, "uuid"),
+        fields.read_text(row, "question"),
         letter,
         choices=choices,
-        domain=fields.label(row, "discipline"),
-        subdomain=fields.label(row, "field"),
+        domain=fields.read_label(row, "discipline"),
+        subdomain=fields.read_label(row, "field"),
     )
 
 
@@ -32,5 +32,5 @@ BENCHMARK = Benchmark(
     verifier="choice",
     fields=("uuid", "question", "options", "answer", "answer_letter", "discipline", "field"),
     repeats=True,
-    read=read,
+    read_row=read_row,
 )

@@ -1,4 +1,4 @@
-"""The engines that a configuration asks for: their classes and options."""
+"""The engines of a configuration: their classes and options."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.cluster.layout import Cluster
-from infuser_core.engines.cluster.memory import Keepers
 from infuser_core.engines.cluster.ray_pool import RayPool
+from infuser_core.engines.cluster.remote_memory import ClusterMemory
 from infuser_core.engines.pool import EnginePool
-from infuser_core.engines.service.handover import Board
 from infuser_core.engines.service.launch import HF
+from infuser_core.engines.service.weight_transfer import Board
 from infuser_core.engines.worker_pool import WorkerPool, local_pool
 from infuser_core.plugins import describe
 
@@ -19,13 +19,13 @@ Options = dict[str, Any]
 
 
 def run_pool(config: RunConfig) -> EnginePool:
-    """The pool of a run. Nothing starts before an engine is asked for."""
+    """The engines of a run. None starts before it is requested."""
     engine = config.engine
     shared = None if config.cluster is None else _shared(engine, config.cluster)
     sampler, options = _sampling(engine, shared)
     limit = {"max_model_len": longest_sequence(config)} if engine.sampler == "vllm" else {}
     machines = {"cluster": shared} if shared and engine.trainer == "deepspeed" else {}
-    fill = None if shared is None else Keepers(shared).filled
+    fill = None if shared is None else ClusterMemory(shared).fill
     board = {"board": Board(engine.dtype, fill)} if engine.hands_over(spread=shared is not None) else {}
     optimizer = {"optimizer": config.cotrain.optimizer.options()}
     return EnginePool(
@@ -41,7 +41,7 @@ def run_pool(config: RunConfig) -> EnginePool:
 def sampling_pool(
     engine: EngineSettings, cluster: ClusterSettings | None, *, cache_tokens: int, seals: Path | None = None
 ) -> EnginePool:
-    """The pool of an evaluation, which trains nothing: on a cluster all machines sample. `seals`: see
+    """The engines of an evaluation: samplers alone, on all machines of a cluster. `seals`: see
     self_test.require_once."""
     shared = None if cluster is None else Cluster(address=cluster.address, ranks=0)
     sampler, options = _sampling(engine, shared)
@@ -56,12 +56,12 @@ def sampling_pool(
 
 
 def _sampling(engine: EngineSettings, cluster: Cluster | None) -> tuple[str, Options]:
-    """The sampler's name and its options, on this machine or on those of a cluster."""
+    """The sampler's name and its options, for this machine or for a cluster."""
     if cluster is None or engine.sampler == "fake":
         return engine.sampler, options_of(engine.sampler, engine)
     options = options_of(engine.sampler, engine) | {"cluster": cluster}
     if engine.sampler == "hf":
-        # Its processes are served as vLLM's are, and compute a whole group in silence.
+        # Its processes run under the same service as vLLM's, and send nothing while they compute a group.
         options |= {"worker": HF, "silent_seconds": 3600.0, "in_place": engine.in_place}
     return "vllm", options
 
@@ -76,13 +76,13 @@ def longest_sequence(config: RunConfig) -> int:
     cotrain = config.cotrain
     limits = [cotrain.generator_tokens, cotrain.solver_tokens]
     for benchmark in config.evaluate.benchmarks:
-        known = describe(benchmark.name)
-        limits.append(benchmark.max_tokens or (known.max_tokens if known else None) or 0)
+        description = describe(benchmark.name)
+        limits.append(benchmark.max_tokens or (description.max_tokens if description else None) or 0)
     return cotrain.prompt_tokens + max(limits)
 
 
 def warm_trainers(engine: EngineSettings) -> int:
-    """Roles whose trainer stays loaded: one where engines take turns, or where ranks have accelerators of their own."""
+    """Number of trainers that stay loaded: one if engines take turns, or if ranks have separate accelerators."""
     return 1 if engine.placement == "colocated" or engine.is_pooled else 2
 
 
@@ -92,18 +92,18 @@ def _shared(engine: EngineSettings, cluster: ClusterSettings) -> Cluster:
 
 
 def options_of(name: str, engine: EngineSettings) -> Options:
-    """Options of the engine of that name, a trainer's without the optimizer's constants."""
-    own: Options = {}
+    """Options of the engine of that name, without the optimizer's constants."""
+    derived: Options = {}
     if name == "local":
-        own = {"roles": warm_trainers(engine)}
+        derived = {"roles": warm_trainers(engine)}
     if name == "vllm":
-        own = {
+        derived = {
             "memory": engine.sampler_share,
             "sleep": engine.placement == "colocated",
             "reserved": engine.ranks if engine.is_pooled else 0,
             "in_place": engine.in_place,
         }
-    return engine.model_dump(include={*SETTINGS[name]}) | own
+    return engine.model_dump(include={*SETTINGS[name]}) | derived
 
 
 _COMMON = ("dtype", "device", "threads")
@@ -115,4 +115,4 @@ SETTINGS: Mapping[str, Sequence[str]] = {
     "deepspeed": (*_COMMON, *_PACKING, "ranks", "zero_stage", "offload", "write_beside"),
     "fake": (),
 }
-"""Settings that are options of an engine under the same name."""
+"""Settings that an engine takes as options of the same name."""

@@ -112,7 +112,7 @@ class ProcessWorker:
         return value
 
     def end(self, *, now: bool) -> None:
-        """Close the task; `now` kills the process, whatever it computes."""
+        """Close the task; `now` kills the process instead."""
         if now:
             self._process.kill()
             return

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.spec import Benchmark, locate
+from infuser_core.benchmarks.parts.spec import Benchmark, locate_files
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
 from infuser_core.schemas import Question, Verdict
@@ -68,7 +68,7 @@ def check(name: str) -> Checked:
     assert benchmark is not None, "named by names_of"
     settings = BenchmarkSettings(name=name)
     try:
-        locate(benchmark, settings, local=True)
+        locate_files(benchmark, settings, local=True)
     except ConfigError:
         return Checked(benchmark=name, status="not on this machine")
     try:

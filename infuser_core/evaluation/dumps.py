@@ -13,8 +13,8 @@ from typing import Any
 
 from infuser_core import plugins
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.files import loads, rows_of
-from infuser_core.benchmarks.parts.spec import MOST_WRONG, Benchmark, Place
+from infuser_core.benchmarks.parts.files import parse_json, rows_of
+from infuser_core.benchmarks.parts.spec import MOST_WRONG, Benchmark, RowPlace
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
 from infuser_core.prompts.load import LETTERS
@@ -47,7 +47,7 @@ def read_dump(path: Path, name: str) -> tuple[list[Question], list[BenchmarkResp
         rows += 1
         try:
             texts = _texts(row)
-            found = _question(benchmark, row, Place(benchmark=benchmark, source=path.stem, number=number))
+            found = _question(benchmark, row, RowPlace(benchmark=benchmark, source=path.stem, number=number))
         except DocumentError as error:
             wrong.append(DocumentError(f"{path}, row {number}: {error.message}", hint=error.hint))
             continue
@@ -86,7 +86,7 @@ def _rows(path: Path) -> Iterator[Row]:
         with zipfile.ZipFile(path) as archive:
             names = sorted(name for name in archive.namelist() if name.endswith(".json"))
             for name in [name for name in names if name.startswith("samples/")] or names:
-                found, halves = loads(_member(archive, name).decode("utf-8-sig"))
+                found, halves = parse_json(_member(archive, name).decode("utf-8-sig"))
                 announce(path / name, halves)
                 yield from found if isinstance(found, list) else [found]
         return
@@ -161,40 +161,40 @@ def _content(value: Any) -> str:
     return "".join(str(part.get("text") or "") for part in value or [] if isinstance(part, dict))
 
 
-def _question(benchmark: Benchmark, row: Row, place: Place) -> Question | None:
+def _question(benchmark: Benchmark, row: Row, place: RowPlace) -> Question | None:
     if "output" in row and "target" in row:
         return _inspected(benchmark, row)
     if "model_response" in row and isinstance(row.get("doc"), dict):
         return _detailed(benchmark, row["doc"], place)
     doc = row["doc"] if isinstance(row.get("doc"), dict) else row
-    if "output_list" in row or benchmark.read is None:
+    if "output_list" in row or benchmark.read_row is None:
         load = plugins.benchmark(benchmark.name)
         own = {found.question_id: found for found in load(BenchmarkSettings(name=benchmark.name))}
         key = str(doc.get("question_id", doc.get("id", "")))
         if key not in own:
             raise DocumentError(f"{benchmark.name} has no question {key!r}", hint="the data are of another release")
         return own[key]
-    return benchmark.read(doc, place)
+    return benchmark.read_row(doc, place)
 
 
-def _detailed(benchmark: Benchmark, doc: Row, place: Place) -> Question:
+def _detailed(benchmark: Benchmark, doc: Row, place: RowPlace) -> Question:
     """A question of lighteval's details: its choices have letters, or are all right answers."""
-    choices, golds = list(fields.labelled(doc, "choices").values()), _several(doc.get("gold_index"))
+    choices, golds = list(fields.choices_by_label(doc, "choices").values()), _several(doc.get("gold_index"))
     if wrong := [gold for gold in golds if not isinstance(gold, int) or not 0 <= gold < len(choices)]:
         raise DocumentError(f"gold_index {wrong[0]!r} is no choice", hint="details of generated answers have some")
     lettered = len(choices) > len({*golds})
     options = _letters(choices) if lettered else choices
     targets = [options[gold] for gold in golds]
-    key = fields.label(doc, "id") or str(place.number)
-    return _saved(benchmark, key, fields.written(doc, "query"), targets, choices if lettered else [])
+    key = fields.read_label(doc, "id") or str(place.number)
+    return _saved(benchmark, key, fields.raw_text(doc, "query"), targets, choices if lettered else [])
 
 
 def _inspected(benchmark: Benchmark, row: Row) -> Question:
     """A question of Inspect's sample."""
-    asked, targets = row.get("input"), [fields.written({"target": each}, "target") for each in _several(row["target"])]
+    asked, targets = row.get("input"), [fields.raw_text({"target": each}, "target") for each in _several(row["target"])]
     text = asked if isinstance(asked, str) else _content(asked[-1].get("content")) if asked else ""
-    choices = list(fields.labelled(row, "choices").values()) if row.get("choices") else []
-    return _saved(benchmark, fields.written(row, "id"), text, targets, choices)
+    choices = list(fields.choices_by_label(row, "choices").values()) if row.get("choices") else []
+    return _saved(benchmark, fields.raw_text(row, "id"), text, targets, choices)
 
 
 def _several(target: Any) -> list[Any]:

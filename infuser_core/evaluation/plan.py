@@ -9,7 +9,7 @@ from typing import Any
 
 from infuser_core import plugins
 from infuser_core.benchmarks.parts.spec import Benchmark
-from infuser_core.benchmarks.parts.validation import draw, identity
+from infuser_core.benchmarks.parts.validation import draw_stratified, question_identity
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, UsageError
 from infuser_core.evaluation.models import NamedModel, is_nano
@@ -170,9 +170,9 @@ def _refuse_unaskable(questions: Sequence[Question], settings: EvaluationSetting
     examples = [example.question for example in phrasing_of(settings, label).examples]
     for name in dict.fromkeys(map(prompt_name, [*questions, *examples])):
         load(name, profile=settings.prompts)
-    known = {identity(question): question.question_id for question in questions} if examples else {}
+    known = {question_identity(question): question.question_id for question in questions} if examples else {}
     for number, example in enumerate(examples, 1):
-        if twin := known.get(identity(example)):
+        if twin := known.get(question_identity(example)):
             raise ConfigError(f"example {number} is question {twin} of {label}", hint="examples are other questions")
 
 
@@ -180,7 +180,7 @@ def _limited(found: Sequence[Question], limit: int | None, *, seed: int, label: 
     """`limit` of the questions in their order, every domain with its share; all without one."""
     if limit is None or limit >= len(found):
         return list(found)
-    drawn = draw(found, limit, seed=seed, scope=("limit", label), by=lambda question: question.domain)
+    drawn = draw_stratified(found, limit, seed=seed, scope=("limit", label), by=lambda question: question.domain)
     names = {question.question_id for question in drawn}
     return [question for question in found if question.question_id in names]
 

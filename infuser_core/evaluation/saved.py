@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.fields import labelled
+from infuser_core.benchmarks.parts.fields import choices_by_label
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.config.overlays import validate
@@ -246,7 +246,7 @@ def _own(row: dict[str, Any], where: str) -> Question:
         values["grading"] = json.dumps(values["grading"], sort_keys=True)
     listed = values.pop("choices")
     try:
-        choices = list(labelled(row, "choices").values()) if listed else []
+        choices = list(choices_by_label(row, "choices").values()) if listed else []
     except DocumentError as error:
         raise DocumentError(f"{where}: {error.message}", hint=error.hint) from error
     other = next((name for name, value in values.items() if not isinstance(value, str | None)), None)

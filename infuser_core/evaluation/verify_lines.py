@@ -141,7 +141,7 @@ def _kinds() -> tuple[str, ...]:
 def _program(values: Mapping[str, Any], preset: str) -> _Asked:
     # Costs a process pool's imports: only those who run programs pay.
     from infuser_core.verifiers import code
-    from infuser_core.verifiers.code import program
+    from infuser_core.verifiers.code import extract_program
 
     tests, seconds = values.get("tests"), values.get("seconds", SECONDS)
     if not isinstance(tests, list) or not tests or not all(isinstance(test, dict) for test in tests):
@@ -152,7 +152,8 @@ def _program(values: Mapping[str, Any], preset: str) -> _Asked:
         solution: str | None = _text(values, "solution")
     else:
         entry = tests[0].get("call", "")
-        solution = program(_text(values, "response"), preset=preset, entry=entry if isinstance(entry, str) else "")
+        entry = entry if isinstance(entry, str) else ""
+        solution = extract_program(_text(values, "response"), preset=preset, entry=entry)
     if solution is None:
         return _Asked(preset=preset, job=None, run=lambda: no_answer("no program"))
     setup, scientific = values.get("setup", ""), values.get("scientific", False)

@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from infuser_core.lineage.answer import shown, table_lines
 from infuser_core.lineage.graph import Graph, graph_of
+from infuser_core.lineage.story import format_value, table_lines
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import differing, find_run, origin_of, read_config
 from infuser_core.store.store import Store
@@ -48,7 +48,7 @@ def text(found: Mapping[str, Any]) -> str:
     runs, origins = found["runs"], found["origins"]
     parts = [f"{runs[0]} and {runs[1]}: {found['shared_artifacts']} artifacts in common"]
     parts += [f"{run} was {origin}" for run, origin in zip(runs, origins, strict=True) if origin]
-    first = [f"  {name}: {shown(value)}" for name, value in (found["first_difference"] or {}).items()]
+    first = [f"  {name}: {format_value(value)}" for name, value in (found["first_difference"] or {}).items()]
     parts += ["", "settings:", *_lines(found["config"], "the same")]
     parts += ["", "code versions:", *_lines(found["versions"], "the same")]
     parts += ["", "first artifact that differs:", *(first or ["  none: every artifact is the same"])]
@@ -123,7 +123,7 @@ def _reason(a: Record | None, b: Record | None) -> list[str]:
     lines = [f"code version {a.version} and {b.version}"] if a.version != b.version else []
     lines += [f"seed {a.seed} and {b.seed}"] if a.seed != b.seed else []
     settings = differing(a.config, b.config)
-    lines += [f"setting {key}: {shown(mine)} and {shown(theirs)}" for key, mine, theirs in settings]
+    lines += [f"setting {key}: {format_value(mine)} and {format_value(theirs)}" for key, mine, theirs in settings]
     lines += [f"input {name}" for name, _, _ in differing(a.inputs, b.inputs)]
     return lines or ["the same recipe gave another result: the phase is not deterministic"]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from infuser_core.config.phase_table import FACTS
-from infuser_core.lineage.answer import shown
 from infuser_core.lineage.graph import Graph
+from infuser_core.lineage.story import format_value
 from infuser_core.store import tables
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import Record, title
@@ -36,7 +36,7 @@ def page_key(phase: str, iteration: int, key: str) -> str:
 
 def described(record: Record, run: str) -> str:
     """The line below an artifact's title in Prefect's lists."""
-    facts = "; ".join(f"{name} {shown(value)}" for name, value in list(record.summary.items())[:_FACTS])
+    facts = "; ".join(f"{name} {format_value(value)}" for name, value in list(record.summary.items())[:_FACTS])
     return f"run {run}{': ' if facts else ''}{facts[:_LINE]}; see `infuser why {record.key}`"
 
 
@@ -45,7 +45,8 @@ def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (),
     lines = [f"# {heading(record.phase, record.iteration)}", "", f"`{record.id}`, made in {record.seconds:.2f} s", ""]
     if run:
         lines += [f"[Its story in infuser view]({VIEW}/runs/{run}/why/{record.key})", ""]
-    lines += [f"- **{name}**: {shown(value)}" for name, value in (*record.summary.items(), *record.machine.items())]
+    facts = (*record.summary.items(), *record.machine.items())
+    lines += [f"- **{name}**: {format_value(value)}" for name, value in facts]
     inputs = record.inputs.items()
     if run:
         sources = [f"- {name}: {_linked(store, identity)}" for name, identity in inputs]
@@ -70,7 +71,7 @@ def markdown_table(rows: Sequence[dict[str, Any]], *, width: int = 60) -> str:
 
 
 def _cell(value: Any, width: int) -> str:
-    text = shown(value).replace("|", "\\|").replace("<", "&lt;")
+    text = format_value(value).replace("|", "\\|").replace("<", "&lt;")
     return text if len(text) <= width else text[: width - 3] + "..."
 
 

@@ -1,4 +1,4 @@
-"""`infuser why --graph`: the artifact graph of a run as text, JSON and an HTML page; the page of an answer of `why`."""
+"""`infuser why --graph`: the artifact graph of a run as text, JSON and an HTML page; the page of a story of `why`."""
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from infuser_core.config.phase_table import CHECKPOINTS, LOOP, Phase
-from infuser_core.lineage.answer import Answer, printable, shown, table_lines
 from infuser_core.lineage.graph import Graph
+from infuser_core.lineage.story import Story, format_value, printable, table_lines
 from infuser_core.schemas import heading
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import origin_of
@@ -78,9 +78,9 @@ def _line(graph: Graph, record: Record) -> dict[str, Any]:
     }
 
 
-def to_html(answer: Answer) -> str:
-    """An answer as one page: no script, no external resource, dark and light."""
-    return _render("answer.html", title=f"{answer.kind} {answer.id} (run {answer.run})", answer=answer, many=_MANY)
+def to_html(story: Story) -> str:
+    """A story as one page: no script, no external resource, dark and light."""
+    return _render("story.html", title=f"{story.kind} {story.id} (run {story.run})", story=story, many=_MANY)
 
 
 def _render(template: str, **values: object) -> str:
@@ -99,7 +99,7 @@ def environment(*packages: str) -> Environment:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    made.filters |= {"heading": heading, "shown": shown, "printable": printable, "json": to_json}
+    made.filters |= {"heading": heading, "shown": format_value, "printable": printable, "json": to_json}
     made.filters["percent"] = lambda share: "-" if share is None else f"{100 * share:.1f}%"
     made.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS}
     return made

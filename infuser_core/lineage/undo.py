@@ -12,7 +12,7 @@ from infuser_core.config.phase_table import CHECKPOINTS, UPDATES, Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.lineage.graph import graph_of
-from infuser_core.lineage.questions import drawn
+from infuser_core.lineage.question_story import generated_texts
 from infuser_core.lineage.run_view import RunView
 from infuser_core.sealed import digest_of
 from infuser_core.store.recipe import Record
@@ -114,7 +114,7 @@ def _of_material(view: RunView, kind: str, name: str) -> Plan:
         eg = f", e.g. {known[0][f'{kind}_id']}" if known else ""
         raise UsageError(f"the pool of run {view.graph.run} has no {kind} {name}", hint=hint + eg)
     documents = sorted({row["document_id"] for row in rows})
-    written = drawn(view, documents)
+    written = generated_texts(view, documents)
     touched = {row["artifact_key"] for row in written}
     exclude = {"corpus": {"exclude": {f"{kind}s": [name]}}}
     questions = sorted(row["question_id"] for row in written if row["question_id"])

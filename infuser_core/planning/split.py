@@ -7,7 +7,7 @@ from typing import get_args
 
 from infuser_core import plugins
 from infuser_core.benchmarks.parts.question_sets import load_questions
-from infuser_core.benchmarks.parts.validation import identity
+from infuser_core.benchmarks.parts.validation import question_identity
 from infuser_core.config.roles import Overlap
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import BenchmarkQuestions
@@ -53,7 +53,7 @@ def require_apart(config: RunConfig, sets: Sequence[QuestionSet]) -> None:
     pairs: list[str] = []
     counts: list[str] = []
     examples: list[str] = []
-    keyed = [(each, [(identity(question), question) for question in each.questions]) for each in sets]
+    keyed = [(each, [(question_identity(question), question) for question in each.questions]) for each in sets]
     compared = set(get_args(Overlap)) - set(config.data.allow_overlap)
     for (one, first), (other, second) in itertools.product(keyed, repeat=2):
         pair, originals = f"{one.part}-{other.part}", dict(first)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from infuser_core.lineage.answer import printable
+from infuser_core.lineage.story import printable
 from infuser_core.report.content import Row
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from itertools import takewhile
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from infuser_core.lineage.answer import printable
+from infuser_core.lineage.story import printable
 from infuser_core.terminal import table as aligned
 
 if TYPE_CHECKING:

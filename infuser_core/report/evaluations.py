@@ -5,7 +5,7 @@ from statistics import mean
 from typing import Any
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.validation import key
+from infuser_core.benchmarks.parts.validation import question_key
 from infuser_core.errors import UsageError
 from infuser_core.report import charts
 from infuser_core.report.charts import Series, series_of
@@ -266,7 +266,7 @@ ORDER BY ALL""")
 
 
 def _key(row: Row) -> str:
-    return key(
+    return question_key(
         Question(
             question_id="", text=str(row["text"]), choices=list(row["choices"] or []), answer="", verifier="",
             domain="", subdomain="", 

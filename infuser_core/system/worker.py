@@ -1,10 +1,10 @@
-"""Worker processes: one way to start them, to exchange messages, to notice silence and to explain a death.
+"""Worker processes: start them, exchange messages, notice silence and explain a death.
 
-A worker is a process group with its own session: a Ctrl-C for this process does not reach it. Messages pass through a
-socket without blocking and without threads, so both ends may send any amount before either listens. What the worker
-prints goes to a file of the caller or to standard error, never into this process's standard output. When this process
-ends, even by SIGKILL, the kernel ends the worker's group, whatever it is computing. A forked child of this process
-holds nothing of its parent's workers.
+A worker is a process group with its own session, so a Ctrl-C for this process does not reach it. Messages pass through
+a socket without blocking and without threads: both ends may send any amount before either reads. The worker prints to a
+file of the caller or to standard error, never to this process's standard output. When this process ends, even by
+SIGKILL, the kernel ends the worker's group at once. A forked child of this process does not keep its parent's workers
+alive.
 """
 
 import contextlib
@@ -34,9 +34,9 @@ from infuser_core.errors import EngineError, EngineWarning
 ENDING_SECONDS = 10.0
 """Time for a killed process to end, seconds."""
 CHUNK = 1 << 20
-"""Most bytes that are read at a time."""
+"""Most bytes per read."""
 SHORT = 0x7FFFFFFF
-"""Longest message whose header is one signed 32-bit number, bytes; see multiprocessing.connection."""
+"""Largest message whose header is one signed 32-bit number, bytes; see multiprocessing.connection."""
 
 
 class EndedError(EngineError):
@@ -44,14 +44,14 @@ class EndedError(EngineError):
 
 
 class Peer(ABC):
-    """The other end of an exchange of messages: a process of this machine, or one of another machine.
+    """A process on this or another machine with which messages are exchanged.
 
-    `output` is the hint of its errors: where to read what it printed.
+    `output` becomes the hint of its errors: where to read its output.
     """
 
     def __init__(self, name: str, pid: int, *, output: str = "") -> None:
         self.name, self.pid, self.output = name, pid, output
-        """Process id, which is the id of its group."""
+        """Process id, which is also the id of its group."""
         self.silence = Watch()
         """Time since its last message."""
 
@@ -61,7 +61,7 @@ class Peer(ABC):
 
     @abstractmethod
     def waiting_seconds(self) -> float:
-        """Age of the oldest message that it has not read, seconds; 0 if it has read everything."""
+        """Age of the oldest unread message, seconds; 0 if it has read everything."""
 
     @abstractmethod
     def kill(self) -> None:
@@ -82,32 +82,32 @@ class Peer(ABC):
             self.silence = Watch()
         return message
 
-    def expect(self, *wanted: Any, seconds: float) -> tuple[Any, ...]:
-        """The next message that starts with `wanted`. Raises EngineError after `seconds` without it."""
+    def expect(self, *start: Any, seconds: float) -> tuple[Any, ...]:
+        """Wait for the next message that begins with `start`. Raises EngineError after `seconds` without one."""
         deadline = time.monotonic() + seconds
         while (message := self.receive(deadline - time.monotonic())) is not None:
-            if message[: len(wanted)] == wanted:
+            if message[: len(start)] == start:
                 received: tuple[Any, ...] = message
                 return received
-        raise self.hung(f"did not answer {wanted[-1]!r} within {seconds:.0f} s")
+        raise self.hung(f"did not answer {start[-1]!r} within {seconds:.0f} s")
 
     def require_pace(self, seconds: float) -> None:
-        """Raises EngineError if it was silent for `seconds`, or has not read a message for as long."""
+        """Raises EngineError if it was silent for `seconds`, or has left a message unread for as long."""
         if self.silence.look() > seconds:
-            raise self.hung(f"has said nothing for {seconds:.0f} s with work to do")
+            raise self.hung(f"has sent nothing for {seconds:.0f} s with work to do")
         if self.waiting_seconds() > seconds:
             raise self.hung(f"has taken no command for {seconds:.0f} s")
 
     def hung(self, what: str) -> EngineError:
-        """The error for a worker that lives and does not do its work."""
+        """The error for a worker that is alive and does not work."""
         return EngineError(f"{self.name} (pid {self.pid}) {what}", hint=self.output)
 
 
 class WorkerProcess(Peer):
     """A process of this machine, started with `[*command, DESCRIPTOR, *arguments]`; it calls `connect(DESCRIPTOR)`.
 
-    `log` takes what it prints, and its errors quote it; None is standard error. The worker closes it. Messages are
-    pickled unless another codec is given. Raises OSError if it cannot be started.
+    It prints to `log`, which its errors quote, or to standard error. This object closes the log. Messages are pickled
+    unless another codec is passed. Raises OSError if it cannot be started.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class WorkerProcess(Peer):
             failed.pop_all()
         self._socket.setblocking(False)
         self._log, self._encode, self._decode = log, encode, decode
-        # Time of sending, and bytes that are not written yet.
+        # Time of sending, and bytes that are still unwritten.
         self._unwritten: deque[tuple[float, memoryview]] = deque()
         self._lock = threading.Lock()
         self._read = bytearray()
@@ -218,21 +218,20 @@ class WorkerProcess(Peer):
             # The worker writes through the same offset: reading here must not move it.
             printed = os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size, 0)
             reason = last_words(printed.decode(errors="replace"))
-        said = f": {reason}" if reason else ""
-        return EndedError(f"{self.name} (pid {self.pid}) {how}{said}", hint=self.output)
+        return EndedError(f"{self.name} (pid {self.pid}) {how}{f': {reason}' if reason else ''}", hint=self.output)
 
     def _next(self, seconds: float) -> Any:
         deadline = time.monotonic() + seconds
         while not self._messages:
             if self._ended:
                 raise self.death()
-            left = deadline - time.monotonic()
-            wait([self], min(left, LOOK_SECONDS))
-            # A child of the worker may hold the connection open when the worker itself is gone.
-            gone = self._process.poll() is not None
-            if not self._take() and gone:
+            remaining = deadline - time.monotonic()
+            wait([self], min(remaining, LOOK_SECONDS))
+            # A child of the worker may hold the connection open after the worker itself has died.
+            is_dead = self._process.poll() is not None
+            if not self._read_socket() and is_dead:
                 self._ended = True
-            elif not self._messages and not self._ended and left <= 0:
+            elif not self._messages and not self._ended and remaining <= 0:
                 return None
         return self._messages.popleft()
 
@@ -254,16 +253,16 @@ class WorkerProcess(Peer):
                 else:
                     self._unwritten.popleft()
 
-    def _take(self) -> bool:
-        """Read what has come; whether anything has."""
+    def _read_socket(self) -> bool:
+        """Read what has arrived; False for nothing."""
         try:
-            came = self._socket.recv(CHUNK)
+            data = self._socket.recv(CHUNK)
         except BlockingIOError:
             return False
         except OSError:
-            came = b""
-        self._ended = not came
-        self._read += came
+            data = b""
+        self._ended = not data
+        self._read += data
         while len(self._read) >= 4:
             start, size = 4, struct.unpack_from("!i", self._read)[0]
             if size == -1 and len(self._read) >= 12:
@@ -273,39 +272,38 @@ class WorkerProcess(Peer):
             with memoryview(self._read) as view:
                 self._messages.append(self._decode(bytes(view[start : start + size])))
             del self._read[: start + size]
-        return bool(came)
+        return bool(data)
 
 
 def wait(workers: Sequence[WorkerProcess], seconds: float) -> None:
-    """Return when a worker has a message or is gone, or after `seconds`; meanwhile what was sent to them is written."""
+    """Return when a worker has a message or is dead, or after `seconds`. Writes messages to them in the meantime."""
     deadline = time.monotonic() + seconds
     while not any(worker._messages or worker._ended for worker in workers):
         poll = select.poll()
         for worker in workers:
             worker._write()
             poll.register(worker._socket, select.POLLIN | (select.POLLOUT if worker._unwritten else 0))
-        left = deadline - time.monotonic()
-        ready = poll.poll(max(left, 0.0) * 1000)
+        ready = poll.poll(max(deadline - time.monotonic(), 0.0) * 1000)
         if not ready or any(events & ~select.POLLOUT for _, events in ready):
             return
 
 
 def last_words(output: str) -> str:
-    """The line of a worker's output that says why it ended: the last exception, or nothing."""
+    """The last exception in a worker's output, which says why it ended; empty without one."""
     lines = [line.strip() for line in output.splitlines()]
-    named = [line for line in lines if re.match(r"^(\w+\.)*\w*(Error|Exception|Interrupt)\b", line)]
-    return named[-1][:500] if named else ""
+    exceptions = [line for line in lines if re.match(r"^(\w+\.)*\w*(Error|Exception|Interrupt)\b", line)]
+    return exceptions[-1][:500] if exceptions else ""
 
 
 def connect(descriptor: str) -> Connection:
-    """In the worker: the connection to its parent. From now on the kernel ends its process group with the parent."""
-    # Not the messages' own descriptor: a signal would come with every message.
+    """Open, in the worker, the connection to its parent. From now on the kernel ends its group with the parent."""
+    # Not the descriptor of the messages: each of them would cause a signal.
     life = os.dup(0)
     fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
     if select.select([life], [], [], 0)[0]:
         os.killpg(0, signal.SIGKILL)
-    # A command that the worker runs must find an empty input, and neither descriptor.
+    # Commands that the worker runs must get an empty input, and neither descriptor.
     with Path(os.devnull).open("rb") as empty:
         os.dup2(empty.fileno(), 0)
     os.set_inheritable(int(descriptor), False)

@@ -44,7 +44,7 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
     Raises ConfigError for an unknown preset.
     """
     as_float = preset == "official"
-    box = extract.bbeh(response) if as_float else boxed(response, preset=preset)
+    box = extract.official_bbeh(response) if as_float else boxed(response, preset=preset)
     if box is None:
         return no_answer(Reason.NO_PHRASE if as_float else Reason.NO_BOX)
     answer = unwrap(box)

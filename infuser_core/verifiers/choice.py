@@ -30,7 +30,7 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
     """
     if preset == "official":
         route = grading_of(question).route
-        reading = extract.letter(response, route=route)
+        reading = extract.official_letter(response, route=route)
         if reading is None:
             return no_answer(Reason.NO_PHRASE if route in ("mmlu_pro", "medqa") else Reason.NO_BOX)
     else:

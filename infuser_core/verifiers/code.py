@@ -1,17 +1,16 @@
-"""Programs in a response: extracted, run in the sandbox on the problem's tests, compared outside it.
+"""Programs in a response: extracted, run in the sandbox on the problem's tests, compared outside of it.
 
-`paper`: what stands in the first box is the program, inside a fenced block or bare; no box, no program.
-`strict-last`, `phrase`: the last closed fenced block that defines the function asked for, or is marked as Python, or
+`paper`: the program is the content of the first box, in a fenced block or bare; no box, no program.
+`strict-last`, `phrase`: the last closed fenced block that defines the requested function, or is marked as Python, or
 the last one; without a block, the last box. Blocks are those of Markdown, in lists and quotes as well.
-`official`: the same block, or the text from its first line of code on; where a function is asked for, only imports,
-definitions and assignments are kept, as evalplus does (line by line where the text is no whole program).
-Reasoning is no part of the answer. The boundary of a boxed program in a fence is the fence: a brace inside a string
-of the program closes no box.
+`official`: the same block, or the text from its first line of code. If a function is requested, only imports,
+definitions and assignments remain, as in evalplus (line by line if the text is not valid Python).
+The reasoning is removed first. A boxed program in a fence ends at the fence: a brace in a string closes no box.
 
-The tests are the JSON file that `grading_of(question).tests` names, absolute or below `INFUSER_DATA`, with the digest
-`tests_sha256`, or its `cases` themselves; their format stands in `parts/code_tests.py`. Before a batch a known good
-program and a known cheat are judged. If either comes out wrong, or the sandbox breaks down, nothing is known of the
-batch and every verdict is `unverified`. A program is wrong only when it ran and failed a test.
+The tests are the `cases` of `grading_of(question)`, or its JSON file `tests`, absolute or below `INFUSER_DATA`, with
+the digest `tests_sha256`; `parts/code_tests.py` defines their format. Before each batch a good program and a cheat are
+judged. If either verdict is wrong, or the sandbox fails, every verdict of the batch is `unverified`. A program is wrong
+only if it ran and failed a test.
 """
 
 import ast
@@ -52,72 +51,73 @@ _CODE_LINE = re.compile(r"^(?:import |from \w[\w.]* import |def |async def |clas
 _DEFINITIONS = (
     ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Assign, ast.AnnAssign,
 )  # fmt: skip
-_KEPT = re.compile(r"(?:import |from |def |async def |class |@|[A-Za-z_][\w, ]*(?::[^=\n]+)?=[^=]|[)\]}#]|\s|$)")
+_DEFINING_LINE = re.compile(
+    r"(?:import |from |def |async def |class |@|[A-Za-z_][\w, ]*(?::[^=\n]+)?=[^=]|[)\]}#]|\s|$)"
+)
 
 
-def program(response: str, *, preset: str, entry: str = "") -> str | None:
-    """The program's source, or None when the response has none; `entry` is the function asked for, if any."""
+def extract_program(response: str, *, preset: str, entry: str = "") -> str | None:
+    """The source of the program in a response, or None; `entry` is the requested function, if any."""
     if preset not in PRESETS:
         raise ConfigError(f"code verifier: unknown preset {preset!r}", hint=f"presets: {', '.join(PRESETS)}")
     answer = answer_of(response)
     if preset == "paper":
-        found = boxed(answer, last=False)
+        source = boxed_program(answer, last=False)
     elif preset in ("strict-last", "phrase"):
-        found = last_block(answer, entry=entry) or boxed(answer, last=True)
+        source = last_block(answer, entry=entry) or boxed_program(answer, last=True)
     else:
-        found = last_block(answer, entry=entry)
-        if found is None and (start := _CODE_LINE.search(answer)):
-            found = answer[start.start() :]
-        found = _definitions(found) if found and entry else found
-    return found if found and found.strip() else None
+        source = last_block(answer, entry=entry)
+        if source is None and (start := _CODE_LINE.search(answer)):
+            source = answer[start.start() :]
+        source = _definitions(source) if source and entry else source
+    return source if source and source.strip() else None
 
 
 def last_block(text: str, *, entry: str = "") -> str | None:
-    """Content of the closed fenced block that holds the program: the last one that defines the function asked for.
+    """Content of the last closed fenced block that defines the requested function.
 
-    Where none does, or whole programs are asked for, the last block that is marked as Python, else the last one: an
-    example of use, or a sample output, often follows the program.
+    If none does, or whole programs are requested: the last block marked as Python, else the last one. An example of use
+    or a sample output often follows the program.
     """
-    found = [(language, content) for language, content in blocks(text) if content.strip()]
+    fenced = [(language, content) for language, content in blocks(text) if content.strip()]
     name = re.escape(entry.rpartition(".")[2])
     defines = re.compile(rf"^[ \t]*(?:async[ \t]+)?def[ \t]+{name}\b|^{name}[ \t]*[:=]", re.MULTILINE)
-    own = [content for _, content in found if entry and defines.search(content)]
-    marked = [content for language, content in found if language.lower() in _PYTHON]
-    return next((group[-1] for group in (own, marked, [content for _, content in found]) if group), None)
+    defining = [content for _, content in fenced if entry and defines.search(content)]
+    python = [content for language, content in fenced if language.lower() in _PYTHON]
+    return next((group[-1] for group in (defining, python, [content for _, content in fenced]) if group), None)
 
 
 def blocks(text: str) -> list[tuple[str, str]]:
-    """Language and content of every closed fenced block, as CommonMark has them.
+    """Language and content of every closed fenced block, by the rules of CommonMark.
 
-    A block without an end of its own is no Markdown (one that was forgotten, a list that it is not indented for): such
-    text is read line by line.
+    A text with an unclosed block (a missing fence, wrong indentation in a list) is scanned line by line instead.
     """
     if "```" not in text and "~~~" not in text:
         return []
     plain = _BOX_CLOSES.sub(r"\1\n}", _BOX_OPENS.sub(r"\1\n", text))
-    lines, found = plain.split("\n"), []
-    for token in _markdown().parse(plain):
+    lines, fenced = plain.split("\n"), []
+    for token in _markdown_parser().parse(plain):
         if token.type != "fence":
             continue
         first, end = token.map or (0, 0)
         closed = end - first > 1 and re.fullmatch(rf"[\s>]*{token.markup}[`~]*\s*", lines[end - 1])
         if not closed or re.search(rf"^[ \t]*{token.markup}\w", token.content, re.MULTILINE):
-            return list(_scanned(text))
+            return list(_scan_lines(text))
         language = re.match(r"[{.\s]*([\w+#-]*)", token.info)
-        found.append((language.group(1) if language else "", token.content))
-    return found
+        fenced.append((language.group(1) if language else "", token.content))
+    return fenced
 
 
 @cache
-def _markdown() -> "MarkdownIt":
-    """CommonMark's blocks. HTML is text: a fence counts inside of `<details>` as well."""
+def _markdown_parser() -> "MarkdownIt":
+    """A parser of CommonMark's blocks. HTML is text, so that a fence inside of `<details>` counts."""
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark").disable(["inline", "html_block"])
 
 
-def _scanned(text: str) -> Iterator[tuple[str, str]]:
-    """Closed fenced blocks without regard to lists and quotes."""
+def _scan_lines(text: str) -> Iterator[tuple[str, str]]:
+    """Closed fenced blocks, ignoring lists and quotes."""
     opened = None
     for fence in _FENCE.finditer(text):
         mark, language = fence.group(1), fence.group(2)
@@ -131,18 +131,18 @@ def _scanned(text: str) -> Iterator[tuple[str, str]]:
             opened = fence
 
 
-def boxed(text: str, *, last: bool) -> str | None:
+def boxed_program(text: str, *, last: bool) -> str | None:
     """Content of the first or last closed box, without the fence or wrapper around the program."""
     fenced = _fenced_boxes(text)
     if not fenced:
-        return _bare(text, last=last)
+        return _unfenced_box(text, last=last)
     start, end, content = fenced[-1 if last else 0]
-    return _bare(text[end:] if last else text[:start], last=last) or content
+    return _unfenced_box(text[end:] if last else text[:start], last=last) or content
 
 
 def _fenced_boxes(text: str) -> list[tuple[int, int, str]]:
     """Start, end and content between the fences of every box around a fenced block."""
-    found: list[tuple[int, int, str]] = []
+    fenced: list[tuple[int, int, str]] = []
     place, unclosed = 0, set()
     while opening := _FENCED_BOX.search(text, place):
         place, mark = opening.end(), opening.group(1)
@@ -150,19 +150,19 @@ def _fenced_boxes(text: str) -> list[tuple[int, int, str]]:
             continue
         closing = re.compile(rf"^[ \t]*{re.escape(mark)}[`~]*\s*\}}", re.MULTILINE).search(text, place)
         if closing is None:
-            # Nor does any later one close, so the text is not searched again.
+            # No later fence of this mark closes either.
             unclosed.add(mark)
             continue
-        found.append((opening.start(), closing.end(), text[opening.end() : closing.start()]))
+        fenced.append((opening.start(), closing.end(), text[opening.end() : closing.start()]))
         place = closing.end()
-    return found
+    return fenced
 
 
-def _bare(text: str, *, last: bool) -> str | None:
-    found = boxes(text)
-    if not found:
+def _unfenced_box(text: str, *, last: bool) -> str | None:
+    contents = boxes(text)
+    if not contents:
         return None
-    content = unwrap(found[-1 if last else 0])
+    content = unwrap(contents[-1 if last else 0])
     if verbatim := _VERBATIM.match(content):
         inner, ending = content[verbatim.end() :].rstrip(), rf"\end{verbatim[1]}"
         return inner.removesuffix(ending) if inner.endswith(ending) else content
@@ -170,34 +170,30 @@ def _bare(text: str, *, last: bool) -> str | None:
 
 
 def _definitions(source: str) -> str:
-    """Top-level statements that define something; tests, prints and prose after them are dropped."""
+    """The top-level imports, definitions and assignments of a source text."""
+    lines = source.split("\n")
+    definitions: list[str] = []
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             statements = ast.parse(source).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return _defining_lines(source)
-    lines = source.split("\n")
-    kept: list[str] = []
-    for each in statements:
-        if isinstance(each, _DEFINITIONS):
-            first = min([each.lineno, *(above.lineno for above in getattr(each, "decorator_list", []))])
-            kept += lines[first - 1 : each.end_lineno]
-    return "\n".join(kept)
+        is_definition = True
+        for line in lines:
+            if line[:1] not in ("", " ", "\t", "#", ")", "]", "}"):
+                is_definition = _DEFINING_LINE.match(line) is not None and not line.startswith("if ")
+            if is_definition:
+                definitions.append(line)
+        return "\n".join(definitions)
+    for statement in statements:
+        if isinstance(statement, _DEFINITIONS):
+            decorators = getattr(statement, "decorator_list", [])
+            first = min(part.lineno for part in (statement, *decorators))
+            definitions += lines[first - 1 : statement.end_lineno]
+    return "\n".join(definitions)
 
 
-def _defining_lines(source: str) -> str:
-    """The same, line by line, for text that is no whole program."""
-    kept, keeping = [], True
-    for line in source.split("\n"):
-        if line[:1] not in ("", " ", "\t", "#", ")", "]", "}"):
-            keeping = _KEPT.match(line) is not None and not line.startswith("if ")
-        if keeping:
-            kept.append(line)
-    return "\n".join(kept)
-
-
-# Prints the square, then what it could reach that a contained program cannot.
+# Prints the square, then everything that a contained program must not be able to reach.
 GOOD = """
 import os, sys
 print(int(input()) ** 2)
@@ -214,7 +210,7 @@ if input() == "bwrap":
     if os.getppid() > 2:
         print("other processes")
 """
-# The first answer is right; the second agrees with everything that is asked of it where it lives.
+# The first answer is right; the second claims inside of the sandbox to equal everything.
 CHEAT = """
 class Same(str):
     def __eq__(self, other): return True
@@ -226,7 +222,10 @@ def answer(honest):
 
 
 def canary() -> str:
-    """Empty when the judge can be trusted, else what went wrong. Raises SandboxUnavailable where there is none."""
+    """Judge a good program and a cheat: empty if both verdicts are right, else the failure.
+
+    Raises SandboxUnavailable if this host has no sandbox.
+    """
     mode = sandbox_mode()
     good = parse_tests({"kind": "stdin", "cases": [{"stdin": f"7\n{mode}\n", "stdout": "49"}], "seconds": 20})
     calls = [{"args": [honest], "expected": "right"} for honest in (True, False)]
@@ -244,52 +243,51 @@ def canary() -> str:
 
 
 WORKERS = 2
-"""Sandboxes at once."""
-KEPT_TESTS = 8
-"""Problems whose tests stay in memory: those of one contest problem can be tens of megabytes."""
-_tests = lru_cache(maxsize=KEPT_TESTS)(read_tests)
+"""Sandboxes that run at once."""
+MAX_CACHED_TESTS = 8
+"""Problems whose tests are cached: those of one contest problem can be tens of megabytes."""
+_cached_tests = lru_cache(maxsize=MAX_CACHED_TESTS)(read_tests)
 _HINT = 'each test is {"stdin", "stdout"} or {"call", "args", "expected"}'
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct when the response's program passes all tests of the question. Raises SandboxUnavailable."""
+    """Correct if the response's program passes all tests of the question. Raises SandboxUnavailable."""
     return check_many([Job(response=response, question=question)], preset=preset)[0]
 
 
 def check_many(jobs: Sequence[Job], *, preset: str = "paper") -> list[Finding]:
-    """One finding per job, in order, from several sandboxes at once. Raises SandboxUnavailable where there is none."""
-    trouble = canary() if any(program(job.response, preset=preset) is not None for job in jobs) else ""
+    """One finding per job, in order, from several sandboxes at once. Raises SandboxUnavailable."""
+    trouble = canary() if any(extract_program(job.response, preset=preset) is not None for job in jobs) else ""
     pool = ThreadPoolExecutor(max_workers=WORKERS)
     try:
-        return list(pool.map(partial(_check, preset=preset, trouble=trouble), jobs))
+        return list(pool.map(partial(_check_job, preset=preset, trouble=trouble), jobs))
     finally:
-        # An interrupted batch must not go on with the jobs that have not begun.
+        # An interrupted batch must not start its remaining jobs.
         pool.shutdown(cancel_futures=True)
 
 
 def verify_solution(
     solution: str, tests: list[dict[str, Any]], *, seconds: float = 6.0, setup: str = "", scientific: bool = False
 ) -> Finding:
-    """A bare program against tests `{"stdin", "stdout"}` or `{"call", "args", "expected"}`.
+    """Judge a bare program by tests `{"stdin", "stdout"}` or `{"call", "args", "expected"}`.
 
-    `setup` runs before it in the same name space; `scientific` programs may import numpy. A tuple answers a list here:
-    JSON cannot ask for one. Raises DocumentError for tests of another shape and SandboxUnavailable when this host
-    cannot run programs.
+    `setup` runs before it in the same namespace; `scientific` programs may import numpy. A tuple equals a list, because
+    JSON has no tuples. Raises DocumentError for malformed tests, SandboxUnavailable if this host cannot run programs.
     """
     common = {"seconds": seconds, "tuples_equal_lists": True, "setup": setup, "scientific": scientific}
-    groups = [parse_tests({**group, **common}) for group in _grouped(tests)]
+    groups = [parse_tests({**group, **common}) for group in _group_tests(tests)]
     if not solution.strip():
         return no_answer("no program")
     trouble = canary()
     for group in groups:
-        found = _judged(solution, group, trouble)
-        if found.verdict != Verdict.CORRECT:
+        finding = _finding_of(solution, group, trouble)
+        if finding.verdict != Verdict.CORRECT:
             break
-    return found
+    return finding
 
 
-def _grouped(tests: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Tests in the stored format, one set per function called; whole programs are a set of their own."""
+def _group_tests(tests: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Tests in the stored format: one set per function, and one for whole programs."""
     groups: dict[str, dict[str, Any]] = {}
     for number, test in enumerate(tests):
         if not isinstance(test, Mapping) or ("call" in test) == ("stdin" in test):
@@ -302,25 +300,25 @@ def _grouped(tests: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(groups.values())
 
 
-def _check(job: Job, *, preset: str, trouble: str) -> Finding:
+def _check_job(job: Job, *, preset: str, trouble: str) -> Finding:
     grading = grading_of(job.question)
-    found = program(job.response, preset=preset)
-    if found is None:
+    source = extract_program(job.response, preset=preset)
+    if source is None:
         return no_answer()
     if not (grading.tests or grading.cases):
-        return unverified("question without tests", found)
+        return unverified("question without tests", source)
     try:
         path = data_root() / grading.tests
-        tests = parse_tests(json.loads(grading.cases)) if grading.cases else _tests(path, grading.tests_sha256)
+        tests = parse_tests(json.loads(grading.cases)) if grading.cases else _cached_tests(path, grading.tests_sha256)
     except DocumentError as error:
-        return unverified(f"unreadable tests: {error.message}", found)
+        return unverified(f"unreadable tests: {error.message}", source)
     except ValueError as error:
-        return unverified(f"unreadable tests: cases {grading.cases[:80]!r}: {error}", found)
-    found = program(job.response, preset=preset, entry=tests.program.entry) or found
-    return _judged(found, tests, trouble)
+        return unverified(f"unreadable tests: cases {grading.cases[:80]!r}: {error}", source)
+    source = extract_program(job.response, preset=preset, entry=tests.program.entry) or source
+    return _finding_of(source, tests, trouble)
 
 
-def _judged(source: str, tests: CodeTests, trouble: str) -> Finding:
+def _finding_of(source: str, tests: CodeTests, trouble: str) -> Finding:
     if trouble:
         return unverified(f"sandbox canary: {trouble}", source)
     try:

@@ -78,13 +78,13 @@ def add_questions(app: FastAPI, site: Site) -> None:
         )  # fmt: skip
 
     @app.get("/runs/{name}/why/{subject:path}")
-    def story(name: str, subject: str) -> HTMLResponse:
-        answer = why(site.root, subject, run=runs.find_run(site.root, name))
+    def explain(name: str, subject: str) -> HTMLResponse:
+        story = why(site.root, subject, run=runs.find_run(site.root, name))
         chunks = {}
-        if answer.kind == "document":
-            with site.lens([answer.run]) as lens:
-                chunks = around(lens, answer.id)
+        if story.kind == "document":
+            with site.lens([story.run]) as lens:
+                chunks = around(lens, story.id)
         return site.page(
-            "question.html", title=f"{answer.kind.capitalize()} {answer.id}", name=answer.run, answer=answer,
+            "question.html", title=f"{story.kind.capitalize()} {story.id}", name=story.run, story=story,
             many=_MANY, around=chunks,
         )  # fmt: skip

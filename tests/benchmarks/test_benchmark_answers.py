@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from infuser_core.benchmarks import aime2024, aime2025, bbeh, hmmt, math500, olympiadbench_math
 from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import Place
+from infuser_core.benchmarks.parts.spec import RowPlace
 from infuser_core.errors import DataWarning, DocumentError
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading, grading_of
@@ -25,7 +25,7 @@ OLYMPIAD |= {
 
 
 def read(module: Any, row: dict[str, Any], source: str = "test", number: int = 1) -> Any:
-    return module.BENCHMARK.read(row, Place(benchmark=module.BENCHMARK, source=source, number=number))
+    return module.BENCHMARK.read_row(row, RowPlace(benchmark=module.BENCHMARK, source=source, number=number))
 
 
 def aime(row: dict[str, Any], benchmark: Any = aime2025) -> Question:
@@ -116,7 +116,7 @@ def test_several_answers_become_one_clean_list(written: str, answer: str):
 def test_the_parts_of_a_list_survive_its_marks(parts: list[str], form: str):
     written = "".join(form.format(part) for part in parts).rstrip().rstrip(",")
     question = olympiad(final_answer=[written], is_multiple_answer=True)
-    assert fields.listed(question.answer, grouped=False) == parts
+    assert fields.split_commas(question.answer, grouped=False) == parts
 
 
 def test_facts_about_an_answer_reach_its_grading():

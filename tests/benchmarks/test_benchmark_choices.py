@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infuser_core.benchmarks import gpqa_diamond, medqa, medxpertqa, mmlu_pro, supergpqa
-from infuser_core.benchmarks.parts.spec import Place
+from infuser_core.benchmarks.parts.spec import RowPlace
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Question
 
@@ -24,7 +24,7 @@ GPQA |= {f"Incorrect Answer {number}": f"wrong {number}" for number in (1, 2, 3)
 
 
 def read(module: Any, row: dict[str, Any], *, number: int = 1) -> Question:
-    found: Question = module.read(row, Place(benchmark=module.BENCHMARK, source="file", number=number))
+    found: Question = module.read_row(row, RowPlace(benchmark=module.BENCHMARK, source="file", number=number))
     return found
 
 
@@ -50,7 +50,7 @@ def test_a_letter_that_is_not_the_index_is_refused_and_two_options_are_a_questio
 
 @pytest.mark.parametrize(("name", "places"), [("q0", [1, 2, 3, 0]), ("q1", [0, 3, 1, 2]), ("q2", [3, 2, 1, 0])])
 def test_the_order_of_gpqa_is_the_authors(name: str, places: list[int]):
-    assert gpqa_diamond.order(name) == places
+    assert gpqa_diamond.answer_order(name) == places
 
 
 @given(st.lists(st.sampled_from(["same", "other", "third"]), min_size=4, max_size=4), st.text("ab1", min_size=1))
@@ -58,7 +58,7 @@ def test_gpqa_follows_the_right_answer_by_place_where_texts_repeat(texts: list[s
     answers = dict(zip(gpqa_diamond._ANSWERS, texts, strict=True))
     before = random.getstate()
     question = read(gpqa_diamond, {**GPQA, **answers, "Record ID": name})
-    places = gpqa_diamond.order(name)
+    places = gpqa_diamond.answer_order(name)
     assert places["ABCD".index(question.answer)] == 0
     assert question.choices == [texts[place] for place in places]
     assert random.getstate() == before, "nobody else's random numbers move"

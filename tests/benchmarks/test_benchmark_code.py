@@ -10,14 +10,14 @@ import places
 import pytest
 
 from infuser_core.benchmarks import humaneval_plus, livecodebench
-from infuser_core.benchmarks.parts.spec import Place, _loaded, cache_folder, remembered
+from infuser_core.benchmarks.parts.spec import RowPlace, _load, cache_folder, load_cached
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import DataWarning, DocumentError
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import grading_of
 
 DATA = places.DATA / "benchmarks"
-HERE = Place(benchmark=livecodebench.BENCHMARK, source="test", number=1)
+HERE = RowPlace(benchmark=livecodebench.BENCHMARK, source="test", number=1)
 
 
 @pytest.fixture(autouse=True)
@@ -52,12 +52,12 @@ def test_every_test_lies_in_a_file_with_its_digest():
 )
 def test_the_first_and_the_last_day_belong_to_the_benchmark(day: str, inside: bool):
     for clock in ("T00:00:00", "T19:30:00", ""):
-        assert (livecodebench.read(problem(contest_date=day + clock), HERE) is not None) is inside
+        assert (livecodebench.read_row(problem(contest_date=day + clock), HERE) is not None) is inside
 
 
 def test_a_date_that_is_none_is_refused():
     with pytest.raises(DocumentError, match="field contest_date: expected a date like"):
-        livecodebench.read(problem(contest_date="May 2023"), HERE)
+        livecodebench.read_row(problem(contest_date="May 2023"), HERE)
 
 
 def test_problems_say_how_they_are_answered():
@@ -74,15 +74,15 @@ def test_questions_are_kept_on_disk_until_files_or_tests_change(tmp_path: Path):
 
     def make() -> list[Question]:
         made.append(1)
-        found = livecodebench.read(problem(), HERE)
+        found = livecodebench.read_row(problem(), HERE)
         assert found is not None
         return [found]
 
-    first = remembered("livecodebench", files, make)
-    assert remembered("livecodebench", files, make) == first and len(made) == 1
+    first = load_cached("livecodebench", files, make)
+    assert load_cached("livecodebench", files, make) == first and len(made) == 1
     Path(grading_of(first[0]).tests).unlink()
-    assert remembered("livecodebench", files, make) == first and len(made) == 2
-    remembered("livecodebench", [("x", 2, 0)], make)
+    assert load_cached("livecodebench", files, make) == first and len(made) == 2
+    load_cached("livecodebench", [("x", 2, 0)], make)
     assert len(made) == 3
 
 
@@ -95,7 +95,7 @@ def test_a_wrong_row_of_what_is_kept_is_named_every_time(tmp_path: Path):
             found = livecodebench.BENCHMARK.load(BenchmarkSettings(name="livecodebench", path=str(tmp_path)))
         said.append([str(each.message) for each in caught])
         assert len(found) == 100
-        _loaded.cache_clear()
+        _load.cache_clear()
     assert said[0] == said[1] and any(line.startswith("excluded: livecodebench:") and "101" in line for line in said[0])
     rows.append(problem(contest_date="June"))
     (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -107,7 +107,7 @@ def test_a_damaged_keepsake_is_made_again(tmp_path: Path):
     copy = tmp_path / "copy"
     shutil.copytree(DATA / "livecodebench", copy)
     before = load(livecodebench, str(copy))
-    (kept_file,) = cache_folder("livecodebench", of="questions").iterdir()
+    (kept_file,) = cache_folder("livecodebench", kind="questions").iterdir()
     whole = kept_file.read_text()
     kept_file.write_text(whole[: len(whole) // 2])
     (copy / "test.jsonl").touch()

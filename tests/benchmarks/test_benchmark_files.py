@@ -16,7 +16,7 @@ import pytest
 from infuser_core import plugins
 from infuser_core.benchmarks import math500
 from infuser_core.benchmarks.parts.files import rows_of
-from infuser_core.benchmarks.parts.spec import files_in, locate, source_of
+from infuser_core.benchmarks.parts.spec import locate_files, source_of, split_files
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
 from infuser_core.schemas import Question
@@ -80,7 +80,7 @@ def test_files_with_capitals_or_packed_are_found_where_small_ones_are(
     content = content.replace(b",", b"\t") if plain == ".tsv" else content
     path = tmp_path / f"math500{suffix}"
     path.write_bytes(gzip.compress(content) if suffix.lower().endswith(".gz") else content)
-    assert locate(plugins.describe("math500"), BenchmarkSettings(name="math500")) == [path]
+    assert locate_files(plugins.describe("math500"), BenchmarkSettings(name="math500")) == [path]
     assert [question.question_id for question in read()] == ["a"]
     folder = tmp_path / "set"
     folder.mkdir()
@@ -145,7 +145,7 @@ def test_a_folder_of_an_unknown_layout_gives_its_split_or_all_it_has(tmp_path: P
 def test_the_split_is_read_and_its_neighbours_are_not(name: str, expected: list[str]):
     benchmark = plugins.describe(name)
     assert benchmark is not None
-    found = files_in(benchmark, DATA / name)
+    found = split_files(benchmark, DATA / name)
     assert [path.relative_to(DATA / name).as_posix() for path in found] == expected
 
 
@@ -166,7 +166,7 @@ def test_a_question_twice_names_both_places(tmp_path: Path):
     with pytest.raises(DocumentError) as caught:
         read(tmp_path / "set")
     one, two = tmp_path / "set" / "one.json", tmp_path / "set" / "two.json"
-    assert caught.value.message == f"math500: question b stands in {one}, row 2 and again in {two}, row 1"
+    assert caught.value.message == f"math500: question b is in {one}, row 2 and again in {two}, row 1"
 
 
 def test_where_the_data_repeats_itself_every_copy_is_kept_and_announced():
@@ -298,6 +298,6 @@ def test_own_warnings_are_one_line_and_others_say_where_they_are_from():
 
 def test_a_file_is_located_without_being_read(tmp_path: Path):
     (tmp_path / "set.jsonl").write_text("no json")
-    assert locate(math500.BENCHMARK, BenchmarkSettings(name="math500", path=str(tmp_path / "set.jsonl"))) == [
+    assert locate_files(math500.BENCHMARK, BenchmarkSettings(name="math500", path=str(tmp_path / "set.jsonl"))) == [
         tmp_path / "set.jsonl"
     ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infuser_core.benchmarks.parts.validation import content, key, leaks, sentence
+from infuser_core.benchmarks.parts.validation import content_digest, count_leaks, leak_warning, question_key
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading, as_text
 
@@ -33,31 +33,35 @@ def made(name: str, text: str, *choices: str, domain: str = "", grading: Grading
     ],
 )
 def test_case_blanks_signs_and_compatibility_forms_do_not_hide_a_copy(copy: str):
-    assert key(made("a", copy)) == key(made("b", LONG))
+    assert question_key(made("a", copy)) == question_key(made("b", LONG))
 
 
 def test_a_long_text_is_the_same_question_whatever_becomes_of_its_choices():
-    assert key(made("a", LONG, "1", "2")) == key(made("b", LONG, "2", "1", "N/A")) == key(made("c", LONG))
+    assert (
+        question_key(made("a", LONG, "1", "2"))
+        == question_key(made("b", LONG, "2", "1", "N/A"))
+        == question_key(made("c", LONG))
+    )
 
 
 def test_a_short_text_needs_its_choices_in_any_order():
     one = made("a", "Which is true?", "ice is cold", "fire is cold")
-    assert key(one) == key(made("b", "which is TRUE", "fire is cold", "Ice is cold."))
-    assert key(one) != key(made("c", "Which is true?", "ice is warm", "fire is cold"))
+    assert question_key(one) == question_key(made("b", "which is TRUE", "fire is cold", "Ice is cold."))
+    assert question_key(one) != question_key(made("c", "Which is true?", "ice is warm", "fire is cold"))
 
 
 def test_texts_of_signs_alone_are_told_apart():
-    assert key(made("a", "+ - ?")) != key(made("b", "- + ?"))
-    assert key(made("a", "?", "<", ">")) != key(made("b", "?", "=", ">"))
+    assert question_key(made("a", "+ - ?")) != question_key(made("b", "- + ?"))
+    assert question_key(made("a", "?", "<", ">")) != question_key(made("b", "?", "=", ">"))
 
 
 def test_numbers_count():
-    assert key(made("a", "Find 12 + 3.")) != key(made("b", "Find 1 + 23."))
+    assert question_key(made("a", "Find 12 + 3.")) != question_key(made("b", "Find 1 + 23."))
 
 
 def test_leaks_are_counted_per_benchmark_in_its_order():
     validation = [made("v1", LONG), made("v2", "Find 7."), made("v3", "Find 8.")]
-    found = leaks(
+    found = count_leaks(
         validation,
         {
             "two": [made("x", LONG), made("y", "Find 9.")],
@@ -72,15 +76,15 @@ def test_leaks_are_counted_per_benchmark_in_its_order():
         ("empty", 0, 0, 0.0),
         ("all", 2, 2, 1.0),
     ]
-    assert "3 of 5 benchmark questions" in sentence(found) and sentence(found).endswith("it contains all whole")
-    assert sentence(found[:1]).endswith("chooses the checkpoint")
-    assert sentence(found[1:3]) == ""
+    assert "3 of 5 benchmark questions" in leak_warning(found) and leak_warning(found).endswith("it contains all whole")
+    assert leak_warning(found[:1]).endswith("chooses the checkpoint")
+    assert leak_warning(found[1:3]) == ""
 
 
 def test_the_content_of_a_set_is_what_it_says_and_not_where_its_tests_lie():
     def coded(path: str, digest: str) -> Question:
         return made("a", "Write it.", grading=Grading(route="x", tests=path, tests_sha256=digest))
 
-    assert content([coded("/one/t.json", "11")]) == content([coded("/two/t.json", "11")])
-    assert content([coded("/one/t.json", "11")]) != content([coded("/one/t.json", "22")])
-    assert content([made("a", "Find 1.")]) != content([made("a", "Find 2.")])
+    assert content_digest([coded("/one/t.json", "11")]) == content_digest([coded("/two/t.json", "11")])
+    assert content_digest([coded("/one/t.json", "11")]) != content_digest([coded("/one/t.json", "22")])
+    assert content_digest([made("a", "Find 1.")]) != content_digest([made("a", "Find 2.")])

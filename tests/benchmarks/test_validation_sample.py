@@ -12,7 +12,7 @@ from places import ROOT
 
 from infuser_core.benchmarks.parts import validation
 from infuser_core.benchmarks.parts.question_sets import content_of, load_questions
-from infuser_core.benchmarks.parts.validation import leaks, sentence
+from infuser_core.benchmarks.parts.validation import count_leaks, leak_warning
 from infuser_core.config.overlays import load
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import BenchmarkQuestions, Quota
@@ -55,7 +55,7 @@ def source(**changed: Any) -> BenchmarkQuestions:
 def sample(given: BenchmarkQuestions, evaluated: list[BenchmarkSettings] | None = None) -> list[Question]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return validation.sample(given, evaluated or [])
+        return validation.sample_questions(given, evaluated or [])
 
 
 def test_the_default_quotas_are_the_papers():
@@ -91,7 +91,7 @@ def test_the_order_of_rows_and_of_the_quotas_partners_changes_nothing(tmp_path: 
     random.Random(3).shuffle(rows)
     again = sample(source(quotas=quota, paths={"math500": write(tmp_path / "two.jsonl", rows)}))
     assert again == found
-    assert validation.content(again) == validation.content(found)
+    assert validation.content_digest(again) == validation.content_digest(found)
 
 
 def test_another_seed_draws_others_and_more_draws_the_same_and_more(tmp_path: Path):
@@ -129,10 +129,10 @@ def test_the_whole_of_the_small_benchmarks_enters_in_small_as_in_the_paper():
         "mmlu_pro": 2,
     }
     names = ["gpqa_diamond", "mmlu_pro", "medqa"]
-    rows = leaks(found, {name: sample(source(quotas=[Quota(benchmarks=[name], count=9)])) for name in names})
+    rows = count_leaks(found, {name: sample(source(quotas=[Quota(benchmarks=[name], count=9)])) for name in names})
     assert [(row.num_seen, row.num_questions) for row in rows] == [(4, 4), (2, 5), (0, 3)]
-    assert sentence(rows).startswith("6 of 12 benchmark questions are in the validation set")
-    assert sentence(rows).endswith("it contains gpqa_diamond whole")
+    assert leak_warning(rows).startswith("6 of 12 benchmark questions are in the validation set")
+    assert leak_warning(rows).endswith("it contains gpqa_diamond whole")
 
 
 def test_without_leakage_nothing_that_is_evaluated_is_drawn(tmp_path: Path):
@@ -142,7 +142,7 @@ def test_without_leakage_nothing_that_is_evaluated_is_drawn(tmp_path: Path):
     found = sample(source(quotas=[Quota(benchmarks=["math500"], count=60)], paths=paths, leak_free=True), [evaluated])
     assert len(found) == 60
     asked = sample(source(quotas=[Quota(benchmarks=["math500"], count=999)], paths={"math500": evaluated.path}))
-    assert [leak.num_seen for leak in leaks(found, {"math500": asked})] == [0]
+    assert [leak.num_seen for leak in count_leaks(found, {"math500": asked})] == [0]
 
 
 def test_what_a_quota_lacks_is_announced_and_drawn_from_the_others(tmp_path: Path):
@@ -151,7 +151,7 @@ def test_what_a_quota_lacks_is_announced_and_drawn_from_the_others(tmp_path: Pat
     evaluated = [BenchmarkSettings(name="gpqa_diamond")]
     given = source(quotas=quotas, paths=paths, leak_free=True)
     with pytest.warns(DataWarning, match="validation set") as seen:
-        found = validation.sample(given, evaluated)
+        found = validation.sample_questions(given, evaluated)
     assert len(found) == 14
     (said,) = [str(warning.message) for warning in seen if "validation set" in str(warning.message)]
     assert said == (

@@ -20,8 +20,8 @@ from flows.cli.main import app
 from flows.corpus import document_pool
 from infuser_core.errors import DocumentError
 from infuser_core.export.card import textbooks
-from infuser_core.lineage.answer import Answer
 from infuser_core.lineage.graph import graph_of
+from infuser_core.lineage.story import Story
 from infuser_core.lineage.why import why
 from infuser_core.schemas import Document
 from infuser_core.store.catalogue import Catalogue
@@ -98,7 +98,7 @@ def fill(root: Path, tmp_path: Path) -> Fill:
     return filled
 
 
-def facts(answer: Answer, passage: str) -> dict:
+def facts(answer: Story, passage: str) -> dict:
     return dict(answer.passage(passage).facts)
 
 

@@ -44,7 +44,7 @@ def test_a_node_that_samples_is_killed_and_the_rows_stay_those_of_one_machine(
     run = start(launch, tmp_path, "cluster", RANKS, overlay, INFUSER_POINTS=str(points))
     local = start(launch, tmp_path, "local")
     until(run, lambda: "rollout_questions:start" in points.read_text().split())
-    ranks = until(run, lambda: next((node for node in nodes.raylets() if running("ray::_Worker", node)), 0))
+    ranks = until(run, lambda: next((node for node in nodes.raylets() if running("ray::_RankActor", node)), 0))
     sampling = until(run, lambda: next((node for node in nodes.raylets() if running(WORKER, node)), 0))
     assert sampling != ranks
     # Stopped first, so that the phase cannot end before its machine does.

@@ -143,7 +143,7 @@ def test_a_rank_killed_in_each_phase_is_named_and_the_run_ends_right(launch: Lau
 def works(pid: int) -> bool:
     """Whether a process is a rank in the middle of a call: Ray writes that into its title."""
     try:
-        return b"_Worker.call" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"_RankActor.call" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 

@@ -22,9 +22,9 @@ from infuser_core.config.roles import AdapterSettings
 from infuser_core.engines.hf.causal_lm import copy_model
 from infuser_core.engines.local.hub import prepare_adapter
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
-from infuser_core.engines.service.draw import GroupQueue
 from infuser_core.engines.service.launch import Launch, ServiceOptions, engine_settings, launches, visible_cards
 from infuser_core.engines.service.local_engines import start_engine
+from infuser_core.engines.service.sample_call import GroupQueue
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.phases import drawing
@@ -159,7 +159,7 @@ def test_a_killed_draw_goes_on_from_single_responses_and_asks_nothing_twice(
 def test_a_hung_engine_or_a_lost_listener_ends_the_request_and_the_engines(make: Make, flat: Checkpoint) -> None:
     sampler = make(flat, silent_seconds=2.0)
     pids, started = sampler.pids, time.monotonic()
-    with pytest.raises(EngineError, match="has said nothing for 2 s with work to do"):
+    with pytest.raises(EngineError, match="has sent nothing for 2 s with work to do"):
         sampler.sample([replace(GROUPS[0], token_ids=[HANG])], PARAMS)
     assert time.monotonic() - started < 30 and not alive(pids)
 
@@ -194,7 +194,7 @@ def test_an_engine_that_is_stopped_with_commands_before_it_is_named(make: Make, 
     groups = [PromptGroup(group_id=f"g{i}", token_ids=[5] * 200, seeds=[2 * i, 2 * i + 1]) for i in range(400)]
     pids, started = sampler.pids, time.monotonic()
     os.kill(pids[1], signal.SIGSTOP)
-    with pytest.raises(EngineError, match=rf"engine 1 \(pid {pids[1]}\) has said nothing for 2 s"):
+    with pytest.raises(EngineError, match=rf"engine 1 \(pid {pids[1]}\) has sent nothing for 2 s"):
         sampler.sample(groups, PARAMS)
     assert time.monotonic() - started < 30 and not alive(pids)
 
@@ -217,7 +217,10 @@ def test_another_checkpoint_gets_fresh_engines_where_that_is_asked_for_or_needed
     assert sampler.pids != before and not alive(before)
     sampler = make(flat)
     before = sampler.pids
-    with pytest.warns(EngineWarning, match="badly"), pytest.raises(EngineError, match="does not hold the weights of"):
+    with (
+        pytest.warns(EngineWarning, match="failed to take the new weights"),
+        pytest.raises(EngineError, match="does not hold the weights of"),
+    ):
         sampler.load(make_checkpoint(tmp_path / "other"))
     assert sampler.pids == [] and not alive(before) and sampler.starts == 2
     # Of another shape: nothing that runs could take it.
@@ -232,7 +235,7 @@ def test_engines_that_take_weights_badly_are_replaced_with_a_warning(
 ) -> None:
     monkeypatch.setenv("SCRIPTED_RELOADED", "-5")
     sampler = make(flat)
-    with pytest.warns(EngineWarning, match="took the new weights badly: engine 0 does not hold the weights"):
+    with pytest.warns(EngineWarning, match="failed to take the new weights: engine 0 does not hold the weights"):
         sampler.load(uniform(tmp_path / "uniform"))
     assert sampler.starts == 2 and sampler.agreements[0].largest < 1e-4
 

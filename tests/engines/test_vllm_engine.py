@@ -29,8 +29,8 @@ from stock_engines import hf_sampler
 
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
-from infuser_core.engines.service.handover import Board
 from infuser_core.engines.service.sampler import ServiceSampler
+from infuser_core.engines.service.weight_transfer import Board
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint
 
@@ -241,7 +241,7 @@ def test_weights_from_a_trainers_memory_change_running_engines_without_a_restart
     if dtype == "float32":
         last = Checkpoint(checkpoint_id="last", role="solver", step=3, path=str(after))
         assert tokens(sampler.sample(groups(), GREEDY)) == tokens(local(last).sample(groups(), GREEDY))
-        sampler._groups[0].spoil = wrong  # type: ignore[attr-defined]
+        sampler._hosts[0].spoil = wrong  # type: ignore[attr-defined]
         step(trained, make_groups([(4, [5, 6])]))
         trained.save(after)
         with pytest.warns(EngineWarning, match="checksums of 1 of .* tensors differ"):

@@ -8,8 +8,8 @@ from launcher import Launcher, SmallRun
 from small_store import query
 
 from infuser_core.errors import UsageError
-from infuser_core.lineage.answer import Answer, Passage, to_text
 from infuser_core.lineage.pages import to_html
+from infuser_core.lineage.story import Passage, Story, to_text
 from infuser_core.lineage.why import why
 from infuser_core.schemas import Document, GeneratorScore, InfluenceScore, Page, Question, Rollout, Update
 from infuser_core.store.views import Rows
@@ -21,7 +21,7 @@ PASSAGES = [
 
 
 @pytest.fixture
-def ask(small_run: SmallRun) -> partial[Answer]:
+def ask(small_run: SmallRun) -> partial[Story]:
     return partial(why, small_run.root, run=small_run.name)
 
 
@@ -30,7 +30,7 @@ def sql(small_run: SmallRun) -> partial[Rows]:
     return partial(query, small_run.root, run=small_run.name)
 
 
-def facts(answer: Answer, name: str) -> dict:
+def facts(answer: Story, name: str) -> dict:
     return dict(answer.passage(name).facts)
 
 
@@ -120,7 +120,7 @@ def test_text_json_and_page_tell_the_same(ask, sql):
 def test_what_a_model_wrote_is_escaped_in_the_page():
     evil = "<script>alert(1)</script>"
     passage = Passage(name="x", title=evil, facts={evil: evil}, texts={evil: evil}, rows=[{evil: evil}], note=evil)
-    page = to_html(Answer(id=evil, kind="question", run=evil, headline=evil, passages=[passage], also=[evil]))
+    page = to_html(Story(id=evil, kind="question", run=evil, headline=evil, passages=[passage], also=[evil]))
     assert "<script" not in page and page.count("&lt;script&gt;") >= 12
 
 

@@ -47,7 +47,7 @@ def test_a_part_is_drawn_by_its_seed_and_keeps_its_order(tmp_path: Path):
 
 
 def test_more_than_a_part_has_is_refused(tmp_path: Path):
-    with pytest.raises(DocumentError, match="part 0 of a mixed set has 1 questions, and 2 are wanted"):
+    with pytest.raises(DocumentError, match="part 0 of a mixed set has 1 questions, and its `count` is 2"):
         names(mix(MixPart(source=exam(tmp_path / "a.json", ["q"]), count=2)))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from launcher import ROOT, Launcher, SmallRun
 
-from infuser_core.benchmarks.parts.validation import identity
+from infuser_core.benchmarks.parts.validation import question_identity
 from infuser_core.config.overlays import load, validate, with_overrides
 from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
@@ -116,7 +116,7 @@ def test_the_papers_configurations_allow_what_the_paper_does(name: str):
 
 @given(st.text(), st.text(), st.sampled_from("+*/^<>"), st.sampled_from("+*/^<>"))
 def test_questions_with_other_operators_are_others(before: str, after: str, one: str, other: str):
-    first, second = (identity(asking(f"{before}{sign}{after}")) for sign in (one, other))
+    first, second = (question_identity(asking(f"{before}{sign}{after}")) for sign in (one, other))
     assert (first == second) == (one == other)
 
 
@@ -131,7 +131,7 @@ def test_questions_with_other_operators_are_others(before: str, after: str, one:
     ],
 )
 def test_hyphens_and_equals_signs_are_no_operators(one: str, other: str, same: bool):
-    assert (identity(asking(one)) == identity(asking(other))) == same
+    assert (question_identity(asking(one)) == question_identity(asking(other))) == same
 
 
 def recorded_of(config: dict[str, Any]) -> dict[str, Any]:

@@ -18,15 +18,15 @@ from distributed_tiny import local, ranks, saved, step
 from engine_tiny import make_checkpoint
 
 from infuser_core.engines.cluster.layout import Cluster
-from infuser_core.engines.cluster.memory import Keepers
+from infuser_core.engines.cluster.remote_memory import ClusterMemory
 from infuser_core.engines.protocols import PromptGroup, SamplingParams
-from infuser_core.engines.service.handover import Board
 from infuser_core.engines.service.sampler import ServiceSampler
+from infuser_core.engines.service.weight_transfer import Board
 
 GROUPS = [PromptGroup(group_id=str(place), token_ids=[3 + place, 5, 9], seeds=[place, 7]) for place in range(6)]
 
 
-class Forgetful(Keepers):
+class Forgetful(ClusterMemory):
     """Copies nothing."""
 
     def _copy(self, source: Any, targets: Any) -> None:
@@ -36,7 +36,7 @@ class Forgetful(Keepers):
 def changes(address: str, folder: Path, count: int, turns: bool) -> None:
     """The first is that of fresh engines."""
     cluster = Cluster(address=address, ranks=count or 1, turns=turns)
-    board = Board("float32", (Forgetful if os.environ.get("HANDING_HOLE") else Keepers)(cluster).filled)
+    board = Board("float32", (Forgetful if os.environ.get("HANDING_HOLE") else ClusterMemory)(cluster).fill)
     boards: dict[str, Any] = {} if os.environ.get("HANDING_FILES") else {"board": board}
     anchor = make_checkpoint(folder / "first")
     sampler = ServiceSampler(

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from infuser_core.engines.service.checksum import of_tensors
-from infuser_core.engines.service.worker import FORCED, Row, main
+from infuser_core.engines.service.server import FORCED, Row, main
 
 
 class PlainEngine:

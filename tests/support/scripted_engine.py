@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from infuser_core.engines.service.worker import Row, main
+from infuser_core.engines.service.server import Row, main
 
 DIE, HANG, TOGETHER = 63, 62, 61
 VOCABULARY = 64

@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from infuser_core.engines.service.local_engines import VIEW, LocalEngines
 from infuser_core.engines.service.sampler import ServiceSampler
-from infuser_core.engines.service.worker import main
+from infuser_core.engines.service.server import main
 from infuser_core.engines.vllm.worker import VLLMEngine
 
 Tensors = dict[str, torch.Tensor]
@@ -54,10 +54,10 @@ class SpoiledSampler(ServiceSampler):
         super().__init__(**options)  # type: ignore[arg-type]
         self._spoil = spoil
 
-    def _new_groups(self) -> list[LocalEngines]:  # type: ignore[override]
-        group = SpoiledEngines(self._options)
-        group.spoil = self._spoil
-        return [group]
+    def _new_hosts(self) -> list[LocalEngines]:  # type: ignore[override]
+        engines = SpoiledEngines(self._options)
+        engines.spoil = self._spoil
+        return [engines]
 
 
 class StaleHead(VLLMEngine):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from infuser_core.prompts.load import load
-from infuser_core.verifiers.code import program
+from infuser_core.verifiers.code import extract_program
 from infuser_core.verifiers.parts.extract import PRESETS
 
 FENCE = "```"
@@ -42,17 +42,19 @@ class A:
     pass
 x += 1
 f(4)"""
-    found = program(fenced(source), preset="official", entry="f")
+    found = extract_program(fenced(source), preset="official", entry="f")
     assert found is not None
     kept = [line for line in found.splitlines() if line.strip()]
     dropped = {"print(f(3))", "assert f(1) == 2", 'if __name__ == "__main__":', "    f(2)", "# done", "x += 1", "f(4)"}
     assert kept == [line for line in source.splitlines() if line.strip() and line not in dropped]
-    assert program(fenced(source), preset="official") == source + "\n"
+    assert extract_program(fenced(source), preset="official") == source + "\n"
 
 
 def test_the_official_preset_keeps_strings_of_several_lines():
     source = 'VOWELS = """aeiou\nAEIOU"""\nTABLE = (\n    1,\n)\n\ndef f(s):\n    return [c for c in s if c in VOWELS]'
-    assert program(fenced(f"{source}\n\nprint(f('ab'))"), preset="official", entry="f") == source.replace("\n\n", "\n")
+    assert extract_program(fenced(f"{source}\n\nprint(f('ab'))"), preset="official", entry="f") == source.replace(
+        "\n\n", "\n"
+    )
 
 
 @pytest.mark.parametrize("preset", ["official", "strict-last", "phrase"])
@@ -60,14 +62,14 @@ def test_the_official_preset_keeps_strings_of_several_lines():
 def test_an_example_of_use_after_the_program_is_not_the_program(preset: str, language: str):
     usage = fenced("print(f(3))  # 9", language)
     response = f"{fenced('def f(n):' + chr(10) + '    return n * n')}\n\nExample usage:\n\n{usage}\n"
-    found = program(response, preset=preset, entry="f")
+    found = extract_program(response, preset=preset, entry="f")
     assert found is not None and "def f(n)" in found and "print" not in found
 
 
 @pytest.mark.parametrize("preset", ["official", "strict-last", "phrase"])
 def test_a_sample_output_after_a_whole_program_is_not_the_program(preset: str):
     response = f"{fenced('print(int(input()) ** 2)')}\n\nFor 3 it prints\n\n{fenced('9', '')}\n"
-    assert (program(response, preset=preset) or "").strip() == "print(int(input()) ** 2)"
+    assert (extract_program(response, preset=preset) or "").strip() == "print(int(input()) ** 2)"
 
 
 SQUARE = "def f(n):\n    return n * n"
@@ -98,7 +100,7 @@ def indented(text: str, by: str) -> str:
 @pytest.mark.parametrize("preset", ["official", "strict-last", "phrase"])
 def test_a_block_of_markdown_is_the_program_wherever_it_stands(preset: str, response: str):
     scope: dict[str, Callable[[int], int]] = {}
-    exec(program(response, preset=preset, entry="f") or "", scope)
+    exec(extract_program(response, preset=preset, entry="f") or "", scope)
     assert scope["f"](3) == 9
 
 
@@ -109,7 +111,7 @@ def test_an_answer_in_the_form_that_the_prompt_asks_for(preset: str):
     assert "Add {two} numbers." in user
     form = user[user.index("\\boxed{\n") :].partition("\n}\n")[0] + "\n}"
     answer = "First I think.\n\n" + form.replace("PROGRAM", "print({1: 'a}'})")
-    assert program(answer, preset=preset) == "print({1: 'a}'})\n"
+    assert extract_program(answer, preset=preset) == "print({1: 'a}'})\n"
 
 
 @pytest.mark.parametrize(
@@ -119,5 +121,5 @@ def test_an_answer_in_the_form_that_the_prompt_asks_for(preset: str):
 )  # fmt: skip
 @pytest.mark.parametrize("preset", PRESETS)
 def test_long_hostile_responses_are_read_once(piece: str, preset: str):
-    found = program(piece * (200_000 // len(piece)), preset=preset, entry="f")
+    found = extract_program(piece * (200_000 // len(piece)), preset=preset, entry="f")
     assert found is None or len(found) <= 200_000

@@ -68,7 +68,7 @@ def test_tests_lie_below_the_data_folder_and_are_named_by_their_digest(tmp_path:
     assert other.verdict == Verdict.UNVERIFIED
     assert f"digest {stored[1][:16]}, not 0000000000000000" in other.reason
     stored[0].unlink()
-    code._tests.cache_clear()
+    code._cached_tests.cache_clear()
     assert "No such file" in code.check(RIGHT, question(stored)).reason
 
 

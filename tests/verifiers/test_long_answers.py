@@ -17,9 +17,9 @@ PIECES = ("1", "a", " ", "~", "`", "\n", "[]", "1,", "\\text", "\\boxed{", "~~~\
 HEADS = ("", "\\boxed{", "\\boxed{\\text{", "\\boxed{~~~", "\\boxed{\\begin{verbatim}", "```", "a:")
 TAILS = ("x!", "`", "}")
 READERS = {
-    "strict-last": lambda text: code.program(text, preset="strict-last", entry="f"),
-    "official": lambda text: code.program(text, preset="official", entry="f"),
-    "scanned": lambda text: list(code._scanned(text)),
+    "strict-last": lambda text: code.extract_program(text, preset="strict-last", entry="f"),
+    "official": lambda text: code.extract_program(text, preset="official", entry="f"),
+    "scanned": lambda text: list(code._scan_lines(text)),
     "output": lambda text: same_output(text.replace("\n", ""), "49"),
     "exact": lambda text: exact.agreement(text, "49"),
     "integer": integer.parse_integer,

@@ -14,12 +14,12 @@ from places import DATA
 from verifier_cases import question
 
 from infuser_core import plugins
-from infuser_core.verifiers.code import program
+from infuser_core.verifiers.code import extract_program
 from infuser_core.verifiers.parts import extract
 from infuser_core.verifiers.parts.grading import Grading
 
 ROWS = [json.loads(line) for line in (DATA / "verifier_cases.jsonl").read_text().splitlines()]
-READERS = {"boxed": extract.boxed, "program": program}
+READERS = {"boxed": extract.boxed, "program": extract_program}
 RULES: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
 for each in ROWS:
     RULES[each["asked"], each["rule"]].append(each)
@@ -31,7 +31,7 @@ def found(row: dict[str, Any], preset: str) -> object:
     if asked in READERS:
         return READERS[asked](response, preset=preset)
     if asked in ("unwrap", "phrase"):
-        return extract.unwrap(response) if asked == "unwrap" else extract.bbeh(response)
+        return extract.unwrap(response) if asked == "unwrap" else extract.official_bbeh(response)
     grading, choices = Grading(**row.get("grading", {})), row.get("choices", 0)
     asks = question(row["answer"], choices=choices, verifier=asked, text=row.get("text", "?"), grading=grading)
     finding = plugins.verifier(asked).check(response, asks, preset=preset)

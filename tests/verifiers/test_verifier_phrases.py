@@ -4,7 +4,7 @@ import pytest
 
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers import choice, integer, math
-from infuser_core.verifiers.parts.extract import announced
+from infuser_core.verifiers.parts.extract import announced_text
 
 
 def question(verifier: str, answer: str, *, choices: int = 0) -> Question:
@@ -66,7 +66,7 @@ def test_other_presets_read_no_phrase():
 )
 def test_no_text_takes_long(text: str):
     assert choice.check(text, question("choice", "C"), preset="phrase").verdict == Verdict.NO_ANSWER
-    assert len(announced(text) or "") <= 513
+    assert len(announced_text(text) or "") <= 513
 
 
 @pytest.mark.parametrize(

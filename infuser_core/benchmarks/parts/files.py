@@ -1,4 +1,4 @@
-"""Rows of data files of any kind: parquet, CSV, JSON or JSON lines, read one by one and written in part."""
+"""Rows of data files: parquet, CSV, JSON or JSON lines, read one by one, and files with some of the rows."""
 
 import csv
 import gzip
@@ -17,12 +17,12 @@ from infuser_core.reasoning import announce, replace_halves
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _LISTS = ("examples", "data", "questions", "rows")
-_PACKED = {
+_PACKINGS = {
     b"PK\x03\x04": "a zip archive or a workbook",
     b"\x28\xb5\x2f\xfd": "packed by zstd",
     b"\xfd7zX": "packed by xz",
 }
-"""First bytes of what is no data file, and what it is."""
+"""First bytes of files that are no data files, and what they are."""
 
 
 def rows_of(path: Path) -> Iterator[dict[str, Any]]:
@@ -46,19 +46,19 @@ def rows_of(path: Path) -> Iterator[dict[str, Any]]:
 
 def _reader(path: Path) -> Iterable[dict[str, Any]]:
     if path.is_dir():
-        raise DocumentError(f"cannot read {path}: a folder", hint="name the file in it, also behind a hub's address")
-    if (first := _first_bytes(path)) in _PACKED:
-        raise DocumentError(f"{path} is {_PACKED[first]}", hint="unpack it, or save it as JSON, CSV or parquet")
-    if _suffix(path) == ".parquet":
-        # Arrow costs a third of a second: only those who read parquet pay.
+        raise DocumentError(f"cannot read {path}: a folder", hint="name the file in it, also after a hub's address")
+    if (first := _first_bytes(path)) in _PACKINGS:
+        raise DocumentError(f"{path} is {_PACKINGS[first]}", hint="unpack it, or save it as JSON, CSV or parquet")
+    if _format_suffix(path) == ".parquet":
+        # Arrow costs a third of a second: only readers of parquet pay.
         from infuser_core.store.tables import foreign_rows
 
         return foreign_rows(path)
-    return _csv(path) if _suffix(path) in _DELIMITERS else _json(path)
+    return _read_csv(path) if _format_suffix(path) in _DELIMITERS else _read_json(path)
 
 
-def _suffix(path: Path) -> str:
-    """The suffix of the file's format; parquet is one by its first bytes, whatever its name."""
+def _format_suffix(path: Path) -> str:
+    """The suffix of the file's format; parquet is recognised by its first bytes under any name."""
     return ".parquet" if _first_bytes(path) == b"PAR1" else stem_and_suffix(path.name)[1]
 
 
@@ -76,10 +76,10 @@ def _text(path: Path, **how: Any) -> TextIO:
     return cast(TextIO, (gzip.open if _is_gzip(path) else open)(path, "rt", encoding="utf-8-sig", **how))
 
 
-def _csv(path: Path) -> Iterator[dict[str, Any]]:
+def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     with _text(path, newline="") as file:
-        reader = csv.DictReader(file, delimiter=_DELIMITERS[_suffix(path)], strict=True)
+        reader = csv.DictReader(file, delimiter=_DELIMITERS[_format_suffix(path)], strict=True)
         names = [name for name in reader.fieldnames or () if name]
         if len({*names}) < len(names):
             raise DocumentError(f"{path} has two columns of one name", hint=f"name each once: {', '.join(names)}")
@@ -91,93 +91,86 @@ def _csv(path: Path) -> Iterator[dict[str, Any]]:
             yield row
 
 
-def _json(path: Path) -> Iterator[dict[str, Any]]:
+def _read_json(path: Path) -> Iterator[dict[str, Any]]:
     """A list, an object holding one, or one object per line; a `.jsonl` file is never held as a whole."""
     with _text(path) as file:
         first = next((line for line in file if line.strip()), "")
-        if _suffix(path) == ".jsonl" or _is_row(first):
-            yield from _lines(path, itertools.chain([first], file))
+        if _format_suffix(path) == ".jsonl" or _is_row(first):
+            yield from _read_json_lines(path, itertools.chain([first], file))
             return
-    yield from _listed(path)
+        file.seek(0)
+        try:
+            value, halves = parse_json(file.read())
+        except (json.JSONDecodeError, RecursionError) as error:
+            hint = "a list of objects, or one object per line"
+            raise DocumentError(f"{path} is not JSON: {error}", hint=hint) from error
+    announce(path, halves)
+    if isinstance(value, dict):
+        value = next((value[name] for name in _LISTS if isinstance(value.get(name), list)), [value])
+    for number, row in enumerate(value if isinstance(value, list) else [value], 1):
+        yield _check_object(row, f"{path}, row {number}")
 
 
 def _is_row(line: str) -> bool:
-    """Whether a line is an object of its own, and not one that holds the rows."""
+    """Whether a line is an object, and not one that holds the list of rows."""
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except (json.JSONDecodeError, RecursionError):
         return False
-    return isinstance(found, dict) and not any(isinstance(found.get(name), list) for name in _LISTS)
+    return isinstance(value, dict) and not any(isinstance(value.get(name), list) for name in _LISTS)
 
 
-def _lines(path: Path, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+def _read_json_lines(path: Path, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
     total = 0
     for number, line in enumerate(filter(str.strip, lines), 1):
         try:
-            row, halves = loads(line)
+            row, halves = parse_json(line)
         except (json.JSONDecodeError, RecursionError) as error:
             hint = "one JSON object per line; an interrupted download ends like this: fetch the file again"
             raise DocumentError(f"{path}, line {number} is not JSON: {error}", hint=hint) from error
         total += halves
-        yield _object(row, f"{path}, line {number}")
+        yield _check_object(row, f"{path}, line {number}")
     announce(path, total)
 
 
-def _listed(path: Path) -> Iterator[dict[str, Any]]:
-    try:
-        with _text(path) as file:
-            found, halves = loads(file.read())
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise DocumentError(f"{path} is not JSON: {error}", hint="a list of objects, or one object per line") from error
-    announce(path, halves)
-    if isinstance(found, dict):
-        found = next((found[name] for name in _LISTS if isinstance(found.get(name), list)), [found])
-    for number, row in enumerate(found if isinstance(found, list) else [found], 1):
-        yield _object(row, f"{path}, row {number}")
-
-
-def loads(text: str) -> tuple[Any, int]:
+def parse_json(text: str) -> tuple[Any, int]:
     """Value of JSON, and number of texts with half a surrogate pair: no tokenizer takes one, so it becomes U+FFFD."""
     value = json.loads(text)
     # JSON writes one as an escape: most texts have none and are not walked through.
     return replace_halves(value) if "\\ud" in text.lower() else (value, 0)
 
 
-def _object(row: Any, where: str) -> dict[str, Any]:
+def _check_object(row: Any, where: str) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise DocumentError(f"{where} is no object", hint="one object per question")
     return row
 
 
-def keep_rows(source: Path, target: Path, wanted: Collection[int]) -> None:
-    """Write the rows whose place, from 1, is wanted, unchanged, in the source's order and format."""
-    if _is_gzip(source) or _suffix(source) == ".tsv":
+def keep_rows(source: Path, target: Path, places: Collection[int]) -> None:
+    """Write the rows at these places, from 1, unchanged, in the source's order and format."""
+    if _is_gzip(source) or _format_suffix(source) == ".tsv":
         raise DocumentError(f"{source}: rows cannot be left out of this format", hint="save it as JSON, CSV or parquet")
-    if _suffix(source) == ".parquet":
+    if _format_suffix(source) == ".parquet":
         from infuser_core.store.tables import take_rows
 
-        return take_rows(source, target, sorted(wanted))
+        return take_rows(source, target, sorted(places))
     with durable.replacing(target) as draft:
-        if _suffix(source) == ".jsonl":
+        if _format_suffix(source) == ".jsonl":
             with _text(source) as file, draft.open("w", encoding="utf-8") as output:
                 lines = enumerate(filter(str.strip, file), 1)
-                output.writelines(line for place, line in lines if place in wanted)
-        elif _suffix(source) == ".csv":
+                output.writelines(line for place, line in lines if place in places)
+        elif _format_suffix(source) == ".csv":
             with _text(source, newline="") as file, draft.open("w", encoding="utf-8", newline="") as output:
-                # The first one has the names.
+                # The first row has the names.
                 table = enumerate(cells for cells in csv.reader(file) if cells)
-                csv.writer(output).writerows(cells for place, cells in table if place == 0 or place in wanted)
+                csv.writer(output).writerows(cells for place, cells in table if place == 0 or place in places)
         else:
-            rows = [row for place, row in enumerate(rows_of(source), 1) if place in wanted]
-            draft.write_text(json.dumps(_shaped(source, rows), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-
-
-def _shaped(source: Path, rows: list[dict[str, Any]]) -> Any:
-    """The rows in what holds them: a list, or an object with one beside other fields."""
-    try:
-        held, _ = loads(source.read_text(encoding="utf-8-sig"))
-    except json.JSONDecodeError:
-        # One object per line under another suffix.
-        return rows
-    name = next((name for name in _LISTS if isinstance(held, dict) and isinstance(held.get(name), list)), None)
-    return rows if name is None else {**held, name: rows}
+            rows = [row for place, row in enumerate(rows_of(source), 1) if place in places]
+            try:
+                whole, _ = parse_json(source.read_text(encoding="utf-8-sig"))
+            except json.JSONDecodeError:
+                # One object per line under another suffix.
+                whole = None
+            name = next((name for name in _LISTS if isinstance(whole, dict) and isinstance(whole.get(name), list)), "")
+            content = {**whole, name: rows} if name else rows
+            draft.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

@@ -1,11 +1,11 @@
 """Tests of programming benchmarks: HumanEval+ by its reference solutions, LiveCodeBench by its packed cases.
 
-The EvalPlus file has inputs only: what is right is what the reference solution returns, so it is run, alone in a
+The EvalPlus file has inputs only: the right results are those of the reference solution, which runs alone in a
 sandbox. The Hugging Face layout has inputs and results as literals in a Python text: they are read, never run.
 
 A row of LiveCodeBench has `public_test_cases` and `private_test_cases`, JSON lists of `{input, output, testtype}`; the
-private list may instead be base64 of zlib of a pickled JSON string: somebody else's pickle, read without running
-any of it. `metadata` is JSON with `func_name` for functional problems, whose inputs hold one JSON value per line.
+private list may instead be base64 of zlib of a pickled JSON string: an untrusted pickle, read without running any
+of it. `metadata` is JSON with `func_name` for functional problems, whose inputs hold one JSON value per line.
 """
 
 import ast
@@ -25,7 +25,7 @@ from infuser_core.verifiers.parts.code_tests import tagged
 CALL_SECONDS = 10.0
 """Wall clock per test; the reference solutions need less than a tenth."""
 REFERENCE_LIMITS = Limits(seconds=120.0, total_seconds=1800.0, memory_mb=4096, value_bytes=256 << 20)
-"""For reference solutions, which are known to end."""
+"""Of reference solutions, which are known to end."""
 ROOT_ENTRY = "find_zero"
 """The one problem whose answers are checked by what they do: coefficients in, a root of the polynomial out."""
 ROOT_ATOL = 1e-4
@@ -49,7 +49,7 @@ def tests_from_evalplus(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tests_from_hf(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Tests of a row of the Hugging Face layout; results that it does not name are the reference solution's.
+    """Tests of a row of the Hugging Face layout; missing results are the reference solution's.
 
     Raises DocumentError for anything in the row's `test` that is no literal.
     """
@@ -59,9 +59,9 @@ def tests_from_hf(row: Mapping[str, Any]) -> dict[str, Any]:
         check = next((node for node in defined if node.name == "check"), None)
         if check is None:
             raise ValueError("no function check")
-        inputs = [list(args) for args in _assigned(check, "inputs") or ()]
+        inputs = [list(args) for args in _literal_list(check, "inputs") or ()]
         entry = str(row["entry_point"])
-        results = _assigned(check, "results")
+        results = _literal_list(check, "results")
         reference = str(row["prompt"]) + str(row["canonical_solution"])
     except KeyError as error:
         raise DocumentError(f"{name}: no field {error}", hint=_HINT) from error
@@ -71,7 +71,7 @@ def tests_from_hf(row: Mapping[str, Any]) -> dict[str, Any]:
         results = _reference_outputs(reference, entry, inputs, name)
     if len(results) != len(inputs):
         raise DocumentError(f"{name}: {len(inputs)} inputs and {len(results)} results", hint=_HINT)
-    return _tests(row, inputs, results, atol=_tolerance(check))
+    return _tests(row, inputs, results, atol=_read_tolerance(check))
 
 
 def _reference_outputs(reference: str, entry: str, inputs: Sequence[list[Any]], name: str) -> list[Any]:
@@ -80,8 +80,8 @@ def _reference_outputs(reference: str, entry: str, inputs: Sequence[list[Any]], 
     outcomes = run(program, [Case(args=tuple(args)) for args in inputs], REFERENCE_LIMITS, stop=_failed)
     for number, outcome in enumerate(outcomes):
         if _failed(number, outcome):
-            found = f"{outcome.status} on input {number}: {outcome.detail}"
-            raise DocumentError(f"{name}: the reference solution {found}", hint="the row is damaged, or the host is")
+            failure = f"{outcome.status} on input {number}: {outcome.detail}"
+            raise DocumentError(f"{name}: the reference solution {failure}", hint="the row is damaged, or the host is")
     return [outcome.value for outcome in outcomes]
 
 
@@ -101,8 +101,8 @@ def _tests(row: Mapping[str, Any], inputs: Sequence[list[Any]], expected: list[A
 
 def preamble(prompt: str, entry: str) -> str:
     """Definitions of the prompt before the function to be completed: imports and helpers that solutions may use."""
-    found = re.search(rf"^(?:async\s+)?def\s+{re.escape(entry)}\b", prompt, re.MULTILINE)
-    return prompt[: found.start()].rstrip() + "\n" if found and found.start() else ""
+    match = re.search(rf"^(?:async\s+)?def\s+{re.escape(entry)}\b", prompt, re.MULTILINE)
+    return prompt[: match.start()].rstrip() + "\n" if match and match.start() else ""
 
 
 def _name(row: Mapping[str, Any]) -> str:
@@ -111,35 +111,35 @@ def _name(row: Mapping[str, Any]) -> str:
 
 def _list(value: object, what: str) -> list[Any]:
     """A list, or the JSON of one. Raises ValueError for anything else."""
-    found = _json_of(value)
-    if not isinstance(found, (list, tuple)):
-        raise ValueError(f"{what} are {type(found).__name__}, not a list")
-    return list(found)
+    items = _json_of(value)
+    if not isinstance(items, (list, tuple)):
+        raise ValueError(f"{what} are {type(items).__name__}, not a list")
+    return list(items)
 
 
 def _json_of(value: object) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
 
-def _assigned(check: ast.FunctionDef, name: str) -> list[Any] | None:
-    """The literal list assigned to `name`, None where nothing is. Raises ValueError for anything but a literal list."""
+def _literal_list(check: ast.FunctionDef, name: str) -> list[Any] | None:
+    """The literal list assigned to `name`, None without one. Raises ValueError for anything but a literal list."""
     for node in check.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            found = ast.literal_eval(_Numbers().visit(node.value))
-            if not isinstance(found, list):
-                raise ValueError(f"{name} is {type(found).__name__}, not a list")
-            return found
+            literal = ast.literal_eval(_Numbers().visit(node.value))
+            if not isinstance(literal, list):
+                raise ValueError(f"{name} is {type(literal).__name__}, not a list")
+            return literal
     return None
 
 
 class _Numbers(ast.NodeTransformer):
-    """`inf` and `nan`, which the file writes as names, become the numbers that they are."""
+    """Replaces the names `inf` and `nan` by their numbers."""
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return ast.Constant(float(node.id)) if node.id in ("inf", "nan") else node
 
 
-def _tolerance(check: ast.FunctionDef) -> float:
+def _read_tolerance(check: ast.FunctionDef) -> float:
     """The number in `assertion(candidate(*inp), exp, <number>)`."""
     for node in ast.walk(check):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "assertion" and len(node.args) == 3:
@@ -150,7 +150,7 @@ def _tolerance(check: ast.FunctionDef) -> float:
 
 
 MAX_UNPACKED = 256 << 20
-"""Largest private test list, bytes unpacked; the benchmark's own stay below."""
+"""Largest private test list, bytes unpacked; the benchmark's own are smaller."""
 CONTEST_SECONDS = 6.0
 """Wall clock per test."""
 SETUP = """\
@@ -166,8 +166,8 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase, digits
 from typing import Any, Callable, DefaultDict, Deque, Dict, FrozenSet, Generator, Iterable, Iterator, List
 from typing import NamedTuple, Optional, Sequence, Set, Tuple, TypeVar, Union
 """
-"""Names that solutions written for the problems' own platforms find there; none of them hides a built-in."""
-# A pickled text needs no other instruction beside it: none of these builds, calls or repeats anything.
+"""Names that the problems' own platforms offer to solutions; none of them hides a built-in."""
+# A pickled text needs no other instruction: none of these builds, calls or repeats anything.
 _TEXT_OPCODES = {"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"}
 
 
@@ -175,12 +175,12 @@ def tests_from_livecode(row: Mapping[str, Any]) -> dict[str, Any]:
     """Tests of one row: the public cases, then the private ones. Raises DocumentError naming the question."""
     name = str(row.get("question_id", "?"))
     try:
-        cases = [*_list(row["public_test_cases"], "test cases"), *unpack(row["private_test_cases"])]
-        entry = _entry(row, cases)
+        cases = [*_list(row["public_test_cases"], "test cases"), *unpack_cases(row["private_test_cases"])]
+        entry = _function_name(row, cases)
         if not cases:
             raise ValueError("no test cases")
         tests = [
-            _functional(case) if entry else {"stdin": str(case["input"]), "stdout": str(case["output"])}
+            _call_test(case) if entry else {"stdin": str(case["input"]), "stdout": str(case["output"])}
             for case in cases
         ]
     except KeyError as error:
@@ -193,18 +193,18 @@ def tests_from_livecode(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"kind": kind, "entry": entry, "cases": tests, **common}
 
 
-def _entry(row: Mapping[str, Any], cases: list[Any]) -> str:
-    """The function that functional tests call: named by the metadata, else by the starter code; empty for programs."""
-    named = str((_json_of(row.get("metadata") or "{}") or {}).get("func_name") or "")
-    if named or not any(case.get("testtype") == "functional" for case in cases):
-        return named
-    started = re.findall(r"^\s+def\s+(\w+)\s*\(\s*self\b", str(row.get("starter_code") or ""), re.MULTILINE)
-    if len(started) != 1:
+def _function_name(row: Mapping[str, Any], cases: list[Any]) -> str:
+    """The function that functional tests call, from the metadata, else the starter code; empty for programs."""
+    name = str((_json_of(row.get("metadata") or "{}") or {}).get("func_name") or "")
+    if name or not any(case.get("testtype") == "functional" for case in cases):
+        return name
+    methods = re.findall(r"^\s+def\s+(\w+)\s*\(\s*self\b", str(row.get("starter_code") or ""), re.MULTILINE)
+    if len(methods) != 1:
         raise ValueError("functional tests, but neither metadata nor starter code name one function")
-    return str(started[0])
+    return str(methods[0])
 
 
-def unpack(private: object) -> list[Any]:
+def unpack_cases(private: object) -> list[Any]:
     """The private cases: a plain JSON list, or base64(zlib(pickle(JSON text))). Raises ValueError for anything else."""
     if not isinstance(private, str) or private.lstrip()[:1] in ("[", ""):
         return _list(private, "test cases")
@@ -212,10 +212,6 @@ def unpack(private: object) -> list[Any]:
         packed = base64.b64decode(private, validate=True)
     except binascii.Error as error:
         raise ValueError(f"private tests are neither JSON nor base64: {error}") from error
-    return _list(_unpickled(_inflated(packed)), "test cases")
-
-
-def _inflated(packed: bytes) -> bytes:
     inflater = zlib.decompressobj()
     try:
         content = inflater.decompress(packed, MAX_UNPACKED)
@@ -223,25 +219,25 @@ def _inflated(packed: bytes) -> bytes:
         raise ValueError(f"private tests do not inflate: {error}") from error
     if inflater.unconsumed_tail or not inflater.eof:
         raise ValueError(f"private tests are cut off, or larger than {MAX_UNPACKED} bytes")
-    return content
+    return _list(_pickled_text(content), "test cases")
 
 
-def _unpickled(content: bytes) -> str:
-    """The text in a pickle that holds one text and nothing else, read off its instructions: none of them is run."""
+def _pickled_text(content: bytes) -> str:
+    """The text of a pickle that holds one text and nothing else. Its instructions are read, none of them is run."""
     import pickletools
 
     try:
-        read = [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(content)]
+        instructions = [(opcode.name, argument) for opcode, argument, _ in pickletools.genops(content)]
     except (ValueError, IndexError, OverflowError, MemoryError) as error:
         raise ValueError(f"private tests are no plain pickle: {error}") from error
-    other = [name for name, _ in read if name not in _TEXT_OPCODES and "UNICODE" not in name]
-    texts = [argument for name, argument in read if "UNICODE" in name]
+    other = [name for name, _ in instructions if name not in _TEXT_OPCODES and "UNICODE" not in name]
+    texts = [argument for name, argument in instructions if "UNICODE" in name]
     if other or len(texts) != 1:
-        held = f"pickle instruction {other[0]}" if other else f"{len(texts)} texts"
-        raise ValueError(f"private tests hold {held}, not a text")
+        what = f"pickle instruction {other[0]}" if other else f"{len(texts)} texts"
+        raise ValueError(f"private tests hold {what}, not a text")
     return str(texts[0])
 
 
-def _functional(case: Mapping[str, Any]) -> dict[str, Any]:
+def _call_test(case: Mapping[str, Any]) -> dict[str, Any]:
     args = [json.loads(line) for line in str(case["input"]).split("\n") if line.strip()]
     return {"args": args, "expected": json.loads(str(case["output"]))}

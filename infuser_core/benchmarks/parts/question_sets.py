@@ -32,19 +32,19 @@ from infuser_core.verifiers.parts.grading import Grading, as_text
 
 Source = NanoQuestions | FileQuestions | BenchmarkQuestions | MixQuestions
 
-# Verifiers of the data sources that the published files name; any other free answer is mathematics.
+# Verifiers of the published files' data sources; any other free answer is mathematics.
 _VERIFIERS = {"aime": "integer", "aime2024": "integer", "aime2025": "integer", "bbeh": "bbeh", "bbehopen": "bbeh"}
-_NEEDED = ("question_id", "question_text", "ground_truth")
+_REQUIRED = ("question_id", "question_text", "ground_truth")
 _OPTIONAL = (
     "choices", "also_right", "data_source", "verifier", "field", "domain", "subfield", "subdomain",
     "answer_type", "error", "unit",
 )  # fmt: skip
-_USUAL = {
+_LIKELY_COLUMNS = {
     "question_text": ("problem", "question", "prompt", "messages"),
     "ground_truth": ("reward_model.ground_truth", "answer", "solution", "completion", "messages"),
 }
-"""Columns of other layouts, the likeliest first: a refusal proposes them."""
-_SPEAKERS = {"question_text": "user", "ground_truth": "assistant"}
+"""Columns of other layouts, the likeliest first: an error proposes them."""
+_ROLES = {"question_text": "user", "ground_truth": "assistant"}
 _MOST_WORDS = 30
 _VERIFIERS_OF_MATH = ("math", "integer")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
@@ -52,14 +52,14 @@ _KINDS = ("numerical", "expression", "tuple", "interval", "equation", "set", "te
 
 
 def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSettings] = ()) -> list[Question]:
-    """The questions of a source. `seed` shapes micro-world sets alone; `evaluated`, a sample without leakage.
+    """The questions of a source. `seed` matters for micro-world sets only, `evaluated` for a sample without leakage.
 
-    Raises DocumentError naming the file and the row when a field is missing or the answer is no choice.
+    Raises DocumentError naming the file and the row if a field is missing or the answer is no choice.
     """
     if isinstance(source, MixQuestions):
-        return _mixed(source, seed, evaluated)
+        return _load_mixed(source, seed, evaluated)
     if isinstance(source, BenchmarkQuestions):
-        return validation.sample(source, evaluated)
+        return validation.sample_questions(source, evaluated)
     if isinstance(source, NanoQuestions):
         return lab.questions(source.topics, source.split, source.size, seed, source.world)
     rows = list(rows_of(shipped.find_data_file(source.path)))
@@ -71,7 +71,11 @@ def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSe
         question_of(row, f"{source.path}, row {number}", name=str(number), columns=source.columns)
         for number, row in enumerate(rows, 1)
     ]
-    _announce_system(source, rows)
+    column = source.columns.get("question_text")
+    chats = [fields.map_columns(row, {"": column})[""] for row in rows] if column else []
+    if count := sum(bool(fields.chat_turns(chat, "system")) for chat in chats):
+        text = f"{source.path}: system turns of {count:,} rows are left out: the prompt profile has its own"
+        warnings.warn(text, DataWarning, stacklevel=2)
     twice = next((name for name, times in Counter(each.question_id for each in questions).items() if times > 1), None)
     if twice is not None:
         raise DocumentError(f"{source.path}: question_id {twice} twice", hint="identifiers are unique")
@@ -79,11 +83,11 @@ def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSe
 
 
 def content_of(source: Source, *, evaluated: Sequence[BenchmarkSettings] = ()) -> str:
-    """Digest of what a source gives, wherever its files lie: the part of a recipe that its settings do not say."""
+    """Digest of a source's questions, independent of the paths of its files: the settings do not hold it."""
     if isinstance(source, MixQuestions):
         return digest_of([content_of(part.source, evaluated=evaluated) for part in source.parts])
     if isinstance(source, BenchmarkQuestions):
-        return validation.content(validation.sample(source, evaluated))
+        return validation.content_digest(validation.sample_questions(source, evaluated))
     if isinstance(source, NanoQuestions):
         return digest_of(source.model_dump(mode="json"))
     try:
@@ -95,7 +99,7 @@ def content_of(source: Source, *, evaluated: Sequence[BenchmarkSettings] = ()) -
 
 
 def values_of(source: Source) -> dict[str, Any]:
-    """A source's settings without the places of its files, which enter a recipe by content."""
+    """A source's settings without the paths of its files, which enter a recipe by content."""
     if isinstance(source, MixQuestions):
         parts = [{**recorded(part), "source": values_of(part.source)} for part in source.parts]
         return {"type": source.type, "parts": parts}
@@ -109,13 +113,13 @@ def is_seeded(source: Source) -> bool:
     return source.type == "nano"
 
 
-def _mixed(source: MixQuestions, seed: int, evaluated: Sequence[BenchmarkSettings]) -> list[Question]:
-    found: dict[str, Question] = {}
+def _load_mixed(source: MixQuestions, seed: int, evaluated: Sequence[BenchmarkSettings]) -> list[Question]:
+    by_name: dict[str, Question] = {}
     for number, part in enumerate(source.parts):
         questions = load_questions(part.source, seed=seed, evaluated=evaluated)
         if part.count is not None and part.count > len(questions):
             raise DocumentError(
-                f"part {number} of a mixed set has {len(questions)} questions, and {part.count} are wanted",
+                f"part {number} of a mixed set has {len(questions)} questions, and its `count` is {part.count}",
                 hint="lower its `count`",
             )
         if part.count is not None:
@@ -123,113 +127,103 @@ def _mixed(source: MixQuestions, seed: int, evaluated: Sequence[BenchmarkSetting
             questions = [questions[place] for place in sorted(places)]
         for question in questions:
             name = question.question_id
-            name = name if name not in found else f"{number}-{name}"
-            if name in found:
+            name = name if name not in by_name else f"{number}-{name}"
+            if name in by_name:
                 raise DocumentError(f"a mixed set has the identifier {name} twice", hint="identifiers are unique")
-            found[name] = replace(question, question_id=name)
-    return list(found.values())
+            by_name[name] = replace(question, question_id=name)
+    return list(by_name.values())
 
 
 def question_of(row: Row, where: str, *, name: str = "", columns: Mapping[str, str] = MappingProxyType({})) -> Question:
-    """One row in the published layout, or with `columns` that name another's; `name` where it has no question_id.
+    """A question from a row in the published layout, or in another with `columns`; `name` if it has no question_id.
 
     Of a chat in a mapped column the user's one turn is the question, the assistant's one turn the answer. Raises
     DocumentError naming the row and the field that is missing or of another type.
     """
     try:
-        found = {**({"question_id": name} if name else {}), **(_mapped(row, columns) if columns else row)}
-        if missing := [field for field in _NEEDED if found.get(field) in (None, "")]:
-            raise DocumentError(f"no {missing[0]}; there are {', '.join(fields.paths(row))}", hint=_proposal(row))
-        return _typed(found)
+        values = {**({"question_id": name} if name else {}), **(_map_columns(row, columns) if columns else row)}
+        if missing := [field for field in _REQUIRED if values.get(field) in (None, "")]:
+            there = list(fields.column_paths(row))
+            likely = {
+                name: next((each for each in columns if each in there), "...")
+                for name, columns in _LIKELY_COLUMNS.items()
+                if name not in there
+            }
+            mapping = ", ".join(f"{name}: {column}" for name, column in likely.items())
+            hint = f"needed: {', '.join(_REQUIRED)}; `columns: {{{mapping}}}` reads another layout"
+            raise DocumentError(f"no {missing[0]}; there are {', '.join(there)}", hint=hint)
+        return _make_question(values)
     except DocumentError as error:
         raise DocumentError(f"{where}: {error.message}", hint=error.hint) from error
 
 
-def _mapped(row: Row, columns: Mapping[str, str]) -> Row:
-    if unknown := [name for name in columns if name not in (*_NEEDED, *_OPTIONAL)]:
-        hint = f"a question has {', '.join((*_NEEDED, *_OPTIONAL))}"
+def _map_columns(row: Row, columns: Mapping[str, str]) -> Row:
+    if unknown := [name for name in columns if name not in (*_REQUIRED, *_OPTIONAL)]:
+        hint = f"a question has {', '.join((*_REQUIRED, *_OPTIONAL))}"
         raise DocumentError(f"columns.{unknown[0]}: no field of a question", hint=hint)
-    found = dict(fields.mapped(row, columns, as_written=True))
-    for name, role in _SPEAKERS.items():
-        said = fields.turns(found[name], role) if name in columns else None
-        if said is not None and len(said) != 1:
+    values = dict(fields.map_columns(row, columns, as_written=True))
+    for name, role in _ROLES.items():
+        turns = fields.chat_turns(values[name], role) if name in columns else None
+        if turns is not None and len(turns) != 1:
             hint = f"one of them: `{name}: {columns[name]}.0.content`, its place from 0"
-            raise DocumentError(f"{columns[name]} has {len(said)} turns of the {role}", hint=hint)
-        found[name] = said[0] if said else found.get(name)
-    if "ground_truth" in columns and _verifier(found) != "literal":
+            raise DocumentError(f"{columns[name]} has {len(turns)} turns of the {role}", hint=hint)
+        values[name] = turns[0] if turns else values.get(name)
+    if "ground_truth" in columns and _verifier(values) != "literal":
         # Some lists have the one answer in a list, which for Python values is another answer.
-        found["ground_truth"] = fields.printed(found["ground_truth"])
-    solution = fields.only(found.get("ground_truth"))
-    if "ground_truth" in columns and isinstance(solution, str) and not _has_choices(found):
-        found["ground_truth"] = _final(solution, columns["ground_truth"])
-    return found
+        values["ground_truth"] = fields.parse_list(values["ground_truth"])
+    solution = fields.sole_item(values.get("ground_truth"))
+    if "ground_truth" in columns and isinstance(solution, str) and not _has_choices(values):
+        values["ground_truth"] = _final_answer(solution, columns["ground_truth"])
+    return values
 
 
-def _final(text: str, column: str) -> str:
+def _final_answer(text: str, column: str) -> str:
     """The answer of a worked solution: after the mark of GSM8K, in its last box, or announced; or the text itself."""
     text = answer_of(text) or text
     # Authors of solutions draw boxes by `\fbox` as well.
     boxes = text.replace(r"\fbox", r"\boxed")
     answer = text.rpartition(gsm8k.MARK)[2].strip() if gsm8k.MARK in text else boxed(boxes, preset="phrase")
     if not answer and len(_WORD.findall(text)) > _MOST_WORDS:
-        wanted = f"an answer, or a solution that ends in \\boxed{{...}} or {gsm8k.MARK}"
-        raise fields.refuse(column, wanted, text)
+        expected = f"an answer, or a solution that ends in \\boxed{{...}} or {gsm8k.MARK}"
+        raise fields.refuse(column, expected, text)
     return answer or text
 
 
-def _announce_system(source: FileQuestions, rows: Sequence[Row]) -> None:
-    """Warn of turns that are no part of a question."""
-    column = source.columns.get("question_text")
-    chats = (fields.mapped(row, {"": column})[""] for row in rows) if column else ()
-    count = sum(bool(fields.turns(chat, "system")) for chat in chats)
-    if count:
-        text = f"{source.path}: system turns of {count:,} rows are left out: the prompt profile has its own"
-        warnings.warn(text, DataWarning, stacklevel=3)
-
-
-def _proposal(row: Row) -> str:
-    """A hint with the likely columns of a row in another layout."""
-    there = list(fields.paths(row))
-    likely = {name: next((each for each in usual if each in there), "...") for name, usual in _USUAL.items()}
-    mapping = ", ".join(f"{name}: {column}" for name, column in likely.items() if name not in there)
-    return f"needed: {', '.join(_NEEDED)}; `columns: {{{mapping}}}` reads another layout"
-
-
-def _typed(row: Row) -> Question:
-    name, others = fields.written(row, "question_id"), fields.several(row, "also_right")
+def _make_question(row: Row) -> Question:
+    name, others = fields.raw_text(row, "question_id"), fields.read_list(row, "also_right")
     truths = [row["ground_truth"], *others]
     answers = [
-        fields.written(row, "ground_truth"),
-        *(fields.written({"also_right": it}, "also_right") for it in others),
+        fields.raw_text(row, "ground_truth"),
+        *(fields.raw_text({"also_right": it}, "also_right") for it in others),
     ]
-    listed = fields.labelled(row, "choices") if _has_choices(row) else {}
-    choices, grading = list(listed.values()), _grading(row, answers[0], listed)
+    choices_by_label = fields.choices_by_label(row, "choices") if _has_choices(row) else {}
+    choices, grading = list(choices_by_label.values()), _grading(row, answers[0], choices_by_label)
     if choices:
-        answers = [_letter(truth, text, listed) for truth, text in zip(truths, answers, strict=True)]
+        answers = [_letter(truth, text, choices_by_label) for truth, text in zip(truths, answers, strict=True)]
     if choices and _plain(row.get("data_source")).startswith("gpqa"):
-        # The published rows have the right answer in a fixed place: they are shuffled when they are put to a model.
-        places = gpqa_diamond.order(name, count=len(choices))
+        # The published rows have the right answer in a fixed place: choices are shuffled before a model sees them.
+        places = gpqa_diamond.answer_order(name, count=len(choices))
         choices = [choices[place] for place in places]
         answers = [LETTERS[places.index(LETTERS.index(answer))] for answer in answers]
     if grading.multiple:
         answers = [", ".join(part.strip() for part in answer.split(";")) for answer in answers]
     verifier = "choice" if choices else _verifier(row)
-    if verifier in _VERIFIERS_OF_MATH and (printed := next(filter(fields.PRINTED.match, answers), None)):
-        raise fields.refuse("ground_truth", "an answer; several are a list, or a column also_right", printed)
+    if verifier in _VERIFIERS_OF_MATH and (listing := next(filter(fields.PRINTED_LIST.match, answers), None)):
+        raise fields.refuse("ground_truth", "an answer; several are a list, or a column also_right", listing)
     return Question(
         question_id=name,
-        text=fields.written(row, "question_text"),
+        text=fields.raw_text(row, "question_text"),
         choices=choices,
         answer=answers[0],
         verifier=verifier,
-        domain=fields.label(row, "field") or fields.label(row, "domain"),
-        subdomain=fields.label(row, "subfield") or fields.label(row, "subdomain"),
+        domain=fields.read_label(row, "field") or fields.read_label(row, "domain"),
+        subdomain=fields.read_label(row, "subfield") or fields.read_label(row, "subdomain"),
         grading=as_text(replace(grading, also_right=tuple(each for each in answers[1:] if each != answers[0]))),
     )
 
 
 def _has_choices(row: Row) -> bool:
-    """Whether there are any: an empty cell or list is none, nor is a structure that parquet fills with null."""
+    """Whether a row has choices: an empty cell or list is none, nor is a structure that parquet fills with null."""
     choices = row.get("choices")
     return (
         any(each is not None for each in choices.values())
@@ -239,32 +233,28 @@ def _has_choices(row: Row) -> bool:
 
 
 def _verifier(row: Row) -> str:
-    """The shipped verifier of a free answer: the one that the row names, its data source's, or that of mathematics."""
+    """The shipped verifier of a free answer: the row's, its data source's, or that of mathematics."""
     name = str(row.get("verifier") or "")
     return name if name in _names(plugins.VERIFIERS) else _VERIFIERS.get(_plain(row.get("data_source")), "math")
 
 
 def _grading(row: Row, truth: str, choices: Collection[str]) -> Grading:
-    """Rules for comparing an answer, as far as the row has them: `;` parts an olympiad problem's several answers."""
-    route = _route(row)
+    """The row's rules for comparing an answer; `;` separates several answers of an olympiad problem."""
+    # The benchmark that the data source or the domain names.
+    sources = tuple(_plain(row.get(name)) for name in ("data_source", "domain"))
+    benchmarks = _names(plugins.BENCHMARKS).items()
+    route = next((name for name, plain in benchmarks if any(source.startswith(plain) for source in sources)), "")
     if choices:
         return Grading(route=route)
-    kind = fields.label(row, "answer_type").lower()
+    kind = fields.read_label(row, "answer_type").lower()
     several = route.startswith("olympiadbench") and ";" in truth
     return Grading(
         route=route,
         answer_type=kind if kind in _KINDS else "",
         multiple=several,
-        tolerance=fields.label(row, "error"),
-        unit=fields.label(row, "unit").strip("$ "),
+        tolerance=fields.read_label(row, "error"),
+        unit=fields.read_label(row, "unit").strip("$ "),
     )
-
-
-def _route(row: Row) -> str:
-    """The benchmark that a row says it is from, by data source or domain; empty when it names none."""
-    sources = tuple(_plain(row.get(name)) for name in ("data_source", "domain"))
-    benchmarks = _names(plugins.BENCHMARKS).items()
-    return next((name for name, plain in benchmarks if any(source.startswith(plain) for source in sources)), "")
 
 
 @cache
@@ -277,9 +267,9 @@ def _plain(name: Any) -> str:
     return "".join(sign for sign in str(name or "").lower() if sign.isalnum())
 
 
-def _letter(truth: Any, text: str, listed: Mapping[str, str]) -> str:
+def _letter(truth: Any, text: str, choices_by_label: Mapping[str, str]) -> str:
     """Letter of the choice that is the answer by its text, its place from 0, or its label."""
-    labels, choices = list(listed), list(listed.values())
+    labels, choices = list(choices_by_label), list(choices_by_label.values())
     if not 1 < len(choices) <= len(LETTERS):
         raise DocumentError(f"{len(choices)} choices", hint=f"from 2 to {len(LETTERS)}")
     if choices.count(text) > 1:

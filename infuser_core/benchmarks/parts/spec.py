@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from infuser_core import durable
-from infuser_core.benchmarks.parts.fields import mapped
+from infuser_core.benchmarks.parts.fields import map_columns
 from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
@@ -24,24 +24,23 @@ from infuser_core.settings import data_root, store_root
 from infuser_core.verifiers.parts.grading import Grading, as_text, grading_of
 
 MOST_WRONG = 0.01
-"""Share of wrong rows that a benchmark is used without; with more it is another data set or a broken file."""
+"""Largest share of wrong rows that are left out; with more the data set is another one or the file is broken."""
 LARGE = 200_000_000
-"""Bytes of packed tests that keep a person waiting."""
+"""Bytes of packed tests from which on unpacking is announced: it takes minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Place of a row: its benchmark, and where in the files it stands."""
+class RowPlace:
+    """A row's benchmark, source and number."""
 
     benchmark: "Benchmark"
-    """Benchmark that is read."""
     source: str
-    """Data set's short name, task's folder, or file's stem: whatever tells files of one benchmark apart."""
+    """Data set's short name, task's folder, or file's stem: it identifies a file of a benchmark."""
     number: int
     """Row within its file, 1-based."""
 
 
-RowReader = Callable[[Mapping[str, Any], Place], Question | None]
+RowReader = Callable[[Mapping[str, Any], RowPlace], Question | None]
 """A row to a question; None for a row that is not part of the benchmark; raises DocumentError naming a field."""
 Stamp = tuple[str, int, int]
 """State of a file: path, size in bytes, and time of the last change."""
@@ -58,13 +57,13 @@ class Benchmark:
     category: str
     """math, general, medical, coding, nano or other."""
     repos: tuple[str, ...]
-    """Hugging Face data sets whose rows make it up, in order; empty when it has none."""
+    """Hugging Face data sets whose rows make it up, in order; empty without one."""
     split: str = "test"
     """Split of the data set."""
     revision: str = REVISION
-    """Commit of the data sets, where one is known to hold the paper's rows."""
+    """Commit of the data sets that holds the paper's rows, if known."""
     files: tuple[str, ...] = ()
-    """Layouts of the split's files in the data set, the preferred one first: glob patterns, parted by blanks."""
+    """Layouts of the split's files in the data set, the preferred one first: glob patterns, separated by blanks."""
     gated: bool = False
     """Whether the data set asks for terms to be accepted and an access token."""
     rows: int | None = None
@@ -74,15 +73,15 @@ class Benchmark:
     max_tokens: int | None = None
     """Response limit, tokens; None leaves it to the run."""
     verifier: str = ""
-    """Verifier of its questions; empty where rows differ."""
+    """Verifier of its questions; empty if rows differ."""
     fields: tuple[str, ...] = ()
-    """Columns that must be there; alternatives joined by `|`."""
+    """Required columns; alternatives joined by `|`."""
     repeats: bool = False
-    """Whether a question may stand in the data twice: `<id>#2` is then kept and announced, else refused."""
-    keep: bool = False
-    """Whether its questions are kept on disk, because reading the rows takes minutes."""
-    read: RowReader | None = None
-    """How a row becomes a question; None when the module's `load` makes its own."""
+    """Whether the data may repeat a question: its copies become `<id>#2` and are announced, else refused."""
+    cached: bool = False
+    """Whether its questions are cached on disk, because reading the rows takes minutes."""
+    read_row: RowReader | None = None
+    """Makes a question of a row; None if the module's `load` makes its own."""
 
     def load(self, settings: BenchmarkSettings) -> list[Question]:
         """The questions in file order, from the configured path, the data folder or the hub.
@@ -91,14 +90,14 @@ class Benchmark:
         names benchmark, file, row and field; so is another number of questions than expected. Raises ConfigError when
         there are no files, DocumentError when more than `MOST_WRONG` of the rows are wrong.
         """
-        stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in locate(self, settings)]
-        return list(_loaded(self, tuple(stamps), tuple(settings.columns.items())))
+        stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in locate_files(self, settings)]
+        return list(_load(self, tuple(stamps), tuple(settings.columns.items())))
 
 
-def download(benchmark: Benchmark, *, local: bool = False) -> list[Path]:
-    """One folder per data set, with the benchmark's files alone; `local` reads the hub's cache on this machine.
+def download_files(benchmark: Benchmark, *, local: bool = False) -> list[Path]:
+    """One folder per data set, with only the benchmark's files; `local` reads the hub's cache on this machine.
 
-    Raises ConfigError when they cannot be had.
+    Raises ConfigError if they are not available.
     """
     patterns = " ".join(benchmark.files).split()
     token, files = ", HF_TOKEN" if benchmark.gated else "", " or ".join(benchmark.files[:2])
@@ -116,21 +115,21 @@ def download(benchmark: Benchmark, *, local: bool = False) -> list[Path]:
     ]
 
 
-def locate(benchmark: Benchmark, settings: BenchmarkSettings, *, local: bool = False) -> list[Path]:
-    """The files of the benchmark's split, in a fixed order; `local` does not ask the network.
+def locate_files(benchmark: Benchmark, settings: BenchmarkSettings, *, local: bool = False) -> list[Path]:
+    """The files of the benchmark's split, in a fixed order; `local` does not use the network.
 
     Raises ConfigError when there are none.
     """
     if settings.path:
-        return _named(benchmark, fetched(settings.path))
+        return _files_at(benchmark, fetched(settings.path))
     if place := find_data(data_root(), benchmark.name):
-        return _named(benchmark, place)
+        return _files_at(benchmark, place)
     if not benchmark.repos:
         raise ConfigError(f"benchmark {benchmark.name}: no path", hint="name the benchmark's file in `path`")
-    return [file for folder in download(benchmark, local=local) for file in _named(benchmark, folder)]
+    return [file for folder in download_files(benchmark, local=local) for file in _files_at(benchmark, folder)]
 
 
-def _named(benchmark: Benchmark, place: Path) -> list[Path]:
+def _files_at(benchmark: Benchmark, place: Path) -> list[Path]:
     if place.is_file():
         return [place]
     if not place.is_dir():
@@ -138,18 +137,18 @@ def _named(benchmark: Benchmark, place: Path) -> list[Path]:
             f"benchmark {benchmark.name}: path = {str(place)!r}: no such file or folder",
             hint="correct the path; relative ones start where you run",
         )
-    found = files_in(benchmark, place)
-    if not found:
+    files = split_files(benchmark, place)
+    if not files:
         raise ConfigError(
             f"benchmark {benchmark.name}: {place} holds no file of its {benchmark.split} split",
             hint=f"expected {' or '.join(benchmark.files) or 'a data file'}, or one {', '.join(DATA)} file",
         )
-    return found
+    return files
 
 
-def files_in(benchmark: Benchmark, folder: Path) -> list[Path]:
-    """Files of the split: by the data set's own layout, else by the split's name, else all data files there are."""
-    # A snapshot of the hub is a folder of links, which are followed; hidden files are nobody's data.
+def split_files(benchmark: Benchmark, folder: Path) -> list[Path]:
+    """Files of the split: by the data set's own layout, else by the split's name, else all data files."""
+    # A snapshot of the hub is a folder of links, which are followed; hidden files are no data.
     names = sorted(
         (Path(at) / name).relative_to(folder).as_posix()
         for at, _, files in os.walk(folder, followlinks=True)
@@ -159,30 +158,30 @@ def files_in(benchmark: Benchmark, folder: Path) -> list[Path]:
     # A benchmark in several data sets has several folders in a local copy: a layout may start anywhere.
     for layout in benchmark.files:
         patterns = [pattern for each in layout.split() for pattern in (each, f"*/{each}")]
-        found = [name for name in names if any(fnmatch(_plain(name), pattern.lower()) for pattern in patterns)]
-        if found:
-            return [folder / name for name in found]
+        matches = [
+            name
+            for name in names
+            if any(fnmatch(name.lower().removesuffix(".gz"), pattern.lower()) for pattern in patterns)
+        ]
+        if matches:
+            return [folder / name for name in matches]
     of_split = [name for name in names if benchmark.split in stem_and_suffix(name)[0].lower()]
     return [folder / name for name in of_split or names]
-
-
-def _plain(name: str) -> str:
-    return name.lower().removesuffix(".gz")
 
 
 def source_of(benchmark: Benchmark, file: Path) -> str:
     """Label of one of a benchmark's files: the data set's short name, a task's folder, or the file's stem."""
     shorts = [repo.split("/")[-1] for repo in benchmark.repos]
     path = file.as_posix().lower()
-    there = [(path.rfind(short.lower()), short) for short in shorts if short.lower() in path]
-    if len(shorts) > 1 and there:
-        return max(there)[1]
+    matches = [(path.rfind(short.lower()), short) for short in shorts if short.lower() in path]
+    if len(shorts) > 1 and matches:
+        return max(matches)[1]
     stem, _ = stem_and_suffix(file.name)
     return file.parent.name if stem in ("task", "data") else stem
 
 
-def question(
-    place: Place,
+def make_question(
+    place: RowPlace,
     name: str,
     text: str,
     answer: str,
@@ -192,7 +191,7 @@ def question(
     subdomain: str = "",
     grading: Grading = Grading(),
 ) -> Question:
-    """A question of the benchmark, with its verifier and route; the answer is the letter where there are choices."""
+    """A question of the benchmark, with its verifier and route; with choices the answer is a letter."""
     return Question(
         question_id=name,
         text=text,
@@ -205,46 +204,37 @@ def question(
     )
 
 
-def cache_folder(name: str, *, of: str = "tests") -> Path:
-    """Folder for a benchmark's unpacked tests, and what else is made from its rows: in the store, safe to delete."""
-    return store_root() / "cache" / of / name
+def cache_folder(name: str, *, kind: str = "tests") -> Path:
+    """Folder of a benchmark's unpacked tests or questions: in the store, safe to delete."""
+    return store_root() / "cache" / kind / name
 
 
-def remembered(name: str, stamps: Sequence[Stamp], make: Callable[[], Iterable[Question]]) -> list[Question]:
-    """Result of `make`, from disk when it was made from these files by this code before and its tests are still there.
+def load_cached(name: str, stamps: Sequence[Stamp], make: Callable[[], Iterable[Question]]) -> list[Question]:
+    """Result of `make`, from disk if this code made it from these files before and its tests still exist.
 
-    What was warned of when the rows were read is said every time.
+    The warnings of reading the rows are repeated every time.
     """
-    digest = digest_of([_code(), list(stamps), str(cache_folder(name))])[:16]
-    path = cache_folder(name, of="questions") / f"{digest}.json"
-    known = _kept(path)
-    if known is None:
+    digest = digest_of([_code_digest(), list(stamps), str(cache_folder(name))])[:16]
+    path = cache_folder(name, kind="questions") / f"{digest}.json"
+    content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"questions": [], "warnings": []}
+    questions, lines = [Question(**row) for row in content["questions"]], content["warnings"]
+    if not path.is_file() or not all(Path(grading_of(question).tests).is_file() for question in questions):
         size = sum(size for _, size, _ in stamps)
         if size > LARGE:
             text = f"{name}: unpacking the tests in {size / 1e9:.1f} GB, once; this takes minutes"
             warnings.warn(text, DataWarning, stacklevel=2)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", DataWarning)
-            made = list(make())
-        known = made, [str(each.message) for each in caught if issubclass(each.category, DataWarning)]
-        durable.write_json(path, {"questions": [asdict(question) for question in made], "warnings": known[1]})
-    for text in known[1]:
+            questions = list(make())
+        lines = [str(each.message) for each in caught if issubclass(each.category, DataWarning)]
+        durable.write_json(path, {"questions": [asdict(question) for question in questions], "warnings": lines})
+    for text in lines:
         warnings.warn(text, DataWarning, stacklevel=2)
-    return known[0]
-
-
-def _kept(path: Path) -> tuple[list[Question], list[str]] | None:
-    """Questions and warnings on disk; None where a test is gone, or the file is."""
-    if not path.is_file():
-        return None
-    found = json.loads(path.read_text(encoding="utf-8"))
-    questions = [Question(**row) for row in found["questions"]]
-    there = all(Path(grading_of(question).tests).is_file() for question in questions)
-    return (questions, found["warnings"]) if there else None
+    return questions
 
 
 @cache
-def _code() -> str:
+def _code_digest() -> str:
     """Digest of everything that turns rows into questions."""
     total = hashlib.sha256()
     room = Path(__file__).parent.parent
@@ -255,33 +245,33 @@ def _code() -> str:
 
 
 @lru_cache(maxsize=64)
-def _loaded(
+def _load(
     benchmark: Benchmark, stamps: tuple[Stamp, ...], columns: tuple[tuple[str, str], ...]
 ) -> tuple[Question, ...]:
-    """The questions of files as they are."""
+    """The questions of files in this state."""
     files = [Path(path) for path, _, _ in stamps]
-    if benchmark.keep and not columns:
-        questions = remembered(benchmark.name, stamps, lambda: read(benchmark, files))
+    if benchmark.cached and not columns:
+        questions = load_cached(benchmark.name, stamps, lambda: read_questions(benchmark, files))
     else:
-        questions = list(read(benchmark, files, dict(columns)))
+        questions = list(read_questions(benchmark, files, dict(columns)))
     if benchmark.rows not in (None, len(questions)):
         counts = f"{len(questions):,} questions, expected {benchmark.rows:,}"
         warnings.warn(f"{benchmark.name}: {counts}: scores do not compare", DataWarning, stacklevel=2)
     return tuple(questions)
 
 
-def read(
+def read_questions(
     benchmark: Benchmark, files: Sequence[Path], columns: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[Question]:
     """The files' questions one by one, with unique identifiers; a few wrong rows are announced and left out.
 
-    `columns` names those of another layout by the names that the benchmark reads.
+    `columns` gives the columns of another layout by the names that the benchmark reads.
     """
-    seen: dict[str, tuple[str, int]] = {}
+    copies: dict[str, tuple[str, int]] = {}
     wrong: list[DocumentError] = []
-    rows = left_out = again = 0
+    rows = left_out = repeated = 0
     for path in files:
-        for number, question in _file(benchmark, path, columns):
+        for number, question in _read_file(benchmark, path, columns):
             rows += 1
             if isinstance(question, DocumentError):
                 wrong.append(question)
@@ -290,31 +280,24 @@ def read(
                 left_out += 1
                 continue
             name = question.question_id
-            where, times = seen.get(name, ("", 0))
+            first, times = copies.get(name, ("", 0))
             here = f"{path}, row {number}"
             if times and not benchmark.repeats:
                 raise DocumentError(
-                    f"{benchmark.name}: question {name} stands in {where} and again in {here}",
+                    f"{benchmark.name}: question {name} is in {first} and again in {here}",
                     hint="name the files of one split alone, each once",
                 )
-            seen[name] = (where or here, times + 1)
-            again += times > 0
+            copies[name] = (first or here, times + 1)
+            repeated += times > 0
             yield replace(question, question_id=f"{name}#{times + 1}") if times else question
-    _exclude(benchmark, wrong, rows)
-    _announce(benchmark, left_out, "rows are not part of the benchmark and were left out")
-    _announce(benchmark, again, "questions stand in the data more than once and are all kept")
-
-
-def _exclude(benchmark: Benchmark, wrong: Sequence[DocumentError], rows: int) -> None:
-    """Announce wrong rows by name."""
-    if not wrong:
-        return
     if len(wrong) > MOST_WRONG * rows:
         others = f" (and {len(wrong) - 1:,} more of {rows:,} rows are wrong)" if len(wrong) > 1 else ""
         raise DocumentError(f"{wrong[0].message}{others}", hint=wrong[0].hint) from wrong[0]
     for error in wrong:
-        warnings.warn(f"excluded: {error.message}", DataWarning, stacklevel=3)
+        warnings.warn(f"excluded: {error.message}", DataWarning, stacklevel=2)
     _announce(benchmark, len(wrong), f"of {rows:,} rows are wrong and excluded")
+    _announce(benchmark, left_out, "rows are not part of the benchmark and were left out")
+    _announce(benchmark, repeated, "questions are in the data more than once and are all kept")
 
 
 def _announce(benchmark: Benchmark, count: int, what: str) -> None:
@@ -322,30 +305,31 @@ def _announce(benchmark: Benchmark, count: int, what: str) -> None:
         warnings.warn(f"{benchmark.name}: {count:,} {what}", DataWarning, stacklevel=3)
 
 
-def _file(
+def _read_file(
     benchmark: Benchmark, path: Path, columns: Mapping[str, str]
 ) -> Iterator[tuple[int, Question | DocumentError | None]]:
-    """Row numbers with the question, with what is wrong, or with None for a row of something else."""
-    assert benchmark.read is not None, f"{benchmark.name} reads no rows"
+    """Row numbers, each with its question, its error, or None for a row that is not part of the benchmark."""
+    assert benchmark.read_row is not None, f"{benchmark.name} reads no rows"
     source, number = source_of(benchmark, path), 0
     for number, row in enumerate(rows_of(path), 1):
         if number == 1:
             _check_columns(benchmark, path, [*row, *columns])
         try:
-            place = Place(benchmark=benchmark, source=source, number=number)
-            # Where answers are Python values, a list is one.
-            there = mapped(row, columns, as_written=benchmark.verifier == "literal")
-            yield number, benchmark.read(there, place)
+            place = RowPlace(benchmark=benchmark, source=source, number=number)
+            # If answers are Python values, a list is one.
+            row_in_layout = map_columns(row, columns, as_written=benchmark.verifier == "literal")
+            yield number, benchmark.read_row(row_in_layout, place)
         except DocumentError as error:
             yield number, DocumentError(f"{benchmark.name}: {path}, row {number}: {error.message}", hint=error.hint)
     if number == 0:
         raise DocumentError(f"{benchmark.name}: {path} holds no rows", hint="fetch the file again")
 
 
-def _check_columns(benchmark: Benchmark, path: Path, there: Sequence[str]) -> None:
+def _check_columns(benchmark: Benchmark, path: Path, columns: Sequence[str]) -> None:
     for names in benchmark.fields:
-        if not {*names.split("|")} & {*there}:
+        if not {*names.split("|")} & {*columns}:
+            missing = names.replace("|", " or ")
             raise DocumentError(
-                f"{benchmark.name}: {path}, row 1: no field {names.replace('|', ' or ')}; there are {', '.join(there)}",
+                f"{benchmark.name}: {path}, row 1: no field {missing}; there are {', '.join(columns)}",
                 hint=f"expected the rows of {' + '.join(benchmark.repos) or benchmark.name}, split {benchmark.split}",
             )

@@ -14,10 +14,10 @@ OBJECT_STORE = 512 * 2**20
 """Bytes of Ray's shared memory: rows of a batch pass through it, never weights."""
 
 ANSWER_SECONDS = 10.0
-"""Longest wait for a cluster's head to listen."""
+"""Longest wait for a connection to a cluster's head."""
 
 LONGEST_FOLDER = 107 - len("/ray/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_store")
-"""Most bytes of a temporary folder's path: a Unix socket's has at most 107 on Linux, and Ray makes its own below."""
+"""Most bytes of the path of a temporary folder: Ray puts sockets below it, whose paths Linux limits to 107 bytes."""
 SHORT_FOLDER = "/tmp"
 
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="ray")
@@ -25,16 +25,16 @@ _lock = threading.Lock()
 
 
 def connected(cluster: Cluster | None, *, cores: int) -> Any:
-    """The module `ray`, connected to the cluster or to a Ray of this process with so many cores.
+    """The module `ray`, connected to the cluster, or to a Ray that this process starts with `cores` cores.
 
-    Raises EngineError where no cluster answers at the address.
+    Raises EngineError if no cluster answers at the address.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray makes its workers nice; ranks are the work itself.
+    # Ray lowers the priority of its workers, but ranks are the main work.
     os.environ.setdefault("RAY_worker_niceness", "0")
     if cluster is None:
-        # Ray replaces a loopback address by the machine's, unless the platform has no clusters: then it listens on
-        # loopback alone, its metrics servers included.
+        # Otherwise Ray replaces a loopback address by the machine's own. With this setting it listens on loopback
+        # alone, its metrics servers included.
         os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
     import ray
 
@@ -47,9 +47,9 @@ def connected(cluster: Cluster | None, *, cores: int) -> Any:
 
 
 def machines(ray: Any) -> list[Machine]:
-    """The living machines that take work, this one first, then by name."""
+    """The living machines with cores or accelerators, this one first, then by name."""
     here = ray.get_runtime_context().get_node_id()
-    found = [
+    alive = [
         Machine(
             node=node["NodeID"],
             host=str(node["NodeManagerHostname"]),
@@ -59,23 +59,23 @@ def machines(ray: Any) -> list[Machine]:
         for node in ray.nodes()
         if node["Alive"] and (node["Resources"].get("GPU") or node["Resources"].get("CPU"))
     ]
-    return sorted(found, key=lambda machine: (machine.node != here, machine.host, machine.node))
+    return sorted(alive, key=lambda machine: (machine.node != here, machine.host, machine.node))
 
 
 _LOGS = "Ray's logs on that machine say more"
 
 
 def name_of(ray: Any, node: str) -> str:
-    """A node as this process calls its machine (see handover.HERE)."""
+    """The name of a node's machine in this process (see weight_transfer.HERE)."""
     return "" if node == ray.get_runtime_context().get_node_id() else node
 
 
 def answer(ray: Any, reference: Any, *, host: str, doing: str, seconds: float) -> Any:
-    """Answer of a machine. Raises its EngineError, and one for anything else that went wrong there."""
+    """Wait for the answer of a machine. Raises its EngineError, and an EngineError for any other failure."""
     try:
         return ray.get(reference, timeout=seconds)
     except ray.exceptions.GetTimeoutError as error:
-        raise EngineError(f"{host} has not done `{doing}` within {seconds:.0f} s", hint=_LOGS) from error
+        raise EngineError(f"{host} has not answered `{doing}` within {seconds:.0f} s", hint=_LOGS) from error
     except ray.exceptions.RayError as error:
         cause = getattr(error, "cause", None) or error
         if isinstance(cause, EngineError):
@@ -83,8 +83,8 @@ def answer(ray: Any, reference: Any, *, host: str, doing: str, seconds: float) -
         raise EngineError(f"{host}: {type(cause).__name__}: {cause}", hint=_LOGS) from error
 
 
-def on(ray: Any, machine: Machine) -> Any:
-    """Scheduling strategy of an actor that must be on a machine."""
+def strategy_for(machine: Machine) -> Any:
+    """Scheduling strategy that puts an actor on a machine."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return NodeAffinitySchedulingStrategy(node_id=machine.node, soft=False)
@@ -94,20 +94,20 @@ def actor_on(ray: Any, machine: Machine, kind: type, *arguments: Any, group: str
     """Start an actor of a class on a machine. Calls of the concurrency group `group` do not queue with the others."""
     groups = {"concurrency_groups": {group: 1}} if group else {}
     actor = ray.remote(max_restarts=0, **groups)(kind)
-    return actor.options(num_cpus=0, scheduling_strategy=on(ray, machine)).remote(*arguments)
+    return actor.options(num_cpus=0, scheduling_strategy=strategy_for(machine)).remote(*arguments)
 
 
-def _sockets() -> str:
-    """Folder of Ray's sockets: its own choice, or `/tmp` where that is too long for the name of a socket."""
-    chosen = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
-    if len(os.fsencode(chosen)) > LONGEST_FOLDER:
+def _socket_folder() -> str:
+    """Folder of Ray's sockets: its own choice, or `/tmp` if that path is too long for a socket."""
+    folder = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+    if len(os.fsencode(folder)) > LONGEST_FOLDER:
         if "RAY_TMPDIR" in os.environ or not os.access(SHORT_FOLDER, os.W_OK | os.X_OK):
             raise EngineError(
-                f"{chosen} is too long for Ray's sockets: {len(os.fsencode(chosen))} bytes, at most {LONGEST_FOLDER}",
-                hint="set RAY_TMPDIR to a folder with a short path that can be written",
+                f"{folder} is too long for Ray's sockets: {len(os.fsencode(folder))} bytes, at most {LONGEST_FOLDER}",
+                hint="set RAY_TMPDIR to a writable folder with a short path",
             )
-        chosen = SHORT_FOLDER
-    return f"{chosen}/ray"
+        folder = SHORT_FOLDER
+    return f"{folder}/ray"
 
 
 def _start(ray: Any, cluster: Cluster | None, cores: int) -> None:
@@ -118,7 +118,7 @@ def _start(ray: Any, cluster: Cluster | None, cores: int) -> None:
             include_dashboard=False,
             object_store_memory=OBJECT_STORE,
             _node_ip_address="127.0.0.1",
-            _temp_dir=_sockets(),
+            _temp_dir=_socket_folder(),
             log_to_driver=False,
             logging_level="error",
         )
@@ -126,7 +126,7 @@ def _start(ray: Any, cluster: Cluster | None, cores: int) -> None:
     host, _, port = cluster.address.rpartition(":")
     try:
         if host and port.isdigit():
-            # Ray itself asks for minutes.
+            # Ray itself retries for minutes.
             socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
         ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
     except (OSError, RuntimeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Division of a cluster's machines between trainer and samplers: the same answer for whoever asks."""
+"""Division of a cluster's machines between trainer and samplers; trainer and sampler compute the same one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ class Cluster:
     """A Ray cluster and how a run shares it."""
 
     address: str
-    """Of its head, `host:port`; `auto` for the one that RAY_ADDRESS names or that runs on this machine."""
+    """`host:port` of its head; `auto` for the cluster of RAY_ADDRESS, or the one that runs on this machine."""
     ranks: int = 1
-    """Processes of the trainer."""
+    """Number of processes of the trainer."""
     turns: bool = False
-    """Whether trainer and engines take turns on all machines, or have machines or accelerators of their own."""
+    """Whether trainer and engines take turns on all machines, or have separate machines or accelerators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,54 +23,53 @@ class Machine:
     """A living machine of the cluster."""
 
     node: str
-    """Ray's id of it."""
+    """Ray's id of its node."""
     host: str
-    """Its name, for people."""
     cards: int
-    """Accelerators."""
+    """Number of accelerators."""
     cores: int
-    """CPU cores that Ray was told of."""
+    """CPU cores that Ray may use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """A machine's part."""
+    """The part of a machine."""
 
     machine: Machine
-    """The machine."""
     ranks: int
-    """Ranks of the trainer there; on accelerators they take the first ones."""
+    """Number of the trainer's ranks; they take the first accelerators."""
     engines: bool
-    """Whether engines run there: on the accelerators without a rank, or on all where they take turns."""
+    """Whether it has engines: on the accelerators without a rank, or on all if they take turns."""
 
 
 def shares(machines: Sequence[Machine], cluster: Cluster, *, cuda: bool) -> list[Share]:
-    """A share of every machine, in the given order: the driver's own comes first, and ranks fill from there.
+    """A share for every machine, in order: ranks fill the first machine, which is the driver's, then the next.
 
-    On CPUs engines leave the trainer's machines alone as long as there are others. Raises EngineError where the
-    ranks do not fit, or nothing is left for engines.
+    On CPUs, engines avoid the trainer's machines if there are others. Raises EngineError if the ranks do not fit, or
+    leave nothing for engines.
     """
-    left, ranks = cluster.ranks, []
+    remaining, ranks = cluster.ranks, []
     for machine in machines:
-        ranks.append(min(left, machine.cards if cuda else machine.cores))
-        left -= ranks[-1]
+        ranks.append(min(remaining, machine.cards if cuda else machine.cores))
+        remaining -= ranks[-1]
     what = "accelerators" if cuda else "CPU cores"
-    there = ", ".join(f"{each.host} {each.cards if cuda else each.cores}" for each in machines)
-    if left:
+    available = ", ".join(f"{each.host} {each.cards if cuda else each.cores}" for each in machines)
+    if remaining:
         raise EngineError(
-            f"{cluster.ranks} ranks need as many {what}, and the cluster has {there}", hint="set engine.ranks to fewer"
+            f"{cluster.ranks} ranks need as many {what}, and the cluster has {available}",
+            hint="set engine.ranks to fewer",
         )
-    apart = not all(ranks)
+    is_apart = not all(ranks)
     if cuda:
-        serving = [cluster.turns or machine.cards > own for machine, own in zip(machines, ranks, strict=True)]
+        serving = [cluster.turns or machine.cards > count for machine, count in zip(machines, ranks, strict=True)]
     else:
-        serving = [cluster.turns or not (own and apart) for own in ranks]
+        serving = [cluster.turns or not (count and is_apart) for count in ranks]
     if not any(serving):
         raise EngineError(
-            f"{cluster.ranks} ranks leave none of the cluster's {what} to the sampler ({there})",
+            f"{cluster.ranks} ranks leave none of the cluster's {what} to the sampler ({available})",
             hint="set engine.ranks to fewer, or engine.placement to colocated",
         )
     return [
-        Share(machine=machine, ranks=own, engines=engines)
-        for machine, own, engines in zip(machines, ranks, serving, strict=True)
+        Share(machine=machine, ranks=count, engines=engines)
+        for machine, count, engines in zip(machines, ranks, serving, strict=True)
     ]

@@ -1,8 +1,8 @@
-"""A group of worker processes that work as one: Ray actors, one per rank, found dead or silent within a bounded time.
+"""The ranks of a trainer: Ray actors whose death or silence is noticed within a bounded time.
 
-The group is all or nothing. When a rank fails, dies or stops answering, the others are ended too, because they may
-wait for it in a collective, and the call raises EngineError with the rank's name; `failed` says so from then on. When
-the process that made the group dies, Ray ends the ranks.
+The group is all or nothing. When a rank fails, dies or stops answering, the others are ended too, because they may wait
+for it in a collective. The call raises EngineError with the rank's number, and `failed` is true from then on. When the
+process that started the group dies, Ray ends the ranks.
 """
 
 import os
@@ -19,19 +19,19 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from infuser_core.engines.cluster.connection import connected, machines, name_of, on
+from infuser_core.engines.cluster.connection import connected, machines, name_of, strategy_for
 from infuser_core.engines.cluster.layout import Cluster, shares
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import EngineError, InfuserError
 
 START_SECONDS = 300.0
-"""Longest start of all ranks: imports on a busy machine take most of it."""
+"""Longest time for all ranks to start; imports on a busy machine take most of it."""
 
 SILENCE_SECONDS = 45.0
-"""A rank that answers nobody for so long counts as dead."""
+"""A rank that does not answer for this long counts as dead."""
 
 GRACE_SECONDS = 5.0
-"""After a first failure others are heard for so long: a killed rank's peers often complain before it is missed."""
+"""Wait for other failures after the first one: the peers of a killed rank often fail before its death is noticed."""
 
 _START = "start"
 _HINT = "the phase is tried again with fresh ranks; their output is in Ray's session folder"
@@ -39,26 +39,25 @@ _HINT = "the phase is tried again with fresh ranks; their output is in Ray's ses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """Place of a rank: its node and accelerator."""
+    """The place of a rank in its group."""
 
     rank: int
-    """Its number."""
     ranks: int
-    """Ranks of the group."""
+    """Number of ranks."""
     meeting: str
     """`init_method` of torch.distributed."""
     local: bool
     """Whether all ranks share one machine."""
 
 
-class _Worker:
-    """The actor: one object of a class found by name, called from outside; `pulse` answers beside a running call."""
+class _RankActor:
+    """The actor of a rank: an object whose methods the group calls; `pulse` also answers during a call."""
 
     def __init__(self) -> None:
-        self._work: Any = None
+        self._rank: Any = None
 
-    def where(self) -> tuple[str, int, int, str]:
-        """Address of the machine, a free port of it, the process, and Ray's id of the node."""
+    def location(self) -> tuple[str, int, int, str]:
+        """Address of the machine, a free port, the process id, and Ray's id of the node."""
         import ray
 
         with socket.socket() as probe:
@@ -66,26 +65,26 @@ class _Worker:
             address, port = str(ray.util.get_node_ip_address()), int(probe.getsockname()[1])
         return address, port, os.getpid(), str(ray.get_runtime_context().get_node_id())
 
-    def sit(self, path: str, seat: Seat, options: Any, environment: dict[str, str], places: list[str]) -> None:
-        """Make the object, importing from the same `places` as the driver; it may meet the others here."""
+    def start(self, path: str, seat: Seat, options: Any, environment: dict[str, str], python_path: list[str]) -> None:
+        """Create the object, which may join its group at once."""
         os.environ.update(environment)
-        sys.path[:] = places
-        self._work = resolve_name(path)(seat, options)
+        sys.path[:] = python_path
+        self._rank = resolve_name(path)(seat, options)
 
     def call(self, method: str, arguments: tuple[Any, ...]) -> Any:
         """Call a method of the object."""
-        return getattr(self._work, method)(*arguments)
+        return getattr(self._rank, method)(*arguments)
 
     def pulse(self) -> tuple[int, int]:
         """Rows and tokens that the running call has finished."""
-        return (0, 0) if self._work is None else self._work.progress
+        return (0, 0) if self._rank is None else self._rank.progress
 
 
 class RankGroup:
     """Ranks of a class `module:Name` with `Name(seat, options)`, and `progress` as (rows, tokens).
 
-    Each asks Ray for `gpus` accelerators of its own, on the machines of `cluster` that train. Raises EngineError where
-    there are fewer.
+    Each gets `gpus` accelerators from Ray, on the machines of `cluster` that train. Raises EngineError if there are
+    too few.
     """
 
     def __init__(
@@ -102,36 +101,36 @@ class RankGroup:
         self.failed = False
         self._silence = silence
         self._ray = connected(cluster, cores=ranks)
-        there = self._ray.cluster_resources().get("GPU", 0.0)
-        if gpus * ranks > there:
+        available = self._ray.cluster_resources().get("GPU", 0.0)
+        if gpus * ranks > available:
             raise EngineError(
-                f"{ranks} ranks need {gpus * ranks:g} accelerators, and Ray has {there:g}",
+                f"{ranks} ranks need {gpus * ranks:g} accelerators, and Ray has {available:g}",
                 hint="set engine.ranks to fewer",
             )
         self._folder = tempfile.mkdtemp(prefix="infuser-ranks-")
         self._pids: dict[int, int] = {}
-        actor = self._ray.remote(max_restarts=0, concurrency_groups={"pulse": 1})(_Worker)
+        actor = self._ray.remote(max_restarts=0, concurrency_groups={"pulse": 1})(_RankActor)
         parts = [] if cluster is None else shares(machines(self._ray), cluster, cuda=gpus > 0)
-        seats = [{"scheduling_strategy": on(self._ray, part.machine)} for part in parts for _ in range(part.ranks)]
-        self._actors = [actor.options(num_cpus=0, num_gpus=gpus, **seat).remote() for seat in seats or [{}] * ranks]
-        self._sit(path, options, dict(environment or {}))
+        nodes = [{"scheduling_strategy": strategy_for(part.machine)} for part in parts for _ in range(part.ranks)]
+        self._actors = [actor.options(num_cpus=0, num_gpus=gpus, **node).remote() for node in nodes or [{}] * ranks]
+        self._start(path, options, dict(environment or {}))
 
     def call(
         self, method: str, arguments: Sequence[tuple[Any, ...]], *, progress: Progress = no_progress, total: int = 0
     ) -> list[Any]:
         """Call a method on every rank; results by rank.
 
-        Raises the rank's own InfuserError, or EngineError naming the rank that failed, died or fell silent.
+        Raises the rank's InfuserError, or EngineError naming the rank that failed, died or fell silent.
         """
         if self.failed:
             raise EngineError("the trainer's ranks are gone", hint=_HINT)
-        rows = [self._ray.put(each) for each in arguments]
-        waiting = [actor.call.remote(method, each) for actor, each in zip(self._actors, rows, strict=True)]
-        return self._wait(waiting, method, progress=progress, total=total)
+        references = [self._ray.put(each) for each in arguments]
+        calls = [actor.call.remote(method, each) for actor, each in zip(self._actors, references, strict=True)]
+        return self._wait(calls, method, progress=progress, total=total)
 
     @property
     def pids(self) -> list[int]:
-        """Processes of the ranks by rank, where all of them are on this machine; else none."""
+        """Process ids by rank; empty if the ranks are spread over machines."""
         return [self._pids[rank] for rank in sorted(self._pids)]
 
     def alive(self) -> bool:
@@ -149,136 +148,140 @@ class RankGroup:
         return not self.failed
 
     def close(self) -> None:
-        """End every rank. They hold nothing that is not in a checkpoint."""
+        """End every rank. Their state is lost, except for saved checkpoints."""
         self.failed = True
         for actor in self._actors:
             self._ray.kill(actor, no_restart=True)
-        until = time.monotonic() + GRACE_SECONDS
-        while time.monotonic() < until and any(_is_rank(pid) for pid in self._pids.values()):
+        deadline = time.monotonic() + GRACE_SECONDS
+        while time.monotonic() < deadline and any(_is_rank(pid) for pid in self._pids.values()):
             time.sleep(0.05)
         for pid in filter(_is_rank, self._pids.values()):
-            # A stopped process hears nothing else.
+            # Ray's own signal does not end a stopped process.
             with suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         self._actors, self._pids = [], {}
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _sit(self, path: str, options: Any, environment: dict[str, str]) -> None:
+    def _start(self, path: str, options: Any, environment: dict[str, str]) -> None:
         deadline = time.monotonic() + START_SECONDS
-        places = self._wait([actor.where.remote() for actor in self._actors], _START, deadline=deadline)
-        self.machines = [name_of(self._ray, node) for *_, node in places]
-        """Machine of every rank, by its name (see handover.HERE)."""
-        local = len({address for address, *_ in places}) == 1
-        if local:
-            self._pids = {rank: pid for rank, (_, _, pid, _) in enumerate(places)}
-        address, port, *_ = places[0]
-        # One machine meets in a file: nothing listens for strangers.
-        meeting = f"file://{Path(self._folder) / 'meeting'}" if local else f"tcp://{address}:{port}"
+        locations = self._wait([actor.location.remote() for actor in self._actors], _START, deadline=deadline)
+        self.machines = [name_of(self._ray, node) for *_, node in locations]
+        """Machine of every rank, by its name (see weight_transfer.HERE)."""
+        is_local = len({address for address, *_ in locations}) == 1
+        if is_local:
+            self._pids = {rank: pid for rank, (_, _, pid, _) in enumerate(locations)}
+        address, port, *_ = locations[0]
+        # Ranks of one machine meet in a file, which opens no port.
+        meeting = f"file://{Path(self._folder) / 'meeting'}" if is_local else f"tcp://{address}:{port}"
         count = len(self._actors)
-        seats = [Seat(rank=rank, ranks=count, meeting=meeting, local=local) for rank in range(count)]
-        told = (options, environment, sys.path)
-        waiting = [actor.sit.remote(path, seat, *told) for actor, seat in zip(self._actors, seats, strict=True)]
-        self._wait(waiting, _START, deadline=deadline)
+        seats = [Seat(rank=rank, ranks=count, meeting=meeting, local=is_local) for rank in range(count)]
+        calls = [
+            actor.start.remote(path, seat, options, environment, sys.path)
+            for actor, seat in zip(self._actors, seats, strict=True)
+        ]
+        self._wait(calls, _START, deadline=deadline)
 
     def _wait(
         self,
-        waiting: list[Any],
+        calls: list[Any],
         doing: str,
         *,
         progress: Progress = no_progress,
         total: int = 0,
         deadline: float | None = None,
     ) -> list[Any]:
-        """Results of all ranks. Whatever ends it early, a signal included, ends the ranks: they are out of step."""
-        finished = False
+        """Results of all ranks. Any exception, a signal included, ends the ranks, since they may be out of step."""
+        is_finished = False
         try:
-            watch = _Watch(self._ray, self._actors, self._silence)
+            watch = _PulseWatch(self._ray, self._actors, self._silence)
             results: dict[int, Any] = {}
-            while len(results) < len(waiting):
-                failures = self._collect(waiting, results, seconds=1.0)
+            while len(results) < len(calls):
+                failures = self._collect(calls, results, seconds=1.0)
                 if failures:
-                    raise self._worst(failures, waiting, results, doing)
-                if doing != _START and len(results) < len(waiting):
+                    raise self._error_of(failures, calls, results, doing)
+                if doing != _START and len(results) < len(calls):
                     if silent := watch.silent():
-                        told = f"rank {silent[0]} has not answered for {self._silence:g} s, in {doing}"
-                        raise EngineError(told, hint=_HINT)
+                        text = f"rank {silent[0]} has not answered for {self._silence:g} s, in {doing}"
+                        raise EngineError(text, hint=_HINT)
                     rows, tokens = watch.progress()
                     progress(min(rows, total), total, tokens)
                 if deadline is not None and time.monotonic() > deadline:
-                    late = [rank for rank in range(len(waiting)) if rank not in results]
+                    late = [rank for rank in range(len(calls)) if rank not in results]
                     raise EngineError(f"ranks {late} did not start within {START_SECONDS:g} s", hint=_HINT)
-            finished = True
-            return [results[rank] for rank in range(len(waiting))]
+            is_finished = True
+            return [results[rank] for rank in range(len(calls))]
         finally:
-            if not finished:
+            if not is_finished:
                 self.close()
 
-    def _collect(self, waiting: Sequence[Any], results: dict[int, Any], *, seconds: float) -> dict[int, Exception]:
-        """Take in what ranks have finished within some seconds, and say who failed."""
-        rest = {each: rank for rank, each in enumerate(waiting) if rank not in results}
-        ready, _ = self._ray.wait(list(rest), num_returns=len(rest), timeout=seconds)
+    def _collect(self, calls: Sequence[Any], results: dict[int, Any], *, seconds: float) -> dict[int, Exception]:
+        """Add results that arrive within some seconds; failures by rank."""
+        ranks = {call: rank for rank, call in enumerate(calls) if rank not in results}
+        ready, _ = self._ray.wait(list(ranks), num_returns=len(ranks), timeout=seconds)
         failures: dict[int, Exception] = {}
-        for each in ready:
+        for call in ready:
             try:
-                results[rest[each]] = self._ray.get(each)
+                results[ranks[call]] = self._ray.get(call)
             except self._ray.exceptions.RayError as error:
-                failures[rest[each]] = error
+                failures[ranks[call]] = error
         return failures
 
-    def _worst(
-        self, failures: dict[int, Exception], waiting: Sequence[Any], results: dict[int, Any], doing: str
+    def _error_of(
+        self, failures: dict[int, Exception], calls: Sequence[Any], results: dict[int, Any], doing: str
     ) -> InfuserError:
-        """The failure to tell of: a death before a complaint, our own errors as they are."""
-        until = time.monotonic() + GRACE_SECONDS
+        """The error to raise: the death of a rank before other failures, which it may have caused; an InfuserError as
+        it is."""
+        deadline = time.monotonic() + GRACE_SECONDS
         dead = self._ray.exceptions.RayActorError
-        while time.monotonic() < until and not any(isinstance(error, dead) for error in failures.values()):
-            if len(failures) + len(results) == len(waiting):
+        while time.monotonic() < deadline and not any(isinstance(error, dead) for error in failures.values()):
+            if len(failures) + len(results) == len(calls):
                 break
-            failures |= self._collect(waiting, results | failures, seconds=0.5)
+            failures |= self._collect(calls, results | failures, seconds=0.5)
         for rank, error in sorted(failures.items()):
             if isinstance(error, dead):
                 return EngineError(f"rank {rank} died in {doing}", hint=_HINT)
         causes = {rank: getattr(error, "cause", None) or error for rank, error in sorted(failures.items())}
-        ours = [cause for cause in causes.values() if isinstance(cause, InfuserError)]
+        for cause in causes.values():
+            if isinstance(cause, InfuserError):
+                return cause
         rank, cause = next(iter(causes.items()))
-        told = EngineError(f"rank {rank} failed in {doing}: {type(cause).__name__}: {cause}", hint=_HINT)
-        return ours[0] if ours else told
+        return EngineError(f"rank {rank} failed in {doing}: {type(cause).__name__}: {cause}", hint=_HINT)
 
 
-class _Watch:
-    """Asks every rank for its pulse, and for the next one when it has answered."""
+class _PulseWatch:
+    """Requests every rank's pulse again as soon as it has answered."""
 
     def __init__(self, ray: Any, actors: Sequence[Any], limit: float) -> None:
         self._ray = ray
         self._actors = actors
         self._limit = limit
-        self._asked: dict[int, Any] = {}
-        self._heard = [time.monotonic()] * len(actors)
-        self._told = [(0, 0)] * len(actors)
+        self._requests: dict[int, Any] = {}
+        self._answer_times = [time.monotonic()] * len(actors)
+        self._pulses = [(0, 0)] * len(actors)
 
     def silent(self) -> list[int]:
         """Ranks that have not answered for too long."""
         for rank, actor in enumerate(self._actors):
-            asked = self._asked.get(rank)
-            if asked is not None:
-                ready, _ = self._ray.wait([asked], timeout=0)
+            request = self._requests.get(rank)
+            if request is not None:
+                ready, _ = self._ray.wait([request], timeout=0)
                 if not ready:
                     continue
-                # A rank that died is found by its call.
+                # The death of a rank shows in its call.
                 with suppress(self._ray.exceptions.RayError):
-                    self._told[rank] = self._ray.get(asked)
-                    self._heard[rank] = time.monotonic()
-            self._asked[rank] = actor.pulse.options(concurrency_group="pulse").remote()
+                    self._pulses[rank] = self._ray.get(request)
+                    self._answer_times[rank] = time.monotonic()
+            self._requests[rank] = actor.pulse.options(concurrency_group="pulse").remote()
         now = time.monotonic()
-        return [rank for rank, heard in enumerate(self._heard) if now - heard > self._limit]
+        return [rank for rank, answered_at in enumerate(self._answer_times) if now - answered_at > self._limit]
 
     def progress(self) -> tuple[int, int]:
         """Rows and tokens of all ranks."""
-        return sum(rows for rows, _ in self._told), sum(tokens for _, tokens in self._told)
+        return sum(rows for rows, _ in self._pulses), sum(tokens for _, tokens in self._pulses)
 
 
 def _is_rank(pid: int) -> bool:
-    """Whether a process of this machine is there and still one of Ray's."""
+    """Whether a process of this machine is alive and one of Ray's."""
     with suppress(OSError):
         return b"ray::" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False

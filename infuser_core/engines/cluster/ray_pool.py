@@ -44,9 +44,9 @@ class RayPool(WorkerPool):
         self._machines |= alive
         self._slots = {slot for slot in self._slots if slot.node in alive}
         self._free &= self._slots
-        known = {slot.node for slot in self._slots}
+        nodes = {slot.node for slot in self._slots}
         for machine in alive.values():
-            if machine.node in known:
+            if machine.node in nodes:
                 continue
             cards = [str(card) for card in range(machine.cards)]
             added = [Slot(number, accelerator=False, node=machine.node) for number in range(max(machine.cores, 1))]

@@ -121,15 +121,15 @@ class RemoteWorker(Peer):
     def _next(self, seconds: float) -> Any:
         inbox, deadline = self._host.inboxes[self._number], time.monotonic() + seconds
         while True:
-            left = max(0.0, deadline - time.monotonic())
+            remaining = max(0.0, deadline - time.monotonic())
             try:
-                message = inbox.get(timeout=min(left, LOOK_SECONDS))
+                message = inbox.get(timeout=min(remaining, LOOK_SECONDS))
             except Empty:
                 if self._host.lost:
                     hint = "the phase is tried again with the machines that are left"
                     text = f"{self.name} is gone with its machine: {self._host.lost}"
                     raise EndedError(text, hint=hint) from None
-                if left == 0.0:
+                if remaining == 0.0:
                     return None
                 continue
             if isinstance(message, EngineError):

@@ -1,6 +1,6 @@
-"""Waits until all machines of a job have joined its Ray cluster, and names those that are late.
+"""Wait until all machines of a job have joined its Ray cluster, and name those that are late.
 
-Runs as `python -m infuser_core.engines.cluster.wait ADDRESS SECONDS HOST...` on the machine with the cluster's head.
+Runs as `python -m infuser_core.engines.cluster.wait ADDRESS SECONDS HOST...` on the cluster's head machine.
 """
 
 import sys
@@ -15,13 +15,13 @@ from infuser_core.engines.cluster.layout import Cluster
 from infuser_core.errors import EngineError
 
 _LOOK = 1.0
-"""Seconds between two looks."""
+"""Time between two checks, seconds."""
 
 
-def wait_for(hosts: Sequence[str], there: Callable[[], Iterable[str]], *, seconds: float) -> None:
-    """Return when every host is among those that joined. Raises EngineError with the late ones after `seconds`."""
+def wait_for(hosts: Sequence[str], joined: Callable[[], Iterable[str]], *, seconds: float) -> None:
+    """Return when every host has joined. Raises EngineError that names the missing ones after `seconds`."""
     deadline = time.monotonic() + seconds
-    while late := missing(hosts, there()):
+    while late := missing(hosts, joined()):
         if time.monotonic() > deadline:
             raise EngineError(
                 f"{len(late)} of {len(hosts)} machines have not joined Ray within {seconds:.0f} s: {', '.join(late)}",
@@ -32,8 +32,8 @@ def wait_for(hosts: Sequence[str], there: Callable[[], Iterable[str]], *, second
 
 def missing(hosts: Sequence[str], names: Iterable[str]) -> list[str]:
     """Hosts that have not joined, in order, by name or address; a name counts with its domain and without."""
-    there = {_short(name) for name in names}
-    return [host for host in hosts if _short(host) not in there]
+    short_names = {_short(name) for name in names}
+    return [host for host in hosts if _short(host) not in short_names]
 
 
 def _short(host: str) -> str:
@@ -43,8 +43,8 @@ def _short(host: str) -> str:
         return host.partition(".")[0].lower()
 
 
-def joined(address: str) -> list[str]:
-    """Names and addresses of a cluster's living machines; none before its head listens and is a machine itself."""
+def living_hosts(address: str) -> list[str]:
+    """Names and addresses of a cluster's living machines; empty before its head listens and has joined."""
     try:
         ray = connected(Cluster(address=address), cores=1)
     except EngineError:
@@ -54,10 +54,10 @@ def joined(address: str) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Wait as the command line says; the exit code."""
+    """Run the command; its exit code."""
     address, seconds, *hosts = arguments
     try:
-        wait_for(hosts, partial(joined, address), seconds=float(seconds))
+        wait_for(hosts, partial(living_hosts, address), seconds=float(seconds))
     except EngineError as error:
         with suppress(BrokenPipeError):
             sys.stderr.write(f"infuser: {error.message}\n  hint: {error.hint}\n")

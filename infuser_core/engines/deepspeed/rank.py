@@ -266,10 +266,10 @@ class DeepSpeedRank:
         return self._adamw.steps, digests
 
     def facts_of_weights(self) -> tuple[files.Shapes, dict[str, str]]:
-        """Shapes of all parameters, and the names of tied ones (see Giver)."""
+        """Shapes of all parameters, and the names of tied ones (see WeightSource)."""
         return self._loaded().shard.shapes, self._tied
 
-    def lay(self, path: str, dtype: str, part: tuple[int, int] | None) -> str:
+    def fill_file(self, path: str, dtype: str, part: tuple[int, int] | None) -> str:
         """Fill what it holds into a file of that dtype, or with `part`, its number and of how many, so much of every
         parameter, gathered from all ranks, where there is a file. The reason where it cannot, which must not end the
         others."""

@@ -22,7 +22,7 @@ from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.reference import similarities
 from infuser_core.engines.protocols import Probed, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.engines.service.checksum import whole
-from infuser_core.engines.service.handover import Board
+from infuser_core.engines.service.weight_transfer import Board
 from infuser_core.engines.training.checkpoint import read_state, written
 from infuser_core.engines.training.loss import in_order, merged
 from infuser_core.engines.training.optimizer import Given
@@ -37,7 +37,7 @@ RANK = "infuser_core.engines.deepspeed.rank:DeepSpeedRank"
 
 
 class DeepSpeedTrainer:
-    """protocols.Trainer and handover.Giver on `ranks` processes, equal to LocalTrainer up to rounding.
+    """protocols.Trainer and weight_transfer.WeightSource on `ranks` processes, equal to LocalTrainer up to rounding.
 
     `write_beside`: whether somebody commits files while later phases run. `options` are fields of RankOptions.
     """
@@ -209,7 +209,7 @@ class DeepSpeedTrainer:
     def save(self, path: Path) -> int:
         step = int(self._written("save", path))
         if self._board is not None:
-            self._board.put(path, self._role, self)
+            self._board.publish(path, self._role, self)
         return step
 
     def _written(self, method: str, path: Path) -> float:
@@ -232,13 +232,13 @@ class DeepSpeedTrainer:
     def machines(self) -> list[str]:
         return list(dict.fromkeys(self._group.machines))
 
-    def lay(self, paths: Mapping[str, Path], dtype: str) -> None:
-        """See Giver. Ranks of several machines gather all weights, of which those of one fill in a part each."""
+    def fill_files(self, paths: Mapping[str, Path], dtype: str) -> None:
+        """See WeightSource. Ranks of several machines gather all weights, of which those of one fill in a part each."""
         found, arguments = self._group.machines, list[tuple[str, str, tuple[int, int] | None]]()
         for rank, machine in enumerate(found):
             part = found[:rank].count(machine), found.count(machine)
             arguments.append((str(paths.get(machine, "")), dtype, part if len(set(found)) > 1 else None))
-        if told := next(filter(None, self._call("lay", arguments)), ""):
+        if told := next(filter(None, self._call("fill_file", arguments)), ""):
             raise OSError(told)
 
     def checksums(self, dtype: str) -> Mapping[str, int]:

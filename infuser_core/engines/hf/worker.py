@@ -12,7 +12,7 @@ from typing import Any
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.engines.service.checksum import of_tensors
-from infuser_core.engines.service.worker import FORCED, Row, main
+from infuser_core.engines.service.server import FORCED, Row, main
 from infuser_core.schemas import Checkpoint, Role
 
 ROOM = 64
@@ -20,7 +20,7 @@ ROOM = 64
 
 
 class HFEngine:
-    """See service.worker.Engine."""
+    """See service.server.Engine."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._folder = Path(settings["model"])

@@ -30,7 +30,7 @@ from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.fast import FastProbe
 from infuser_core.engines.probe.reference import Probe
 from infuser_core.engines.service.checksum import of_tensors
-from infuser_core.engines.service.handover import HERE, Board
+from infuser_core.engines.service.weight_transfer import HERE, Board
 from infuser_core.engines.training.checkpoint import read_state, weights_of
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.fused_attention import choose
@@ -47,7 +47,7 @@ AUTOMATIC = {"cpu": 2048, "cuda": 131_072}
 
 
 class LocalTrainer(FlatTrainer):
-    """protocols.Trainer on one device, and handover.Giver.
+    """protocols.Trainer on one device, and weight_transfer.WeightSource.
 
     `dtype` is the compute dtype; master weights, gradients and moments are fp32 (fp64 for float64). `token_budget`
     bounds the tokens of a micro-batch (`auto`: see memory, with `roles` trainers on the device in the end); gradients
@@ -159,7 +159,7 @@ class LocalTrainer(FlatTrainer):
             fsync(Path(shutil.copyfile(folder / CONFIG, path / CONFIG)))
         # What is handed over is what is trained: an engine that starts from it would lack the buffers.
         elif self._board is not None and not self._buffers:
-            self._board.put(path, self._role, self)
+            self._board.publish(path, self._role, self)
         return step
 
     def shapes(self) -> Shapes:
@@ -172,7 +172,7 @@ class LocalTrainer(FlatTrainer):
     def machines(self) -> list[str]:
         return [HERE]
 
-    def lay(self, paths: Mapping[str, Path], dtype: str) -> None:
+    def fill_files(self, paths: Mapping[str, Path], dtype: str) -> None:
         found = entries(paths[HERE])
         with paths[HERE].open("r+b") as handle:
             for name, view in self._flat.views(self._flat.data).items():

@@ -1,8 +1,9 @@
-"""Checksum of a weight tensor, or of blocks of it that add up to the whole tensor's: to compare what an engine holds
-with the checkpoint, wherever its parts lie.
+"""Checksum of a weight tensor, or of blocks whose checksums add up to it: to compare an engine's weights, which may be
+spread over ranks, with the checkpoint.
 
-A sum over elements of bits times numbers drawn from the element's row and column, modulo 2^64: blocks may be hashed
-apart, in any order and on any device. It tells errors, not attacks. Only torch is needed: engines may run elsewhere.
+The sum over elements of their bits times numbers computed from the element's row and column, modulo 2^64: blocks may be
+hashed separately, in any order and on any device. It detects errors, not attacks. Only torch is needed: engines may run
+in another environment.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,15 +21,15 @@ Block = tuple[int, int, int]
 
 
 def matrix(tensor: Tensor) -> Tensor:
-    """The tensor as rows: vectors are columns, and whatever follows the first dimension is flattened."""
+    """The tensor as a matrix: a vector becomes a column, and dimensions after the first are flattened."""
     return tensor.reshape(tensor.shape[0], -1) if tensor.dim() else tensor.reshape(1, 1)
 
 
 @torch.no_grad()
 def checksum(block: Tensor, *, row: int = 0, column: int = 0) -> int:
-    """Of a matrix that starts at `row` and `column` of its tensor. -0.0 counts as 0.0."""
+    """Checksum of a matrix that starts at `row` and `column` of its tensor. -0.0 counts as 0.0."""
     height, width = block.shape
-    # On a CPU the numbers between should stay in its caches; an accelerator wants much work at a time.
+    # On a CPU intermediate values should fit its caches; an accelerator needs large steps.
     step = max(1, (1 << 16 if block.device.type == "cpu" else 1 << 24) // width)
     factors, total = _factors(column, width, block.device), 0
     for first in range(0, height, step):
@@ -40,33 +41,33 @@ def checksum(block: Tensor, *, row: int = 0, column: int = 0) -> int:
 
 
 def _factors(first: int, count: int, device: torch.device) -> Tensor:
-    """Odd numbers drawn from so many places: 64 bits, signed."""
+    """Odd 64-bit hash factors for `count` consecutive indices, signed."""
     mixed = torch.arange(first, first + count, device=device) * _ODD[0]
     return ((mixed ^ (mixed >> 29)) * _ODD[1]) | 1
 
 
 def of_tensors(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, int]:
-    """Checksum of each whole tensor in a dtype of that name."""
+    """Checksum of each whole tensor in the dtype of that name."""
     return {name: checksum(matrix(tensor).to(getattr(torch, dtype))) for name, tensor in tensors.items()}
 
 
 def of_run(run: Tensor, start: int, width: int) -> list[Block]:
-    """Blocks of a run of elements of a tensor whose rows have `width`, from its element `start` on."""
-    blocks, at = list[Block](), 0
-    while at < len(run):
-        row, column = divmod(start + at, width)
-        left = len(run) - at
-        count = left // width * width if column == 0 and left >= width else min(width - column, left)
-        part = run[at : at + count].view(max(1, count // width), -1)
+    """Blocks of a run of elements, from element `start` on, of a tensor with rows of `width` elements."""
+    blocks, first = list[Block](), 0
+    while first < len(run):
+        row, column = divmod(start + first, width)
+        rest = len(run) - first
+        count = rest // width * width if column == 0 and rest >= width else min(width - column, rest)
+        part = run[first : first + count].view(max(1, count // width), -1)
         blocks.append((row, column, checksum(part, row=row, column=column)))
-        at += count
+        first += count
     return blocks
 
 
 def whole(blocks: Iterable[Block]) -> int:
-    """Checksum of the tensor that blocks make up. -1 where two that should be the same differ."""
-    found: dict[tuple[int, int], int] = {}
-    for row, column, one in blocks:
-        if found.setdefault((row, column), one) != one:
+    """Checksum of the tensor that blocks make up. -1 if two copies of a block differ."""
+    sums: dict[tuple[int, int], int] = {}
+    for row, column, block in blocks:
+        if sums.setdefault((row, column), block) != block:
             return -1
-    return sum(found.values()) % WIDTH
+    return sum(sums.values()) % WIDTH

@@ -1,6 +1,6 @@
 """Commands that start the engines of one machine.
 
-Nothing here imports vllm: an engine's process may run in another environment than this one.
+Nothing here imports vllm: an engine's process may run in another environment.
 """
 
 import os
@@ -18,22 +18,22 @@ HF = "infuser_core.engines.hf.worker"
 """Modules of this project that an engine's process may run."""
 
 PYTHON = "INFUSER_VLLM_PYTHON"
-"""Environment variable: interpreter whose environment holds vllm, where that is not this one."""
+"""Environment variable: interpreter of the environment with vllm, if that is not this one."""
 
 START_SECONDS = 900.0
-"""Longest start of an engine, and longest time that one takes to obey a command."""
+"""Longest time for an engine to start, or to obey a command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
-    """Settings of the engines and of their watch."""
+    """Settings of the engines and of their supervision."""
 
     device: str
     """`cpu` or `cuda`."""
     dtype: str
     """Compute dtype."""
     threads: int
-    """CPU threads of each."""
+    """CPU threads of each engine."""
     engines: int | None = None
     """Engines of a machine; None makes one per `tensor_parallel` visible accelerators, and one on a CPU."""
     tensor_parallel: int = 1
@@ -41,78 +41,74 @@ class ServiceOptions:
     memory: float = 0.85
     """Share of an accelerator's memory that an engine may take."""
     max_num_seqs: int | None = None
-    """Responses that an engine computes at a time; None is vLLM's own number for offline work on its device."""
+    """Responses that an engine computes at a time; None is vLLM's default for offline work on its device."""
     max_num_batched_tokens: int | None = None
-    """Tokens of one step of an engine, prompts included; None is vLLM's own number."""
+    """Tokens of one step of an engine, prompts included; None is vLLM's default."""
     max_model_len: int | None = None
-    """Prompt and response tokens of one sequence of a run's two roles, so that memory is cut for what is asked; never
-    above the model's own limit, which None and every other role take."""
+    """Most prompt and response tokens of one sequence of a run's two roles, for which memory is reserved; never above
+    the model's own limit, which None and every other role take."""
     reserved: int = 0
-    """Visible accelerators, the first ones, that belong to somebody else."""
+    """Number of visible accelerators, the first ones, that the trainer uses."""
     sleep: bool = True
     """Whether an accelerator's memory can be given back between roles."""
     silent_seconds: float = 300.0
-    """Longest silence of an engine with work to do, before it counts as hung."""
+    """Longest silence of a working engine before it counts as hung."""
     worker: str = VLLM
     """Module that an engine's process runs."""
     vllm: Mapping[str, Any] = field(default_factory=dict)
     """Other arguments of vLLM's engine, by its own names."""
     in_place: bool = True
-    """Whether running engines take other weights of the same shapes; False starts fresh ones each time."""
+    """Whether running engines take new weights of the same shapes; False starts fresh engines each time."""
     deterministic: bool = False
-    """Whether the worker HF uses repeatable kernels alone."""
+    """Whether the worker HF uses only repeatable kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """Command of an engine's process."""
+    """Command of an engine's process: `python -m module`, with `settings` for the engine."""
 
     name: str
-    """Name in messages."""
     python: str
-    """Interpreter whose environment holds vllm."""
     module: str
-    """Module that it runs."""
     settings: dict[str, Any]
-    """Arguments of the engine."""
     environment: dict[str, str]
-    """Variables beside the caller's own."""
+    """Variables in addition to those of this process."""
     folder: Path
-    """Where it runs and its output goes."""
+    """Working directory, which also takes its output."""
 
     @property
     def log(self) -> Path:
-        """File of its output."""
+        """File for its output."""
         return self.folder / f"{self.name.replace(' ', '-')}.log"
 
 
 def interpreter(worker: str) -> str:
-    """Python of a worker's environment. Raises EngineError for vllm's where that is this one and holds none."""
+    """Python of a worker's environment. Raises EngineError if that is this environment, and vllm is missing."""
     python = sys.executable if worker == HF else os.environ.get(PYTHON, "") or sys.executable
     if python == sys.executable and worker == VLLM and find_spec("vllm") is None:
         raise EngineError(
-            "the sampler needs vllm, and this environment holds none",
+            "the sampler needs vllm, and this environment does not have it",
             hint=f"pip install 'infuser[rollout-vllm]', or name the Python of another environment in {PYTHON}",
         )
     return python
 
 
 def launches(options: ServiceOptions, *, model: str, scratch: Path, cards: Sequence[str]) -> list[Launch]:
-    """One start per engine, in the folder `scratch`, where the model lies under that name.
+    """One command per engine. They run in the folder `scratch`, where `model` is the relative path of the model.
 
-    The name enters the key of vLLM's compile cache: a path that is never the same would never find anything there.
-    Raises EngineError where there are fewer `cards` than asked for.
+    The path is part of the key of vLLM's compile cache: an absolute path in a new folder would never find an entry.
+    Raises EngineError if there are fewer `cards` than needed.
     """
     cuda = options.device == "cuda"
     free = list(cards[options.reserved :]) if cuda else []
     count = options.engines or max(1, len(free) // options.tensor_parallel)
     if cuda and count * options.tensor_parallel > len(free):
         raise EngineError(
-            f"{count} engines of {options.tensor_parallel} accelerators each were asked for, and {len(free)} are "
-            f"visible{f' beside the {options.reserved} of the trainer' if options.reserved else ''}",
+            f"{count} engines of {options.tensor_parallel} accelerators each were requested, and {len(free)} are "
+            f"visible{f' in addition to the {options.reserved} of the trainer' if options.reserved else ''}",
             hint="lower the number of engines or tensor_parallel",
         )
-    width, own = options.tensor_parallel, {"OMP_NUM_THREADS": str(options.threads)}
+    width = options.tensor_parallel
     shares = [",".join(free[place * width : (place + 1) * width]) for place in range(count)]
     return [
         Launch(
@@ -120,7 +116,7 @@ def launches(options: ServiceOptions, *, model: str, scratch: Path, cards: Seque
             python=interpreter(options.worker),
             module=options.worker,
             settings=engine_settings(options, model=model),
-            environment=own | ({"CUDA_VISIBLE_DEVICES": share} if share else {}),
+            environment={"OMP_NUM_THREADS": str(options.threads)} | ({"CUDA_VISIBLE_DEVICES": share} if share else {}),
             folder=scratch,
         )
         for place, share in enumerate(shares)
@@ -128,7 +124,7 @@ def launches(options: ServiceOptions, *, model: str, scratch: Path, cards: Seque
 
 
 def engine_settings(options: ServiceOptions, *, model: str) -> dict[str, Any]:
-    """Arguments of an engine: of vLLM's by its own names."""
+    """Arguments of an engine; those of vLLM by its own names."""
     common: dict[str, Any] = {"model": model, "dtype": options.dtype}
     if options.worker == HF:
         return common | {"device": options.device, "deterministic": options.deterministic}
@@ -148,10 +144,10 @@ def engine_settings(options: ServiceOptions, *, model: str) -> dict[str, Any]:
 
 def visible_cards() -> list[str]:
     """Names of the accelerators that this process may use, as CUDA_VISIBLE_DEVICES writes them."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is not None:
-        return [name.strip() for name in named.split(",") if name.strip()]
-    # Seconds and 190 MB, which those who only name engines do without.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return [card.strip() for card in visible.split(",") if card.strip()]
+    # Imported here: it takes seconds and 190 MB.
     import torch
 
     return [str(card) for card in range(torch.cuda.device_count())]

@@ -1,4 +1,4 @@
-"""A sampler made of engines in processes of their own: on this machine, or on every machine of a Ray cluster.
+"""A sampler made of engines in separate processes: on this machine, or on every machine of a Ray cluster.
 
 Nothing here imports vllm or ray.
 """
@@ -27,25 +27,31 @@ from infuser_core.engines.protocols import (
     no_keep,
     no_progress,
 )
-from infuser_core.engines.service.draw import Draw
-from infuser_core.engines.service.handover import Board, fixed_prompts
 from infuser_core.engines.service.launch import HF, START_SECONDS, VLLM, ServiceOptions, interpreter
 from infuser_core.engines.service.local_engines import LocalEngines
-from infuser_core.engines.service.sync_check import Agreement, Claim, HandedOver, Reference, precision
+from infuser_core.engines.service.sample_call import SampleCall
+from infuser_core.engines.service.sync_check import (
+    Agreement,
+    ExpectedWeights,
+    PlainModel,
+    TransferredWeights,
+    precision,
+)
+from infuser_core.engines.service.weight_transfer import Board, fixed_prompts
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint, Role
 from infuser_core.system.worker import Peer, WorkerProcess, wait
 
-EngineGroups = Sequence[LocalEngines | RemoteEngines]
-"""The engines of this machine, or of each machine of a cluster."""
+EngineHosts = Sequence[LocalEngines | RemoteEngines]
+"""This machine with its engines, or the machines of a cluster."""
 
 
 class ServiceSampler:
-    """protocols.Sampler over engines in processes of their own; `options` are the fields of ServiceOptions.
+    """protocols.Sampler over engines in separate processes; `options` are the fields of ServiceOptions.
 
-    With `cluster`, every machine of it has engines, and all of them must see the checkpoints' folders. Weights on the
-    `board` are taken from there. Whatever goes wrong ends every engine; the next request starts fresh ones with the
-    same checkpoint.
+    With `cluster`, all its machines have engines and must see the checkpoints' folders. Weights that a trainer
+    publishes on the `board` are taken from memory. Any error ends every engine; the next request starts fresh ones with
+    the same checkpoint.
     """
 
     def __init__(
@@ -65,7 +71,7 @@ class ServiceSampler:
             raise EngineError("vLLM computes in float32 or bfloat16, not in float64", hint="set engine.dtype")
         interpreter(self._options.worker)
         self._cluster, self._board = cluster, board
-        self._groups: EngineGroups = []
+        self._hosts: EngineHosts = []
         self._bell = threading.Event()
         self._folder: Path | None = None
         self._renderer: Renderer | None = None
@@ -74,13 +80,14 @@ class ServiceSampler:
         self._shape: Any = None
         self._limit: int | None = None
         self._longest: int | None = None
-        self._own: frozenset[str] = frozenset()
+        self._converted: frozenset[str] = frozenset()
         self.channel = ""
-        """Way that the weights took last: `fresh` engines, their own look at `files`, or the trainer's `memory`."""
+        """How engines took the last weights: `fresh` ones at their start, running ones from `files` or from
+        `memory`."""
         self.starts = 0
-        """Times that engines were started; weights they took while they ran do not count."""
+        """Number of times that engines were started; weights taken by running engines do not count."""
         self.agreements: list[Agreement] = []
-        """Findings of the check after the last change of weights, by engine."""
+        """Results of the check after the last change of weights, by engine."""
 
     @property
     def tokenizer(self) -> Renderer:
@@ -95,7 +102,7 @@ class ServiceSampler:
             "device": device_name(self._device),
             "dtype": self._dtype,
             "engines": len(self._engines),
-            "machines": len(self._groups),
+            "machines": len(self._hosts),
             "weights": self.channel,
             "max_model_len": self._limit,
             **{name: self._engine_facts[name] for name in ("vllm", "head_dtype") if name in self._engine_facts},
@@ -109,7 +116,7 @@ class ServiceSampler:
     def load(self, checkpoint: Checkpoint) -> None:
         """Take the checkpoint's weights and tokenizer.
 
-        Raises EngineError where their log-probabilities are not the checkpoint's own.
+        Raises EngineError if their log-probabilities are not those of the checkpoint.
         """
         folder = Path(checkpoint.path)
         config = read_config(folder)
@@ -117,7 +124,7 @@ class ServiceSampler:
         self._renderer = Renderer(folder)
         self._ends = folder_ends(folder, self._renderer.end_token)
         self._vocabulary = int(text.vocab_size)
-        # Judges and other readers of the corpus are asked things of any length.
+        # Judges and other readers of the corpus get prompts of any length.
         longest = self._options.max_model_len if checkpoint.role in (Role.SOLVER, Role.GENERATOR) else None
         limits = [most_positions(config), longest]
         self._limit = min((limit for limit in limits if limit), default=None)
@@ -140,14 +147,14 @@ class ServiceSampler:
         if self._folder is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
         require_room(groups, params, self._limit, self._vocabulary)
-        if not self._groups:
+        if not self._hosts:
             self._take(self._folder, shape=self._shape)
         self.wake()
         return self._draw(self._engines, groups, params, progress, keep)
 
     def sleep(self) -> None:
         """Free the accelerators' memory until the next request: weights move to the host, cached prompts are lost."""
-        if self._groups and not self._asleep:
+        if self._hosts and not self._asleep:
             self._ask("sleep")
             self._asleep = True
 
@@ -162,95 +169,98 @@ class ServiceSampler:
         self._end(keep_output=False)
 
     def __del__(self) -> None:
-        if getattr(self, "_groups", None):
+        if getattr(self, "_hosts", None):
             self.close()
 
     @property
     def _engines(self) -> list[Peer]:
-        return [engine for group in self._groups for engine in group.engines]
+        return [engine for host in self._hosts for engine in host.engines]
 
     @property
-    def _places(self) -> set[str]:
-        return {group.machine for group in self._groups}
+    def _machines(self) -> set[str]:
+        return {host.machine for host in self._hosts}
 
     def _take(self, folder: Path, *, shape: Any) -> None:
-        """Engines that hold the folder's weights, and the proof: those that run, or fresh ones.
+        """Have running or fresh engines hold the folder's weights, and prove it.
 
-        Fresh ones also follow engines that ran and failed the proof: vLLM's own reload gets some models wrong.
+        Fresh ones also replace engines that fail the proof: vLLM's own reload gets some models wrong.
         """
-        if self._groups and self._options.in_place and shape == self._shape:
+        if self._hosts and self._options.in_place and shape == self._shape:
             try:
                 return self._renew(folder)
             except EngineError as error:
-                text = f"fresh engines are started, since those that ran took the new weights badly: {error}"
+                text = f"fresh engines are started, since the running ones failed to take the new weights: {error}"
                 warnings.warn(text, EngineWarning, stacklevel=2)
         self.close()
         self._shape = shape
-        with closing(Reference(folder, self._dtype)) as reference, self._whole():
-            self._start(folder)
-            self._prove(reference, fresh=True)
+        with closing(PlainModel(folder, self._dtype)) as expected, self._end_on_error():
+            self.starts += 1
+            self._hosts = self._new_hosts()
+            self._on_all_machines(lambda host: host.start(folder, longest=self._longest))
+            ready = [engine.expect("ready", seconds=START_SECONDS)[1] for engine in self._engines]
+            self._capacity = min(facts["max_num_seqs"] for facts in ready)
+            self._engine_facts = ready[0]
+            self._prove(expected, fresh=True)
         self.channel = "fresh"
 
     def _renew(self, folder: Path) -> None:
-        """Let running engines take weights that a trainer has given for them, or else those of the files."""
-        handed = self._board.find(folder, self._places) if self._board else None
-        claim = HandedOver(folder, self._dtype, handed) if handed else Reference(folder, self._dtype)
-        with closing(claim), self._whole():
+        """Let running engines take weights that a trainer has transferred, or else those of the files."""
+        transfer = self._board.find(folder, self._machines) if self._board else None
+        expected = TransferredWeights(folder, self._dtype, transfer) if transfer else PlainModel(folder, self._dtype)
+        with closing(expected), self._end_on_error():
             self.wake()
-            weights = {machine: file.path for machine, file in handed.files.items()} if handed else {}
-            self._everywhere(lambda group: group.show(folder, weights.get(group.machine)))
+            weights = {machine: file.path for machine, file in transfer.files.items()} if transfer else {}
+            self._on_all_machines(lambda host: host.show(folder, weights.get(host.machine)))
             self._ask("load")
-            self._prove(claim, fresh=False)
-            if handed:
-                # The memory is another's next: whoever looks again finds the checkpoint's own.
-                self._everywhere(lambda group: group.show(folder))
-        self.channel = "memory" if handed else "files"
+            self._prove(expected, fresh=False)
+            if transfer:
+                # The memory will be reused: later reads must get the checkpoint's own files.
+                self._on_all_machines(lambda host: host.show(folder))
+        self.channel = "memory" if transfer else "files"
 
-    def _start(self, folder: Path) -> None:
-        self.starts += 1
-        self._groups = self._new_groups()
-        self._everywhere(lambda group: group.start(folder, longest=self._longest))
-        ready = [engine.expect("ready", seconds=START_SECONDS)[1] for engine in self._engines]
-        self._capacity = min(facts["max_num_seqs"] for facts in ready)
-        self._engine_facts = ready[0]
-
-    def _new_groups(self) -> EngineGroups:
+    def _new_hosts(self) -> EngineHosts:
+        """The engines of every machine, not started."""
         if self._cluster is None:
             return [LocalEngines(self._options)]
         return engines_of(self._cluster, self._options, self._bell)
 
-    def _prove(self, claim: Claim, *, fresh: bool) -> None:
-        """Proof that every engine holds the checkpoint's weights; fresh ones may have own forms, with a warning.
+    def _prove(self, expected: ExpectedWeights, *, fresh: bool) -> None:
+        """Prove that every engine holds the expected weights. Fresh engines may hold some in another form, with a
+        warning.
 
         Raises EngineError for engines that do not hold them.
         """
-        names, groups = [engine.name for engine in self._engines], fixed_prompts(self._vocabulary)
-        held = self._ask("checksums", claim.shapes(), self._dtype)
+        names, prompts = [engine.name for engine in self._engines], fixed_prompts(self._vocabulary)
+        checksums = self._ask("checksums", expected.shapes(), self._dtype)
         if not fresh:
-            for name, each in zip(names, held, strict=True):
-                claim.require_same(name, each, own=self._own)
+            for name, each in zip(names, checksums, strict=True):
+                expected.require_same(name, each, converted=self._converted)
         # By key of the request: two responses to each prompt.
-        forced = {f"{number // 2}/{number % 2}": list(tokens) for number, tokens in enumerate(claim.forced)}
-        drawn = [
-            self._draw([engine], groups, claim.params, no_progress, no_keep, forced=forced) for engine in self._engines
+        forced = {f"{number // 2}/{number % 2}": list(tokens) for number, tokens in enumerate(expected.forced)}
+        responses = [
+            self._draw([engine], prompts, expected.params, no_progress, no_keep, forced=forced)
+            for engine in self._engines
         ]
-        found = claim.check(names, groups, drawn, precision(self._dtype, self._options.vllm))
-        if fresh and self._board:
-            self._board.ask(self._places, [list(each.token_ids) for each in chain.from_iterable(drawn[0])])
+        agreements = expected.check(names, prompts, responses, precision(self._dtype, self._options.vllm))
         if fresh:
-            self._own = frozenset(chain.from_iterable(map(claim.unlike, held)))
-        if fresh and self._own:
-            text = (
-                f"{len(self._own)} tensors have another form in the engines, where log-probabilities alone prove them"
-            )
-            warnings.warn(f"{text}: {', '.join(sorted(self._own)[:3])}", EngineWarning, stacklevel=2)
-        counted = [sum(bool(forms) for name, forms in each.items() if name not in self._own) for each in held]
-        self.agreements = [replace(one, tensors=count) for one, count in zip(found, counted, strict=True)]
+            if self._board:
+                first = [list(completion.token_ids) for completion in chain.from_iterable(responses[0])]
+                self._board.request(self._machines, first)
+            self._converted = frozenset(chain.from_iterable(map(expected.differing, checksums)))
+            if self._converted:
+                examples = ", ".join(sorted(self._converted)[:3])
+                text = (
+                    f"{len(self._converted)} tensors have another form in the engines, where log-probabilities alone "
+                    f"prove them: {examples}"
+                )
+                warnings.warn(text, EngineWarning, stacklevel=2)
+        counts = [sum(bool(forms) for name, forms in each.items() if name not in self._converted) for each in checksums]
+        self.agreements = [replace(one, tensors=count) for one, count in zip(agreements, counts, strict=True)]
 
-    def _everywhere(self, work: Callable[[LocalEngines | RemoteEngines], None]) -> None:
+    def _on_all_machines(self, work: Callable[[LocalEngines | RemoteEngines], None]) -> None:
         """Let every machine do something, all at the same time."""
-        with ThreadPoolExecutor(max_workers=len(self._groups)) as threads:
-            list(threads.map(work, self._groups))
+        with ThreadPoolExecutor(max_workers=len(self._hosts)) as threads:
+            list(threads.map(work, self._hosts))
 
     def _draw(
         self,
@@ -262,7 +272,7 @@ class ServiceSampler:
         *,
         forced: Mapping[str, Sequence[int]] | None = None,
     ) -> list[list[Completion]]:
-        draw = Draw(
+        call = SampleCall(
             engines,
             self._wait,
             groups,
@@ -272,33 +282,33 @@ class ServiceSampler:
             silent_seconds=self._options.silent_seconds,
             forced=forced,
         )
-        with self._whole():
-            return draw.run(progress, keep)
+        with self._end_on_error():
+            return call.run(progress, keep)
 
     def _wait(self, engines: Sequence[Peer], seconds: float) -> None:
         """Return when one of these engines has a message, or after `seconds`."""
         if self._cluster is None:
             return wait([engine for engine in engines if isinstance(engine, WorkerProcess)], seconds)
         self._bell.wait(seconds)
-        # Before the engines are heard: whatever comes from here on rings again.
+        # Before messages are received: a later message sets it again.
         self._bell.clear()
 
     def _ask(self, command: str, *values: Any) -> list[Any]:
-        """Let every engine do something, all at the same time; their answers."""
-        with self._whole():
+        """Send a command to all engines at the same time; their answers."""
+        with self._end_on_error():
             for engine in self._engines:
                 engine.send(command, *values)
             return [engine.expect("obeyed", command, seconds=START_SECONDS)[2] for engine in self._engines]
 
     @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Whatever goes wrong inside ends every engine: they hold something else, or compute for nobody."""
+    def _end_on_error(self) -> Iterator[None]:
+        """End every engine if the code inside raises: they may hold other weights, or still compute."""
         with ExitStack() as failed:
             failed.callback(self._end, keep_output=True)
             yield
             failed.pop_all()
 
     def _end(self, *, keep_output: bool) -> None:
-        for group in self._groups:
-            group.close(keep_output=keep_output)
-        self._groups, self._asleep = [], False
+        for host in self._hosts:
+            host.close(keep_output=keep_output)
+        self._hosts, self._asleep = [], False

@@ -1,8 +1,8 @@
 """Check after every change of weights that a sampler computes with its checkpoint.
 
-Every tensor that its engines hold has the checksum of the checkpoint's own: no log-probability shows one wrong number
-among millions. And a few fixed prompts are continued by the sampler, while a plain model of the checkpoint's own files
-scores the very tokens. Temperature, top-p and top-k are set, so that their conversion is checked along with weights.
+Every tensor in its engines must have the checksum of the checkpoint's: no log-probability shows one wrong number among
+millions. In addition the sampler continues a few fixed prompts, and a plain model of the checkpoint's files scores the
+same tokens. Temperature, top-p and top-k are set, so that their conversion is checked along with weights.
 """
 
 import os
@@ -22,29 +22,30 @@ from transformers import PreTrainedModel
 from infuser_core.engines.hf.causal_lm import choose_dtype, read_config, read_model
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
 from infuser_core.engines.service.checksum import of_tensors
-from infuser_core.engines.service.handover import TEMPERATURE, TOKENS, Handover
+from infuser_core.engines.service.weight_transfer import TEMPERATURE, TOKENS, WeightTransfer
 from infuser_core.errors import EngineError
 
 PARAMS = SamplingParams(temperature=TEMPERATURE, top_p=0.9, top_k=50, max_tokens=TOKENS)
-"""How the fixed prompts are continued."""
+"""Sampling parameters for the fixed prompts."""
 
 LIMITS = {"float64": (1e-3, 1e-2), "float32": (1e-3, 1e-2), "bfloat16": (0.1, 1.0), "quantised": (0.6, 3.0)}
 """Largest mean difference, and the single one that few tokens may exceed, nats, by `precision`.
 
-SmolLM2-135M in bf16 beside fp32 on a CPU, 576 tokens of such prompts: mean .049, of one check's tokens at most .055,
-99th percentile .22, largest .34. One random matrix of its 30 layers moves the mean to .23, a zeroed one to .36, a
-missing norm to 4.9, noise of .001 on every weight to .12. Six changes of weights in the real engine, beside fp32 or
-the trainer's own bf16: .043 to .070. In fp8, emulated (288 tokens, weights by matrix and inputs by token): .32, of one
-check .39, 99th percentile 1.8; a random matrix gives .47, which passes: quantised engines always start afresh.
+SmolLM2-135M in bf16 compared with fp32 on a CPU, 576 tokens of such prompts: mean .049, of one check's tokens at most
+.055, 99th percentile .22, largest .34. One random matrix of its 30 layers moves the mean to .23, a zeroed one to .36, a
+missing norm to 4.9, noise of .001 on every weight to .12. Six changes of weights in the real engine, compared with fp32
+or the trainer's own bf16: .043 to .070. In fp8, emulated (288 tokens, weights by matrix and inputs by token): .32, of
+one check .39, 99th percentile 1.8; a random matrix gives .47, which passes: so quantised engines are always started
+fresh.
 """
 FAR = 0.03
-"""Share of tokens that may exceed the single limit: three of some hundred, each as unlikely as it was drawn."""
+"""Share of tokens that may exceed the single limit: three of about a hundred."""
 THREADS = 16
-"""Most CPU threads that compute the plain model: everybody waits for it."""
+"""Most CPU threads that compute the plain model: the run waits for it."""
 
 
 def precision(dtype: str, arguments: Mapping[str, Any]) -> str:
-    """The row of LIMITS for engines of a dtype and with those arguments of vLLM."""
+    """The row of LIMITS for engines of a dtype with these arguments of vLLM."""
     return dtype if arguments.get("quantization") is None else "quantised"
 
 
@@ -59,19 +60,19 @@ class Agreement:
     largest: float
     """Largest absolute difference, nats."""
     far: float
-    """Share of tokens beyond the limit of a single one."""
+    """Share of tokens beyond the limit of a single token."""
     tensors: int = 0
-    """Tensors of the checkpoint whose checksums the sampler's own are."""
+    """Number of tensors whose checksums were compared and agree."""
 
     @classmethod
     def of(cls, gaps: Tensor | Sequence[float], dtype: str) -> "Agreement":
-        """Of the absolute differences of every token."""
-        every = torch.as_tensor(gaps, dtype=torch.float64)
-        far = float((every > LIMITS[dtype][1]).double().mean())
-        return cls(tokens=len(every), mean=float(every.mean()), largest=float(every.max()), far=far)
+        """From the absolute differences of all tokens."""
+        differences = torch.as_tensor(gaps, dtype=torch.float64)
+        far = float((differences > LIMITS[dtype][1]).double().mean())
+        return cls(tokens=len(differences), mean=float(differences.mean()), largest=float(differences.max()), far=far)
 
     def holds(self, dtype: str) -> bool:
-        """Whether it is what rounding explains. False for a NaN."""
+        """Whether rounding explains the distance. False for a NaN."""
         return self.mean <= LIMITS[dtype][0] and self.far <= FAR
 
 
@@ -79,150 +80,157 @@ Drawn = Sequence[Sequence[Completion]]
 """Responses to the fixed prompts."""
 
 
-class Claim(ABC):
+class ExpectedWeights(ABC):
     """Checksums and log-probabilities of a checkpoint, to compare engines of that `dtype` with."""
 
     forced: Sequence[Sequence[int]] = ()
-    """Responses whose log-probabilities are wanted; none for what engines draw themselves."""
+    """Responses that engines must score; empty if they are to draw responses themselves."""
     params = PARAMS
-    """How they are drawn."""
+    """Sampling parameters of the responses."""
 
     def __init__(self, folder: Path, dtype: str) -> None:
         self._folder, self._dtype = folder, dtype
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Free the memory that it holds."""
 
     @abstractmethod
     def shapes(self) -> Mapping[str, Sequence[int]]:
         """Of every tensor of the model by name, tied ones under each of theirs."""
 
     @abstractmethod
-    def sums(self) -> Mapping[str, int]:
-        """Checksums by the same names."""
+    def checksums(self) -> Mapping[str, int]:
+        """By the same names."""
 
     @abstractmethod
-    def gaps(self, groups: Sequence[PromptGroup], drawn: Drawn) -> Tensor:
-        """Absolute differences of the engines' log-probabilities from its own, nats."""
+    def gaps(self, groups: Sequence[PromptGroup], responses: Drawn) -> Tensor:
+        """Absolute differences of the engines' log-probabilities from the checkpoint's, nats."""
 
-    def unlike(self, held: Mapping[str, Sequence[int]]) -> list[str]:
-        """Names of tensors of which a form that an engine holds has another checksum."""
-        return sorted(name for name, own in self.sums().items() if {own} != {own, *held.get(name, [])})
+    def differing(self, checksums: Mapping[str, Sequence[int]]) -> list[str]:
+        """Names of tensors that an engine holds in a form with another checksum."""
+        return sorted(name for name, own in self.checksums().items() if {own} != {own, *checksums.get(name, [])})
 
-    def require_same(self, name: str, held: Mapping[str, Sequence[int]], *, own: frozenset[str]) -> None:
-        """Raises EngineError where the engine of that name holds other tensors than the checkpoint's, those of forms of
-        its `own` apart."""
-        wrong = [each for each in self.unlike(held) if each not in own]
+    def require_same(self, name: str, checksums: Mapping[str, Sequence[int]], *, converted: frozenset[str]) -> None:
+        """Raises EngineError if the engine of that name holds other tensors than the checkpoint's. Tensors that its
+        fresh engines already held in another form, the `converted`, are not compared."""
+        wrong = [tensor for tensor in self.differing(checksums) if tensor not in converted]
         if wrong:
             raise EngineError(
-                f"{name} does not hold the weights of {self._folder}: the checksums of {len(wrong)} of {len(held)} "
-                f"tensors differ, e.g. {', '.join(wrong[:3])}",
+                f"{name} does not hold the weights of {self._folder}: the checksums of {len(wrong)} of "
+                f"{len(checksums)} tensors differ, e.g. {', '.join(wrong[:3])}",
                 hint="fresh engines read the checkpoint from the start: set engine.weight_updates: fresh",
             )
 
     def check(
-        self, names: Sequence[str], groups: Sequence[PromptGroup], drawn: Sequence[Drawn], kind: str
+        self, names: Sequence[str], groups: Sequence[PromptGroup], responses: Sequence[Drawn], kind: str
     ) -> list[Agreement]:
-        """Distance of each engine's log-probabilities. Raises EngineError naming the first that is too far for engines
-        whose matrices are of that kind."""
+        """Distance of each engine's log-probabilities. Raises EngineError naming the first engine that is too far off;
+        `kind` is a row of LIMITS."""
         mean, largest = LIMITS[kind]
-        found = [Agreement.of(self.gaps(groups, each), kind) for each in drawn]
-        for name, one in zip(names, found, strict=True):
-            if not one.holds(kind):
+        agreements = [Agreement.of(self.gaps(groups, each), kind) for each in responses]
+        for name, agreement in zip(names, agreements, strict=True):
+            if not agreement.holds(kind):
                 raise EngineError(
-                    f"{name} does not hold the weights of {self._folder}: log-probabilities of {one.tokens} sampled "
-                    f"tokens differ from the checkpoint's by {one.mean:.3g} nats on average, {one.far:.0%} of them by "
-                    f"more than {largest:g} (limits {mean:g} and {FAR:.0%} for {kind})",
+                    f"{name} does not hold the weights of {self._folder}: log-probabilities of {agreement.tokens} "
+                    f"sampled tokens differ from the checkpoint's by {agreement.mean:.3g} nats on average, "
+                    f"{agreement.far:.0%} of them by more than {largest:g} (limits {mean:g} and {FAR:.0%} for {kind})",
                     hint="fresh engines that differ are of a build that computes something else: try another version",
                 )
-        return found
+        return agreements
 
 
-class HandedOver(Claim):
-    """Weights that the trainer gave, by its own word: nobody reads the checkpoint's files."""
+class TransferredWeights(ExpectedWeights):
+    """The trainer's checksums and log-probabilities of weights in memory; the checkpoint's files are not read."""
 
     params = SamplingParams(temperature=TEMPERATURE, max_tokens=TOKENS)
 
-    def __init__(self, folder: Path, dtype: str, handed: Handover) -> None:
+    def __init__(self, folder: Path, dtype: str, transfer: WeightTransfer) -> None:
         super().__init__(folder, dtype)
-        self._handed, self.forced = handed, handed.responses
+        self._transfer, self.forced = transfer, transfer.responses
 
     def close(self) -> None:
-        del self._handed
+        del self._transfer
 
     def shapes(self) -> Mapping[str, Sequence[int]]:
-        return self._handed.shapes
+        return self._transfer.shapes
 
-    def sums(self) -> Mapping[str, int]:
-        return self._handed.checksums
+    def checksums(self) -> Mapping[str, int]:
+        return self._transfer.checksums
 
-    def gaps(self, groups: Sequence[PromptGroup], drawn: Drawn) -> Tensor:
-        pairs = zip(chain.from_iterable(drawn), self._handed.logprobs, strict=True)
-        return torch.cat([(torch.tensor(list(own.logprobs)) - torch.tensor(list(known))).abs() for own, known in pairs])
+    def gaps(self, groups: Sequence[PromptGroup], responses: Drawn) -> Tensor:
+        pairs = zip(chain.from_iterable(responses), self._transfer.logprobs, strict=True)
+        return torch.cat(
+            [
+                (torch.tensor(list(completion.logprobs)) - torch.tensor(list(expected))).abs()
+                for completion, expected in pairs
+            ]
+        )
 
 
-class Reference(Claim):
+class PlainModel(ExpectedWeights):
     """The plain model of a checkpoint folder, on the CPU in at least fp32. It loads while engines start."""
 
     def __init__(self, folder: Path, dtype: str) -> None:
         super().__init__(folder, dtype)
+        exact = torch.promote_types(choose_dtype(dtype), torch.float32)
         self._executor = ThreadPoolExecutor(max_workers=1)
-        self._model: Future[PreTrainedModel] = self._executor.submit(_plain_model, folder, dtype)
-        self._sums: Future[dict[str, int]] = self._executor.submit(self._checksums)
+        self._model: Future[PreTrainedModel] = self._executor.submit(
+            lambda: read_model(folder, read_config(folder), dtype=exact, attention="sdpa").eval()
+        )
+        self._checksums: Future[dict[str, int]] = self._executor.submit(self._compute_checksums)
         # Once for each response: engines with the same seeds mostly agree.
-        self._known: dict[tuple[tuple[int, ...], tuple[int, ...]], Tensor] = {}
+        self._logprobs: dict[tuple[tuple[int, ...], tuple[int, ...]], Tensor] = {}
 
     def close(self) -> None:
         self._executor.shutdown()
         del self._model
 
     def shapes(self) -> Mapping[str, Sequence[int]]:
-        return {name: [*each.shape] for name, each in self._model.result().named_parameters(remove_duplicate=False)}
+        parameters = self._model.result().named_parameters(remove_duplicate=False)
+        return {name: [*parameter.shape] for name, parameter in parameters}
 
-    def sums(self) -> Mapping[str, int]:
-        return self._sums.result()
-
-    def gaps(self, groups: Sequence[PromptGroup], drawn: Drawn) -> Tensor:
-        with _threads(min(THREADS, os.cpu_count() or 1)):
-            pairs = [
-                (self._score(group.token_ids, completion.token_ids), completion.logprobs)
-                for group, completions in zip(groups, drawn, strict=True)
-                for completion in completions
-            ]
-        return torch.cat([(own - torch.tensor(theirs)).abs() for own, theirs in pairs])
-
-    def _checksums(self) -> dict[str, int]:
-        named = self._model.result().named_parameters(remove_duplicate=False)
-        workers = min(THREADS, os.cpu_count() or 1)
-        # A tensor to a thread: torch's own threads would share out steps that are far too small for that.
-        with _threads(1), ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            found = pool.map(lambda item: of_tensors(dict([item]), self._dtype), named)
-            return {name: one for each in found for name, one in each.items()}
+    def checksums(self) -> Mapping[str, int]:
+        return self._checksums.result()
 
     @torch.inference_mode()
+    def gaps(self, groups: Sequence[PromptGroup], responses: Drawn) -> Tensor:
+        gaps: list[Tensor] = []
+        with _torch_threads(min(THREADS, os.cpu_count() or 1)):
+            for group, completions in zip(groups, responses, strict=True):
+                for completion in completions:
+                    expected = self._score(group.token_ids, completion.token_ids)
+                    gaps.append((expected - torch.tensor(completion.logprobs)).abs())
+        return torch.cat(gaps)
+
+    def _compute_checksums(self) -> dict[str, int]:
+        parameters = self._model.result().named_parameters(remove_duplicate=False)
+        workers = min(THREADS, os.cpu_count() or 1)
+        # A tensor to a thread: torch's own threads would split steps that are far too small for that.
+        with (
+            _torch_threads(1),
+            ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as threads,
+        ):
+            parts = threads.map(lambda parameter: of_tensors(dict([parameter]), self._dtype), parameters)
+            return dict(chain.from_iterable(part.items() for part in parts))
+
     def _score(self, prompt: Sequence[int], tokens: Sequence[int]) -> Tensor:
         """Log-probability of every response token, drawn with PARAMS, nats."""
         key = (tuple(prompt), tuple(tokens))
-        if key not in self._known:
+        if key not in self._logprobs:
             ids = torch.tensor([[*prompt, *tokens]])
-            hidden = self._model.result()(ids, use_cache=False).logits[0, len(prompt) - 1 : -1]
-            logprobs = torch.log_softmax(hidden.float() / PARAMS.temperature, -1)
-            self._known[key] = logprobs.gather(1, torch.tensor(list(tokens))[:, None])[:, 0]
-        return self._known[key]
+            logits = self._model.result()(ids, use_cache=False).logits[0, len(prompt) - 1 : -1]
+            logprobs = torch.log_softmax(logits.float() / PARAMS.temperature, -1)
+            self._logprobs[key] = logprobs.gather(1, torch.tensor(list(tokens))[:, None])[:, 0]
+        return self._logprobs[key]
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """So many CPU threads for torch, and then as many as before."""
+def _torch_threads(count: int) -> Iterator[None]:
+    """Have torch use `count` CPU threads inside."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _plain_model(folder: Path, dtype: str) -> PreTrainedModel:
-    exact = torch.promote_types(choose_dtype(dtype), torch.float32)
-    return read_model(folder, read_config(folder), dtype=exact, attention="sdpa").eval()

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 from vllm.v1.sample.logits_processor import AdapterLogitsProcessor, LogitsProcessor
 
-from infuser_core.engines.service.worker import FORCED
+from infuser_core.engines.service.server import FORCED
 
 
 class NormaliseRaw(LogitsProcessor):

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any
 
 from infuser_core.engines.service.checksum import whole
-from infuser_core.engines.service.worker import FORCED, Row, main
+from infuser_core.engines.service.server import FORCED, Row, main
 
 PROCESSORS = "infuser_core.engines.vllm.logits:"
 """Where vllm's own processes find the logits processors."""

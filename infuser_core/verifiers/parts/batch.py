@@ -1,8 +1,8 @@
-"""Batches of responses, grouped by verifier, and the optional language model as tie-breaker.
+"""Verify batches of responses, and optionally break ties with a language model.
 
 The tie-breaker is off by default. The paper ("Training and Evaluation Protocol") mentions an optional judge for
-MATH500. Here it sees only what a fallible stage left wrong or undecided, never what the rules called correct, and what
-the rules said stays beside its word. A reply that is not one digit changes nothing.
+MATH500. Here it sees only findings that a fallible stage left wrong or unverified, never correct ones, and the rules'
+findings are stored with its verdicts. A reply other than one digit changes nothing.
 """
 
 from collections.abc import Sequence
@@ -17,88 +17,89 @@ from infuser_core.verifiers.parts.grading import Finding, Stage, grading_of
 
 REPORT_EVERY = 500
 """Jobs between two reports of progress: a few hundredths of a second of text comparison."""
-
-_BEST = (Verdict.NO_ANSWER, Verdict.WRONG, Verdict.UNVERIFIED, Verdict.CORRECT)
-"""Verdicts by what they say for an answer: one that a limit left open may be right."""
+_WORST_TO_BEST = (Verdict.NO_ANSWER, Verdict.WRONG, Verdict.UNVERIFIED, Verdict.CORRECT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One response to verify."""
+    """A response to verify; `question.verifier` selects the verifier."""
 
     response: str
-    """The whole model output."""
     question: Question
-    """The question it answers; `question.verifier` alone chooses the verifier."""
 
 
 def check_all(jobs: Sequence[Job], *, preset: str = "paper", progress: Progress = no_progress) -> list[Finding]:
     """One finding per job, in order. Verifiers that offer `check_many` get all of their jobs in one call.
 
-    Reasoning answers nothing: verifiers get the response without it, save under `official`, whose readers are fixed.
-    Where a question has several right answers, the best finding counts. Raises ConfigError for an unknown preset or
-    verifier.
+    Verifiers get the response without its reasoning, except under `official`, whose extractors are the authors'. If a
+    question has several correct answers, the best finding counts. Raises ConfigError for an unknown preset or verifier.
     """
     if preset != "official":
         jobs = [replace(job, response=answer_of(job.response)) for job in jobs]
-    others = [
-        (place, replace(job, question=replace(job.question, answer=answer)))
-        for place, job in enumerate(jobs)
+    alternatives = [
+        (index, replace(job, question=replace(job.question, answer=answer)))
+        for index, job in enumerate(jobs)
         for answer in grading_of(job.question).also_right
     ]
-    count, jobs = len(jobs), [*jobs, *(job for _, job in others)]
-    places: dict[str, list[int]] = {}
-    for place, job in enumerate(jobs):
-        places.setdefault(job.question.verifier, []).append(place)
-    verifiers = {name: plugins.verifier(name) for name in sorted(places)}
-    found: dict[int, Finding] = {}
+    count, jobs = len(jobs), [*jobs, *(job for _, job in alternatives)]
+    indices_by_verifier: dict[str, list[int]] = {}
+    for index, job in enumerate(jobs):
+        indices_by_verifier.setdefault(job.question.verifier, []).append(index)
+    verifiers = {name: plugins.verifier(name) for name in sorted(indices_by_verifier)}
+    findings: dict[int, Finding] = {}
     for name, verifier in verifiers.items():
-        together = getattr(verifier, "check_many", None)
-        # A verifier with machinery of its own gets its jobs whole; the others are cheap and report as they go.
-        step = max(1, len(places[name])) if together is not None else REPORT_EVERY
-        for start in range(0, len(places[name]), step):
-            mine = places[name][start : start + step]
-            own = [jobs[place] for place in mine]
-            if together is not None:
-                findings = together(own, preset=preset)
+        check_many = getattr(verifier, "check_many", None)
+        # `check_many` shares workers or sandboxes among all jobs; the other verifiers are cheap and report progress.
+        step = max(1, len(indices_by_verifier[name])) if check_many is not None else REPORT_EVERY
+        for start in range(0, len(indices_by_verifier[name]), step):
+            indices = indices_by_verifier[name][start : start + step]
+            batch = [jobs[index] for index in indices]
+            if check_many is not None:
+                batch_findings = check_many(batch, preset=preset)
             else:
-                findings = [verifier.check(job.response, job.question, preset=preset) for job in own]
-            found.update(zip(mine, findings, strict=True))
-            progress(len(found), len(jobs), 0)
-    for number, (place, _) in enumerate(others, count):
-        found[place] = max(found[place], found[number], key=lambda finding: _BEST.index(finding.verdict))
-    return [found[place] for place in range(count)]
+                batch_findings = [verifier.check(job.response, job.question, preset=preset) for job in batch]
+            findings.update(zip(indices, batch_findings, strict=True))
+            progress(len(findings), len(jobs), 0)
+    for number, (index, _) in enumerate(alternatives, count):
+        findings[index] = max(
+            findings[index], findings[number], key=lambda finding: _WORST_TO_BEST.index(finding.verdict)
+        )
+    return [findings[index] for index in range(count)]
 
 
 PROMPT = "judge_answer"
 MAX_ANSWER = 512
-"""Longest answer that is shown to the judge, characters."""
+"""Longest answer that the judge sees, characters."""
 MAX_TOKENS = 16
-"""Reply limit, tokens: one digit, with room for what a chat template adds."""
+"""Longest reply, tokens: one digit and what a chat template adds."""
 MAY_ERR: frozenset[str] = frozenset(
     [Stage.SYMBOLIC, Stage.OPEN, Stage.WORDS, Stage.UNREADABLE, Stage.REFERENCE, Stage.LIMIT, Stage.TIME, Stage.CRASH]
 )
-"""Stages whose "wrong" or "unverified" is no proof. Exact values, tolerances, units, structure and relations are
-decided: a judge could only undo them."""
+"""Stages whose "wrong" or "unverified" is no proof. The judge does not see decisions by exact values, tolerances,
+units, structure or relations."""
 
 
 def break_ties(jobs: Sequence[Job], findings: Sequence[Finding], model: ChatModel) -> dict[int, Verdict]:
-    """The model's verdicts by place among the jobs, where they are others than those of the rules."""
-    asked = [
-        place
-        for place, found in enumerate(findings)
-        if found.verdict in (Verdict.WRONG, Verdict.UNVERIFIED)
-        and found.reason in MAY_ERR
-        and found.extracted is not None
-        and len(found.extracted) <= MAX_ANSWER
+    """The model's verdicts that differ from the rules', by index of the job."""
+    undecided = [
+        index
+        for index, finding in enumerate(findings)
+        if finding.verdict in (Verdict.WRONG, Verdict.UNVERIFIED)
+        and finding.reason in MAY_ERR
+        and finding.extracted is not None
+        and len(finding.extracted) <= MAX_ANSWER
     ]
     template = load(PROMPT, profile="paper")
     prompts = []
-    for place in asked:
-        question, answer = jobs[place].question, findings[place].extracted or ""
+    for index in undecided:
+        question, answer = jobs[index].question, findings[index].extracted or ""
         reference = " or ".join([question.answer, *grading_of(question).also_right])
         prompts.append(template.messages(question=question.text, reference=reference, answer=answer))
     replies = model.complete(prompts, max_tokens=MAX_TOKENS) if prompts else []
     verdicts = {"1": Verdict.CORRECT, "0": Verdict.WRONG}
-    said = {place: verdicts.get(answer_of(reply).strip()) for place, reply in zip(asked, replies, strict=True)}
-    return {place: verdict for place, verdict in said.items() if verdict and verdict != findings[place].verdict}
+    changes = {}
+    for index, reply in zip(undecided, replies, strict=True):
+        verdict = verdicts.get(answer_of(reply).strip())
+        if verdict and verdict != findings[index].verdict:
+            changes[index] = verdict
+    return changes

@@ -1,4 +1,4 @@
-"""Test files of programming problems, and the comparison of a program's output with them.
+"""Tests of programming problems: their files, and the judging of programs by them.
 
 One JSON file per problem, named by its own digest:
 
@@ -7,13 +7,13 @@ One JSON file per problem, named by its own digest:
      "literals": "json" | "tagged", "compare": "equal" | "polynomial_root",
      "seconds": 6, "memory_mb": 1024, "atol": 0, "tuples_equal_lists": false, "scientific": false}
 
-`scientific` lets programs import numpy. `literals` says how `args` and `expected` are written: plain JSON, or the
-tagged JSON of `sandbox/literals.py` where a problem has tuples, sets, bytes, large integers or floats that are no
-numbers. Files above 64 KiB are gzip-compressed.
+`scientific` lets programs import numpy. `literals` is the encoding of `args` and `expected`: plain JSON, or the tagged
+JSON of `sandbox/literals.py` for tuples, sets, bytes, large integers, infinities and NaN. Files above 64 KiB are
+gzip-compressed.
 
-The comparison happens outside the sandbox, with what never went in. Whatever a program returned was rebuilt from tagged
-JSON, so every value has exactly a built-in type and no comparison runs code of the program. Integers and floats compare
-by value, as the benchmarks do; a boolean is no number.
+Values are compared outside of the sandbox, and the expected ones never enter it. Returned values are decoded from
+tagged JSON, so every value has a built-in type and no comparison runs code of the program. Integers and floats compare
+by value, as in the benchmarks; a boolean is no number.
 """
 
 import gzip
@@ -22,7 +22,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
@@ -38,46 +38,44 @@ from infuser_core.sandbox.run import run
 
 COMPARISONS = ("equal", "polynomial_root")
 COMPRESS_FROM = 64 << 10
-"""Bytes from which a file is compressed."""
+"""Smallest file that is compressed, bytes."""
 MAX_BYTES = 512 << 20
 """Largest unpacked file, bytes."""
 MEMORY_MB = 1024
-"""Resident memory where the tests name none, MiB: what online judges allow."""
+"""Default of resident memory, MiB: what online judges allow."""
 ROOM_BYTES, ROOM_RATIO = 1 << 20, 4
-"""Room for a program's answer: this much, and this many times the longest right one."""
+"""A program's output may have this many bytes plus this many times the longest expected one."""
 MAX_SECONDS = 600.0
-"""Longest time that one program may take for all of its tests."""
+"""Longest time of one program for all of its tests."""
 _HINT = "make the tests again from the benchmark's rows"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeCase(Case):
-    """One input with the output it must lead to."""
+    """One input with the expected output: standard output, or the function's value."""
 
     expected: Any
-    """Standard output, or the function's value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeTests:
-    """All tests of one problem, and how a program is run on them."""
+    """All tests of one problem, at least one, and how to run a program on them."""
 
     program: Program
-    """Function called, setup and packages; its source is empty, for it is what a response gives."""
+    """A template without source."""
     limits: Limits
     """Limits of a run on all cases."""
     cases: tuple[CodeCase, ...]
-    """At least one."""
     atol: float
-    """Absolute tolerance of numbers; 0: the rule of the comparison."""
+    """Absolute tolerance of numbers; 0: the default of the comparison."""
     tuples_equal_lists: bool
-    """Whether `(1, 2)` answers `[1, 2]`."""
+    """Whether `(1, 2)` equals `[1, 2]`."""
     compare: str
     """equal or polynomial_root."""
 
 
 def parse_tests(tests: Mapping[str, Any]) -> CodeTests:
-    """Checked tests. Raises DocumentError naming the field at fault."""
+    """Validate tests. Raises DocumentError that names the wrong field."""
     kind, entry = tests.get("kind"), tests.get("entry", "")
     if kind not in ("stdin", "call"):
         raise DocumentError(f"tests: kind {kind!r}", hint="stdin or call")
@@ -127,34 +125,29 @@ def _case(case: Mapping[str, Any], kind: Kind, number: int, *, tagged: bool) -> 
 
 
 def read_tests(path: Path, sha256: str) -> CodeTests:
-    """The tests in a file. Raises DocumentError when it is missing, not the one named by its digest, or no tests."""
+    """Read the tests of a file. Raises DocumentError if it is missing, has another digest, or is malformed."""
     try:
         content = path.read_bytes()
     except OSError as error:
         raise DocumentError(f"tests {path}: {error.strerror}", hint=_HINT) from error
-    found = hashlib.sha256(content).hexdigest()
-    if sha256 and found != sha256:
-        raise DocumentError(f"tests {path}: digest {found[:16]}, not {sha256[:16]}", hint=_HINT)
+    digest = hashlib.sha256(content).hexdigest()
+    if sha256 and digest != sha256:
+        raise DocumentError(f"tests {path}: digest {digest[:16]}, not {sha256[:16]}", hint=_HINT)
     try:
-        return parse_tests(json.loads(_unpacked(content)))
+        if content.startswith(b"\x1f\x8b"):
+            with gzip.open(io.BytesIO(content)) as file:
+                content = file.read(MAX_BYTES + 1)
+            if len(content) > MAX_BYTES:
+                raise ValueError(f"more than {MAX_BYTES} bytes")
+        return parse_tests(json.loads(content))
     except (OSError, EOFError, ValueError, AttributeError) as error:
         if isinstance(error, DocumentError):
             raise
         raise DocumentError(f"tests {path}: {error}", hint=_HINT) from error
 
 
-def _unpacked(content: bytes) -> bytes:
-    if not content.startswith(b"\x1f\x8b"):
-        return content
-    with gzip.open(io.BytesIO(content)) as file:
-        unpacked = file.read(MAX_BYTES + 1)
-    if len(unpacked) > MAX_BYTES:
-        raise ValueError(f"more than {MAX_BYTES} bytes")
-    return unpacked
-
-
 def store_tests(tests: Mapping[str, Any], folder: Path) -> tuple[Path, str]:
-    """Writes checked tests to `folder/<digest>.json[.gz]` in one rename; the file, and the digest of its bytes."""
+    """Validate tests and write them to `folder/<digest>.json[.gz]`. Returns the file and the digest of its bytes."""
     parse_tests(tests)
     content = json.dumps(tests, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
     suffix = ".json"
@@ -168,14 +161,14 @@ def store_tests(tests: Mapping[str, Any], folder: Path) -> tuple[Path, str]:
 
 
 def call_tests(entry: str, calls: Iterable[tuple[tuple[Any, ...], Any]], *, seconds: float) -> str:
-    """Tests of a function in the stored format: the arguments of each call with the value expected."""
+    """JSON of a function's tests in the stored format; `calls` are arguments and expected values."""
     cases = [{"args": tagged(args), "expected": tagged(value)} for args, value in calls]
     tests = {"kind": "call", "entry": entry, "seconds": seconds, "literals": "tagged", "cases": cases}
     return json.dumps(tests, sort_keys=True)
 
 
 def tagged(value: object) -> Any:
-    """A value as the parsed JSON that `"literals": "tagged"` announces. Raises DocumentError for other data."""
+    """A value as tagged JSON, parsed. Raises DocumentError if it is not plain data."""
     try:
         return json.loads(literals.encode(value))
     except TypeError as error:
@@ -183,10 +176,10 @@ def tagged(value: object) -> Any:
 
 
 ABSOLUTE, RELATIVE = 1e-6, 1e-7
-"""Tolerances where the reference is a float and the problem names none."""
+"""Default tolerances if the reference is a float."""
 # Possessive: a run of digits is read once, however long it is.
 _DECIMAL = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,4})?", re.ASCII)
-# Of any size: the numbers of an answer raise no Overflow.
+# A context without overflow, whatever numbers a program prints.
 _ANY_SIZE = Context(prec=28, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 _WRONG = {
     Status.RETURNED: "wrong output",
@@ -203,11 +196,11 @@ class Judgement:
     """The result of judging a program."""
 
     reason: str
-    """The first failing test's failure, or `all tests`."""
+    """How the first failing test failed, or `all tests`."""
     failed: int | None
-    """Number of the first failing test, 0-based; None where every test passed."""
+    """Number of the first failing test, 0-based; None if every test passed."""
     detail: str
-    """The program's own last words, or the limit that was hit: for people."""
+    """Last line of the program's error, or the limit that it exceeded; for display only."""
 
     @property
     def passed(self) -> bool:
@@ -216,14 +209,21 @@ class Judgement:
 
 
 def judge(source: str, tests: CodeTests) -> Judgement:
-    """All tests have to pass; the first that does not ends the run.
+    """Run a program on its tests up to the first failure.
 
-    Raises SandboxError when the sandbox failed, which says nothing about the program.
+    Raises SandboxError if the sandbox failed, which says nothing about the program.
     """
-    accepts = _comparison(tests)
 
     def fails(number: int, outcome: CaseOutcome) -> bool:
-        return outcome.status != Status.RETURNED or not accepts(tests.cases[number], outcome)
+        case = tests.cases[number]
+        if outcome.status != Status.RETURNED:
+            return True
+        if tests.program.kind == "stdin":
+            return not same_output(outcome.stdout, case.expected, atol=tests.atol)
+        if tests.compare == "polynomial_root":
+            return not is_root(outcome.value, case, atol=tests.atol)
+        equal_lists = tests.tuples_equal_lists
+        return not same_value(outcome.value, case.expected, atol=tests.atol, tuples_equal_lists=equal_lists)
 
     outcomes = run(replace(tests.program, source=source), tests.cases, tests.limits, stop=fails)
     for number, outcome in enumerate(outcomes):
@@ -232,36 +232,27 @@ def judge(source: str, tests: CodeTests) -> Judgement:
     return Judgement(reason="all tests", failed=None, detail="")
 
 
-def _comparison(tests: CodeTests) -> Callable[[CodeCase, CaseOutcome], bool]:
-    if tests.program.kind == "stdin":
-        return lambda case, outcome: same_output(outcome.stdout, case.expected, atol=tests.atol)
-    if tests.compare == "polynomial_root":
-        return lambda case, outcome: is_root(outcome.value, case, atol=tests.atol)
-    same = partial(same_value, atol=tests.atol, tuples_equal_lists=tests.tuples_equal_lists)
-    return lambda case, outcome: same(outcome.value, case.expected)
-
-
-def same_value(found: Any, expected: Any, *, atol: float = 0.0, tuples_equal_lists: bool = False) -> bool:
-    """Deep equality of plain data; floats in the reference allow for rounding, everywhere but in sets and keys."""
-    kind, other = type(expected), type(found)
+def same_value(value: Any, expected: Any, *, atol: float = 0.0, tuples_equal_lists: bool = False) -> bool:
+    """Deep equality of plain data; expected floats allow for rounding, except in sets and as keys."""
+    kind, other = type(expected), type(value)
     if kind in (int, float, complex):
-        return other in (int, float, complex) and _same_number(found, expected, atol)
+        return other in (int, float, complex) and _same_number(value, expected, atol)
     same = partial(same_value, atol=atol, tuples_equal_lists=tuples_equal_lists)
     if kind in (list, tuple):
         both = other in (list, tuple) if tuples_equal_lists else other is kind
-        return both and len(found) == len(expected) and all(map(same, found, expected))
+        return both and len(value) == len(expected) and all(map(same, value, expected))
     if kind is dict:
-        if other is not dict or len(found) != len(expected):
+        if other is not dict or len(value) != len(expected):
             return False
-        keys = {_typed(key): value for key, value in found.items()}
+        keys = {_typed(key): value for key, value in value.items()}
         return all(_typed(key) in keys and same(keys[_typed(key)], value) for key, value in expected.items())
     if kind in (set, frozenset):
-        return other in (set, frozenset) and {_typed(item) for item in found} == {_typed(item) for item in expected}
-    return other is kind and bool(found == expected)
+        return other in (set, frozenset) and {_typed(item) for item in value} == {_typed(item) for item in expected}
+    return other is kind and bool(value == expected)
 
 
 def _typed(key: Any) -> Any:
-    """A key that `True` and `1` do not share; 1 and 1.0 do, and so do all floats that are no numbers."""
+    """A key that differs for `True` and `1`; it is the same for 1 and 1.0, and for all NaN."""
     if type(key) in (tuple, frozenset):
         return type(key), type(key)(_typed(item) for item in key)
     if key != key:
@@ -269,55 +260,55 @@ def _typed(key: Any) -> Any:
     return (bool if type(key) is bool else None), key
 
 
-def _same_number(found: Any, expected: Any, atol: float) -> bool:
-    if found == expected or (found != found and expected != expected):
+def _same_number(value: Any, expected: Any, atol: float) -> bool:
+    if value == expected or (value != value and expected != expected):
         return True
     if type(expected) is int and not atol:
         return False
     try:
-        distance, size = abs(found - expected), abs(expected)
+        distance, size = abs(value - expected), abs(expected)
         # An infinity is near nothing but itself, whatever the tolerance.
         return math.isfinite(distance) and math.isfinite(size) and distance <= (atol or ABSOLUTE) + RELATIVE * size
     except OverflowError:
-        # No float is as large; integers have exact distances.
-        exact = type(found) is int is type(expected)
-        return exact and abs(found - expected) <= Fraction(atol) + Fraction(RELATIVE) * abs(expected)
+        # Too large for a float; integers have exact distances.
+        exact = type(value) is int is type(expected)
+        return exact and abs(value - expected) <= Fraction(atol) + Fraction(RELATIVE) * abs(expected)
 
 
-def same_output(found: str, expected: str, *, atol: float = 0.0) -> bool:
-    """Line by line without surrounding blanks; lines that differ are equal where all their numbers are."""
-    lines, wanted = found.strip().split("\n"), expected.strip().split("\n")
-    pairs = zip(lines, wanted, strict=False)
-    return len(lines) == len(wanted) and all(_same_line(line.strip(), want.strip(), atol) for line, want in pairs)
-
-
-def _same_line(line: str, wanted: str, atol: float) -> bool:
-    if line == wanted:
-        return True
-    words, numbers = line.split(), wanted.split()
-    if len(words) != len(numbers):
+def same_output(output: str, expected: str, *, atol: float = 0.0) -> bool:
+    """Equality line by line without surrounding blanks; lines of numbers are also equal if all their numbers are."""
+    lines, expected_lines = output.strip().split("\n"), expected.strip().split("\n")
+    if len(lines) != len(expected_lines):
         return False
-    return all(_same_word(word, number, atol) for word, number in zip(words, numbers, strict=True))
+    for line, expected_line in zip(lines, expected_lines, strict=True):
+        if line.strip() == expected_line.strip():
+            continue
+        words, expected_words = line.split(), expected_line.split()
+        if len(words) != len(expected_words):
+            return False
+        if not all(_same_decimal(*pair, atol) for pair in zip(words, expected_words, strict=True)):
+            return False
+    return True
 
 
-def _same_word(word: str, wanted: str, atol: float) -> bool:
-    if not (_DECIMAL.fullmatch(word) and _DECIMAL.fullmatch(wanted)):
+def _same_decimal(word: str, expected: str, atol: float) -> bool:
+    if not (_DECIMAL.fullmatch(word) and _DECIMAL.fullmatch(expected)):
         return False
-    left, right = Decimal(word), Decimal(wanted)
-    return left == right or (atol > 0 and _ANY_SIZE.abs(_ANY_SIZE.subtract(left, right)) <= Decimal(atol))
+    number, reference = Decimal(word), Decimal(expected)
+    return number == reference or (atol > 0 and _ANY_SIZE.abs(_ANY_SIZE.subtract(number, reference)) <= Decimal(atol))
 
 
-def is_root(found: Any, case: CodeCase, *, atol: float) -> bool:
-    """Whether a value solves the case's polynomial, exactly or as nearly as the reference does."""
-    if type(found) not in (int, float) or not abs(found) <= 1e30:
+def is_root(value: Any, case: CodeCase, *, atol: float) -> bool:
+    """Whether a value is a root of the case's polynomial, at least as nearly as the reference is."""
+    if type(value) not in (int, float) or not abs(value) <= 1e30:
         return False
     (coefficients,) = case.args
-    distance = abs(_polynomial(coefficients, Fraction(found)))
+    distance = abs(_polynomial(coefficients, Fraction(value)))
     if distance <= Fraction(atol):
         return True
     reference = case.expected
-    known = type(reference) in (int, float) and math.isfinite(reference)
-    return known and distance <= abs(_polynomial(coefficients, Fraction(reference)))
+    is_known = type(reference) in (int, float) and math.isfinite(reference)
+    return is_known and distance <= abs(_polynomial(coefficients, Fraction(reference)))
 
 
 def _polynomial(coefficients: list[float], x: Fraction) -> Fraction:

@@ -1,4 +1,4 @@
-"""Grading facts of a question, and findings: a verdict on one response with the rule that decided."""
+"""Grading facts of a question, and findings: the verdict on one response and the rule that decided."""
 
 import json
 from dataclasses import asdict, dataclass, fields
@@ -10,7 +10,7 @@ from infuser_core.schemas import Question, Verdict
 
 
 class Reason(StrEnum):
-    """The rules of the answer side, so that they can be counted; the verdict says how each of them ended."""
+    """The rule that decided, as statistics count it."""
 
     NO_BOX = "no box"
     NO_PHRASE = "no box or phrase"
@@ -43,7 +43,7 @@ class Reason(StrEnum):
 
 
 class Stage(StrEnum):
-    """The stages of the mathematics verifier: the reason of its findings."""
+    """The stage of the mathematics verifier that decided: the reason of its findings."""
 
     TEXT = "same text"
     WORDS = "words"
@@ -65,23 +65,22 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A verdict with what it rests on."""
+    """The verdict on one response."""
 
     verdict: Verdict
-    """correct, wrong, no_answer or unverified; only the first is worth a reward."""
     extracted: str | None
-    """The answer that was compared, or None when there was none."""
+    """The answer that was compared; None if the response has none."""
     reason: str
-    """The rule that decided, in a few words: the same rule always gives the same words, so that they can be counted."""
+    """The rule that decided: a rule always has the same text, so that reasons can be counted."""
 
 
 def correct(reason: str, extracted: str | None = None) -> Finding:
-    """The answer is right."""
+    """The answer is correct."""
     return Finding(verdict=Verdict.CORRECT, extracted=extracted, reason=reason)
 
 
 def wrong(reason: str, extracted: str | None = None) -> Finding:
-    """There is an answer, or something in its place, and it is not right."""
+    """There is an answer, or something in its place, and it is not correct."""
     return Finding(verdict=Verdict.WRONG, extracted=extracted, reason=reason)
 
 
@@ -97,7 +96,7 @@ def unverified(reason: str, extracted: str | None = None) -> Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grading:
-    """Facts that come from the benchmark or the route, and what graders run; models choose none of the rules."""
+    """Facts for grading that come from the benchmark or the route, never from the model that is graded."""
 
     route: str = ""
     """Benchmark whose extractor preset `official` applies, e.g. `mmlu_pro`; empty for the general one."""
@@ -110,39 +109,39 @@ class Grading:
     unit: str = ""
     """Unit that an answer may carry."""
     also_right: tuple[str, ...] = ()
-    """Further right answers, each as `Question.answer` is written: any one counts."""
+    """Further correct answers, each in the form of `Question.answer`; any one counts."""
     tests: str = ""
     """Code: JSON file with the problem's tests (see `verifiers/code.py`)."""
     tests_sha256: str = ""
     """Code: digest of that file."""
     cases: str = ""
-    """Code: the tests themselves, in the file's format, where there is no file."""
+    """Code: the tests themselves in the file's format, if there is no file."""
     program: str = ""
-    """Source of the function that a question about its arguments or value is about."""
+    """Source of the function whose arguments or value the question asks for."""
     arguments: str = ""
-    """Arguments that the writer called it with, as Python literals."""
+    """Arguments of the generator's own call of that function, as Python literals."""
     aim: str = ""
-    """Accuracy of the solver, as a decimal number, that a generated question's writer was asked to aim at."""
+    """Accuracy of the solver at which the generator was asked to aim, as a decimal number."""
 
 
 def grading_of(question: Question) -> Grading:
-    """The question's grading facts; the defaults where it has none. Raises DocumentError for another shape."""
-    return _parsed(question.grading)
+    """The grading facts of a question; the defaults if it has none. Raises DocumentError if they are malformed."""
+    return _parse_grading(question.grading)
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> Grading:
+def _parse_grading(text: str) -> Grading:
     if not text:
         return Grading()
     try:
         facts = json.loads(text)
         return Grading(**{**facts, "also_right": tuple(facts.get("also_right", ()))})
     except (json.JSONDecodeError, TypeError, AttributeError) as error:
-        known = ", ".join(field.name for field in fields(Grading))
-        raise DocumentError(f"grading {text[:80]!r}: {error}", hint=f"a JSON object of {known}") from error
+        names = ", ".join(field.name for field in fields(Grading))
+        raise DocumentError(f"grading {text[:80]!r}: {error}", hint=f"a JSON object of {names}") from error
 
 
 def as_text(grading: Grading) -> str:
-    """The canonical JSON of what differs from the defaults; empty when nothing does."""
-    changed = {name: value for name, value in asdict(grading).items() if value != getattr(Grading(), name)}
-    return json.dumps(changed, sort_keys=True, separators=(",", ":"), ensure_ascii=False) if changed else ""
+    """Canonical JSON of the facts that differ from the defaults; empty if none do."""
+    facts = {name: value for name, value in asdict(grading).items() if value != getattr(Grading(), name)}
+    return json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False) if facts else ""

@@ -1,11 +1,10 @@
-r"""Persistent worker processes for what may hang: asked from any thread, killed when late, gone with their parent.
+r"""A pool of persistent worker processes for symbolic mathematics, which may hang: late workers are killed.
 
-Workers are started when the first request needs one, run `symbolic.py` as a script in a bare interpreter (the parent's
-main module is never imported again) and are used by one thread at a time. A request that is late costs its worker; the
-next one is started at once, and meanwhile the others go on.
+Workers start on demand, run `symbolic.py` as a script in an isolated interpreter (the parent's main module is not
+imported again), serve one thread at a time and end with their parent.
 
-Limits count the processor time of the worker: the same request ends in the same way on an idle machine and on a busy
-one. Only a worker that takes no processor time at all is ended by the clock on the wall, and its request asked again.
+Limits count the processor time of the worker, so that a request has the same result on an idle and on a busy machine.
+Only a worker that uses no processor time at all is killed by wall-clock time, and its request is sent again.
 """
 
 import atexit
@@ -23,45 +22,42 @@ from infuser_core.errors import EngineError, KilledProcessError
 from infuser_core.system.worker import EndedError, WorkerProcess
 
 LIMIT_SECONDS = 4.0
-"""Processor time of one request, by the worker's own clock: double what the slowest known decisions take, so that the
-same pair does not pass on one day and fail on another."""
+"""Processor time of one request, by the worker's timer: twice that of the slowest known decisions, so that the same
+pair always has the same verdict."""
 GRACE_SECONDS = 2.0
-"""Processor time beyond a request's limit until the worker is killed: only what no longer runs Python gets there."""
+"""Processor time beyond a request's limit until the parent kills the worker, which then no longer runs Python code."""
 IDLE_SECONDS = 60.0
-"""Longest wait for a worker that takes no processor time: it was stopped, or waits for what never comes."""
+"""Longest wall-clock wait for a worker that uses no processor time."""
 ATTEMPTS = 3
-"""Workers that a request gets when somebody else kills them."""
+"""Workers that a request gets if they are killed from outside."""
 START_SECONDS = 60.0
 """Processor time of a worker's start: importing takes 0.4 s."""
 SCRIPT = Path(__file__).with_name("symbolic.py")
-"""The program of a worker."""
-
-
 Reply = tuple[str, float]
-"""A worker's word, or `late` or `lost` where it had to be given up, and the processor time of the request, seconds."""
+"""A worker's reply, or `late` or `lost` if it did not answer, and the processor time of the request, seconds."""
 
 
 class Worker(WorkerProcess):
-    """One process that decides; its limits count its own processor time."""
+    """A process that runs `symbolic.py`; its limits count its processor time."""
 
     def __init__(self, script: Path) -> None:
-        # An isolated interpreter ignores PYTHONPATH: those of this project and of math-verify.
+        # An isolated interpreter ignores PYTHONPATH: pass the folders of this project and of math-verify.
         library = importlib.util.find_spec("math_verify")
         folders = [SCRIPT.parents[3], *([Path(library.origin).parents[1]] if library and library.origin else [])]
-        # Until the worker is ready, this file takes what it prints; then it prints nowhere.
+        # The log has what the worker prints until it is ready; after that it prints nothing.
         super().__init__(
             [sys.executable, "-I", str(script)],
             [*map(str, folders)],
             name="the math worker",
             log=tempfile.TemporaryFile(),  # noqa: SIM115 - the worker closes it
-            # A worker reads hostile text: nothing that it sends is unpickled.
+            # A worker parses hostile text: never unpickle what it sends.
             encode=lambda message: json.dumps(message[0]).encode(),
             decode=bytes.decode,
         )
         self._ready = False
 
     def start(self) -> None:
-        """Wait until it is ready, once. Raises EngineError with its last words if it fails, EndedError if killed."""
+        """Wait until it is ready, once. Raises EngineError with its last output if it fails, EndedError if killed."""
         if self._ready:
             return
         try:
@@ -101,16 +97,16 @@ class Pool:
         self._owner = os.getpid()
         self._closed = False
         self._workers: set[Worker] = set()
-        # The last place given back is taken first: a place without a worker only when all that have one are busy.
+        # Last in, first out: a place without a worker is used only if all workers are busy.
         self._places: LifoQueue[Worker | None] = LifoQueue()
         for _ in range(size):
             self._places.put(None)
 
     def ask(self, request: Mapping[str, object], *, seconds: float = LIMIT_SECONDS) -> Reply:
-        """The reply, after at most `seconds` of processor time. A worker that somebody kills, or that takes no time at
-        all, costs a new one, not the reply.
+        """The reply, after at most `seconds` of processor time. If the worker is killed from outside, or idle, another
+        one gets the request.
 
-        Raises EngineError when no worker can be started, KilledProcessError when one after the other is killed.
+        Raises EngineError if no worker can be started, KilledProcessError if `ATTEMPTS` workers are killed.
         """
         for _ in range(ATTEMPTS):
             reply = self._ask(request, seconds)
@@ -122,59 +118,59 @@ class Pool:
         )
 
     def _ask(self, request: Mapping[str, object], seconds: float) -> Reply | None:
-        """The reply of one worker; None where it was killed from outside, or idle."""
-        deciding = self._places.get() or self._new()
+        """The reply of one worker; None if it was killed from outside, or idle."""
+        worker = self._places.get() or self._new_worker()
         successor: Worker | None = None
         try:
             before = 0.0
             try:
-                deciding.start()
-                before = deciding.processor_seconds()
-                text, successor = deciding.ask(request, seconds=seconds), deciding
+                worker.start()
+                before = worker.processor_seconds()
+                text, successor = worker.ask(request, seconds=seconds), worker
             except (TimeoutError, EndedError) as error:
                 text = "late" if isinstance(error, TimeoutError) else "lost"
-                # It starts while nobody waits for it.
-                successor = None if self._closed else self._new()
-            used = max(deciding.processor_seconds() - before, 0.0)
-            return None if text == "lost" and not self._closed and deciding.killed() else (text, used)
+                # Start the next worker before a request needs it.
+                successor = None if self._closed else self._new_worker()
+            used = max(worker.processor_seconds() - before, 0.0)
+            return None if text == "lost" and not self._closed and worker.killed() else (text, used)
         finally:
-            if successor is not deciding:
-                self._workers.discard(deciding)
-                deciding.close()
+            if successor is not worker:
+                self._workers.discard(worker)
+                worker.close()
             self._places.put(successor)
 
-    def _new(self) -> Worker:
-        made = Worker(self._script)
-        self._workers.add(made)
-        return made
+    def _new_worker(self) -> Worker:
+        worker = Worker(self._script)
+        self._workers.add(worker)
+        return worker
 
     def close(self) -> None:
-        """End all workers, busy ones too. Does nothing in a forked child: they are not its own."""
+        """End all workers, busy ones too. Does nothing in a forked child: the workers are its parent's."""
         if os.getpid() == self._owner:
             self._closed = True
-            for each in tuple(self._workers):
-                each.kill()
+            for worker in tuple(self._workers):
+                worker.kill()
 
     def pids(self) -> list[int]:
         """Process ids of the living workers."""
-        return sorted(each.pid for each in self._workers)
+        return sorted(worker.pid for worker in self._workers)
 
 
 def pool() -> Pool:
-    """The process's own pool."""
+    """The pool of this process."""
     return _POOL
 
 
-def _own_pool() -> Pool:
-    made = Pool(max(1, min(2, os.cpu_count() or 1)))
-    atexit.register(made.close)
-    return made
+def _new_pool() -> Pool:
+    pool = Pool(max(1, min(2, os.cpu_count() or 1)))
+    atexit.register(pool.close)
+    return pool
 
 
-def _after_fork() -> None:
+def _replace_pool() -> None:
     global _POOL
-    _POOL = _own_pool()
+    _POOL = _new_pool()
 
 
-_POOL = _own_pool()
-os.register_at_fork(after_in_child=_after_fork)
+_POOL = _new_pool()
+os.register_at_fork(after_in_child=_replace_pool)

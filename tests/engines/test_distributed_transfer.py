@@ -6,7 +6,7 @@ import distributed_tiny as tiny
 import pytest
 from distributed_tiny import local, saved, step
 
-from infuser_core.engines.service.handover import HERE, Board
+from infuser_core.engines.service.weight_transfer import HERE, Board
 from infuser_core.schemas import Checkpoint
 
 pytestmark = pytest.mark.distributed
@@ -21,10 +21,10 @@ def test_file_and_sums_are_the_local_trainers(stage: int, dtype: str, anchor: Ch
     found = []
     for giver in (ranks, local(after)):
         board = Board(dtype)
-        board.ask([HERE], [[2 + row, 5, 7] for row in range(8)])
-        board.put(Path(after.path), "solver", giver)  # type: ignore[arg-type]
+        board.request([HERE], [[2 + row, 5, 7] for row in range(8)])
+        board.publish(Path(after.path), "solver", giver)  # type: ignore[arg-type]
         made = board.find(Path(after.path))
-        assert made is not None, board.refused
+        assert made is not None, board.refusal
         found.append(made)
     one, other = found
     assert one.files[HERE].path.read_bytes() == other.files[HERE].path.read_bytes()

@@ -1,7 +1,7 @@
-"""One queue of prompts for several engines, and the responses as they come back.
+"""One call of a sampler: a queue of prompts for several engines, and the responses as they come back.
 
-Groups wait in one queue, the longest first, and go to the engine with the least left to do: no engine waits for
-another, and a long response holds up nothing but itself.
+Groups wait in one queue, the longest first, and go to the engine with the least work left: no engine waits for another,
+and a long response delays nothing else.
 """
 
 from collections import deque
@@ -11,16 +11,16 @@ from typing import Any
 
 from infuser_core.child import Watch
 from infuser_core.engines.protocols import Completion, Keep, Progress, PromptGroup, SamplingParams
-from infuser_core.engines.service.worker import FORCED
+from infuser_core.engines.service.server import FORCED
 from infuser_core.series import Series
 from infuser_core.system.worker import Peer
 
 
 class GroupQueue:
-    """Waiting groups, and what each engine was given and has not finished.
+    """Waiting groups, and the unfinished work of each engine.
 
-    An engine is given no more than `capacity` rows at a time: what it could not compute yet stays for the others. A
-    group stays together, so that its prompt is computed once.
+    An engine gets no more than `capacity` rows at a time: what it could not compute yet stays for the others. A group
+    goes to one engine, so that its prompt is computed once.
     """
 
     def __init__(self, groups: Sequence[PromptGroup], params: SamplingParams, *, engines: int, capacity: int) -> None:
@@ -33,39 +33,39 @@ class GroupQueue:
         self._costs_left = [0.0] * engines
 
     def assign(self) -> list[tuple[int, int]]:
-        """Engines that have room now, each with the place of the group that it gets."""
-        given = []
+        """Assign waiting groups to engines that have room now: pairs of engine and place of the group."""
+        assigned = []
         while self._waiting:
             rows = self._rows[self._waiting[0]]
-            free = [e for e, left in enumerate(self._rows_left) if left == 0 or left + rows <= self._capacity]
+            free = [e for e, busy in enumerate(self._rows_left) if busy == 0 or busy + rows <= self._capacity]
             if not free:
                 break
             engine = min(free, key=lambda e: (self._costs_left[e], e))
             place = self._waiting.popleft()
             self._rows_left[engine] += rows
             self._costs_left[engine] += self._costs[place]
-            given.append((engine, place))
-        return given
+            assigned.append((engine, place))
+        return assigned
 
     def finish_row(self, engine: int, place: int) -> None:
-        """One response of a group is complete."""
+        """Count one response of a group as complete."""
         self._rows_left[engine] -= 1
         self._costs_left[engine] -= self._costs[place] / self._rows[place]
 
     def busy(self) -> list[int]:
         """Engines with work left."""
-        return [engine for engine, left in enumerate(self._rows_left) if left]
+        return [engine for engine, rows in enumerate(self._rows_left) if rows]
 
 
 TICK_SECONDS = 1.0
-"""Longest time between two looks at engines that say nothing."""
+"""Longest time between two checks of engines that send nothing."""
 
 
-class Draw:
+class SampleCall:
     """One call of `sample`.
 
     `wait` returns when one of some engines has a message, or after some seconds. `forced` are responses, by place of
-    group and seed, whose log-probabilities are wanted.
+    group and seed, whose log-probabilities are computed instead of drawing any.
     """
 
     def __init__(
@@ -81,57 +81,61 @@ class Draw:
         forced: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         self._engines, self._wait, self._groups, self._silent = engines, wait, groups, silent_seconds
-        self._asked = {**asdict(params), "stop_token_ids": list(ends)} | ({FORCED: dict(forced)} if forced else {})
+        self._settings = {**asdict(params), "stop_token_ids": list(ends)} | ({FORCED: dict(forced)} if forced else {})
         self._params = params
         self._queue = GroupQueue(groups, params, engines=len(engines), capacity=capacity)
         self._rows: list[list[Completion | None]] = [[None] * len(group.seeds) for group in groups]
-        self._done, self._tokens = 0, 0
-        # Tokens of unfinished responses, by engine, as it last told.
+        self._num_rows, self._num_tokens = 0, 0
+        # Tokens of unfinished responses, by engine, as it last reported.
         self._under_way = [0] * len(engines)
 
     def run(self, progress: Progress, keep: Keep) -> list[list[Completion]]:
         """Every group's completions. Raises EngineError for an engine that died or hung."""
         total = sum(map(len, self._rows))
-        self._give()
+        self._send_groups()
         while busy := self._queue.busy():
             self._wait([self._engines[engine] for engine in busy], TICK_SECONDS)
             for engine in busy:
-                self._hear(engine, keep)
-            self._give()
-            progress(self._done, total, self._tokens + sum(self._under_way))
+                self._receive(engine, keep)
+            self._send_groups()
+            progress(self._num_rows, total, self._num_tokens + sum(self._under_way))
         return [[row for row in rows if row is not None] for rows in self._rows]
 
-    def _give(self) -> None:
+    def _send_groups(self) -> None:
         idle = set(range(len(self._engines))) - set(self._queue.busy())
         for number, place in self._queue.assign():
             group, engine = self._groups[place], self._engines[number]
             if number in idle:
-                # It had nothing to say until now.
+                # Its silence counts from now on.
                 engine.silence = Watch()
             rows = [(f"{place}/{i}", seed) for i, seed in enumerate(group.seeds)]
-            asked = {**self._asked, "max_tokens": group.limit(self._params)}
-            engine.send("sample", asked, list(group.token_ids), rows)
+            settings = {**self._settings, "max_tokens": group.limit(self._params)}
+            engine.send("sample", settings, list(group.token_ids), rows)
 
-    def _hear(self, engine: int, keep: Keep) -> None:
-        """Everything that an engine has said by now. Raises EngineError for one that died or is late."""
+    def _receive(self, engine: int, keep: Keep) -> None:
+        """Take in every message of an engine. Raises EngineError if it died or is late."""
         process = self._engines[engine]
-        while (said := process.receive()) is not None:
-            kind, *values = said
+        while (message := process.receive()) is not None:
+            kind, *values = message
             if kind == "beat":
                 self._under_way[engine] = values[0]
             else:
                 assert kind == "done"
                 for row in values[0]:
-                    self._finish(engine, keep, *row)
+                    self._add_row(engine, keep, *row)
         process.require_pace(self._silent)
 
-    def _finish(self, engine: int, keep: Keep, key: str, tokens: list[int], logprobs: list[float], reason: Any) -> None:
+    def _add_row(
+        self, engine: int, keep: Keep, key: str, tokens: list[int], logprobs: list[float], reason: Any
+    ) -> None:
         if reason not in ("stop", "length"):
             raise self._engines[engine].hung(f"gave up a response: {reason}")
         place, row = map(int, key.split("/"))
-        ended = Completion(token_ids=Series.of(tokens, int), logprobs=Series.of(logprobs, float), finish_reason=reason)
-        self._rows[place][row] = ended
+        completion = Completion(
+            token_ids=Series.of(tokens, int), logprobs=Series.of(logprobs, float), finish_reason=reason
+        )
+        self._rows[place][row] = completion
         self._queue.finish_row(engine, place)
         self._under_way[engine] = max(0, self._under_way[engine] - len(tokens))
-        self._done, self._tokens = self._done + 1, self._tokens + len(tokens)
-        keep(place, row, ended)
+        self._num_rows, self._num_tokens = self._num_rows + 1, self._num_tokens + len(tokens)
+        keep(place, row, completion)

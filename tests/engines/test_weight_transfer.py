@@ -11,10 +11,10 @@ from engine_tiny import make_checkpoint, make_groups, step, trainer
 from places import SUPPORT
 from safetensors.torch import load_file, save_file
 
-from infuser_core.engines.service import handover
+from infuser_core.engines.service import weight_transfer
 from infuser_core.engines.service.checksum import of_tensors
-from infuser_core.engines.service.handover import HERE, Board
 from infuser_core.engines.service.sampler import ServiceSampler
+from infuser_core.engines.service.weight_transfer import HERE, Board
 from infuser_core.engines.training.tensor_files import create, entries, put
 from infuser_core.errors import EngineWarning
 from infuser_core.schemas import Checkpoint
@@ -101,7 +101,7 @@ def test_a_checkpoint_is_known_after_it_moved_and_a_copy_of_it_is_not(
 
 def test_a_role_has_one_place_and_its_memory_is_free_when_nobody_needs_it(board: Board, saved: Saved) -> None:
     assert board.find(Path(saved("nobody-asks").path)) is None
-    board.ask([HERE], RESPONSES)
+    board.request([HERE], RESPONSES)
     first = saved("second")
     held = board.find(Path(first.path))
     assert held is not None
@@ -131,10 +131,10 @@ def test_weights_that_arrive_badly_are_noticed_and_fresh_engines_read_the_files(
 def test_without_room_in_memory_files_are_read_and_the_reason_is_told(
     sampler: ServiceSampler, saved: Saved, board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handover, "SHARE", 1e-9)
-    with pytest.warns(EngineWarning, match=r"not handed over in memory.* bytes are needed, and of main memory"):
+    monkeypatch.setattr(weight_transfer, "SHARE", 1e-9)
+    with pytest.warns(EngineWarning, match=r"not transferred in memory.* bytes are needed, and of main memory"):
         after = saved("second")
-    assert "are needed" in board.refused
+    assert "are needed" in board.refusal
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sampler.load(after)
@@ -142,7 +142,7 @@ def test_without_room_in_memory_files_are_read_and_the_reason_is_told(
 
 
 def test_the_memory_holds_the_checkpoint_rounded_and_the_trainers_sums_are_its_own(board: Board, saved: Saved) -> None:
-    board.ask([HERE], RESPONSES)
+    board.request([HERE], RESPONSES)
     after = saved("second")
     found = board.find(Path(after.path))
     assert found is not None

@@ -1,0 +1,209 @@
+"""Weights that a trainer passes to running engines through memory, with the proof that they arrived.
+
+After saving a checkpoint, a trainer also writes its weights, in the engines' dtype, to a file in the memory of every
+machine with engines, and adds checksums and its log-probabilities of fixed responses. Engines that are to take the
+checkpoint read that file instead of the checkpoint's own: by then the trainer may sleep or serve another role. The
+memory belongs to a process and ends with it, even by SIGKILL. The fixed responses are what engines drew when they
+started: of tokens that a model finds likely, rounding moves the log-probabilities least.
+"""
+
+import os
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from infuser_core.engines.protocols import PromptGroup, TrainGroup, TrainRow
+from infuser_core.errors import CheckpointError, EngineError, EngineWarning
+
+if TYPE_CHECKING:
+    from infuser_core.engines.training.tensor_files import Shapes
+
+HERE = ""
+"""This process's machine. Others are known by Ray's id of their node."""
+
+SHARE = 0.5
+"""Share of the free main memory that weights may take: above it the OOM killer may pick any process."""
+
+PROMPTS, TOKENS, TEMPERATURE = 4, 12, 0.7
+"""Number of fixed prompts, tokens of each prompt and at most of each response, and the temperature."""
+
+Identity = tuple[tuple[str, int, int, int, int], ...]
+"""Files by name, device, inode, size and last change: a checkpoint keeps them when it moves into the store."""
+
+
+class WeightSource(Protocol):
+    """A trainer whose weights engines take through memory."""
+
+    def shapes(self) -> "Shapes":
+        """Of every tensor of its checkpoints, by name."""
+
+    def tied(self) -> Mapping[str, str]:
+        """Second names of tied tensors, each with the first."""
+
+    def machines(self) -> Sequence[str]:
+        """Machines on which it can fill files."""
+
+    def fill_files(self, paths: Mapping[str, Path], dtype: str) -> None:
+        """Write every tensor to prepared files of that dtype, at most one per machine. Raises OSError if it cannot."""
+
+    def checksums(self, dtype: str) -> Mapping[str, int]:
+        """Checksums (service.checksum) of all its tensors, rounded to that dtype."""
+
+    def logprobs(self, groups: Sequence[TrainGroup], *, temperature: float) -> list[list[Sequence[float]]]:
+        """See protocols.Trainer."""
+
+
+class WeightFile(Protocol):
+    """A file in the memory of a machine that lives as long as this object."""
+
+    @property
+    def path(self) -> Path:
+        """Path by which processes of the same user open it on that machine."""
+
+
+class Memory:
+    """A WeightFile of this process: a memfd with room for tensors. Raises EngineError if main memory is too small."""
+
+    def __init__(self, shapes: "Shapes", dtype: str) -> None:
+        if not hasattr(os, "memfd_create"):
+            raise EngineError("this system has no files in memory", hint="sample on Linux")
+        # Imported here: commands that only plan a run need no torch.
+        import torch
+
+        from infuser_core.engines.local.memory import free_host_memory
+        from infuser_core.engines.training.tensor_files import create
+
+        kind = getattr(torch, dtype)
+        needed, free = kind.itemsize * sum(map(prod, shapes.values())), free_host_memory()
+        if needed > SHARE * free:
+            raise EngineError(f"{needed:,} bytes are needed, and of main memory {free:,} are free", hint="free some")
+        self._descriptor = os.memfd_create("infuser-weights")
+        self.path = Path(f"/proc/{os.getpid()}/fd/{self._descriptor}")
+        create(self.path, shapes, kind)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            os.close(self._descriptor)
+
+
+Fill = Callable[[WeightSource, str, Collection[str]], Mapping[str, WeightFile]]
+"""`fill(source, dtype, machines)`: a file of the source's weights on each machine. Raises OSError or EngineError."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightTransfer:
+    """Weights of one checkpoint, ready to be read."""
+
+    files: Mapping[str, WeightFile]
+    """By machine."""
+    shapes: Mapping[str, list[int]]
+    """Of every tensor of the model by name, tied ones under each of theirs."""
+    checksums: Mapping[str, int]
+    """Computed by the trainer, by the same names."""
+    logprobs: Sequence[Sequence[float]]
+    """Of the fixed responses by the trainer, nats: [response][token]."""
+    responses: Sequence[Sequence[int]]
+    """Tokens of the fixed responses: two to each fixed prompt."""
+
+
+class Board:
+    """The newest weights of every role, for engines that compute in `dtype`; `fill` serves more than this machine."""
+
+    def __init__(self, dtype: str, fill: Fill | None = None) -> None:
+        self._dtype, self._fill = dtype, fill
+        self._transfers: dict[str, tuple[Identity, WeightTransfer]] = {}
+        self._machines: Collection[str] = ()
+        self._responses: Sequence[Sequence[int]] = ()
+        self.refusal = ""
+        """Why the last weights were not transferred; empty if they were."""
+
+    def request(self, machines: Collection[str], responses: Sequence[Sequence[int]]) -> None:
+        """Transfer from now on to engines of these machines, which drew these responses to the fixed prompts."""
+        self._machines, self._responses = machines, responses
+
+    def publish(self, folder: Path, role: str, source: WeightSource) -> None:
+        """Replace the role's weights by those that a trainer has just saved into a folder.
+
+        If that fails it warns, and engines will read the checkpoint's files. Does nothing before engines have started.
+        """
+        if not self._machines:
+            return
+        # First, so that its memory is free for the new weights.
+        self._transfers.pop(role, None)
+        try:
+            transfer = self._transfer(folder, source)
+        except (OSError, EngineError) as error:
+            self.refusal = str(error)
+            text = f"weights are not transferred in memory, and engines read the checkpoint's files: {error}"
+            warnings.warn(text, EngineWarning, stacklevel=2)
+            return
+        self.refusal = ""
+        self._transfers[role] = (identity_of(folder), transfer)
+
+    def find(self, folder: Path, machines: Collection[str] = (HERE,)) -> WeightTransfer | None:
+        """The weights of a checkpoint, if they were transferred to all of these machines."""
+        try:
+            identity = identity_of(folder)
+        except (OSError, CheckpointError):
+            return None
+        for other, transfer in self._transfers.values():
+            if other == identity and transfer.files.keys() >= set(machines):
+                return transfer
+        return None
+
+    def _transfer(self, folder: Path, source: WeightSource) -> WeightTransfer:
+        # Imported here: commands that only plan a run need no torch.
+        from infuser_core.engines.hf.causal_lm import read_config
+
+        shapes = source.shapes()
+        if self._fill is not None:
+            files = self._fill(source, self._dtype, self._machines)
+        else:
+            memory = Memory(shapes, self._dtype)
+            source.fill_files({HERE: memory.path}, self._dtype)
+            files = {HERE: memory}
+        names = {name: name for name in shapes} | dict(source.tied())
+        checksums = source.checksums(self._dtype)
+        rows = [
+            TrainRow(token_ids=tokens, advantage=1.0, sampler_logprobs=[0.0] * len(tokens))
+            for tokens in self._responses
+        ]
+        groups = [
+            TrainGroup(
+                group_id=prompt.group_id,
+                prompt_token_ids=prompt.token_ids,
+                rows=[rows[seed] for seed in prompt.seeds],
+            )
+            for prompt in fixed_prompts(int(read_config(folder).get_text_config().vocab_size))
+        ]
+        logprobs = source.logprobs(groups, temperature=TEMPERATURE)
+        return WeightTransfer(
+            files=files,
+            shapes={name: list(shapes[first]) for name, first in names.items()},
+            checksums={name: checksums[first] for name, first in names.items()},
+            logprobs=[row for group in logprobs for row in group],
+            responses=self._responses,
+        )
+
+
+def fixed_prompts(vocabulary: int) -> list[PromptGroup]:
+    """The fixed prompts: tokens spread over the vocabulary, two responses to each."""
+    return [
+        PromptGroup(
+            group_id=f"fixed/{place}",
+            token_ids=[(7 + 1009 * place + 7919 * token) % vocabulary for token in range(TOKENS)],
+            seeds=[2 * place, 2 * place + 1],
+        )
+        for place in range(PROMPTS)
+    ]
+
+
+def identity_of(folder: Path) -> Identity:
+    """Identity of a checkpoint's weights. Raises CheckpointError or OSError if it has none."""
+    from infuser_core.engines.training.checkpoint import WEIGHTS, shards_of
+
+    stats = [(path.name, path.stat()) for path in shards_of(folder / WEIGHTS)]
+    return tuple((name, stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
