@@ -14,12 +14,12 @@ from corpus.audit.references import SUFFIXES
 from corpus.chunk.chunk import PATH_JOINT
 from corpus.chunk.split import count_tokens
 from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, typed_rows, write_json, write_table, writing
-from infuser_core import durable
-from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.errors import DocumentError, UsageError
+from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.plugins import MAIN_ROUTE, ROUTES
 from infuser_core.schemas import Document
-from infuser_core.sealed import digest_of_file
+from infuser_core.system import durable
+from infuser_core.system.sealed import digest_of_file
 
 EXTRA = "extra.jsonl"
 _OURS = [field.name for field in fields(Document)]

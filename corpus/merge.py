@@ -23,9 +23,9 @@ from corpus.pool import (
     require_built,
     write_table,
 )
-from infuser_core import durable
 from infuser_core.errors import UsageError
 from infuser_core.store.tables import TableRows, concatenate
+from infuser_core.system import durable
 
 _REJECTED: dict[str, Any] = {
     "sha256": "",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_progress
-from infuser_core.reasoning import answer_of
+from infuser_core.prompts.reasoning import answer_of
 
 T = TypeVar("T")
 ATTEMPTS = 3

@@ -11,10 +11,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from infuser_core import durable
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.schemas import Page, Source
 from infuser_core.store.tables import foreign_rows, row_writer
+from infuser_core.system import durable
 
 Row = TypeVar("Row")
 

@@ -12,10 +12,10 @@ from corpus.find.registry import Coverage
 from corpus.find.search import Failure
 from corpus.markup import controls_table, excerpt, records_table, table
 from corpus.pool import DISCARDED, DOCUMENTS, FACTS, OVERLAPS, REPORT, PoolSource, write_json
-from infuser_core import durable
 from infuser_core.schemas import Document
 from infuser_core.seeding import seed_of
 from infuser_core.store.tables import TableRows
+from infuser_core.system import durable
 
 SAMPLES = 10
 NO_AUDIT = "none was made: `infuser corpus audit --pool DIR --reference PATH` compares the pool with other data"

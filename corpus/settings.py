@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.question_sets import content_of
 from infuser_core.config.overlays import merge, validate
 from infuser_core.config.run import BenchmarkSettings, RunConfig
 from infuser_core.errors import InfuserError, UsageError
+from infuser_core.evaluation.benchmarks.parts.question_sets import content_of
 
 _QUESTIONS = {"type": "nano", "size": 1}
 _ROLE = {"learning_rate": 0.0, "advantage": "mean_centred"}

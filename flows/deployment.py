@@ -23,9 +23,10 @@ from typing import IO
 
 import typer
 
-from infuser_core import durable, settings
+from infuser_core import settings
 from infuser_core.errors import EngineError, UsageError
 from infuser_core.store import lease
+from infuser_core.system import durable
 
 HOST = "127.0.0.1"
 _PASSWORD = "PREFECT_API_AUTH_STRING"

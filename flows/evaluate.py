@@ -7,6 +7,7 @@ from typing import Any
 
 from infuser_core import settings
 from infuser_core.evaluation import comparison, inspect_logs
+from infuser_core.evaluation.evaluate import ScoreSettings
 from infuser_core.evaluation.models import NamedModel, find_model
 from infuser_core.evaluation.plan import Plan, identity_of, make_plan, name_of
 from infuser_core.evaluation.record import Record, folder_of, refuse_other
@@ -20,8 +21,7 @@ from infuser_core.evaluation.settings import (
     settings_for,
     with_options,
 )
-from infuser_core.phases.evaluate import ScoreSettings
-from infuser_core.report import results as tables
+from infuser_core.results.report import results as tables
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
 from tasks import evaluation as stages

@@ -54,8 +54,8 @@ def _side_by_side(main: RunConfig, arguments: list[str], log: Path) -> None:
 
 
 def _summarise(root: Path, main: RunConfig, control: RunConfig) -> None:
-    from infuser_core.lineage.outcome import describe_keys, describe_result
-    from infuser_core.report.build import comparison_page, curves
+    from infuser_core.results.lineage.outcome import describe_keys, describe_result
+    from infuser_core.results.report.build import comparison_page, curves
 
     names = {"INFUSER": main.run_name(), "fixed generator": control.run_name()}
     page = comparison_page(root, main.run_name(), control.run_name())

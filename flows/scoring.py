@@ -6,23 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import settings
-from infuser_core.benchmarks.parts.files import keep_rows
-from infuser_core.benchmarks.parts.question_sets import load_questions
 from infuser_core.config import shipped
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import FileQuestions
+from infuser_core.cotrain.studies import selection
 from infuser_core.errors import UsageError
+from infuser_core.evaluation.benchmarks.parts.files import keep_rows
+from infuser_core.evaluation.benchmarks.parts.question_sets import load_questions
 from infuser_core.evaluation.models import NamedModel, find_model, is_nano
 from infuser_core.evaluation.settings import lab_of
-from infuser_core.phases.studies import selection
+from infuser_core.evaluation.statistics import ranking
+from infuser_core.evaluation.statistics.correlation import RankCorrelation
+from infuser_core.evaluation.statistics.ranking import FileQuestion, ScoredQuestion
 from infuser_core.schemas import InfluenceScore, Question
-from infuser_core.sealed import digest_of
-from infuser_core.statistics import ranking
-from infuser_core.statistics.correlation import RankCorrelation
-from infuser_core.statistics.ranking import FileQuestion, ScoredQuestion
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.tables import save_rows
+from infuser_core.system.sealed import digest_of
 from tasks import cotraining as phase
 from tasks import documents, training_pool
 from tasks.run import Run, opened

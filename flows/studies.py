@@ -9,30 +9,31 @@ from typing import Any
 
 from flows.evaluate import Order, evaluate_plan
 from flows.execute import execute as execute_run
-from infuser_core import durable, settings
+from infuser_core import settings
 from infuser_core.config import shipped
 from infuser_core.config.overlays import merge, validate
+from infuser_core.cotrain.studies import selection
+from infuser_core.cotrain.studies.candidates import PAPER, NamedScore
+from infuser_core.cotrain.studies.gradients import GradientQuality
+from infuser_core.cotrain.studies.selection import SelectionArm
 from infuser_core.errors import UsageError
 from infuser_core.evaluation import generated
 from infuser_core.evaluation.generated import GeneratedSet, Judged
 from infuser_core.evaluation.models import find_model
 from infuser_core.evaluation.settings import chat_of, of_run, pool_of, settings_for
-from infuser_core.phases.studies import selection
-from infuser_core.phases.studies.candidates import PAPER, NamedScore
-from infuser_core.phases.studies.gradients import GradientQuality
-from infuser_core.phases.studies.selection import SelectionArm
+from infuser_core.evaluation.statistics.averages import over_runs
+from infuser_core.evaluation.statistics.correlation import RankCorrelation
+from infuser_core.evaluation.statistics.question_quality import CheckedQuestion, iteration_quality, side_by_side
+from infuser_core.evaluation.statistics.tally import Tally
 from infuser_core.planning import sweeps
 from infuser_core.planning.preflight import preflight
-from infuser_core.report import charts, page
-from infuser_core.report.build import influence_curve
-from infuser_core.report.content import Report
-from infuser_core.report.quality import quality as section
-from infuser_core.statistics.averages import over_runs
-from infuser_core.statistics.correlation import RankCorrelation
-from infuser_core.statistics.question_quality import CheckedQuestion, iteration_quality, side_by_side
-from infuser_core.statistics.tally import Tally
+from infuser_core.results.report import charts, page
+from infuser_core.results.report.build import influence_curve
+from infuser_core.results.report.content import Report
+from infuser_core.results.report.quality import quality as section
 from infuser_core.store import runs
 from infuser_core.store.recipe import ArtifactRef
+from infuser_core.system import durable
 from tasks.evaluation import Judge
 from tasks.run import Execution, evaluating, opened
 from tasks.studies import questions as stages

@@ -107,7 +107,7 @@ def _end_with_the_sweep() -> None:
 
 
 def _run(config: RunConfig) -> None:
-    from infuser_core.lineage.outcome import describe_result
+    from infuser_core.results.lineage.outcome import describe_result
 
     execute(config, config.run_name(), page=False)
     typer.echo(describe_result(settings.store_root(), config.run_name()))

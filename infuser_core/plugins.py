@@ -17,11 +17,11 @@ from infuser_core.errors import ConfigError, guess, nearest, shown
 from infuser_core.schemas import Document, InfluenceScore, Question
 
 if TYPE_CHECKING:
-    from infuser_core.benchmarks.parts.spec import Benchmark
     from infuser_core.config.run import BenchmarkSettings, QuestionSettings, RunConfig
-    from infuser_core.phases.parsing import Malformed
-    from infuser_core.trackers.parts.follow import Tracked
-    from infuser_core.trackers.parts.points import Point
+    from infuser_core.cotrain.phases.parsing import Malformed
+    from infuser_core.evaluation.benchmarks.parts.spec import Benchmark
+    from infuser_core.results.trackers.parts.follow import Tracked
+    from infuser_core.results.trackers.parts.points import Point
     from infuser_core.verifiers.parts.grading import Finding
 
 _OURS = ("infuser_core", "corpus")
@@ -111,16 +111,16 @@ def _check_allowed(kind: str, name: str) -> None:
         )
 
 
-REWARDS = Registry(kind="reward", package="infuser_core.rewards", outside="my_package.module:name")
+REWARDS = Registry(kind="reward", package="infuser_core.cotrain.rewards", outside="my_package.module:name")
 """Generator rewards: `reward(score)` of one question, or `rewards(scores, questions)` of all of an iteration."""
-ROUTES = Registry(kind="route", package="infuser_core.routes", outside="my_package.my_route")
+ROUTES = Registry(kind="route", package="infuser_core.cotrain.routes", outside="my_package.my_route")
 """Ways from a document to a question: `TEMPLATE`, `NEEDS_DOCUMENT`, `read` or `given`; perhaps `RUNS_PROGRAMS`."""
 VERIFIERS = Registry(kind="verifier", package="infuser_core.verifiers", outside="my_package.module:Name")
 """Comparisons of a response with the reference answer: `check`; perhaps `check_many`, `RUNS_PROGRAMS` and `PROMPT`, the
 template that its questions are put with."""
-BENCHMARKS = Registry(kind="benchmark", package="infuser_core.benchmarks", outside="my_package.module:load")
+BENCHMARKS = Registry(kind="benchmark", package="infuser_core.evaluation.benchmarks", outside="my_package.module:load")
 """Question sets that models are evaluated on: `BENCHMARK`, and `load` where it reads no rows."""
-TRACKERS = Registry(kind="tracker", package="infuser_core.trackers", outside="my_package.module:name")
+TRACKERS = Registry(kind="tracker", package="infuser_core.results.trackers", outside="my_package.module:name")
 """Places that a run's numbers are shown in: `track`, and the `PACKAGE` that it needs."""
 
 WORLDS = Registry(kind="world", package="infuser_core.nano.worlds", outside="my_package.my_world")
@@ -146,7 +146,7 @@ def reward(name: str) -> Reward:
     """
     module, function = REWARDS.find(name, BATCH, "reward")
     if not callable(function):
-        raise ConfigError(f"reward {name!r} is not a function", hint="see infuser_core/rewards/variance.py")
+        raise ConfigError(f"reward {name!r} is not a function", hint="see infuser_core/cotrain/rewards/variance.py")
     takes_all = function is getattr(module, BATCH, None)
     return Reward(
         name=name,
@@ -188,9 +188,13 @@ def route(name: str) -> Route:
     try:
         template, needs_document = str(module.TEMPLATE), bool(module.NEEDS_DOCUMENT)
     except AttributeError as error:
-        raise ConfigError(f"route {name!r} cannot be used: {error}", hint="see infuser_core/routes/mcq.py") from error
+        raise ConfigError(
+            f"route {name!r} cannot be used: {error}", hint="see infuser_core/cotrain/routes/mcq.py"
+        ) from error
     if (read is None) == (given is None):
-        raise ConfigError(f"route {name!r} needs `read` or `given`", hint="one of them, see infuser_core/routes")
+        raise ConfigError(
+            f"route {name!r} needs `read` or `given`", hint="one of them, see infuser_core/cotrain/routes"
+        )
     return Route(
         name=name,
         template=template,
@@ -311,7 +315,9 @@ def tracker(name: str) -> Track:
     """The tracker called `name`. Raises ConfigError when there is none, or its package is not installed."""
     module, found = TRACKERS.find(name, "track")
     if not callable(found):
-        raise ConfigError(f"tracker {name!r} is not a function", hint="see infuser_core/trackers/tensorboard.py")
+        raise ConfigError(
+            f"tracker {name!r} is not a function", hint="see infuser_core/results/trackers/tensorboard.py"
+        )
     package = getattr(module, "PACKAGE", "")
     if package and importlib.util.find_spec(package) is None:
         hint = f"pip install 'infuser[{name}]', or take it out of `track`"

@@ -345,7 +345,7 @@ class Document:
     domain: str
     """Domain of the source."""
     prompt_type: str
-    """Generator route, a file in `infuser_core/routes`: mcq, free_form, direct."""
+    """Generator route, a file in `infuser_core/cotrain/routes`: mcq, free_form, direct."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

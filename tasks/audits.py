@@ -15,9 +15,9 @@ from infuser_core.config.corpus import Mode, OverlapSettings
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import AuditFact, Overlap, Question
-from infuser_core.sealed import digest_of_file
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
+from infuser_core.system.sealed import digest_of_file
 from tasks.documents import kept
 from tasks.run import Run
 from tasks.stage import stage

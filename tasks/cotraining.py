@@ -3,20 +3,21 @@
 from dataclasses import replace
 from pathlib import Path
 
-from infuser_core.anchors import NamedModel, named_model
 from infuser_core.config.corpus import EndpointModel
+from infuser_core.cotrain.phases import check_keys as check_phase
+from infuser_core.cotrain.phases import dev_gradient as gradient_phase
+from infuser_core.cotrain.phases import generate_questions as generate_phase
+from infuser_core.cotrain.phases import rollout_dev as dev_phase
+from infuser_core.cotrain.phases import rollout_questions as answer_phase
+from infuser_core.cotrain.phases import score_influence as score_phase
+from infuser_core.cotrain.phases import update_generator as generator_phase
+from infuser_core.cotrain.phases import update_solver as solver_phase
+from infuser_core.cotrain.phases.parts.shown import examples_of
+from infuser_core.cotrain.phases.training import SharedBackward
 from infuser_core.engines.protocols import Progress
-from infuser_core.phases import check_keys as check_phase
-from infuser_core.phases import dev_gradient as gradient_phase
-from infuser_core.phases import generate_questions as generate_phase
-from infuser_core.phases import rollout_dev as dev_phase
-from infuser_core.phases import rollout_questions as answer_phase
-from infuser_core.phases import score_influence as score_phase
-from infuser_core.phases import update_generator as generator_phase
-from infuser_core.phases import update_solver as solver_phase
-from infuser_core.phases.drawing import Drawn
-from infuser_core.phases.parts.shown import examples_of
-from infuser_core.phases.training import SharedBackward
+from infuser_core.evaluation.anchors import NamedModel, named_model
+from infuser_core.evaluation.drawing import Drawn
+from infuser_core.evaluation.statistics.key_accuracy import key_accuracy, majority_votes
 from infuser_core.plugins import templates
 from infuser_core.schemas import (
     GeneratorScore,
@@ -30,7 +31,6 @@ from infuser_core.schemas import (
     TrainerLogprobs,
     Update,
 )
-from infuser_core.statistics.key_accuracy import key_accuracy, majority_votes
 from infuser_core.store import pruned
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef

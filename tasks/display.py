@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from infuser_core import faults
-from infuser_core.lineage.graph import graph_of
-from infuser_core.lineage.markdown import artifact_key, artifact_page, described, page_key, run_page
+from infuser_core.results.lineage.graph import graph_of
+from infuser_core.results.lineage.markdown import artifact_key, artifact_page, described, page_key, run_page
+from infuser_core.results.trackers.parts.files import redacted
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.runs import read_config
 from infuser_core.store.store import Store
+from infuser_core.system import fault_points as faults
 from infuser_core.terminal import printable
-from infuser_core.trackers.parts.files import redacted
 from tasks.run import Execution, Run, unpublish
 
 RUN_PAGE = "curves, and what was made from what"
@@ -120,8 +120,8 @@ def show_run(run: Run) -> None:
 
 def page_of_run(root: Path, name: str) -> str:
     """Markdown of a run with its curves as images: validation accuracy, and mean influence."""
-    from infuser_core.report import charts, training
-    from infuser_core.report.queries import choose
+    from infuser_core.results.report import charts, training
+    from infuser_core.results.report.queries import choose
     from infuser_core.store.views import Lens
 
     store = Store(root)

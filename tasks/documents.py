@@ -25,20 +25,20 @@ from corpus.read.convert import Book
 from corpus.read.file_kinds import file_of
 from corpus.read.page import Job
 from infuser_core import plugins
-from infuser_core.anchors import NamedModel, anchor_digest, anchor_folder, named_model, token_counter
-from infuser_core.benchmarks.parts import validation
-from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
-from infuser_core.hub import fetched
-from infuser_core.phases.answering import template_digest
+from infuser_core.evaluation.anchors import NamedModel, anchor_digest, anchor_folder, named_model, token_counter
+from infuser_core.evaluation.answering import template_digest
+from infuser_core.evaluation.benchmarks.parts import validation
+from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.prompts.load import load_or_shipped
 from infuser_core.schemas import Document, Judgement, Page, Question, Source
-from infuser_core.sealed import digest_of
 from infuser_core.store.pieces import Items, Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
+from infuser_core.system.hub import fetched
+from infuser_core.system.sealed import digest_of
 from tasks.run import Run, current
 from tasks.stage import stage
 from tasks.textbooks import UNFINISHED, later

@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.validation import content_digest, count_leaks, leak_warning
 from infuser_core.config.recorded import recorded
+from infuser_core.cotrain.phases import select as select_phase
 from infuser_core.engines.protocols import ChatModel, Progress
+from infuser_core.evaluation import evaluate as evaluate_phase
 from infuser_core.evaluation.answers import answered, collect, scored
+from infuser_core.evaluation.benchmarks.parts.validation import content_digest, count_leaks, leak_warning
+from infuser_core.evaluation.evaluate import Ask, Key, RespondSettings, ScoreSettings
+from infuser_core.evaluation.evaluate import respond as ask
 from infuser_core.evaluation.models import NamedModel
 from infuser_core.evaluation.plan import Plan, ask_settings, single
 from infuser_core.evaluation.settings import EvaluationSettings, engine_name, of_run, phrasing_of
-from infuser_core.phases import evaluate as evaluate_phase
-from infuser_core.phases import select as select_phase
-from infuser_core.phases.evaluate import Ask, Key, RespondSettings, ScoreSettings
-from infuser_core.phases.evaluate import respond as ask
 from infuser_core.schemas import (
     BenchmarkResponse,
     BenchmarkScore,
@@ -267,14 +267,14 @@ def leakage(run: Run, validation: ArtifactRef) -> Work:
 
 def write_report(run: Run, *, page: bool) -> None:
     """Refresh the report's page, where it is wanted, if anything ran in this attempt; record what the attempt cost."""
-    from infuser_core.lineage.outcome import count_phases
+    from infuser_core.results.lineage.outcome import count_phases
 
     root = run.store.root
     attempt = run.journal.last_attempt()
     shown = runs.report_folder(root, run.name) / "report.html"
     if page and (not shown.exists() or any(entry.state == "ran" for entry in attempt)):
         # Imported here: pages import a web server.
-        from infuser_core.report.build import report
+        from infuser_core.results.report.build import report
 
         run.console.start("report")
         report(root, run.name)

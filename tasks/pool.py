@@ -22,15 +22,15 @@ from corpus.model_reply import ModelCall
 from corpus.pool import MARKDOWN, SEARCH, markdown_name, write_table
 from corpus.report import Told
 from corpus.settings import BuildSettings
-from infuser_core import durable
-from infuser_core.anchors import anchor_folder
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.config.recorded import Mark
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
+from infuser_core.evaluation.anchors import anchor_folder
 from infuser_core.schemas import Document, Judgement, Overlap, Page, Source, Topic
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
+from infuser_core.system import durable
 from tasks.audits import COMPARISON
 from tasks.documents import judge_name, kept
 from tasks.run import Run

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from infuser_core.config.phase_table import Phase
-from infuser_core.phases.parts.health import complaints
-from infuser_core.phases.rollout_questions import PseudoLabel
-from infuser_core.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
+from infuser_core.cotrain.phases.parts.health import complaints
+from infuser_core.cotrain.phases.rollout_questions import PseudoLabel
+from infuser_core.cotrain.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
+from infuser_core.evaluation.statistics.key_accuracy import key_warning
 from infuser_core.schemas import KeyAccuracy, Question, Rollout, Update
-from infuser_core.statistics.key_accuracy import key_warning
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Store, Table
 from tasks.run import Run

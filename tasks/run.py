@@ -24,6 +24,7 @@ from infuser_core.engines.worker_pool import WorkerPool
 from infuser_core.planning import place
 from infuser_core.planning.fork import History, load_history
 from infuser_core.planning.place import SALT, RunPlaces, Salts
+from infuser_core.results.trackers.parts.run_log import RunLog
 from infuser_core.schemas import Checkpoint
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
@@ -31,7 +32,6 @@ from infuser_core.store.lease import AND, Hold, describe_left
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Store
 from infuser_core.terminal import Console
-from infuser_core.trackers.parts.run_log import RunLog
 from tasks.run_control import Control, Only, Planning
 
 _WHOLE = RunPlaces()

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import disk_usage
 
-from infuser_core import faults
 from infuser_core.engines.pool import facts_of, noting
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import InfuserError, StageError, StoreError
+from infuser_core.results.trackers.parts.run_log import place_of
 from infuser_core.schemas import NotFinite
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Table
 from infuser_core.store.verify import size
-from infuser_core.trackers.parts.run_log import place_of
+from infuser_core.system import fault_points as faults
 from tasks import display
 from tasks.run import Execution
 from tasks.run_control import Halted

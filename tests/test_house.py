@@ -31,12 +31,12 @@ ROOMS = {
 
 # Folders whose files are entries that are found by name: as many as there are, as short as they can be.
 REGISTRIES = {
-    "infuser_core/rewards",
-    "infuser_core/phases/studies/scores",
-    "infuser_core/routes",
-    "infuser_core/benchmarks",
+    "infuser_core/cotrain/rewards",
+    "infuser_core/cotrain/studies/scores",
+    "infuser_core/cotrain/routes",
+    "infuser_core/evaluation/benchmarks",
     "infuser_core/verifiers",
-    "infuser_core/trackers",
+    "infuser_core/results/trackers",
     "infuser_core/nano/worlds",
     "infuser_core/engines/training/optimizers",
     "corpus/find/catalogues",

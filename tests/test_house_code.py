@@ -14,8 +14,8 @@ from infuser_core import errors
 BOUNDARIES = {
     "flows/execute.py",
     "infuser_core/engines/worker_pool.py",
-    "infuser_core/trackers/parts/follow.py",
-    "infuser_core/trackers/parts/run_log.py",
+    "infuser_core/results/trackers/parts/follow.py",
+    "infuser_core/results/trackers/parts/run_log.py",
     "tasks/safe_points.py",
     "tasks/stage.py",
     "tasks/work.py",

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from infuser_core import durable, sealed
 from infuser_core.errors import UsageError
 from infuser_core.schemas import Question
-from infuser_core.sealed import digest_of_file
+from infuser_core.system import durable, sealed
+from infuser_core.system.sealed import digest_of_file
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json")
 OTHER_ROLES = frozenset({"system", "developer", "environment", "tool", "function", "ipython", "observation"})

@@ -15,12 +15,12 @@ from corpus.audit.index import GramIndex, Matcher, Pair, short_pairs
 from corpus.audit.ngrams import places, words
 from corpus.audit.references import Reference, Shard, texts_of
 from corpus.pool import pool_file
-from infuser_core import sealed
-from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.config.corpus import OverlapSettings
 from infuser_core.errors import DocumentError
+from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.schemas import Overlap
 from infuser_core.store.tables import foreign_rows, read_rows, write_rows
+from infuser_core.system import sealed
 
 if TYPE_CHECKING:
     from corpus.audit.lsh import PaperMatcher

@@ -17,8 +17,8 @@ import httpcore
 import httpx
 
 from corpus.find.identifiers import absolute, scheme_of
-from infuser_core import child
 from infuser_core.errors import CatalogueError
+from infuser_core.system import child
 
 AGENT = "infuser-corpus/0.1"
 MAX_REDIRECTS = 5

@@ -16,7 +16,7 @@ from corpus.read.file_kinds import PDF, SUFFIXES, file_of
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.schemas import Source
-from infuser_core.sealed import digest_of_file
+from infuser_core.system.sealed import digest_of_file
 
 if TYPE_CHECKING:
     from corpus.find.guard import WebConfig

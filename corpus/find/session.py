@@ -20,10 +20,10 @@ from corpus.find.catalogue import Site, connect, require_addresses
 from corpus.find.guard import AGENT, GuardedTransport, WebConfig, body_of, client_of
 from corpus.find.identifiers import parts_of
 from corpus.find.polite_http import PoliteTransport
-from infuser_core import durable
-from infuser_core.child import killed, run
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.errors import CatalogueError
+from infuser_core.system import durable
+from infuser_core.system.child import killed, run
 
 MAX_BYTES = 64 << 20
 """Largest answer of a catalogue that is read, bytes."""

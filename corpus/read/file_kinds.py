@@ -3,8 +3,8 @@
 import codecs
 from pathlib import Path
 
-from infuser_core import child
 from infuser_core.errors import DocumentError
+from infuser_core.system import child
 
 HEAD_BYTES = 1024
 TAIL_BYTES = 4096

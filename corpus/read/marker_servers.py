@@ -12,7 +12,7 @@ import time
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from infuser_core import child
+from infuser_core.system import child
 
 GIVEN_UP = re.compile(
     r"^\S*LocalEntryNotFoundError|Failed to download \S+ after|^\S*OfflineModeIsEnabled", re.MULTILINE

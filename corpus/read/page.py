@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from corpus.read.printed import Removed
-from infuser_core import child
 from infuser_core.config.corpus import ConvertSettings
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
+from infuser_core.system import child
 
 Thing = TypeVar("Thing")
 

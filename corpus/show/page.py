@@ -13,19 +13,19 @@ from typing import Any
 
 from corpus.chunk.chunk import CONVERT, Discarded
 from corpus.pool import DISCARDED, DOCUMENTS, PoolSource, read_facts, read_sources, require_built
-from infuser_core import child, durable
 from infuser_core.errors import DocumentError
-from infuser_core.lineage.pages import environment
-from infuser_core.report.page import style
+from infuser_core.results.lineage.pages import environment
+from infuser_core.results.report.page import style
 from infuser_core.schemas import Document
 from infuser_core.seeding import seed_of
 from infuser_core.store.tables import TableRows
+from infuser_core.system import child, durable
 
 AROUND = 400
 """Characters of the Markdown shown before and after a chunk."""
 SAMPLES = 5
 """Formulas, listings, discarded spans and removed lines of each kind that are shown of a book."""
-PICTURES = "infuser_core.view.pictures:pictures"
+PICTURES = "infuser_core.results.view.pictures:pictures"
 LIMITS = child.Limits(wall_seconds=120.0, cpu_seconds=120)
 
 _FORMULA = re.compile(r"\$\$[^$]{3,300}\$\$|\$[^$\n]{3,160}\$")

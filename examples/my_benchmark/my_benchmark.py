@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from infuser_core.benchmarks.parts.spec import Benchmark
 from infuser_core.config.run import BenchmarkSettings
+from infuser_core.evaluation.benchmarks.parts.spec import Benchmark
 from infuser_core.schemas import Question
 
 BENCHMARK = Benchmark(name="my_benchmark", title="My questions", category="other", repos=(), verifier="choice")

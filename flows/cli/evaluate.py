@@ -68,7 +68,7 @@ def evaluate(
         raise UsageError("--inspect: nothing is exported", hint="--out DIR is where the logs are put")
     from flows.evaluate import Order
     from flows.evaluate import evaluate as go
-    from infuser_core.report.results import results_text
+    from infuser_core.results.report.results import results_text
 
     overrides = {
         "preset": preset,

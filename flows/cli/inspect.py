@@ -14,7 +14,7 @@ from infuser_core.store.journal import Journal
 from infuser_core.terminal import printable, room, table
 
 if TYPE_CHECKING:
-    from infuser_core.lineage.progress import Part
+    from infuser_core.results.lineage.progress import Part
     from infuser_core.store.journal import Entry
 
 InRun = Annotated[str | None, typer.Option("--run", help="Run to look in; by default all, the latest first.")]
@@ -22,7 +22,7 @@ InRun = Annotated[str | None, typer.Option("--run", help="Run to look in; by def
 
 def list_runs(as_json: AsJson = False) -> None:
     """List all runs in the store: state, iterations, score, size and origin."""
-    from infuser_core.lineage import progress
+    from infuser_core.results.lineage import progress
     from infuser_core.store.verify import size
 
     found, damage = progress.summaries(settings.store_root())
@@ -62,8 +62,8 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show a run's latest attempt, iteration by iteration: what ran, what was cached, accuracies."""
-    from infuser_core.lineage import progress
-    from infuser_core.lineage.attempts import state_of
+    from infuser_core.results.lineage import progress
+    from infuser_core.results.lineage.attempts import state_of
 
     root = settings.store_root()
     name = runs.find_run(root, run)
@@ -114,7 +114,7 @@ def _accuracy(value: float | None) -> str | None:
 
 def _print_digest(root: Path, name: str, *, as_json: bool) -> None:
     """One line per artifact and one for the run: independent of times, hosts and paths."""
-    from infuser_core.sealed import digest_of
+    from infuser_core.system.sealed import digest_of
 
     lines = sorted({f"{entry.phase} {entry.key} {entry.digest}" for entry in Journal(root, name).latest()})
     total = digest_of(lines)
@@ -123,7 +123,7 @@ def _print_digest(root: Path, name: str, *, as_json: bool) -> None:
 
 def result(run: RunName = None, as_json: AsJson = False) -> None:
     """Show a run's benchmark accuracies: the anchor beside the selected checkpoint."""
-    from infuser_core.lineage import outcome
+    from infuser_core.results.lineage import outcome
 
     root = settings.store_root()
     name = runs.find_run(root, run)
@@ -135,7 +135,7 @@ def show_artifact(
     artifact: Annotated[str, typer.Argument(help="Key or id of an artifact, or the start of one.")],
 ) -> None:
     """Show an artifact: rows, recipe, upstream and downstream artifacts, and the SQL that opens it."""
-    from infuser_core.lineage.markdown import artifact_page
+    from infuser_core.results.lineage.markdown import artifact_page
     from infuser_core.store.catalogue import Catalogue
     from infuser_core.store.store import Store
 
@@ -189,12 +189,12 @@ def why(
         return
     if name is None:
         raise UsageError("nothing to explain", hint="name an ID, e.g. `infuser why RUN@4`; or --graph")
-    from infuser_core.lineage.story import to_text
-    from infuser_core.lineage.why import why as ask
+    from infuser_core.results.lineage.story import to_text
+    from infuser_core.results.lineage.why import why as ask
 
     story = ask(settings.store_root(), name, run=run)
     if html is not None:
-        from infuser_core.lineage.pages import to_html
+        from infuser_core.results.lineage.pages import to_html
 
         write_page(html, to_html(story))
     if as_json or html is None:
@@ -203,8 +203,8 @@ def why(
 
 def _graph(run: str | None, *, html: Path | None, as_json: bool) -> None:
     """Lineage graph: the artifacts of a run, iterations as columns, phases as rows."""
-    from infuser_core.lineage.graph import graph_of
-    from infuser_core.lineage.pages import graph_html, graph_json, graph_text
+    from infuser_core.results.lineage.graph import graph_of
+    from infuser_core.results.lineage.pages import graph_html, graph_json, graph_text
     from infuser_core.store.catalogue import Catalogue
 
     root = settings.store_root()
@@ -221,7 +221,7 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """Compare two runs: settings, code versions, the first artifact that differs and why, and their metrics."""
-    from infuser_core.lineage.diff import compare, text
+    from infuser_core.results.lineage.diff import compare, text
 
     found = compare(settings.store_root(), first, second)
     show(found, lambda: text(found), as_json=as_json)
@@ -235,7 +235,7 @@ def view(
     import webbrowser
 
     from flows.deployment import tell_viewer
-    from infuser_core.view.app import serve
+    from infuser_core.results.view.app import serve
 
     root = settings.store_root()
 

@@ -21,7 +21,7 @@ def page(
     compare_with: Annotated[str | None, typer.Option(help="Run whose curve is drawn beside a single run's.")] = None,
 ) -> None:
     """Write a run's report again, or one page for several runs, and print where it is."""
-    from infuser_core.report import build
+    from infuser_core.results.report import build
 
     root = settings.store_root()
     chosen = runs.find_runs(root, names or [])
@@ -43,12 +43,12 @@ def compare(
     figures: Figures = None,
 ) -> None:
     """Compare variants: area under the validation curve and test accuracy, with their spread over seeds."""
-    from infuser_core.report import comparison
+    from infuser_core.results.report import comparison
 
     root = settings.store_root()
     typer.echo(comparison.compare(root, names or [], as_json=as_json, against=against))
     if html is not None or figures is not None:
-        from infuser_core.report.build import report_several
+        from infuser_core.results.report.build import report_several
 
         written = html or root / "reports" / "compare.html"
         report_several(root, runs.finished_runs(root, names or []), html=written, figures=figures)
@@ -91,8 +91,8 @@ def quality(
 
 
 def _quality_text(found: dict[str, Any]) -> str:
-    from infuser_core.report.content import terminal
-    from infuser_core.report.quality import quality as section
+    from infuser_core.results.report.content import terminal
+    from infuser_core.results.report.quality import quality as section
 
     head = f"run {found['run']}, generated questions against the generator's own keys; base {found['base'] or '-'}"
     return "\n".join([head, terminal(section(found)), f"page: {found['page']}"])
@@ -106,8 +106,8 @@ def habits(
     as_json: AsJson = False,
 ) -> None:
     """Show the form of answers over training: boxes, endings, chat marks, scripts, lengths."""
-    from infuser_core.report import habits as of_run
-    from infuser_core.report.content import terminal
+    from infuser_core.results.report import habits as of_run
+    from infuser_core.results.report.content import terminal
 
     name, found = of_run.habits(settings.store_root(), run, phase=phase)
     head = f"run {name}, answers of {found['phase'] or 'nobody'}"

@@ -130,7 +130,7 @@ def _start(
     execute(config, name, wait=wait, asked=asked, record=record)
     journal = Journal(settings.store_root(), name)
     if journal.is_finished():
-        from infuser_core.lineage.outcome import describe_result
+        from infuser_core.results.lineage.outcome import describe_result
 
         typer.echo(describe_result(settings.store_root(), name), err=as_json)
     else:
@@ -166,8 +166,8 @@ def _run_without(name: str, run: str | None, *, dry_run: bool, as_json: bool) ->
     """Show what depends on a textbook, chunk or question, and run without it, reusing everything else."""
     from flows.execute import execute
     from infuser_core.config.overlays import validate
-    from infuser_core.lineage.undo import plan
     from infuser_core.planning.fork import record_variant
+    from infuser_core.planning.undo import plan
 
     root = settings.store_root()
     found = plan(root, run, name)
@@ -274,7 +274,7 @@ def sweep(
         show(rows, lambda: table(told), as_json=as_json)
         return
     from flows.sweep import sweep as run_all
-    from infuser_core.report.comparison import compare
+    from infuser_core.results.report.comparison import compare
 
     run_all(configs, jobs=jobs, quiet=as_json)
     typer.echo(compare(root, names, as_json=as_json, against=against))

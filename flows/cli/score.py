@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.options import AsJson, show
-from infuser_core.hub import fetched
+from infuser_core.system.hub import fetched
 
 
 def score(

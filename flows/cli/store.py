@@ -144,9 +144,9 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Export a checkpoint as a Hugging Face model folder, or the generated questions as a data set; with a card."""
-    from infuser_core import hub
-    from infuser_core.export.model import export as write_model
-    from infuser_core.export.questions import export_questions
+    from infuser_core.results.export.model import export as write_model
+    from infuser_core.results.export.questions import export_questions
+    from infuser_core.system import hub
 
     if questions and (adapter or role != "solver"):
         raise UsageError("--questions: they are no model", hint="leave out --role and --adapter")
@@ -175,7 +175,7 @@ def import_anchor(
     as_json: AsJson = False,
 ) -> None:
     """Convert a pretrained model into an anchor: fp32 weights, tokenizer, optimizer state at zero, and its origin."""
-    from infuser_core.export import anchor
+    from infuser_core.results.export import anchor
 
     found = anchor.import_anchor(source, out)
     show(found, lambda: anchor.text(found), as_json=as_json)

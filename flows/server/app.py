@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from flows.deployment import viewer_at
 from flows.server.mirror import mirror
-from infuser_core.lineage.markdown import VIEW
+from infuser_core.results.lineage.markdown import VIEW
 
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 IN_MEMORY = "prefect-in-memory"

@@ -21,8 +21,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from flows.server.crashed_runs import store_tag
 from infuser_core.config.phase_table import MEASUREMENTS
 from infuser_core.errors import InfuserError
-from infuser_core.lineage.attempts import Attempt, attempts_of, span_of
-from infuser_core.lineage.markdown import artifact_key, artifact_page, described, heading, page_key
+from infuser_core.results.lineage.attempts import Attempt, attempts_of, span_of
+from infuser_core.results.lineage.markdown import artifact_key, artifact_page, described, heading, page_key
 from infuser_core.store import runs
 from infuser_core.store.journal import FINISHED, Entry, Journal
 from infuser_core.store.recipe import ArtifactRef, title

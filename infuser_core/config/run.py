@@ -24,7 +24,7 @@ from infuser_core.config.roles import (
     TurnSettings,
 )
 from infuser_core.config.sources import AnchorSource, Columns, Count, FilePath, Seed, Settings, Size, Tokens, World
-from infuser_core.sealed import digest_of
+from infuser_core.system.sealed import digest_of
 
 Box = Literal["paper", "official", "strict-last", "phrase"]
 """Which answer of a response counts."""
@@ -81,7 +81,7 @@ class RewardSettings(Settings):
     """The generator's reward."""
 
     name: str = "influence"
-    """Module in `infuser_core/rewards`, or `package.module:name`."""
+    """Module in `infuser_core/cotrain/rewards`, or `package.module:name`."""
     invalid: Size = 0.0
     """rho_inv: reward of a text that is no question."""
 
@@ -97,7 +97,7 @@ class CotrainSettings(Settings):
     documents: Count = 128
     """B: documents per iteration."""
     route: str = ""
-    """Route of all documents, a module in `infuser_core/routes`; each document's own prompt type when empty. A route
+    """Route of all documents, a module in `infuser_core/cotrain/routes`; each document's own prompt type when empty. A route
     that needs no document builds no corpus: `direct` trains on `data.problems` alone."""
     budget: BudgetSettings = BudgetSettings()
     """How the documents are shared among domains, sources or routes."""
@@ -189,7 +189,7 @@ class BenchmarkSettings(Settings):
     """One benchmark of the final evaluation."""
 
     name: str
-    """Module in `infuser_core/benchmarks`."""
+    """Module in `infuser_core/evaluation/benchmarks`."""
     path: FilePath = ""
     """Data file or folder, if the benchmark reads one."""
     columns: Columns = Field(default={})
@@ -268,7 +268,7 @@ class RunConfig(Settings):
     store: Annotated[StoreSettings, Mark.UNRECORDED] = StoreSettings()
     """It changes no result, is no part of a recipe or of the run's name, and a resumed run may have other settings."""
     track: Annotated[list[str], Mark.UNRECORDED] = Field(default=[], max_length=8)
-    """Trackers that the run's numbers go to, modules in `infuser_core/trackers` or `package.module:name`. It is no part
+    """Trackers that the run's numbers go to, modules in `infuser_core/results/trackers` or `package.module:name`. It is no part
     of a recipe or of the run's name, and a resumed run may have others."""
 
     _drop_retired = model_validator(mode="before")(drop_retired)

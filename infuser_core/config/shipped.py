@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from infuser_core.errors import ConfigError, guess, nearest
-from infuser_core.hub import fetched
+from infuser_core.system.hub import fetched
 
 PACKED = Path(__file__).parents[1] / "shipped"
 ROOT = PACKED if PACKED.is_dir() else PACKED.parents[1]

@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from infuser_core import hub
 from infuser_core.config.recorded import Mark
 from infuser_core.errors import shown
 from infuser_core.plugins import WORLDS
+from infuser_core.system import hub
 
 
 class Settings(BaseModel):
@@ -118,7 +118,7 @@ class Quota(Settings):
     """Number of questions that a sample takes from one or several benchmarks."""
 
     benchmarks: list[str] = Field(min_length=1)
-    """Modules in `infuser_core/benchmarks`; several share the quota as one pool."""
+    """Modules in `infuser_core/evaluation/benchmarks`; several share the quota as one pool."""
     count: Rows
     """Questions wanted."""
     subdomain: str = ""

@@ -26,7 +26,7 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.errors import EngineError, UsageError
-from infuser_core.reasoning import announce, replace_halves, with_reasoning
+from infuser_core.prompts.reasoning import announce, replace_halves, with_reasoning
 from infuser_core.schemas import Checkpoint
 from infuser_core.seeding import seed_of
 

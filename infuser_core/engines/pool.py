@@ -13,7 +13,6 @@ from pkgutil import resolve_name
 from threading import RLock
 from typing import Any, Literal, cast
 
-from infuser_core import faults
 from infuser_core.engines.protocols import (
     ChatModel,
     Completion,
@@ -29,8 +28,9 @@ from infuser_core.engines.protocols import (
     no_progress,
 )
 from infuser_core.errors import EngineError
-from infuser_core.reasoning import reply_text
+from infuser_core.prompts.reasoning import reply_text
 from infuser_core.schemas import Checkpoint
+from infuser_core.system import fault_points as faults
 
 Placement = Literal["colocated", "split"]
 """Whether engines take turns on the same accelerators, or have their own."""

@@ -20,8 +20,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from infuser_core import child
 from infuser_core.errors import EngineError, InfuserError, KilledProcessError
+from infuser_core.system import child
 from infuser_core.system.worker import Peer, WorkerProcess, connect
 
 ATTEMPTS = 3

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from infuser_core import faults
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.errors import DamagedArtifactError
+from infuser_core.evaluation.evaluate import Ask, Key, ScoreSettings, grade
 from infuser_core.evaluation.plan import Plan, of_answers
 from infuser_core.evaluation.scores import question_scores, sheet_scores
-from infuser_core.phases.evaluate import Ask, Key, ScoreSettings, grade
 from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, BenchmarkVerdict, Question, QuestionScore
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Store, Table
+from infuser_core.system import fault_points as faults
 
 Batches = Callable[[Sequence[Ask], Collection[Key]], Iterator[list[BenchmarkResponse]]]
 """Asks what is not finished yet, complete questions at a time."""

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.spec import Benchmark, locate_files
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
+from infuser_core.evaluation.benchmarks.parts.spec import Benchmark, locate_files
 from infuser_core.schemas import Question, Verdict
 from infuser_core.terminal import table
 from infuser_core.verifiers.parts.batch import Job, check_all

@@ -9,9 +9,9 @@ from infuser_core.errors import UsageError
 from infuser_core.evaluation.plan import Plan
 from infuser_core.evaluation.saved import Scored
 from infuser_core.evaluation.scores import average_accuracies, sheet_scores
+from infuser_core.evaluation.statistics.passk import pass_curve, powers_of_two
+from infuser_core.evaluation.statistics.tally import from_scores
 from infuser_core.schemas import QuestionScore
-from infuser_core.statistics.passk import pass_curve, powers_of_two
-from infuser_core.statistics.tally import from_scores
 
 MOST = 128
 """Largest k of a curve if no k is requested."""

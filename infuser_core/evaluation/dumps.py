@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.files import parse_json, rows_of
-from infuser_core.benchmarks.parts.spec import MOST_WRONG, Benchmark, RowPlace
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
+from infuser_core.evaluation.benchmarks.parts import fields
+from infuser_core.evaluation.benchmarks.parts.files import parse_json, rows_of
+from infuser_core.evaluation.benchmarks.parts.spec import MOST_WRONG, Benchmark, RowPlace
 from infuser_core.prompts.load import LETTERS
-from infuser_core.reasoning import announce
+from infuser_core.prompts.reasoning import announce
 from infuser_core.schemas import BenchmarkResponse, Question
 from infuser_core.verifiers.parts.grading import Grading, as_text
 

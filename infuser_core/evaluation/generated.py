@@ -8,18 +8,18 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.errors import NUMBER, UsageError
+from infuser_core.evaluation.benchmarks.parts.question_sets import question_of
 from infuser_core.evaluation.plan import Plan, single
+from infuser_core.evaluation.statistics.bootstrap import difference, estimate
+from infuser_core.evaluation.statistics.question_quality import CheckedQuestion, check_key, count_copies, find_pointer
+from infuser_core.evaluation.statistics.tally import Tally, accuracy, from_scores, shares
 from infuser_core.prompts.load import LETTERS, render_question
 from infuser_core.schemas import BenchmarkVerdict, QuestionScore
-from infuser_core.sealed import digest_of
-from infuser_core.statistics.bootstrap import difference, estimate
-from infuser_core.statistics.question_quality import CheckedQuestion, check_key, count_copies, find_pointer
-from infuser_core.statistics.tally import Tally, accuracy, from_scores, shares
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
+from infuser_core.system.sealed import digest_of
 
 Row = Mapping[str, Any]
 _GENERATED = "rollout_id <> '' and verifier <> 'code'"

@@ -5,13 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from infuser_core import durable
+from infuser_core.evaluation.evaluate import Key
 from infuser_core.evaluation.plan import Sheet
 from infuser_core.evaluation.saved import Answers
-from infuser_core.phases.evaluate import Key
 from infuser_core.prompts.load import render_question
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question
 from infuser_core.store.store import Store
+from infuser_core.system import durable
 
 JSON = dict[str, Any]
 VERSION = 2

@@ -5,19 +5,19 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from infuser_core.anchors import anchor_digest, anchor_folder, anchor_path
 from infuser_core.config.overlays import validate
 from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import FolderAnchor, HubAnchor
 from infuser_core.errors import NUMBER, UsageError
-from infuser_core.hub import REVISION, SCHEME
+from infuser_core.evaluation.anchors import anchor_digest, anchor_folder, anchor_path
 from infuser_core.plugins import WORLDS
 from infuser_core.schemas import Checkpoint, Role, Selection
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
+from infuser_core.system.hub import REVISION, SCHEME
 
 ADDRESS = "openai:"
 _NANO = {"nano": "hard"} | {f"nano-{world}": world for world in WORLDS.names() if world != "hard"}

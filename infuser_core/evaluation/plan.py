@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.spec import Benchmark
-from infuser_core.benchmarks.parts.validation import draw_stratified, question_identity
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, UsageError
+from infuser_core.evaluation.answering import OWN, AskSettings, solver_templates, template_digest
+from infuser_core.evaluation.benchmarks.parts.spec import Benchmark
+from infuser_core.evaluation.benchmarks.parts.validation import draw_stratified, question_identity
+from infuser_core.evaluation.evaluate import Ask, Key
 from infuser_core.evaluation.models import NamedModel, is_nano
 from infuser_core.evaluation.settings import EvaluationSettings, phrasing_of
-from infuser_core.hub import find_data
-from infuser_core.phases.answering import OWN, AskSettings, solver_templates, template_digest
-from infuser_core.phases.evaluate import Ask, Key
 from infuser_core.plugins import prompt_name
 from infuser_core.prompts.load import load
 from infuser_core.schemas import BenchmarkResponse, Question
-from infuser_core.sealed import digest_of
+from infuser_core.system.hub import find_data
+from infuser_core.system.sealed import digest_of
 
 FORMAT = 1
 """Raised when responses are made differently, so that old and new ones never mix."""

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core import sealed
 from infuser_core.errors import ConfigError, DamagedArtifactError, UsageError
 from infuser_core.evaluation.plan import Sheet
 from infuser_core.store import runs
+from infuser_core.system import sealed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

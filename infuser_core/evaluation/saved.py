@@ -7,24 +7,24 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.fields import choices_by_label
-from infuser_core.benchmarks.parts.files import rows_of
-from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.config.overlays import validate
 from infuser_core.config.phase_table import Phase
 from infuser_core.errors import DocumentError, UsageError, shown
+from infuser_core.evaluation.benchmarks.parts.fields import choices_by_label
+from infuser_core.evaluation.benchmarks.parts.files import rows_of
+from infuser_core.evaluation.benchmarks.parts.question_sets import question_of
 from infuser_core.evaluation.dumps import read_dump
+from infuser_core.evaluation.evaluate import Key
 from infuser_core.evaluation.plan import Plan, Sheet, of_answers
 from infuser_core.evaluation.record import Record, folder_of, read_record
-from infuser_core.phases.evaluate import Key
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, QuestionScore
-from infuser_core.sealed import digest_of_file
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.recipe import Record as Committed
 from infuser_core.store.store import Store
+from infuser_core.system.sealed import digest_of_file
 
 RESPONSES, QUESTIONS = "responses.parquet", "questions.parquet"
 """Files of an exported evaluation that it can be scored from."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from infuser_core.errors import DamagedArtifactError
+from infuser_core.evaluation.evaluate import TOO_LONG, Key
 from infuser_core.evaluation.plan import Plan, Sheet
 from infuser_core.evaluation.record import Record
-from infuser_core.phases.evaluate import TOO_LONG, Key
+from infuser_core.evaluation.statistics.averages import mean_of
+from infuser_core.evaluation.statistics.bootstrap import wilson
 from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, BenchmarkVerdict, QuestionScore, Verdict
-from infuser_core.statistics.averages import mean_of
-from infuser_core.statistics.bootstrap import wilson
 
 JSON = dict[str, Any]
 

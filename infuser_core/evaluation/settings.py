@@ -8,8 +8,6 @@ from typing import Any
 from jinja2 import Environment, TemplateSyntaxError
 from pydantic import Field, model_validator
 
-from infuser_core.benchmarks.parts.files import rows_of
-from infuser_core.benchmarks.parts.question_sets import question_of
 from infuser_core.config import overlays, shipped
 from infuser_core.config.corpus import EndpointModel
 from infuser_core.config.engine import ClusterSettings, EngineSettings
@@ -29,9 +27,11 @@ from infuser_core.engines.configured import sampling_pool
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.protocols import ChatModel
 from infuser_core.errors import ConfigError
+from infuser_core.evaluation.answering import OFF, OWN, Example, Phrasing
+from infuser_core.evaluation.benchmarks.parts.files import rows_of
+from infuser_core.evaluation.benchmarks.parts.question_sets import question_of
 from infuser_core.evaluation.models import NamedModel, is_nano
 from infuser_core.memory.sizes import CACHE_TOKENS
-from infuser_core.phases.answering import OFF, OWN, Example, Phrasing
 from infuser_core.settings import store_root
 
 _LABS = {"hard": "nano", "wide": "nano-wide"}

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from infuser_core import plugins, settings
-from infuser_core.anchors import anchor_folder
 from infuser_core.config import shipped
 from infuser_core.config.roles import ALL_LINEAR
 from infuser_core.config.run import RunConfig
@@ -17,13 +16,14 @@ from infuser_core.config.sources import (
     MixQuestions,
     QuestionSource,
 )
+from infuser_core.cotrain.phases.parts.shown import AIM
 from infuser_core.errors import ConfigError
-from infuser_core.hub import fetched
-from infuser_core.phases.parts.shown import AIM
+from infuser_core.evaluation.anchors import anchor_folder
 from infuser_core.planning.split import load_sets, require_apart
 from infuser_core.plugins import CHOICES, MAIN_ROUTE, needs_documents, prompt_name, templates
 from infuser_core.prompts.load import load
-from infuser_core.sandbox import run as sandbox
+from infuser_core.system.hub import fetched
+from infuser_core.verifiers.sandbox import run as sandbox
 
 
 def missing_for_corpus(config: RunConfig) -> list[ConfigError]:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import get_args
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.question_sets import load_questions
-from infuser_core.benchmarks.parts.validation import question_identity
 from infuser_core.config.roles import Overlap
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import BenchmarkQuestions
 from infuser_core.errors import ConfigError, shown
+from infuser_core.evaluation.benchmarks.parts.question_sets import load_questions
+from infuser_core.evaluation.benchmarks.parts.validation import question_identity
 from infuser_core.schemas import Question
 
 EXAMPLES = 3

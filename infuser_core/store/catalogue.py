@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from infuser_core import sealed
 from infuser_core.config.phase_table import CHECKPOINTS, GRADIENTS
 from infuser_core.errors import DamagedArtifactError, MissingArtifactError, StoreError, UsageError
 from infuser_core.store import lease, pruned, runs, verify
 from infuser_core.store.journal import ASIDE, RUNS, Entry, Journal, Look, last_of, newest_of
 from infuser_core.store.recipe import MANIFEST, REMEDY, ArtifactRef, Record, artifact_folder, read_record
+from infuser_core.system import sealed
 
 _TELLING = (".jsonl", ".head", runs.RECORD, runs.EVALUATION, runs.ATTEMPT)
 _LOST = "`infuser doctor` names the run that holds it and the command that computes it again"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from infuser_core.durable import fsync
 from infuser_core.errors import StoreError
+from infuser_core.system.durable import fsync
 from infuser_core.terminal import table
 
 

@@ -19,10 +19,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-from infuser_core import faults
 from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import KeepSettings
-from infuser_core.durable import fsync
 from infuser_core.errors import BusyRunError, StoreError
 from infuser_core.store import lease, pruned, runs
 from infuser_core.store.catalogue import (
@@ -38,6 +36,8 @@ from infuser_core.store.catalogue import (
 from infuser_core.store.recipe import MANIFEST, artifact_folder, read_record
 from infuser_core.store.retention import Extent, RunState, Verdict, pinned, verdicts_of
 from infuser_core.store.verify import size
+from infuser_core.system import fault_points as faults
+from infuser_core.system.durable import fsync
 from infuser_core.terminal import table
 
 _NAMED = 5

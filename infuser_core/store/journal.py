@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from infuser_core import durable, sealed
 from infuser_core.errors import DamagedArtifactError
+from infuser_core.system import durable, sealed
 
 RUNS = "runs"
 """Folder of the store with the records of runs."""

@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import IO, Any
 
-from infuser_core.durable import write_errors
 from infuser_core.errors import BusyRunError
+from infuser_core.system.durable import write_errors
 
 FILE = "lease.json"
 BEAT = 10.0

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from infuser_core.errors import DamagedArtifactError
-from infuser_core.sealed import checksum, digest_of
 from infuser_core.store.tables import read_rows, save_rows
+from infuser_core.system.sealed import checksum, digest_of
 
 Row = TypeVar("Row")
 _TABLE = ".parquet"

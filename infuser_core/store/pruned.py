@@ -10,10 +10,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from infuser_core import adapters, faults, sealed
 from infuser_core.config.phase_table import GRADIENT, MOMENTS, WEIGHTS
-from infuser_core.durable import fsync
 from infuser_core.errors import DamagedArtifactError, PrunedError
+from infuser_core.store import adapter_files as adapters
+from infuser_core.system import fault_points as faults
+from infuser_core.system import sealed
+from infuser_core.system.durable import fsync
 
 FILE = "pruned.json"
 FORMAT = 1

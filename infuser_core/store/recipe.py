@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from infuser_core import sealed
 from infuser_core.errors import DamagedArtifactError, MissingArtifactError
+from infuser_core.system import sealed
 
 JSON = dict[str, Any]
 MANIFEST = "artifact.json"

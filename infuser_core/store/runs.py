@@ -15,7 +15,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from infuser_core import durable, sealed
 from infuser_core.errors import (
     BusyRunError,
     ConfigError,
@@ -28,6 +27,7 @@ from infuser_core.errors import (
 )
 from infuser_core.store import lease
 from infuser_core.store.journal import RUNS, Journal, keep_newest
+from infuser_core.system import durable, sealed
 
 RECORD = "run.json"
 """File with the record that a run was created with, and with what was decided about it since."""

@@ -17,14 +17,15 @@ from glob import escape
 from pathlib import Path
 from typing import Any, TypeVar
 
-from infuser_core import faults, sealed
-from infuser_core.adapters import base_of
-from infuser_core.durable import fsync, write_errors
 from infuser_core.errors import StoreError, UsageError
 from infuser_core.schemas import SCHEMA_VERSION
-from infuser_core.sealed import digest_of
 from infuser_core.store import pruned, verify
+from infuser_core.store.adapter_files import base_of
 from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe, Record, artifact_folder, read_record
+from infuser_core.system import fault_points as faults
+from infuser_core.system import sealed
+from infuser_core.system.durable import fsync, write_errors
+from infuser_core.system.sealed import digest_of
 
 Row = TypeVar("Row")
 _restoring: dict[str, bool] = {}

@@ -20,9 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from infuser_core import durable, schemas
+from infuser_core import schemas
 from infuser_core.errors import DocumentError
-from infuser_core.series import KINDS, Series
+from infuser_core.store.series import KINDS, Series
+from infuser_core.system import durable
 
 Row = TypeVar("Row")
 

@@ -10,11 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from infuser_core import sealed
 from infuser_core.errors import DamagedArtifactError, StoreError
-from infuser_core.sealed import digest_of_file
 from infuser_core.store import pruned
 from infuser_core.store.recipe import LINKED, MANIFEST, REMEDY, Record, artifact_folder, read_record
+from infuser_core.system import sealed
+from infuser_core.system.sealed import digest_of_file
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 import duckdb
 
-from infuser_core import schemas, sealed
+from infuser_core import schemas
 from infuser_core.errors import UsageError
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import RUNS, list_runs
+from infuser_core.system import sealed
 from infuser_core.terminal import to_json
 
 _SCORES = ", ".join(f"s.{name}" for name in schemas.columns(schemas.InfluenceScore) if name != "question_id")

@@ -28,8 +28,8 @@ from pathlib import Path
 from typing import IO, Any
 from weakref import WeakSet
 
-from infuser_core.child import FROM_OUTSIDE, LOOK_SECONDS, Watch
 from infuser_core.errors import EngineError, EngineWarning
+from infuser_core.system.child import FROM_OUTSIDE, LOOK_SECONDS, Watch
 
 ENDING_SECONDS = 10.0
 """Time for a killed process to end, seconds."""

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from infuser_core.sandbox.program import Case, Limits, Program, SandboxError, Status
-from infuser_core.sandbox.run import run
 from infuser_core.schemas import Question
 from infuser_core.verifiers import code
 from infuser_core.verifiers.literal import boxed_literal, value_of
 from infuser_core.verifiers.parts.batch import Job
 from infuser_core.verifiers.parts.code_tests import same_value
 from infuser_core.verifiers.parts.grading import Finding, correct, grading_of, no_answer, unverified, wrong
+from infuser_core.verifiers.sandbox.program import Case, Limits, Program, SandboxError, Status
+from infuser_core.verifiers.sandbox.run import run
 
 RUNS_PROGRAMS = True
 LIMITS = Limits(seconds=2.0, total_seconds=5.0, memory_mb=256, output_bytes=64 << 10, value_bytes=64 << 10, disk_mb=4)

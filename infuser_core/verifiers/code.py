@@ -23,14 +23,14 @@ from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from infuser_core.errors import ConfigError, DocumentError
-from infuser_core.reasoning import answer_of
-from infuser_core.sandbox.program import SandboxError
+from infuser_core.prompts.reasoning import answer_of
 from infuser_core.schemas import Question, Verdict
 from infuser_core.settings import data_root, sandbox_mode
 from infuser_core.verifiers.parts.batch import Job
 from infuser_core.verifiers.parts.code_tests import CodeTests, judge, parse_tests, read_tests
 from infuser_core.verifiers.parts.extract import PRESETS, boxes, unwrap
 from infuser_core.verifiers.parts.grading import Finding, correct, grading_of, no_answer, unverified, wrong
+from infuser_core.verifiers.sandbox.program import SandboxError
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -14,13 +14,13 @@ from typing import Any
 
 from infuser_core import settings
 from infuser_core.config.run import RunConfig
+from infuser_core.cotrain.phases import dev_gradient, score_influence, update_solver
 from infuser_core.engines.configured import run_pool
 from infuser_core.engines.pool import noting
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams, TrainGroup, TrainRow
 from infuser_core.engines.service.sync_check import FAR, LIMITS, Agreement, precision
 from infuser_core.errors import ConfigError, EngineError, InfuserError
 from infuser_core.memory.shape import shape_of
-from infuser_core.phases import dev_gradient, score_influence, update_solver
 from infuser_core.planning.hours import GroupWork
 from infuser_core.schemas import Checkpoint, Rollout
 from infuser_core.store import verify

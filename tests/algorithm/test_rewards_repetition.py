@@ -8,8 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from infuser_core import plugins
+from infuser_core.evaluation.statistics.repetition import cluster_sizes, similarities
 from infuser_core.schemas import InfluenceScore, Question, ScoreStatus
-from infuser_core.statistics.repetition import cluster_sizes, similarities
 
 TEXTS = st.lists(
     st.lists(st.sampled_from("abcd"), min_size=0, max_size=7).map(" ".join), min_size=0, max_size=12

@@ -34,9 +34,9 @@ from corpus.audit.ngrams import grams, words
 from corpus.audit.scan import PoolText, pool_texts
 from corpus.audit.shingles import signatures
 from corpus.pool import DOCUMENTS
-from infuser_core import child
-from infuser_core.child import kill_group
 from infuser_core.config.corpus import OverlapSettings
+from infuser_core.system import child
+from infuser_core.system.child import kill_group
 
 RECORDS, SHARDS = 2_152_112, 15
 RATE, RATIO, MEGABYTES = 15_000, 8, 4_000

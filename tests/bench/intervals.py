@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from infuser_core.statistics.bootstrap import DRAWS, paired_difference
-from infuser_core.statistics.passk import pass_curve
-from infuser_core.statistics.tally import from_counts
+from infuser_core.evaluation.statistics.bootstrap import DRAWS, paired_difference
+from infuser_core.evaluation.statistics.passk import pass_curve
+from infuser_core.evaluation.statistics.tally import from_counts
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:

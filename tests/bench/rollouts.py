@@ -22,10 +22,10 @@ import pyarrow.parquet as pq
 import torch
 from measure import Row, shown
 
+from infuser_core.cotrain.phases.training import train_group
 from infuser_core.engines.training.packing import Packer
-from infuser_core.phases.training import train_group
 from infuser_core.schemas import Rollout
-from infuser_core.series import Series
+from infuser_core.store.series import Series
 from infuser_core.store.tables import arrow_schema, read_rows, write_rows
 
 ROWS = 8192

@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from infuser_core.sandbox import run as probe
-from infuser_core.sandbox.cell import Cell
-from infuser_core.sandbox.program import Case, Limits, Program, SandboxUnavailable, Status
-from infuser_core.sandbox.run import run
 from infuser_core.verifiers.code import canary
+from infuser_core.verifiers.sandbox import run as probe
+from infuser_core.verifiers.sandbox.cell import Cell
+from infuser_core.verifiers.sandbox.program import Case, Limits, Program, SandboxUnavailable, Status
+from infuser_core.verifiers.sandbox.run import run
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 

@@ -17,6 +17,7 @@ sys.path[:0] = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).p
 
 from report_runs import Maker, row, score
 
+from infuser_core.results.view.app import application
 from infuser_core.schemas import (
     Document,
     Gradient,
@@ -30,7 +31,6 @@ from infuser_core.schemas import (
 from infuser_core.store.journal import Journal
 from infuser_core.store.runs import ATTEMPT, create_run, write_record
 from infuser_core.store.store import Store
-from infuser_core.view.app import application
 
 RUNS, ITERATIONS = 5, 200
 DEV, TEXTS, QUESTIONS, ANSWERS, EXAM = 1000, 512, 448, 8, 96

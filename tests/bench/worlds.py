@@ -18,8 +18,8 @@ from infuser_core.evaluation.models import find_model
 from infuser_core.nano import exact
 from infuser_core.nano.world import TARGET, world_of
 from infuser_core.planning.sweeps import read_sweep
-from infuser_core.report import charts
-from infuser_core.report.comparison import area
+from infuser_core.results.report import charts
+from infuser_core.results.report.comparison import area
 from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens

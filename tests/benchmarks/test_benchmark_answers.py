@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.benchmarks import aime2024, aime2025, bbeh, hmmt, math500, olympiadbench_math
-from infuser_core.benchmarks.parts import fields
-from infuser_core.benchmarks.parts.spec import RowPlace
 from infuser_core.errors import DataWarning, DocumentError
+from infuser_core.evaluation.benchmarks import aime2024, aime2025, bbeh, hmmt, math500, olympiadbench_math
+from infuser_core.evaluation.benchmarks.parts import fields
+from infuser_core.evaluation.benchmarks.parts.spec import RowPlace
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import Grading, grading_of
 

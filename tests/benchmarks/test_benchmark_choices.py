@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.benchmarks import gpqa_diamond, medqa, medxpertqa, mmlu_pro, supergpqa
-from infuser_core.benchmarks.parts.spec import RowPlace
 from infuser_core.errors import DocumentError
+from infuser_core.evaluation.benchmarks import gpqa_diamond, medqa, medxpertqa, mmlu_pro, supergpqa
+from infuser_core.evaluation.benchmarks.parts.spec import RowPlace
 from infuser_core.schemas import Question
 
 MMLU = {"question_id": 7, "question": "Which?", "options": ["a", "b", "c", "d"], "answer": "C", "answer_index": 2}

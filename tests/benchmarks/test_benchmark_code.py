@@ -9,10 +9,10 @@ from typing import Any
 import places
 import pytest
 
-from infuser_core.benchmarks import humaneval_plus, livecodebench
-from infuser_core.benchmarks.parts.spec import RowPlace, _load, cache_folder, load_cached
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import DataWarning, DocumentError
+from infuser_core.evaluation.benchmarks import humaneval_plus, livecodebench
+from infuser_core.evaluation.benchmarks.parts.spec import RowPlace, _load, cache_folder, load_cached
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.grading import grading_of
 

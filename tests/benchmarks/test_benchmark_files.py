@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from infuser_core import plugins
-from infuser_core.benchmarks import math500
-from infuser_core.benchmarks.parts.files import rows_of
-from infuser_core.benchmarks.parts.spec import locate_files, source_of, split_files
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
+from infuser_core.evaluation.benchmarks import math500
+from infuser_core.evaluation.benchmarks.parts.files import rows_of
+from infuser_core.evaluation.benchmarks.parts.spec import locate_files, source_of, split_files
 from infuser_core.schemas import Question
 from infuser_core.terminal import one_line
 

@@ -16,7 +16,7 @@ from typing import ClassVar
 import pytest
 from places import ROOT
 
-from infuser_core.benchmarks import gpqa_diamond, math500
+from infuser_core.evaluation.benchmarks import gpqa_diamond, math500
 
 DATA = ROOT / "tests" / "data" / "benchmarks"
 COMMIT = math500.BENCHMARK.revision

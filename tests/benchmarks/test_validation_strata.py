@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.benchmarks.parts.validation import apportion, draw_stratified, spread_shortfall, stratum
+from infuser_core.evaluation.benchmarks.parts.validation import apportion, draw_stratified, spread_shortfall, stratum
 from infuser_core.schemas import Question
 
 WEIGHTS = st.dictionaries(st.text("abcd", min_size=1, max_size=3), st.integers(1, 50), min_size=1, max_size=6)

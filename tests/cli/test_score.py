@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.main import app
-from infuser_core.benchmarks.parts.files import keep_rows, rows_of
 from infuser_core.errors import UsageError
+from infuser_core.evaluation.benchmarks.parts.files import keep_rows, rows_of
 from infuser_core.nano import lab
 from infuser_core.store.tables import foreign_rows
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from flows.studies import of_each
-from infuser_core.phases.studies.candidates import PAPER
+from infuser_core.cotrain.studies.candidates import PAPER
 
 
 def study(run: str | None, *, iteration: int) -> dict[str, Any]:

@@ -21,12 +21,12 @@ from corpus.read.convert import Book, convert
 from corpus.read.page import Job
 from infuser_core.config.corpus import ConvertSettings
 from infuser_core.config.optimizers import OPTIMIZERS, options_of
+from infuser_core.cotrain.studies.candidates import SCORES
 from infuser_core.engines.training.checkpoint import read_state
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.optimizer import optimizer_of
 from infuser_core.engines.worker_pool import local_pool
 from infuser_core.nano.build import build_anchor
-from infuser_core.phases.studies.candidates import SCORES
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Page, Question, Topic
 from infuser_core.store.journal import Journal

@@ -70,7 +70,7 @@ def test_a_route_reads_or_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_one_of_the_shipped_can_be_named_from_outside():
     assert plugins.verifier("infuser_core.verifiers:exact") is plugins.verifier("exact")
-    benchmark = "infuser_core.benchmarks.math500:BENCHMARK"
+    benchmark = "infuser_core.evaluation.benchmarks.math500:BENCHMARK"
     assert plugins.benchmark(benchmark) and plugins.describe(benchmark) is plugins.describe("math500")
-    assert plugins.reward("infuser_core.rewards.variance:reward").needs_influence is False
+    assert plugins.reward("infuser_core.cotrain.rewards.variance:reward").needs_influence is False
     assert plugins.reward("math:fsum").needs_influence is True, "whoever does not say otherwise needs it"

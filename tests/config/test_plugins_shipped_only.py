@@ -37,7 +37,7 @@ def test_code_from_outside_is_refused_and_never_imported(find: Any, monkeypatch:
 def test_the_project_s_own_code_may_be_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("INFUSER_PLUGINS", "shipped")
     assert plugins.named("infuser_core.nano.lab:label", key="cotrain.question.labeller")
-    assert plugins.reward("infuser_core.rewards.variance:reward") and plugins.reward("influence")
+    assert plugins.reward("infuser_core.cotrain.rewards.variance:reward") and plugins.reward("influence")
 
 
 def test_any_code_may_be_named_by_who_runs_it_himself():

@@ -48,7 +48,7 @@ def test_the_shipped_configuration_passes_and_no_store_is_made(store: Path):
         (["evaluate.benchmarks=['nowhere.at.all:load']"], "evaluate.benchmarks.0"),
         (["evaluate.benchmarks=[{name: 'nowhere.at.all:load'}]"], "benchmark 'nowhere.at.all:load' cannot be imported"),
         (["cotrain.reward.name=fame"], "no reward 'fame'"),
-        (["cotrain.reward.name=infuser_core.rewards.influence:none"], "cannot be imported"),
+        (["cotrain.reward.name=infuser_core.cotrain.rewards.influence:none"], "cannot be imported"),
         (["cotrain.question.labeller=nowhere:label"], "cotrain.question.labeller = 'nowhere:label'"),
         (["cotrain.question.labeller=infuser_core.nano.lab"], "cotrain.question.labeller"),
         (["prompts=none"], "prompts: no file none/generate_mcq.txt"),

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
-from infuser_core.benchmarks.parts.question_sets import content_of, load_questions
 from infuser_core.config.overlays import load
 from infuser_core.config.sources import FileQuestions
+from infuser_core.cotrain.phases.parsing import ParsedQuestion, parse
+from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, load_questions
 from infuser_core.nano.lab import anchor_path
-from infuser_core.phases.parsing import ParsedQuestion, parse
 from infuser_core.planning.preflight import preflight
 from infuser_core.prompts import load as prompts
 from infuser_core.prompts.load import render_question

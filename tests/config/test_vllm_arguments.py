@@ -10,13 +10,14 @@ from infuser_core.config.engine import RESERVED, EngineSettings
 from infuser_core.config.overlays import load
 from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
+from infuser_core.cotrain.phases import check_keys, generate_questions, rollout_dev
 from infuser_core.engines.configured import options_of, run_pool, sampling_pool
 from infuser_core.engines.service.launch import ServiceOptions, engine_settings
 from infuser_core.engines.vllm import worker
 from infuser_core.errors import ConfigError
+from infuser_core.evaluation import evaluate
 from infuser_core.evaluation.models import NamedModel
 from infuser_core.evaluation.settings import engine_name, of_run
-from infuser_core.phases import check_keys, evaluate, generate_questions, rollout_dev
 
 BASE = {"dtype": "bfloat16", "device": "cpu", "threads": 1}
 NANO = Path("configs/nano.yaml")

@@ -13,8 +13,8 @@ from corpus_rows import document, writer
 from corpus.audit.audit import audit_pool
 from corpus.audit.references import shards_of, texts_of
 from corpus.pool import DOCUMENTS, write_table
-from infuser_core.benchmarks.parts.files import rows_of
 from infuser_core.errors import DocumentError, KilledProcessError, UsageError
+from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.schemas import Document, Overlap
 from infuser_core.store.tables import read_rows
 

@@ -14,9 +14,9 @@ from corpus.formats import documents_in
 from corpus.pool import DISCARDED, SOURCES, PoolSource
 from corpus.read.books.convert import CONVERTER, convert_book
 from flows.corpus import build_pool
-from infuser_core.child import Limits
 from infuser_core.errors import UsageError
 from infuser_core.store.tables import read_rows
+from infuser_core.system.child import Limits
 
 LIMITS = Limits(wall_seconds=60.0, cpu_seconds=60)
 

@@ -15,8 +15,8 @@ from corpus_books import BookPlan, write_book
 from corpus.read.converters import pdfium
 from corpus.read.file_kinds import COUNTER
 from corpus.read.page import Job
-from infuser_core.child import PROC, ROOT, Limits, call, memory_kills
 from infuser_core.errors import DocumentError, KilledProcessError, UsageError
+from infuser_core.system.child import PROC, ROOT, Limits, call, memory_kills
 
 
 def test_the_result_comes_back():
@@ -74,7 +74,7 @@ def child_at_work() -> int:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         for pid in children():
-            if b"infuser_core.child" in (PROC / str(pid) / "cmdline").read_bytes():
+            if b"infuser_core.system.child" in (PROC / str(pid) / "cmdline").read_bytes():
                 return pid
         time.sleep(0.01)
     raise AssertionError("no child started")
@@ -89,7 +89,7 @@ def test_a_low_limit_of_the_shell_holds_and_is_named(tmp_path: Path):
     write_book(tmp_path / "a.pdf", BookPlan())
     code = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))\n"
-        "from infuser_core.child import Limits, call\n"
+        "from infuser_core.system.child import Limits, call\n"
         f"print(call({COUNTER!r}, {{'path': {str(tmp_path / 'a.pdf')!r}}}, Limits(memory_bytes=1 << 32)))\n"
         "try: call('builtins:bytearray', {'source': 1 << 31}, Limits(memory_bytes=1 << 32))\n"
         "except Exception as error: print(error)"

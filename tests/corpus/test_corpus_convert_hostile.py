@@ -10,7 +10,7 @@ from corpus.read.converters import pdfium
 from corpus.read.embedded import ReadingConfig, convert
 from corpus.read.file_kinds import pdf_fault
 from corpus.read.page import Job
-from infuser_core.child import Limits
+from infuser_core.system.child import Limits
 
 
 class Small(Job):

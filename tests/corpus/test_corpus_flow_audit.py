@@ -10,7 +10,7 @@ from report_views import database, reported, whole_run
 
 from flows.corpus import document_pool
 from infuser_core.errors import DocumentError, UsageError
-from infuser_core.report import page
+from infuser_core.results.report import page
 from infuser_core.schemas import AuditFact, Document, Judgement, Overlap
 from infuser_core.store.tables import write_rows
 from tasks import documents

@@ -10,7 +10,7 @@ from corpus.audit.audit import side_of
 from corpus.audit.references import texts_of
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import DocumentError
-from infuser_core.report.corpus import mixture as section
+from infuser_core.results.report.corpus import mixture as section
 from infuser_core.schemas import AuditFact, Document, Overlap, Question
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef

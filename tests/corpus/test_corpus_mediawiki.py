@@ -4,7 +4,7 @@ from pathlib import Path
 
 from corpus.read.books.convert import convert_book
 from corpus.read.formats.mediawiki import pages
-from infuser_core.child import Limits
+from infuser_core.system.child import Limits
 
 PAGE = "<page><title>{title}</title><ns>{ns}</ns><revision><text>{text}</text></revision></page>"
 

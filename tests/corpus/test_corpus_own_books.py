@@ -19,16 +19,16 @@ from corpus.pool import SOURCES, PoolSource, read_sources, write_table
 from flows.cli.main import app
 from flows.corpus import document_pool
 from infuser_core.errors import DocumentError
-from infuser_core.export.card import textbooks
-from infuser_core.lineage.graph import graph_of
-from infuser_core.lineage.story import Story
-from infuser_core.lineage.why import why
+from infuser_core.results.export.card import textbooks
+from infuser_core.results.lineage.graph import graph_of
+from infuser_core.results.lineage.story import Story
+from infuser_core.results.lineage.why import why
+from infuser_core.results.view.books import listed, sheet
 from infuser_core.schemas import Document
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.store import Store
 from infuser_core.store.tables import foreign_rows
 from infuser_core.store.views import Lens
-from infuser_core.view.books import listed, sheet
 from tasks import documents
 
 CONTAINER = """<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container" version="1.0"><rootfiles>

@@ -14,7 +14,6 @@ from test_engine_probe import check_scalars
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from infuser_core.adapters import CONFIG, WEIGHTS, base_of, pointer
 from infuser_core.config.roles import AdapterSettings
 from infuser_core.engines.hf.causal_lm import copy_model, load_model
 from infuser_core.engines.hf.norms import compute_in_own_dtype
@@ -23,6 +22,7 @@ from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import PromptGroup, SamplingParams, TrainGroup
 from infuser_core.errors import CheckpointError, ConfigError, EngineError
 from infuser_core.schemas import Checkpoint
+from infuser_core.store.adapter_files import CONFIG, WEIGHTS, base_of, pointer
 
 LORA = AdapterSettings(rank=3, alpha=6)
 FAMILIES = ["qwen3", "qwen2", "llama", "gemma3_text", "phi3", "gpt_neox", "olmo2", "granite", "qwen3_moe"]

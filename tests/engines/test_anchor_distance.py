@@ -11,11 +11,11 @@ from solver_rows import answers, question
 
 from infuser_core.config import shipped
 from infuser_core.config.overlays import load
+from infuser_core.cotrain.phases import update_solver as phase
+from infuser_core.cotrain.phases.training import train_group
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import TrainGroup
 from infuser_core.errors import EngineError
-from infuser_core.phases import update_solver as phase
-from infuser_core.phases.training import train_group
 from infuser_core.schemas import Checkpoint
 
 CONFIG = load([shipped.find_data_file("configs/nano.yaml")])

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stock_engines import local_trainer
 
-from infuser_core import faults
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.memory import LEAST, SHARE, TokenBudget, free_memory
 from infuser_core.engines.training.checkpoint import weights_of
@@ -19,6 +18,7 @@ from infuser_core.errors import EngineError
 from infuser_core.memory.shape import read_shape
 from infuser_core.memory.sizes import LAYERS, LOGIT_CELLS, PIECE, activation_bytes_per_token
 from infuser_core.schemas import Checkpoint
+from infuser_core.system import fault_points as faults
 
 MIB = 2**20
 GROUPS = make_groups([(50, [60, 70, 50]), (40, [80, 30]), (60, [90, 90])])

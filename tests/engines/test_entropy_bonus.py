@@ -10,7 +10,7 @@ from solver_rows import answers, question
 
 from infuser_core.config import shipped
 from infuser_core.config.overlays import load
-from infuser_core.phases import update_solver as phase
+from infuser_core.cotrain.phases import update_solver as phase
 from infuser_core.schemas import Checkpoint
 
 CONFIG = load([shipped.find_data_file("configs/nano.yaml")])

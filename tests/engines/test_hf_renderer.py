@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from infuser_core.engines.hf.causal_lm import folder_ends, load_model, read_config
 from infuser_core.engines.hf.renderer import PLAIN, TEMPLATE_FILE, Renderer, merged
 from infuser_core.errors import CheckpointError, ConfigError
-from infuser_core.reasoning import answer_of, reply_text
+from infuser_core.prompts.reasoning import answer_of, reply_text
 
 SYSTEM = [{"role": "system", "content": "w7"}, {"role": "user", "content": "w8 w9"}]
 ALONE = SYSTEM[1:]

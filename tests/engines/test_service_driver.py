@@ -27,7 +27,7 @@ from infuser_core.engines.service.local_engines import start_engine
 from infuser_core.engines.service.sample_call import GroupQueue
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.errors import EngineError, EngineWarning
-from infuser_core.phases import drawing
+from infuser_core.evaluation import drawing
 from infuser_core.schemas import Checkpoint, Role
 from infuser_core.store.pieces import Pieces
 

@@ -13,8 +13,8 @@ import pytest
 from places import ROOT
 from served import eventually
 
-from infuser_core.child import Watch
 from infuser_core.errors import EngineError
+from infuser_core.system.child import Watch
 from infuser_core.system.worker import EndedError, WorkerProcess, last_words, wait
 
 CHILD = """

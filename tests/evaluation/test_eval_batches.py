@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.fake import ScriptedSampler
-from infuser_core.nano import world
-from infuser_core.phases.evaluate import (
+from infuser_core.evaluation.evaluate import (
     MAX_RESPONSES,
     TOO_LONG,
     Ask,
@@ -18,6 +17,7 @@ from infuser_core.phases.evaluate import (
     respond,
     seeds_of,
 )
+from infuser_core.nano import world
 from infuser_core.schemas import BenchmarkResponse
 from infuser_core.seeding import seed_of
 

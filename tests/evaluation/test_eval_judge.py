@@ -1,7 +1,7 @@
 """A judge breaks ties of fallible rules, and what it decided is marked as its own."""
 
 from infuser_core.engines.fake import ScriptedChat
-from infuser_core.phases.evaluate import TOO_LONG, UNASKED, grade
+from infuser_core.evaluation.evaluate import TOO_LONG, UNASKED, grade
 from infuser_core.schemas import BenchmarkResponse, Question
 
 EMPTY = dict.fromkeys(("domain", "subdomain", "document_id", "rollout_id", "reasoning"), "")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from launcher import Launcher, SmallRun
 
-from infuser_core.anchors import anchor_folder
 from infuser_core.config import shipped
 from infuser_core.config.overlays import load
 from infuser_core.errors import UsageError
+from infuser_core.evaluation.anchors import anchor_folder
 from infuser_core.evaluation.models import find_model, is_nano
-from infuser_core.lineage.outcome import describe_result
 from infuser_core.nano.lab import anchor_path
+from infuser_core.results.lineage.outcome import describe_result
 from infuser_core.schemas import BenchmarkResponse, Selection
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal

@@ -10,12 +10,12 @@ from test_endpoint_replies import said, server
 
 from infuser_core.engines.hf.renderer import Renderer
 from infuser_core.errors import ConfigError, DocumentError, UsageError
+from infuser_core.evaluation.answering import messages_of
 from infuser_core.evaluation.dumps import read_dump
 from infuser_core.evaluation.models import find_model
 from infuser_core.evaluation.plan import ask_settings, identity_of, make_plan
 from infuser_core.evaluation.settings import EvaluationSettings, changed, phrasing_of
 from infuser_core.nano.lab import anchor_path
-from infuser_core.phases.answering import messages_of
 
 EXAM = [{"question_id": "1", "question_text": "What is 2 + 3?", "ground_truth": "5"}]
 SHOWN = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from launcher import Launcher
 
-from infuser_core.phases.evaluate import Key
+from infuser_core.evaluation.evaluate import Key
 from infuser_core.schemas import BenchmarkResponse
 from infuser_core.store.tables import read_rows
 

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infuser_core.errors import DamagedArtifactError
+from infuser_core.evaluation.evaluate import TOO_LONG, grade
 from infuser_core.evaluation.plan import Plan, Sheet
 from infuser_core.evaluation.record import Record
 from infuser_core.evaluation.scores import question_scores, results_of, sheet_scores
+from infuser_core.evaluation.statistics.bootstrap import Z, wilson
 from infuser_core.nano import world
-from infuser_core.phases.evaluate import TOO_LONG, grade
-from infuser_core.report import results
+from infuser_core.results.report import results
 from infuser_core.schemas import BenchmarkResponse, QuestionScore
-from infuser_core.statistics.bootstrap import Z, wilson
 
 QUESTIONS = world.questions("test", world.TARGET, 8, 0)
 KINDS = {"correct": "stop", "wrong": "stop", "no_answer": "length", "long": TOO_LONG}

@@ -9,8 +9,8 @@ import pytest
 from launcher import Launcher, SmallRun
 from test_endpoint_replies import refused, said, server
 
-from infuser_core.report.quality import quality
-from infuser_core.statistics.question_quality import CheckedQuestion, side_by_side
+from infuser_core.evaluation.statistics.question_quality import CheckedQuestion, side_by_side
+from infuser_core.results.report.quality import quality
 from infuser_core.store.tables import read_rows
 
 JUDGING = "You check examination questions"

@@ -9,9 +9,9 @@ from launcher import Launcher, SmallRun, copy_store
 from small_store import query
 
 from infuser_core.errors import UsageError
-from infuser_core.lineage.diff import compare, text
-from infuser_core.lineage.graph import graph_of
-from infuser_core.lineage.undo import plan
+from infuser_core.planning.undo import plan
+from infuser_core.results.lineage.diff import compare, text
+from infuser_core.results.lineage.graph import graph_of
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
 from infuser_core.store.runs import list_runs

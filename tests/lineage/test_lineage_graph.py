@@ -6,9 +6,9 @@ import re
 import pytest
 from launcher import Launcher, SmallRun
 
-from infuser_core.lineage.graph import Graph, graph_of
-from infuser_core.lineage.markdown import page_key, run_page
-from infuser_core.lineage.pages import folds, graph_html, links
+from infuser_core.results.lineage.graph import Graph, graph_of
+from infuser_core.results.lineage.markdown import page_key, run_page
+from infuser_core.results.lineage.pages import folds, graph_html, links
 from infuser_core.store.catalogue import Catalogue
 
 

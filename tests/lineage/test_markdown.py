@@ -1,6 +1,6 @@
 """Pages and bars of the Prefect UI."""
 
-from infuser_core.lineage.markdown import artifact_key, heading, markdown_table, page_key, title
+from infuser_core.results.lineage.markdown import artifact_key, heading, markdown_table, page_key, title
 
 
 def test_a_key_holds_what_prefect_allows() -> None:

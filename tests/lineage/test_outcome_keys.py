@@ -4,7 +4,7 @@ from typing import Any
 
 import duckdb
 
-from infuser_core.lineage.outcome import count_keys
+from infuser_core.results.lineage.outcome import count_keys
 
 
 def asked(*labels: tuple[int, str, str]) -> Any:

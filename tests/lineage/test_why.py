@@ -8,9 +8,9 @@ from launcher import Launcher, SmallRun
 from small_store import query
 
 from infuser_core.errors import UsageError
-from infuser_core.lineage.pages import to_html
-from infuser_core.lineage.story import Passage, Story, to_text
-from infuser_core.lineage.why import why
+from infuser_core.results.lineage.pages import to_html
+from infuser_core.results.lineage.story import Passage, Story, to_text
+from infuser_core.results.lineage.why import why
 from infuser_core.schemas import Document, GeneratorScore, InfluenceScore, Page, Question, Rollout, Update
 from infuser_core.store.views import Rows
 

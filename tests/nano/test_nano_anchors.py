@@ -8,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from infuser_core.cotrain.phases.parsing import ParsedQuestion, parse
 from infuser_core.errors import ConfigError
 from infuser_core.nano import build, exact, language, programs, tokenizer, world
 from infuser_core.nano.build import Subject, build_anchor
@@ -15,7 +16,6 @@ from infuser_core.nano.lab import anchor_path
 from infuser_core.nano.pretrain import inherit, new_model, rescale
 from infuser_core.nano.topics import FAMILIES, LIMIT
 from infuser_core.nano.world import TARGET, world_of
-from infuser_core.phases.parsing import ParsedQuestion, parse
 
 
 @pytest.fixture(scope="module", autouse=True)

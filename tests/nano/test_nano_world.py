@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from places import CONFIGS
 
 from infuser_core import plugins
-from infuser_core.benchmarks import nano_problems, nano_programs, nano_target, nano_transfer
-from infuser_core.benchmarks.parts.question_sets import load_questions
 from infuser_core.config.overlays import load
 from infuser_core.config.run import BenchmarkSettings, QuestionSettings
 from infuser_core.config.sources import NanoQuestions
+from infuser_core.cotrain.phases.generate_questions import generate_questions, settings_of
+from infuser_core.cotrain.phases.parts.shown import PROGRAMS, Examples, text_of
 from infuser_core.engines.fake import ScriptedSampler
 from infuser_core.errors import ConfigError
+from infuser_core.evaluation.benchmarks import nano_problems, nano_programs, nano_target, nano_transfer
+from infuser_core.evaluation.benchmarks.parts.question_sets import load_questions
 from infuser_core.nano import curriculum, lab, language, programs, world
 from infuser_core.nano.textbooks import BOOKS, book_notes
 from infuser_core.nano.topics import ALL_TOPICS, BROAD, COMPOSED, FAMILIES, LIMIT, NAMES, TOPICS, Fact, choices_of
 from infuser_core.nano.world import TARGET, WORLD, notes, pairs_of, questions, world_of
-from infuser_core.phases.generate_questions import generate_questions, settings_of
-from infuser_core.phases.parts.shown import PROGRAMS, Examples, text_of
 from infuser_core.prompts.load import load as load_prompt
 from infuser_core.schemas import Document
 from infuser_core.verifiers import integer

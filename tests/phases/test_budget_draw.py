@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_phases_documents import pool_of
 
+from infuser_core.cotrain.phases.allocate import Budget, Portion, draw_batch, fixed_budget
 from infuser_core.errors import DocumentError
-from infuser_core.phases.allocate import Budget, Portion, draw_batch, fixed_budget
 from infuser_core.schemas import Document
 
 

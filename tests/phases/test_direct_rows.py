@@ -8,14 +8,14 @@ import pytest
 from test_phases_generator import VALID, config_of, document
 
 from corpus.problems import as_rows
-from infuser_core.benchmarks.parts.question_sets import load_questions
 from infuser_core.config.roles import ProblemSettings
 from infuser_core.config.sources import NanoQuestions
+from infuser_core.cotrain.phases.generate_questions import Generated, generate_questions, settings_of
+from infuser_core.cotrain.phases.rollout_questions import rollout_questions
+from infuser_core.cotrain.phases.rollout_questions import settings_of as answering_of
 from infuser_core.engines.fake import ScriptedSampler
 from infuser_core.errors import DocumentError
-from infuser_core.phases.generate_questions import Generated, generate_questions, settings_of
-from infuser_core.phases.rollout_questions import rollout_questions
-from infuser_core.phases.rollout_questions import settings_of as answering_of
+from infuser_core.evaluation.benchmarks.parts.question_sets import load_questions
 
 SOURCE = NanoQuestions(split="train", size=4)
 OPEN = json.dumps({"question_text": "What is half of one?", "ground_truth": "\\frac{1}{2}"})

@@ -3,7 +3,7 @@
 from launcher import Launcher, SmallRun
 from solver_rows import answers, question
 
-from infuser_core.phases.rollout_questions import PseudoLabel, relabel
+from infuser_core.cotrain.phases.rollout_questions import PseudoLabel, relabel
 from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 

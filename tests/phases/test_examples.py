@@ -6,9 +6,9 @@ from places import CONFIGS
 from solver_rows import question
 
 from infuser_core.config.overlays import load
+from infuser_core.cotrain.phases import generate_questions as phase
+from infuser_core.cotrain.phases.parts.shown import Examples, text_of
 from infuser_core.engines.fake import ByteTokenizer, ScriptedSampler
-from infuser_core.phases import generate_questions as phase
-from infuser_core.phases.parts.shown import Examples, text_of
 from infuser_core.schemas import Document
 
 CONFIG = load([CONFIGS / "nano.yaml"], ["prompts=paper", "cotrain.prompt_tokens=9999"])

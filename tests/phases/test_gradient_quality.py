@@ -9,9 +9,9 @@ from engine_tiny import make_checkpoint, objective_settings
 from stock_engines import local_trainer
 from test_influence_study import rollouts, score
 
-from infuser_core.phases.studies.candidates import flat
-from infuser_core.phases.studies.gradients import GradientSettings, gradient_quality, inner_products
-from infuser_core.phases.training import train_group
+from infuser_core.cotrain.phases.training import train_group
+from infuser_core.cotrain.studies.candidates import flat
+from infuser_core.cotrain.studies.gradients import GradientSettings, gradient_quality, inner_products
 from infuser_core.schemas import Question
 
 OBJECTIVE = objective_settings(tis_cap=None, max_tokens=1)

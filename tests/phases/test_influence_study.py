@@ -13,11 +13,11 @@ from stock_engines import local_trainer
 
 from infuser_core.algorithm.advantage import centre
 from infuser_core.config.roles import OptimizerSettings
+from infuser_core.cotrain.phases.dev_gradient import DevSettings
+from infuser_core.cotrain.phases.training import UpdateSettings, by_group, train_group
+from infuser_core.cotrain.studies.effects import reweighted, sample_questions, step_effects
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.errors import EngineError
-from infuser_core.phases.dev_gradient import DevSettings
-from infuser_core.phases.studies.effects import reweighted, sample_questions, step_effects
-from infuser_core.phases.training import UpdateSettings, by_group, train_group
 from infuser_core.schemas import InfluenceScore, Question, Rollout
 
 OBJECTIVE = objective_settings()

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from solver_rows import answers, question
 
-from infuser_core.phases.rollout_questions import PseudoLabel, relabel
+from infuser_core.cotrain.phases.rollout_questions import PseudoLabel, relabel
 from infuser_core.schemas import Question, Verdict
 
 

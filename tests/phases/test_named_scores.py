@@ -8,10 +8,10 @@ from stock_engines import local_trainer
 from test_influence_study import rollouts, settings
 
 from infuser_core.algorithm.advantage import centre
+from infuser_core.cotrain.phases.score_influence import ScoreSettings, score_influence
+from infuser_core.cotrain.phases.training import by_group, train_group
+from infuser_core.cotrain.studies.candidates import SCORES, by_name, named_scores, within
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.phases.score_influence import ScoreSettings, score_influence
-from infuser_core.phases.studies.candidates import SCORES, by_name, named_scores, within
-from infuser_core.phases.training import by_group, train_group
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, QuestionLabel, Rollout
 
 OBJECTIVE = objective_settings(tis_cap=None, max_tokens=1)

@@ -13,18 +13,18 @@ from test_phases_generator import config_of, document, generate, influence
 
 from infuser_core.algorithm.preset import Objective
 from infuser_core.config.overlays import load
+from infuser_core.cotrain.phases import dev_gradient as gradient_phase
+from infuser_core.cotrain.phases import score_influence as score_phase
+from infuser_core.cotrain.phases import update_generator as generator_phase
+from infuser_core.cotrain.phases import update_solver as solver_phase
+from infuser_core.cotrain.phases.dev_gradient import DevGradient, dev_gradient
+from infuser_core.cotrain.phases.score_influence import Scored
+from infuser_core.cotrain.phases.training import train_group
+from infuser_core.cotrain.phases.update_generator import GeneratorUpdate
+from infuser_core.cotrain.phases.update_solver import SolverUpdate
 from infuser_core.engines.fake import FakeTrainer, fake_anchor
 from infuser_core.engines.protocols import Progress, StepReport, TrainGroup, no_progress
 from infuser_core.errors import EngineError
-from infuser_core.phases import dev_gradient as gradient_phase
-from infuser_core.phases import score_influence as score_phase
-from infuser_core.phases import update_generator as generator_phase
-from infuser_core.phases import update_solver as solver_phase
-from infuser_core.phases.dev_gradient import DevGradient, dev_gradient
-from infuser_core.phases.score_influence import Scored
-from infuser_core.phases.training import train_group
-from infuser_core.phases.update_generator import GeneratorUpdate
-from infuser_core.phases.update_solver import SolverUpdate
 from infuser_core.schemas import InfluenceScore, Rollout, ScoreStatus
 from infuser_core.store.store import Outcome
 from tasks.rollouts import steps_of

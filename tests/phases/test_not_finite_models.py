@@ -13,11 +13,11 @@ from stock_engines import local_trainer
 from test_influence_study import DEV, OBJECTIVE, rollouts
 
 from infuser_core.config.roles import OptimizerSettings
+from infuser_core.cotrain.phases import dev_gradient, score_influence, update_solver
+from infuser_core.cotrain.phases.score_influence import Scored, ScoreSettings
+from infuser_core.cotrain.phases.training import UpdateSettings
+from infuser_core.cotrain.phases.update_solver import SolverSettings, SolverUpdate
 from infuser_core.errors import EngineError
-from infuser_core.phases import dev_gradient, score_influence, update_solver
-from infuser_core.phases.score_influence import Scored, ScoreSettings
-from infuser_core.phases.training import UpdateSettings
-from infuser_core.phases.update_solver import SolverSettings, SolverUpdate
 from infuser_core.schemas import Checkpoint, Rollout, ScoreStatus
 
 

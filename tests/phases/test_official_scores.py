@@ -14,11 +14,11 @@ from transformers import PreTrainedModel
 from infuser_core.algorithm.advantage import centre
 from infuser_core.algorithm.preset import PRESETS
 from infuser_core.config.roles import OptimizerSettings
+from infuser_core.cotrain.phases import dev_gradient, score_influence, update_solver
+from infuser_core.cotrain.phases.score_influence import ScoreSettings
+from infuser_core.cotrain.phases.training import ObjectiveSettings, UpdateSettings, by_group
+from infuser_core.cotrain.phases.update_solver import SolverSettings
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.phases import dev_gradient, score_influence, update_solver
-from infuser_core.phases.score_influence import ScoreSettings
-from infuser_core.phases.training import ObjectiveSettings, UpdateSettings, by_group
-from infuser_core.phases.update_solver import SolverSettings
 from infuser_core.schemas import Rollout
 
 CAP, TOKENS, RATE = 2.0, 512, 1e-2

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infuser_core.cotrain.phases.parsing import Malformed, ParsedQuestion, find_objects, parse, to_question
 from infuser_core.errors import DataWarning
-from infuser_core.phases.parsing import Malformed, ParsedQuestion, find_objects, parse, to_question
 from infuser_core.schemas import Document, Question
 
 GOOD = {"question_text": "Q?", "choices": ["4", "5", "6", "7"], "ground_truth": "5"}

@@ -6,12 +6,12 @@ import pytest
 from places import CONFIGS
 
 from infuser_core.config.overlays import load
+from infuser_core.cotrain.phases import dev_gradient as gradient_phase
+from infuser_core.cotrain.phases.dev_gradient import dev_gradient
+from infuser_core.cotrain.phases.rollout_dev import rollout_dev, settings_of
+from infuser_core.cotrain.phases.training import by_group
 from infuser_core.engines.fake import ScriptedSampler
-from infuser_core.phases import dev_gradient as gradient_phase
-from infuser_core.phases.answering import template_digest
-from infuser_core.phases.dev_gradient import dev_gradient
-from infuser_core.phases.rollout_dev import rollout_dev, settings_of
-from infuser_core.phases.training import by_group
+from infuser_core.evaluation.answering import template_digest
 from infuser_core.prompts.load import load as load_template
 from infuser_core.schemas import Question, Rollout, Verdict
 

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.phases.allocate import draw_documents
+from infuser_core.cotrain.phases.allocate import draw_documents
 from infuser_core.schemas import Document
 
 

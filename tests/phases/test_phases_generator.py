@@ -8,11 +8,11 @@ from places import CONFIGS
 from solver_rows import anchor
 
 from infuser_core.config.overlays import load
+from infuser_core.cotrain.phases import generate_questions as generate_phase
+from infuser_core.cotrain.phases import update_generator as update_phase
+from infuser_core.cotrain.phases.generate_questions import Generated, generate_questions
+from infuser_core.cotrain.phases.update_generator import GeneratorUpdate, update_generator
 from infuser_core.engines.fake import FakeTrainer, ScriptedSampler, fake_anchor
-from infuser_core.phases import generate_questions as generate_phase
-from infuser_core.phases import update_generator as update_phase
-from infuser_core.phases.generate_questions import Generated, generate_questions
-from infuser_core.phases.update_generator import GeneratorUpdate, update_generator
 from infuser_core.schemas import Document, InfluenceScore, ScoreStatus
 
 NANO = CONFIGS / "nano.yaml"

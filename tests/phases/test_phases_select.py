@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.phases.select import select
+from infuser_core.cotrain.phases.select import select
 from infuser_core.schemas import BenchmarkScore, QuestionScore
 
 NUMBER = 8

@@ -10,11 +10,11 @@ from safetensors.torch import load_file
 from solver_rows import answers, question
 
 from infuser_core.config.overlays import load
+from infuser_core.cotrain.phases import dev_gradient as gradient_phase
+from infuser_core.cotrain.phases import score_influence as score_phase
+from infuser_core.cotrain.phases.dev_gradient import FILE, dev_gradient
+from infuser_core.cotrain.phases.score_influence import score_influence
 from infuser_core.engines.fake import FakeTrainer
-from infuser_core.phases import dev_gradient as gradient_phase
-from infuser_core.phases import score_influence as score_phase
-from infuser_core.phases.dev_gradient import FILE, dev_gradient
-from infuser_core.phases.score_influence import score_influence
 from infuser_core.schemas import InfluenceScore, Rollout, ScoreStatus
 
 CONFIG = load([CONFIGS / "nano.yaml"])

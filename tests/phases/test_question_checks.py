@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.schemas import BenchmarkVerdict
-from infuser_core.statistics.question_quality import (
+from infuser_core.evaluation.statistics.question_quality import (
     CheckedQuestion,
     check_key,
     count_copies,
@@ -15,6 +14,7 @@ from infuser_core.statistics.question_quality import (
     iteration_quality,
     side_by_side,
 )
+from infuser_core.schemas import BenchmarkVerdict
 
 
 @pytest.mark.parametrize(

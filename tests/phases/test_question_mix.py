@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from infuser_core.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.config.sources import FileQuestions, MixPart, MixQuestions, NanoQuestions
 from infuser_core.errors import DocumentError
+from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 
 
 def exam(path: Path, names: list[str], **extra: Any) -> FileQuestions:

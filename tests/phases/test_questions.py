@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.question_sets import content_of, load_questions, question_of, values_of
 from infuser_core.config.recorded import recorded
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import FileQuestions, NanoQuestions
 from infuser_core.errors import DataWarning, DocumentError
+from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, load_questions, question_of, values_of
 from infuser_core.verifiers.parts.grading import Grading, grading_of
 
 ROW = {

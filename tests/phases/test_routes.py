@@ -6,7 +6,7 @@ import pytest
 
 from infuser_core import plugins
 from infuser_core.config.run import QuestionSettings
-from infuser_core.phases.parsing import Malformed
+from infuser_core.cotrain.phases.parsing import Malformed
 from infuser_core.schemas import Document, Question
 
 RULES = QuestionSettings(min_choices=2, choice_order="as_written")

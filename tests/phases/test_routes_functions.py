@@ -9,10 +9,10 @@ from places import CONFIGS
 from infuser_core import plugins
 from infuser_core.config.overlays import load
 from infuser_core.config.run import QuestionSettings
+from infuser_core.cotrain.phases import generate_questions as phase
+from infuser_core.cotrain.phases.parsing import Malformed
+from infuser_core.cotrain.phases.parts.shown import examples_of, program_of
 from infuser_core.engines.fake import ByteTokenizer, ScriptedSampler
-from infuser_core.phases import generate_questions as phase
-from infuser_core.phases.parsing import Malformed
-from infuser_core.phases.parts.shown import examples_of, program_of
 from infuser_core.schemas import Document, Question, Verdict
 from infuser_core.verifiers.parts.grading import grading_of
 

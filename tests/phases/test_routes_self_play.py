@@ -6,8 +6,8 @@ import pytest
 
 from infuser_core import plugins
 from infuser_core.config.run import QuestionSettings
-from infuser_core.phases.generate_questions import route_digest
-from infuser_core.phases.parsing import Malformed
+from infuser_core.cotrain.phases.generate_questions import route_digest
+from infuser_core.cotrain.phases.parsing import Malformed
 from infuser_core.schemas import Document, Question
 
 BLANK = Document(

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from stock_engines import local_trainer
 from test_influence_study import rollouts, settings
 
-from infuser_core.engines.protocols import Trainer
-from infuser_core.phases.studies.candidates import PAPER, NamedScore
-from infuser_core.phases.studies.effects import exact
-from infuser_core.phases.studies.selection import (
+from infuser_core.cotrain.phases.training import by_group, train_group
+from infuser_core.cotrain.studies.candidates import PAPER, NamedScore
+from infuser_core.cotrain.studies.effects import exact
+from infuser_core.cotrain.studies.selection import (
     WORST,
     Choice,
     Reached,
@@ -26,7 +26,7 @@ from infuser_core.phases.studies.selection import (
     run_arms,
     summary,
 )
-from infuser_core.phases.training import by_group, train_group
+from infuser_core.engines.protocols import Trainer
 
 SETTINGS = SelectionSettings(step=None, share=0.25, steps=1, draws=3, samples=1, ranked=True)  # type: ignore[arg-type]
 

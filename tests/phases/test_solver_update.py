@@ -12,11 +12,11 @@ from solver_rows import anchor, answers, question
 from infuser_core.algorithm.preset import PRESETS
 from infuser_core.algorithm.score import mid_eos_shaped
 from infuser_core.config.overlays import load
+from infuser_core.cotrain.phases import update_solver as phase
+from infuser_core.cotrain.phases.dev_gradient import dev_gradient
+from infuser_core.cotrain.phases.dev_gradient import settings_of as gradient_of
+from infuser_core.cotrain.phases.training import by_group
 from infuser_core.engines.fake import FakeTrainer
-from infuser_core.phases import update_solver as phase
-from infuser_core.phases.dev_gradient import dev_gradient
-from infuser_core.phases.dev_gradient import settings_of as gradient_of
-from infuser_core.phases.training import by_group
 from infuser_core.schemas import Rollout, TrainerLogprobs, Update
 
 NANO = CONFIGS / "nano.yaml"

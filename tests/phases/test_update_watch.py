@@ -7,7 +7,7 @@ from engine_tiny import objective_settings
 from test_influence_study import rollouts
 
 from infuser_core.config.roles import SolverRole
-from infuser_core.phases.parts.health import LIMITS, complaints
+from infuser_core.cotrain.phases.parts.health import LIMITS, complaints
 from infuser_core.schemas import Update
 
 

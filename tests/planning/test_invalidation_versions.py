@@ -60,14 +60,14 @@ def test_every_stage_has_a_version_and_every_version_a_stage(world: Path):
     assert sorted(versioned) == sorted(asked), "each stage stands in the table once"
     idle = [name for name, stages in golden.items() if not stages]
     assert {name for name in idle if not name.startswith("tasks.")} == {
-        f"infuser_core.phases.{study}:VERSION" for study in (*STUDIES, *OPTIONAL)
+        f"infuser_core.cotrain.phases.{study}:VERSION" for study in (*STUDIES, *OPTIONAL)
     }
 
 
 def test_a_new_version_spreads_to_what_is_made_from_its_artifacts_alone(world: Path, monkeypatch: pytest.MonkeyPatch):
     config = validate(merge(base_of(world), {}))
     before = recipes(config, world, fixed=False, iterations=2)
-    monkeypatch.setattr("infuser_core.phases.dev_gradient.VERSION", 99)
+    monkeypatch.setattr("infuser_core.cotrain.phases.dev_gradient.VERSION", 99)
     after = recipes(config, world, fixed=False, iterations=2)
     same = {stage for stage in before if before[stage] == after[stage]}
     assert {"anchor", "pool", "rollout_dev", "generate_questions", "rollout_questions", "leakage"} <= same

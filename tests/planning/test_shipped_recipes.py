@@ -16,7 +16,7 @@ from places import CONFIGS
 from infuser_core.config.overlays import load, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.planning.sweeps import read_sweep
-from infuser_core.sealed import digest_of
+from infuser_core.system.sealed import digest_of
 
 GOLDEN = places.GOLDEN / "shipped_recipes.json"
 RUNS = ["nano", "nano-basic", "nano-wide", "smollm2", "qwen3-8b", "qwen3-4b", "olmo3-7b-sft", "start"]

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from launcher import ROOT, Launcher, SmallRun
 
-from infuser_core.benchmarks.parts.validation import question_identity
 from infuser_core.config.overlays import load, validate, with_overrides
 from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
+from infuser_core.evaluation.benchmarks.parts.validation import question_identity
 from infuser_core.planning.fork import make_fork
 from infuser_core.planning.preflight import preflight
 from infuser_core.planning.split import QuestionSet, load_sets, require_apart

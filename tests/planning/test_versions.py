@@ -20,13 +20,13 @@ GOLDEN = places.GOLDEN / "phases.json"
 REFRESH = "INFUSER_REFRESH_GOLDEN"
 
 ALGORITHM = (
-    "infuser_core.phases.", "infuser_core.algorithm.", "infuser_core.phases.parsing", "infuser_core.prompts.load",
-    "infuser_core.verifiers.", "infuser_core.sandbox.", "infuser_core.reasoning",
+    "infuser_core.cotrain.phases.", "infuser_core.algorithm.", "infuser_core.cotrain.phases.parsing", "infuser_core.prompts.load",
+    "infuser_core.verifiers.", "infuser_core.verifiers.sandbox.", "infuser_core.prompts.reasoning",
 )  # fmt: skip
 SEEDS = ("infuser_core.seeding",)
 LIBRARY = ("corpus.", "infuser_core.nano.")
 BY_NAME = {f"infuser_core.plugins.{name}": f"infuser_core/{name}s" for name in ("verifier", "reward", "route")}
-BY_NAME["infuser_core.phases.studies.candidates"] = "infuser_core/phases/studies/scores"
+BY_NAME["infuser_core.cotrain.studies.candidates"] = "infuser_core/cotrain/studies/scores"
 # Training the anchor: its artifact enters by the digest of its files.
 BUILD = ("infuser_core.nano.build", "infuser_core.nano.pretrain")
 
@@ -169,9 +169,11 @@ def test_the_seven_phases_and_nothing_forgotten_are_watched():
 
 def test_the_code_behind_a_phase_reaches_the_algorithm():
     _, modules = STAGES["update_generator"]
-    assert {"infuser_core.phases.training", "infuser_core.algorithm.advantage", "infuser_core.rewards.influence"} <= {
-        *modules
-    }
+    assert {
+        "infuser_core.cotrain.phases.training",
+        "infuser_core.algorithm.advantage",
+        "infuser_core.cotrain.rewards.influence",
+    } <= {*modules}
     assert "infuser_core.verifiers.choice" in STAGES["rollout_dev"][1]
     assert "corpus.chunk.chunk" in STAGES["corpus"][1]
     assert "infuser_core.nano.textbooks" in STAGES["textbooks"][1]

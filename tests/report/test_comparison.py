@@ -8,10 +8,10 @@ import pytest
 from report_runs import Maker, row
 
 from infuser_core.errors import UsageError
-from infuser_core.report.comparison import compare
+from infuser_core.evaluation.statistics.bootstrap import detectable, difference
+from infuser_core.evaluation.statistics.tally import from_counts, shares
+from infuser_core.results.report.comparison import compare
 from infuser_core.schemas import BenchmarkScore, QuestionScore, Selection
-from infuser_core.statistics.bootstrap import detectable, difference
-from infuser_core.statistics.tally import from_counts, shares
 from infuser_core.store.journal import Journal
 from infuser_core.store.runs import create_run
 from infuser_core.store.store import Store

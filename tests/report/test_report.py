@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 from report_views import database, reported, whole_run
 
-from infuser_core.report import page
+from infuser_core.results.report import page
 
 HOSTILE = "<script>alert('x')</script> ![p](http://evil/p.png) $\\frac{ ``` | a \x1b[31m \"><img src=x onerror=y>"
 

@@ -13,7 +13,7 @@ from browser import COMPLAINTS, Watched, chromium, watched
 from report_runs import HOSTILE, three_runs
 
 from flows import deployment
-from infuser_core.report.build import report, report_several
+from infuser_core.results.report.build import report, report_several
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.report import charts
-from infuser_core.report.charts import COLOURS, Figure, Series
-from infuser_core.report.queries import choose, differing, flat
-from infuser_core.statistics.correlation import RankCorrelation
+from infuser_core.evaluation.statistics.correlation import RankCorrelation
+from infuser_core.results.report import charts
+from infuser_core.results.report.charts import COLOURS, Figure, Series
+from infuser_core.results.report.queries import choose, differing, flat
 
 HOSTILE = '_$x$ </svg><script>alert("x")</script> & \x1b[31m'
 ONE = Series(label=HOSTILE, x=[1, 2, 4], y=[0.1, 0.4, 0.2], low=[0.0, 0.3, 0.1], high=[0.2, 0.5, 0.3])
@@ -48,7 +48,7 @@ def test_the_picture_of_the_prediction_study_has_a_bar_per_predictor_and_change(
 
 
 def test_the_page_has_every_colour_in_every_theme():
-    style = resources.files("infuser_core.view").joinpath("static", "page.css").read_text()
+    style = resources.files("infuser_core.results.view").joinpath("static", "page.css").read_text()
     assert all(style.count(f"--c{index}:") == 3 for index in range(len(COLOURS)))
     assert all(style.count(colour) == 2 for colour in COLOURS), "on the light page and on paper"
 

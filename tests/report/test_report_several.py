@@ -11,10 +11,10 @@ from report_runs import HOSTILE, ITERATIONS, RUNS, looked_at, make, three_runs
 from typer.testing import CliRunner
 
 from flows.cli.main import app
-from infuser_core.report import outline, page
-from infuser_core.report.build import newest_checks
-from infuser_core.report.content import Report, Section
-from infuser_core.report.queries import choose
+from infuser_core.results.report import outline, page
+from infuser_core.results.report.build import newest_checks
+from infuser_core.results.report.content import Report, Section
+from infuser_core.results.report.queries import choose
 from infuser_core.store.runs import create_run, read_config
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens

@@ -10,9 +10,9 @@ from launcher import Launcher, SmallRun
 from report_views import VIEWS, database
 
 from infuser_core.errors import UsageError
-from infuser_core.report.content import Query
-from infuser_core.report.habits import form_of, section
-from infuser_core.statistics.response_form import MEASURES, box_form, checkpoint_form, paired_changes
+from infuser_core.evaluation.statistics.response_form import MEASURES, box_form, checkpoint_form, paired_changes
+from infuser_core.results.report.content import Query
+from infuser_core.results.report.habits import form_of, section
 
 GOOD = "So it is \\boxed{B}."
 BAD = {

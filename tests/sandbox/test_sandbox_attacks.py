@@ -11,8 +11,8 @@ import sandbox_corpus
 from contained import needs_sandbox
 from sandbox_corpus import Judgement
 
-from infuser_core.sandbox.processes import Tree
 from infuser_core.settings import sandbox_mode
+from infuser_core.verifiers.sandbox.processes import Tree
 
 pytestmark = needs_sandbox
 

@@ -12,16 +12,16 @@ import sandbox_corpus
 from contained import needs_sandbox
 from places import ROOT
 
-from infuser_core.sandbox import containment
+from infuser_core.verifiers.sandbox import containment
 
 pytestmark = needs_sandbox
 
 HEAD = """
 import os, resource, sys
 from infuser_core.errors import InfuserError
-from infuser_core.sandbox import run as probe
-from infuser_core.sandbox.program import Case, Limits, Program
-from infuser_core.sandbox.run import run
+from infuser_core.verifiers.sandbox import run as probe
+from infuser_core.verifiers.sandbox.program import Case, Limits, Program
+from infuser_core.verifiers.sandbox.run import run
 from infuser_core.verifiers import code
 def one(): return code.verify_solution("print(1)", [{"stdin": "", "stdout": "1"}])
 """
@@ -128,7 +128,7 @@ for spare in range(0, 24, 3):
 def test_a_sandbox_that_cannot_be_started_is_an_error_of_its_own():
     text = """
 from dataclasses import replace
-from infuser_core.sandbox.cell import Cell
+from infuser_core.verifiers.sandbox.cell import Cell
 found = probe.find()
 for launcher in (("/bin/false",), ("/no/such/file",), ("/bin/echo", "nonsense")):
     try: Cell(replace(found, launcher=launcher), Program(source=""), Limits())
@@ -145,7 +145,7 @@ def test_killing_the_judge_ends_everything_inside(place: int):
         pytest.skip("an interpreter that cannot be read")
     text = f"""
 import threading
-from infuser_core.sandbox import containment
+from infuser_core.verifiers.sandbox import containment
 found = probe.proved(containment.contained(containment.candidates()[{place}]))
 source = "import os, time\\nfor _ in range(3): os.fork()\\ntime.sleep(600)"
 threading.Timer(3, lambda: os.kill(os.getpid(), 9)).start()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from contained import needs_sandbox
 
-from infuser_core.sandbox.program import Case, CaseOutcome, Limits, Program, Status
-from infuser_core.sandbox.run import run
+from infuser_core.verifiers.sandbox.program import Case, CaseOutcome, Limits, Program, Status
+from infuser_core.verifiers.sandbox.run import run
 
 pytestmark = needs_sandbox
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.sandbox.literals import decode, encode
 from infuser_core.verifiers.parts.code_tests import same_value
+from infuser_core.verifiers.sandbox.literals import decode, encode
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.complex_numbers() | st.text() | st.binary()
 hashable = st.recursive(scalars, lambda parts: st.tuples(parts, parts) | st.frozensets(parts, max_size=4), max_leaves=4)

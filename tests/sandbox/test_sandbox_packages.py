@@ -2,10 +2,10 @@
 
 from contained import needs_sandbox
 
-from infuser_core.benchmarks.parts import program_tests
-from infuser_core.sandbox.program import Case, CaseOutcome, Limits, Program, Status
-from infuser_core.sandbox.run import run
+from infuser_core.evaluation.benchmarks.parts import program_tests
 from infuser_core.verifiers.parts.code_tests import judge, parse_tests
+from infuser_core.verifiers.sandbox.program import Case, CaseOutcome, Limits, Program, Status
+from infuser_core.verifiers.sandbox.run import run
 
 pytestmark = needs_sandbox
 

@@ -10,12 +10,12 @@ import sandbox_corpus
 from contained import needs_sandbox
 from places import ROOT
 
-from infuser_core.sandbox import containment
-from infuser_core.sandbox import run as probe
-from infuser_core.sandbox.cell import PROCESSES
-from infuser_core.sandbox.containment import NOBODY, candidates
-from infuser_core.sandbox.program import Case, Limits, Program
-from infuser_core.sandbox.run import run
+from infuser_core.verifiers.sandbox import containment
+from infuser_core.verifiers.sandbox import run as probe
+from infuser_core.verifiers.sandbox.cell import PROCESSES
+from infuser_core.verifiers.sandbox.containment import NOBODY, candidates
+from infuser_core.verifiers.sandbox.program import Case, Limits, Program
+from infuser_core.verifiers.sandbox.run import run
 
 pytestmark = needs_sandbox
 
@@ -58,7 +58,7 @@ def test_every_interpreter_of_this_host_can_be_contained(place: int, monkeypatch
 
 def test_a_closed_interpreter_is_passed_over_by_an_ordinary_user():
     code = (
-        "from infuser_core.sandbox import containment, program\n"
+        "from infuser_core.verifiers.sandbox import containment, program\n"
         "from pathlib import Path\n"
         "closed = containment._interpreter(Path('/root/bin/python3'), Path('/root'))\n"
         "try: containment.contained(closed)\n"
@@ -90,8 +90,8 @@ for asked in (lambda: open("program.py"), lambda: os.chown("program.py", 0, 0), 
 open("/dev/stdout", "a").write("end")
 """
 RUN = """
-from infuser_core.sandbox.program import Case, Limits, Program
-from infuser_core.sandbox.run import run
+from infuser_core.verifiers.sandbox.program import Case, Limits, Program
+from infuser_core.verifiers.sandbox.run import run
 (outcome,) = run(Program(source={source!r}), [Case(stdin="5 6")], Limits(seconds=10))
 print([str(outcome.status), outcome.stdout, outcome.detail])
 """

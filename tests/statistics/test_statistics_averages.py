@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import t as student
 
 from infuser_core.errors import UsageError
-from infuser_core.statistics.averages import (
+from infuser_core.evaluation.statistics.averages import (
     format_decimal,
     over_runs,
     over_seeds,

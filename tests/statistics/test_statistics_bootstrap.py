@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from infuser_core.errors import UsageError
-from infuser_core.statistics.bootstrap import (
+from infuser_core.evaluation.statistics.bootstrap import (
     detectable,
     difference,
     estimate,
@@ -12,7 +12,7 @@ from infuser_core.statistics.bootstrap import (
     resampled_means,
     sign_share,
 )
-from infuser_core.statistics.tally import from_counts, shares
+from infuser_core.evaluation.statistics.tally import from_counts, shares
 
 
 def one_by_one(values: np.ndarray, draws: int, seed: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import linregress, pearsonr, spearmanr
 
-from infuser_core.statistics.correlation import fit_lengths, rank_correlations, spearman
+from infuser_core.evaluation.statistics.correlation import fit_lengths, rank_correlations, spearman
 
 values = st.lists(st.integers(-20, 20), min_size=3, max_size=30)
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infuser_core.errors import UsageError
-from infuser_core.statistics.bootstrap import leakage
-from infuser_core.statistics.tally import accuracy, from_counts
+from infuser_core.evaluation.statistics.bootstrap import leakage
+from infuser_core.evaluation.statistics.tally import accuracy, from_counts
 
 tables = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.booleans()), min_size=2, max_size=40)
 

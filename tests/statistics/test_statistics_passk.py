@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.statistics.passk import pass_curve, pass_values, powers_of_two
-from infuser_core.statistics.tally import from_counts
+from infuser_core.evaluation.statistics.passk import pass_curve, pass_values, powers_of_two
+from infuser_core.evaluation.statistics.tally import from_counts
 
 
 def by_subsets(samples: int, correct: int, k: int) -> float:

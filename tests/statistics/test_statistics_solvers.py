@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from infuser_core.evaluation.generated import agreements
-from infuser_core.statistics.tally import Tally, accuracy, from_counts
+from infuser_core.evaluation.statistics.tally import Tally, accuracy, from_counts
 
 
 def solvers() -> dict[str, Tally]:

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from infuser_core.errors import UsageError
+from infuser_core.evaluation.statistics.tally import (
+    accuracy,
+    common_questions,
+    from_counts,
+    from_scores,
+    mean_shares,
+    shares,
+)
 from infuser_core.schemas import QuestionScore
-from infuser_core.statistics.tally import accuracy, common_questions, from_counts, from_scores, mean_shares, shares
 
 
 def test_accuracy_is_the_mean_over_questions_of_the_mean_over_samples():

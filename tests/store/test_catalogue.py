@@ -4,7 +4,7 @@ from pathlib import Path
 
 from small_store import infuser, make_store
 
-from infuser_core.lineage.progress import summaries
+from infuser_core.results.lineage.progress import summaries
 from infuser_core.schemas import AuditFact
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe

@@ -18,7 +18,7 @@ from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.local.hub import write_hub_layout
 from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.errors import UsageError
-from infuser_core.export.model import export
+from infuser_core.results.export.model import export
 from infuser_core.schemas import BenchmarkScore, Checkpoint, Selection, Source, Update
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal

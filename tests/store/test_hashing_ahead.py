@@ -6,9 +6,9 @@ from pathlib import Path
 
 import torch
 
-from infuser_core import anchors
 from infuser_core.engines.training import checkpoint as files
 from infuser_core.engines.training.optimizer import named_moments
+from infuser_core.evaluation import anchors
 from infuser_core.store import verify
 from infuser_core.store.recipe import Recipe
 from infuser_core.store.store import Outcome, Store

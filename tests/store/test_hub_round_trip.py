@@ -17,8 +17,8 @@ import small_store
 from launcher import SmallRun, copy_store
 
 from infuser_core.errors import ConfigError
-from infuser_core.hub import address
 from infuser_core.nano.lab import anchor_path
+from infuser_core.system.hub import address
 
 MODEL, QUESTIONS = "hf://me/nano-solver", "hf://datasets/me/nano-questions"
 
@@ -174,7 +174,9 @@ def test_a_model_comes_with_the_weights_that_transformers_takes_and_no_others(tm
         hub.put(f"models/{name}", "config.json", b"{}")
         hub.files(f"models/{name}").update(files)
         hub.objects.update({hashlib.sha256(content).hexdigest(): content for content in files.values()})
-        code = f"from infuser_core.anchors import *; print(anchor_folder(HubAnchor(type='hub', repo={name!r})))"
+        code = (
+            f"from infuser_core.evaluation.anchors import *; print(anchor_folder(HubAnchor(type='hub', repo={name!r})))"
+        )
         call = partial(subprocess.run, [sys.executable, "-c", code], capture_output=True, text=True, check=True)
         environment = os.environ | hub.environment(tmp_path)
         here = call(env=environment)

@@ -19,13 +19,13 @@ from stock_engines import hf_sampler
 from tiny_gguf import PIECES, stored, tiny_llama, write_gguf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from infuser_core.anchors import ORIGIN, PLAIN_TURNS, anchor_digest, anchor_notes, origin_of
 from infuser_core.config.sources import FolderAnchor
 from infuser_core.engines.hf.renderer import PLAIN, Renderer
 from infuser_core.engines.protocols import PromptGroup, SamplingParams, TrainGroup, TrainRow
 from infuser_core.engines.training.self_test import verdict
 from infuser_core.errors import UsageError
-from infuser_core.export.anchor import import_anchor, text
+from infuser_core.evaluation.anchors import ORIGIN, PLAIN_TURNS, anchor_digest, anchor_notes, origin_of
+from infuser_core.results.export.anchor import import_anchor, text
 from infuser_core.schemas import Checkpoint
 
 GREEDY = SamplingParams(temperature=0.0, max_tokens=24)

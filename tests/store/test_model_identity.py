@@ -10,13 +10,13 @@ from engine_tiny import make_source
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from infuser_core.anchors import anchor_digest
 from infuser_core.config.roles import AdapterSettings
 from infuser_core.engines.hf.causal_lm import load_model
 from infuser_core.engines.local.hub import prepare_adapter
 from infuser_core.engines.model_files import weight_files
 from infuser_core.engines.training.checkpoint import weights_of
 from infuser_core.errors import CheckpointError
+from infuser_core.evaluation.anchors import anchor_digest
 
 
 def pickled(folder: Path) -> None:

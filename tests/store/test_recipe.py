@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.sealed import canonical, digest_of
 from infuser_core.store.recipe import ArtifactRef, Recipe
+from infuser_core.system.sealed import canonical, digest_of
 
 RECIPE = Recipe(
     phase="rollout_dev",

@@ -14,11 +14,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infuser_core.cotrain.phases.training import by_group, train_group
 from infuser_core.engines.training.packing import Packer
-from infuser_core.phases.training import by_group, train_group
 from infuser_core.schemas import Rollout, TrainerLogprobs
-from infuser_core.series import Series
 from infuser_core.store import tables
+from infuser_core.store.series import Series
 from infuser_core.store.tables import arrow_schema, read_rows, write_rows
 
 WHOLE = st.integers(-(2**31), 2**31 - 1) | st.integers(0, 200_000)

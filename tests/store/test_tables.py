@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infuser_core import schemas
-from infuser_core.phases.training import SharedBackward
+from infuser_core.cotrain.phases.training import SharedBackward
 from infuser_core.store.tables import arrow_schema, concatenate, head, read_rows, row_writer, write_rows
 from infuser_core.store.views import TABLES
 

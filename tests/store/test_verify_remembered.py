@@ -9,8 +9,8 @@ from care_tools import WEIGHTS, artifact_of, copy_run, flip
 from fault_tools import own_copy
 from launcher import Finished, Launcher, SmallRun
 
-from infuser_core import sealed
 from infuser_core.store.verify import REMEMBERED
+from infuser_core.system import sealed
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from corpus.read.books.convert import convert_book
-from infuser_core.child import Limits
 from infuser_core.schemas import Page
+from infuser_core.system.child import Limits
 
 LIMITS = Limits(wall_seconds=60.0, cpu_seconds=60)
 

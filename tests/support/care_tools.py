@@ -10,12 +10,12 @@ from crash_points import content, mismatches
 from fault_tools import own_copy
 from launcher import Launcher, SmallRun, copy_store
 
-from infuser_core import sealed
 from infuser_core.schemas import AuditFact
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe, read_record
 from infuser_core.store.runs import ATTEMPT, EVALUATION, EVALUATIONS, create_run, write_record
 from infuser_core.store.store import Outcome, Store, Table
+from infuser_core.system import sealed
 
 WEIGHTS = "model.safetensors"
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from infuser_core.sandbox import run
-from infuser_core.sandbox.program import SandboxUnavailable
+from infuser_core.verifiers.sandbox import run
+from infuser_core.verifiers.sandbox.program import SandboxUnavailable
 
 
 def trouble() -> str:

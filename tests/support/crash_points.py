@@ -14,12 +14,12 @@ from pathlib import Path
 import yaml
 from launcher import SmallRun, copy_store
 
-from infuser_core import sealed
 from infuser_core.nano import world
 from infuser_core.store import pruned, verify
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST
 from infuser_core.store.store import Store
+from infuser_core.system import sealed
 
 NANO = "configs/nano.yaml"
 POINTS = ("start", "inside", "before_commit", "writing", "before_rename", "after_rename", "journalled")

@@ -15,11 +15,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreT
 
 from infuser_core.algorithm.preset import Preset
 from infuser_core.config.roles import LossSettings
+from infuser_core.cotrain.phases.training import ObjectiveSettings
 from infuser_core.engines.hf.causal_lm import multiply_experts, saved_buffers
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.protocols import TrainGroup, TrainRow
-from infuser_core.phases.training import ObjectiveSettings
 from infuser_core.schemas import Checkpoint
 
 VOCABULARY = 64

@@ -5,8 +5,8 @@ import os
 import time
 from collections.abc import Iterable
 
-from infuser_core.trackers.parts.follow import Tracked
-from infuser_core.trackers.parts.points import Point
+from infuser_core.results.trackers.parts.follow import Tracked
+from infuser_core.results.trackers.parts.points import Point
 
 
 def good(run: Tracked, points: Iterable[Point]) -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 import duckdb
 
-from infuser_core.report import outline
-from infuser_core.report.content import Query, Report
-from infuser_core.report.queries import Chosen
+from infuser_core.results.report import outline
+from infuser_core.results.report.content import Query, Report
+from infuser_core.results.report.queries import Chosen
 
 LINEAGE = "run VARCHAR, iteration BIGINT, phase VARCHAR, artifact_key VARCHAR"
 VIEWS = {

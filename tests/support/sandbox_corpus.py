@@ -21,9 +21,9 @@ from typing import Any
 
 from places import DATA
 
-from infuser_core.sandbox import literals
-from infuser_core.sandbox.program import SandboxError
 from infuser_core.verifiers.parts.code_tests import CodeTests, Judgement, judge, parse_tests
+from infuser_core.verifiers.sandbox import literals
+from infuser_core.verifiers.sandbox.program import SandboxError
 
 FOLDER = DATA / "sandbox"
 CHEATS = sorted((FOLDER / "cheats").glob("*.py"))

@@ -13,7 +13,7 @@ from launcher import Finished, Launcher, SmallRun
 from peft import AutoPeftModelForCausalLM, PeftModel
 from transformers import AutoModelForCausalLM
 
-from infuser_core.adapters import CONFIG, WEIGHTS
+from infuser_core.store.adapter_files import CONFIG, WEIGHTS
 from infuser_core.store.journal import Journal
 
 LORA = ("--set", "cotrain.adapter={type: lora, rank: 8, alpha: 16}")

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from launcher import Launcher, SmallRun, copy_store
 
-from infuser_core.lineage.why import why
+from infuser_core.results.lineage.why import why
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens, Rows

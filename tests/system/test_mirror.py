@@ -14,7 +14,7 @@ from launcher import Launcher, SmallRun, copy_store
 from served import Served, eventually
 
 from flows import deployment
-from infuser_core.lineage.markdown import page_key
+from infuser_core.results.lineage.markdown import page_key
 from infuser_core.store.journal import Journal
 
 

@@ -22,8 +22,8 @@ from places import ROOT
 from served import CONFIG, SMALL, Served, eventually
 
 from flows import deployment
-from infuser_core.lineage.graph import graph_of
-from infuser_core.lineage.markdown import artifact_key, page_key
+from infuser_core.results.lineage.graph import graph_of
+from infuser_core.results.lineage.markdown import artifact_key, page_key
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal

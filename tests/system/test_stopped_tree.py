@@ -19,8 +19,8 @@ ended = child.run([sys.executable, "-c", work], wall_seconds=3.0)
 print([ended.fault, ended.status, ended.out.decode()])
 """
 PROGRAM = """
-from infuser_core.sandbox.program import Case, Limits, Program
-from infuser_core.sandbox.run import find, run
+from infuser_core.verifiers.sandbox.program import Case, Limits, Program
+from infuser_core.verifiers.sandbox.run import find, run
 find()
 print("go", flush=True)
 program = Program(source="import time; time.sleep(1.2); print('text')")

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from launcher import Launcher, SmallRun, copy_store
 
+from infuser_core.results.trackers.parts.files import Lines, points_in, redacted
+from infuser_core.results.trackers.parts.points import in_words, metrics_of
+from infuser_core.results.trackers.parts.run_log import Clock, RunLog, place_of
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Recipe, Record
 from infuser_core.store.store import Outcome, Store
 from infuser_core.terminal import Console
-from infuser_core.trackers.parts.files import Lines, points_in, redacted
-from infuser_core.trackers.parts.points import in_words, metrics_of
-from infuser_core.trackers.parts.run_log import Clock, RunLog, place_of
 
 
 def made(root: Path, phase: str, *, iteration: int = 0, seed: int = 0, **summary: object) -> Record:

@@ -18,11 +18,11 @@ from infuser_core import plugins
 from infuser_core.config.overlays import load
 from infuser_core.errors import ConfigError
 from infuser_core.planning.preflight import preflight
+from infuser_core.results.trackers.parts.files import points_in
+from infuser_core.results.trackers.parts.follow import Followers
+from infuser_core.results.trackers.parts.points import Point
 from infuser_core.store.journal import Journal
 from infuser_core.store.runs import METRICS, read_config
-from infuser_core.trackers.parts.files import points_in
-from infuser_core.trackers.parts.follow import Followers
-from infuser_core.trackers.parts.points import Point
 
 NANO = ROOT / "configs" / "nano.yaml"
 
@@ -101,7 +101,7 @@ def test_trackers_that_fail_cost_one_warning_each_and_no_time(folder: Path, monk
 
 def test_a_tracker_ends_with_a_run_that_was_killed(folder: Path):
     code = (
-        "import os, sys, time; from pathlib import Path; from infuser_core.trackers.parts.follow import Followers\n"
+        "import os, sys, time; from pathlib import Path; from infuser_core.results.trackers.parts.follow import Followers\n"
         "one = Followers(Path(sys.argv[1]), ['odd_trackers:good', 'odd_trackers:hangs'], print)\n"
         "print(*[each.pid for each in one._at_work.values()], flush=True); time.sleep(60)"
     )

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from contained import needs_sandbox
 
-from infuser_core.benchmarks.parts import program_tests as humaneval
 from infuser_core.errors import DocumentError
+from infuser_core.evaluation.benchmarks.parts import program_tests as humaneval
 from infuser_core.verifiers.parts.code_tests import CodeTests, judge, parse_tests, read_tests, store_tests
 
 pytestmark = needs_sandbox

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from verifier_cases import question
 
 from infuser_core.engines.fake import ByteTokenizer
-from infuser_core.reasoning import answer_of, reply_text, with_reasoning
+from infuser_core.prompts.reasoning import answer_of, reply_text, with_reasoning
 from infuser_core.schemas import Verdict
 from infuser_core.verifiers.parts.batch import Job, check_all
 from infuser_core.verifiers.parts.extract import PRESETS

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from verifier_cases import CORRECT, NO_ANSWER, WRONG, question
 
 from infuser_core import plugins
-from infuser_core.benchmarks.parts.question_sets import question_of
+from infuser_core.cotrain.phases.parsing import ParsedQuestion, parse, to_question
 from infuser_core.errors import ConfigError
-from infuser_core.phases.parsing import ParsedQuestion, parse, to_question
+from infuser_core.evaluation.benchmarks.parts.question_sets import question_of
 from infuser_core.schemas import Document, Question, Verdict
 from infuser_core.verifiers import bbeh, choice, exact, integer
 from infuser_core.verifiers.parts.extract import PRESETS

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 from launcher import Launcher
 
-from infuser_core.view.app import application
+from infuser_core.results.view.app import application
 
 
 @pytest.fixture(scope="module")

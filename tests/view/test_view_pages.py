@@ -10,13 +10,13 @@ from fastapi.testclient import TestClient
 from report_runs import HOSTILE, three_runs
 
 from infuser_core.errors import UsageError
+from infuser_core.results.view.app import application, serve
+from infuser_core.results.view.evaluations import sheet
+from infuser_core.results.view.questions import find
+from infuser_core.results.view.site import Listing
+from infuser_core.results.view.statements import saved
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
-from infuser_core.view.app import application, serve
-from infuser_core.view.evaluations import sheet
-from infuser_core.view.questions import find
-from infuser_core.view.site import Listing
-from infuser_core.view.statements import saved
 
 TOKEN = "a-token"
 HERE = "http://127.0.0.1:8000"

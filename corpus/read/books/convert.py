@@ -11,9 +11,9 @@ from corpus.read.books.pandoc import Cut
 from corpus.read.books.tree import Archive
 from corpus.read.page import page_of, reason_of
 from corpus.read.printed import Removed
-from infuser_core import child
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
+from infuser_core.system import child
 
 CONVERTER = "pandoc-10"
 MAX_LOST = 0.2

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infuser_core import child
 from infuser_core.errors import DocumentError
+from infuser_core.system import child
 
 FILTER = Path(__file__).with_name("clean.lua")
 WRITER = "commonmark+tex_math_dollars+pipe_tables+strikeout+footnotes"

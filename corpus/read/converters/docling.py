@@ -9,9 +9,10 @@ from corpus.read.converters.marker import cleaned, missing
 from corpus.read.garble import MARK
 from corpus.read.page import Job, page_of
 from corpus.read.printed import Removed
-from infuser_core import child, settings
+from infuser_core import settings
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
+from infuser_core.system import child
 
 OPTIONS = ("--from", "pdf", "--to", "md", "--image-export-mode", "placeholder")
 

@@ -22,10 +22,11 @@ from corpus.read.formats.markdown import outside
 from corpus.read.marker_servers import Servers
 from corpus.read.page import Job, Kept, page_of, reason_of
 from corpus.read.printed import Removed
-from infuser_core import child, sealed, settings
+from infuser_core import settings
 from infuser_core.config.corpus import ConvertSettings
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
+from infuser_core.system import child, sealed
 
 NO_FONT = re.compile(r"font_path|\.ttf|\.otf|font (?:file|not found)", re.IGNORECASE)
 NO_WEIGHTS = re.compile(

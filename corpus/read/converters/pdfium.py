@@ -6,9 +6,9 @@ from corpus.read.embedded import CONVERTER
 from corpus.read.file_kinds import pdf_fault
 from corpus.read.page import Job, page_of, reason_of
 from corpus.read.printed import Removed
-from infuser_core import child
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
+from infuser_core.system import child
 
 
 def trouble(job: Job) -> str:

@@ -13,13 +13,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from infuser_core.child import LOOK_SECONDS
 from infuser_core.engines.cluster.connection import actor_on, answer, connected, machines, name_of
 from infuser_core.engines.cluster.layout import Cluster, Machine, shares
 from infuser_core.engines.service.launch import START_SECONDS, ServiceOptions
 from infuser_core.engines.service.local_engines import LocalEngines
 from infuser_core.engines.worker_pool import start_process
 from infuser_core.errors import EngineError
+from infuser_core.system.child import LOOK_SECONDS
 from infuser_core.system.worker import EndedError, Peer, WorkerProcess, wait
 
 LISTEN_SECONDS = 1.0

@@ -15,11 +15,11 @@ from peft.tuners.lora import Linear
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
-from infuser_core.adapters import CONFIG, NAMED, WEIGHTS, peft_names
 from infuser_core.config.roles import ALL_LINEAR, AdapterSettings
 from infuser_core.engines.training.checkpoint import fill
 from infuser_core.errors import ConfigError
 from infuser_core.seeding import seed_of
+from infuser_core.store.adapter_files import CONFIG, NAMED, WEIGHTS, peft_names
 
 
 def create(config: PretrainedConfig, adapter: AdapterSettings, out: Path, *, base: str, seed: int) -> dict[str, Tensor]:

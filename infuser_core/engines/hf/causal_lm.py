@@ -26,8 +26,6 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from infuser_core.adapters import base_of
-from infuser_core.durable import fsync
 from infuser_core.engines.hf.layouts import Layout
 from infuser_core.engines.hf.limits import (
     reading,
@@ -41,6 +39,8 @@ from infuser_core.engines.hf.norms import compute_in_own_dtype
 from infuser_core.engines.hf.renderer import record_template
 from infuser_core.engines.model_files import COMPANIONS, WEIGHTS, files_of, weight_files
 from infuser_core.errors import CheckpointError, EngineError
+from infuser_core.store.adapter_files import base_of
+from infuser_core.system.durable import fsync
 
 IMPLEMENTATION = "infuser_layout"
 """Name under which transformers finds `layout_attention`."""

@@ -44,7 +44,7 @@ from infuser_core.engines.training.self_test import require_once
 from infuser_core.errors import EngineError
 from infuser_core.memory.sizes import CACHE_TOKENS
 from infuser_core.schemas import Checkpoint
-from infuser_core.series import Series
+from infuser_core.store.series import Series
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 """Increment of the splitmix64 generator."""

@@ -10,8 +10,6 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
-from infuser_core.adapters import CONFIG, NAMED, pointer
-from infuser_core.adapters import WEIGHTS as ADAPTER
 from infuser_core.config.optimizers import options_of
 from infuser_core.config.roles import AdapterSettings
 from infuser_core.config.run import SamplingSettings
@@ -36,6 +34,8 @@ from infuser_core.engines.training.checkpoint import (
 )
 from infuser_core.engines.training.optimizer import Given, first_moments
 from infuser_core.engines.training.self_test import require_same
+from infuser_core.store.adapter_files import CONFIG, NAMED, pointer
+from infuser_core.store.adapter_files import WEIGHTS as ADAPTER
 
 
 def prepare_anchor(

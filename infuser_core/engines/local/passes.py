@@ -6,7 +6,6 @@ from typing import TypeVar
 
 import torch
 
-from infuser_core import faults
 from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import options_of
 from infuser_core.engines.probe.reference import Probe, ProbeLedger, ReferenceProbe
@@ -25,6 +24,7 @@ from infuser_core.engines.training.loss import Policy, Tally, forward_terms, in_
 from infuser_core.engines.training.optimizer import Given, optimizer_of
 from infuser_core.engines.training.packing import Packer
 from infuser_core.errors import EngineError
+from infuser_core.system import fault_points as faults
 
 Result = TypeVar("Result")
 

@@ -10,9 +10,6 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
-from infuser_core.adapters import CONFIG, base_of
-from infuser_core.adapters import WEIGHTS as ADAPTER
-from infuser_core.durable import fsync
 from infuser_core.engines.hf.causal_lm import (
     choose_device,
     choose_dtype,
@@ -41,6 +38,9 @@ from infuser_core.engines.training.recomputation import recomputed
 from infuser_core.engines.training.tensor_files import Shapes, entries, put
 from infuser_core.memory.sizes import Checkpointing
 from infuser_core.schemas import Checkpoint
+from infuser_core.store.adapter_files import CONFIG, base_of
+from infuser_core.store.adapter_files import WEIGHTS as ADAPTER
+from infuser_core.system.durable import fsync
 
 AUTOMATIC = {"cpu": 2048, "cuda": 131_072}
 """Most tokens of a micro-batch whose budget is found automatically."""

@@ -9,11 +9,11 @@ from pathlib import Path
 from shutil import rmtree
 
 import infuser_core
-from infuser_core.adapters import base_of
 from infuser_core.engines.model_files import link_model_files
 from infuser_core.engines.service.launch import Launch, ServiceOptions, launches, visible_cards
 from infuser_core.engines.service.weight_transfer import HERE
 from infuser_core.errors import EngineError
+from infuser_core.store.adapter_files import base_of
 from infuser_core.system.worker import WorkerProcess
 
 VIEW = "model"

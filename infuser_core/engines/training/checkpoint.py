@@ -4,7 +4,7 @@
 `v.<parameter>`, `trainer.json` the step and the optimizer's constants. Above `SHARD_BYTES` either of the first two is
 several files and an index, in the layout that Hugging Face's readers know: `model-00001-of-00003.safetensors`, ...,
 `model.safetensors.index.json`. Of a model with adapters, `adapter_model.safetensors` holds these alone, in the place of
-`model.safetensors`, under the names that peft gives them (see infuser_core.adapters).
+`model.safetensors`, under the names that peft gives them (see infuser_core.store.adapter_files).
 """
 
 import json
@@ -19,14 +19,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from infuser_core import adapters, faults
 from infuser_core.config.optimizers import DEFAULT, Options
-from infuser_core.durable import fsync
 from infuser_core.engines.model_files import shard_names
 from infuser_core.engines.training import tensor_files
 from infuser_core.errors import CheckpointError
+from infuser_core.store import adapter_files as adapters
 from infuser_core.store import pruned
 from infuser_core.store.verify import known_ahead
+from infuser_core.system import fault_points as faults
+from infuser_core.system.durable import fsync
 
 WEIGHTS = "model.safetensors"
 MOMENTS = "optimizer.safetensors"

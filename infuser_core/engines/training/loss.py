@@ -15,7 +15,7 @@ from infuser_core.algorithm.preset import Objective
 from infuser_core.engines.protocols import StepReport, TrainGroup
 from infuser_core.engines.training.packing import MicroBatch, Segment
 from infuser_core.schemas import TOKEN_MEANS
-from infuser_core.series import Series
+from infuser_core.store.series import Series
 
 Values = Mapping[int, Mapping[int, Sequence[float]]]
 """Log-probabilities by place of the group and place of the row."""

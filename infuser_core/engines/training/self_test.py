@@ -20,7 +20,7 @@ from infuser_core.engines.hf.output_head import OutputHead
 from infuser_core.engines.protocols import TrainGroup, TrainRow
 from infuser_core.engines.training.packing import Packer
 from infuser_core.errors import EngineError
-from infuser_core.sealed import digest_of, digest_of_file
+from infuser_core.system.sealed import digest_of, digest_of_file
 
 PROMPTS, RESPONSE, SAMPLES = (4, 7), 3, 2
 """Tokens of the prompts and of every response, and responses to each prompt."""

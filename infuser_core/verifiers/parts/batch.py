@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from infuser_core import plugins
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.prompts.load import load
-from infuser_core.reasoning import answer_of
+from infuser_core.prompts.reasoning import answer_of
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers.parts.grading import Finding, Stage, grading_of
 

@@ -30,11 +30,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from infuser_core import durable
 from infuser_core.errors import DocumentError
-from infuser_core.sandbox import literals
-from infuser_core.sandbox.program import Case, CaseOutcome, Kind, Limits, Program, Status
-from infuser_core.sandbox.run import run
+from infuser_core.system import durable
+from infuser_core.verifiers.sandbox import literals
+from infuser_core.verifiers.sandbox.program import Case, CaseOutcome, Kind, Limits, Program, Status
+from infuser_core.verifiers.sandbox.run import run
 
 COMPARISONS = ("equal", "polynomial_root")
 COMPRESS_FROM = 64 << 10

@@ -33,7 +33,7 @@ logging.disable(logging.CRITICAL)
 import math_verify  # noqa: E402
 import sympy  # noqa: E402
 
-from infuser_core.child import lower  # noqa: E402
+from infuser_core.system.child import lower  # noqa: E402
 from infuser_core.system.worker import connect  # noqa: E402
 from infuser_core.verifiers.parts import equality  # noqa: E402
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from queue import LifoQueue
 
-from infuser_core.child import WATCH_SECONDS, Watch, guess_of_kill
 from infuser_core.errors import EngineError, KilledProcessError
+from infuser_core.system.child import WATCH_SECONDS, Watch, guess_of_kill
 from infuser_core.system.worker import EndedError, WorkerProcess
 
 LIMIT_SECONDS = 4.0

@@ -158,7 +158,9 @@ def kill(scene: Scene) -> None:
     if role == "converter":
         with suppress(AssertionError):
             children: list[int] = []
-            eventually(lambda: children.extend(descendants(running.pid, "infuser_core.child")) or children, "one", 60.0)
+            eventually(
+                lambda: children.extend(descendants(running.pid, "infuser_core.system.child")) or children, "one", 60.0
+            )
             _kill(children[:1])
         scene.ended(running, 0, 3)
         return

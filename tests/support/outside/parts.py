@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.nano import world
+from infuser_core.results.trackers.parts.follow import Tracked
+from infuser_core.results.trackers.parts.points import Point
 from infuser_core.schemas import InfluenceScore, Question
-from infuser_core.trackers.parts.follow import Tracked
-from infuser_core.trackers.parts.points import Point
 from infuser_core.verifiers.parts.grading import Finding, Reason, correct, wrong
 
 

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from infuser_core.config.run import QuestionSettings
-from infuser_core.phases.parsing import Malformed
-from infuser_core.routes import mcq
+from infuser_core.cotrain.phases.parsing import Malformed
+from infuser_core.cotrain.routes import mcq
 from infuser_core.schemas import Document, Question
 
 TEMPLATE = mcq.TEMPLATE

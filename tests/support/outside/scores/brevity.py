@@ -1,6 +1,6 @@
 """Long answers first."""
 
-from infuser_core.phases.studies.candidates import Candidate
+from infuser_core.cotrain.studies.candidates import Candidate
 
 
 def score(question: Candidate) -> float:

@@ -1,0 +1,33 @@
+"""Phase 1a: the solver answers the dev set (Algorithm 2, phase 1)."""
+
+from collections.abc import Sequence
+from typing import Unpack
+
+from infuser_core import plugins
+from infuser_core.config.run import RunConfig
+from infuser_core.engines.protocols import Sampler
+from infuser_core.evaluation.answering import AnswerSettings, Draw, answer_questions, solver_templates, template_digest
+from infuser_core.schemas import Question, Rollout
+
+VERSION = 7
+
+
+def settings_of(config: RunConfig) -> AnswerSettings:
+    """The sub-configuration that the phase is a function of."""
+    return AnswerSettings(
+        prompts=config.prompts,
+        prompt_digest=template_digest(*solver_templates(config.prompts, plugins.solver_prompts(config))),
+        sampling=config.cotrain.sampling.as_sampling(),
+        vllm=config.engine.vllm,
+        samples=config.cotrain.group_size,
+        prompt_tokens=config.cotrain.prompt_tokens,
+        max_tokens=config.cotrain.solver_tokens,
+        box=config.evaluate.box,
+    )
+
+
+def rollout_dev(
+    dev: Sequence[Question], solver: Sampler, settings: AnswerSettings, *, iteration: int, **how: Unpack[Draw]
+) -> list[Rollout]:
+    """n answers per dev question with their rewards r(a, a*; q)."""
+    return answer_questions(dev, solver, settings, scope=f"rollout_dev/{iteration}", **how)

@@ -1,0 +1,167 @@
+"""Quality of the generator's gradient: its cosine with the gradient that the questions' real effects would give.
+
+The gradient is linear in the advantages, so one gradient per written question and their inner products say everything
+about any reward, advantage and batch of documents. The true one comes from the documents outside of the batch.
+Legend: _R generator rollouts, _N parameters, _B batches, _D documents.
+"""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from infuser_core import plugins
+from infuser_core.algorithm.advantage import advantages, centre
+from infuser_core.cotrain.phases.training import ObjectiveSettings, by_group, train_group
+from infuser_core.cotrain.studies.candidates import flat
+from infuser_core.engines.protocols import Progress, Trainer, no_progress
+from infuser_core.evaluation.statistics.bootstrap import Z
+from infuser_core.schemas import Checkpoint, InfluenceScore, Question, Rollout
+from infuser_core.seeding import seed_of
+
+VERSION = 1
+# Normalising by the batch scales a batch's gradient and does not turn it: mean_centred stands for both.
+NORMALISERS = ("dugrpo", "group_std", "mean_centred")
+REWARDS = ("influence", "variance", "uncertainty")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientSettings:
+    """Size of the study."""
+
+    objective: ObjectiveSettings
+    """The generator's loss."""
+    documents: int
+    """Documents of a batch."""
+    batches: int
+    """Batches drawn."""
+    invalid: float
+    """Reward of a text that is no question."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientQuality:
+    """One reward and advantage."""
+
+    reward: str
+    """Name of the generator's reward; `effect` is the real change by the question's step itself."""
+    advantage: str
+    """Name of the advantage."""
+    cosine: float
+    """Mean over batches of the cosine of the batch's gradient and the true one."""
+    low: float
+    """Lower end of its 95% interval, by the jackknife over documents."""
+    high: float
+    """Upper end."""
+    behind: float
+    """Share of batches in which the first row's cosine is higher."""
+
+
+def inner_products(
+    rollouts: Sequence[Rollout],
+    generator: Trainer,
+    checkpoint: Checkpoint,
+    objective: ObjectiveSettings,
+    *,
+    workspace: Path,
+    progress: Progress = no_progress,
+) -> np.ndarray:
+    """Inner products of the gradients of all rollouts' log-probabilities [R, R]; the gradients pass through a file."""
+    generator.load(checkpoint)
+    constants = objective.constants(by_group(rollouts).values())
+    file, kept = workspace / "rollout.safetensors", None
+    for place, row in enumerate(rollouts):
+        generator.zero_grad()
+        generator.forward_backward([train_group([row], [1.0])], constants, denominator=1)
+        generator.keep_gradient(file)
+        gradient_N = flat(file)
+        if kept is None:
+            shape = (len(rollouts), gradient_N.size)
+            kept = np.memmap(workspace / "gradients", dtype=np.float32, mode="w+", shape=shape)
+        kept[place] = gradient_N
+        progress(place + 1, len(rollouts), 0)
+    generator.zero_grad()
+    assert kept is not None
+    return np.asarray(kept @ kept.T, dtype=np.float64)
+
+
+def gradient_quality(
+    rollouts: Sequence[Rollout],
+    questions: Sequence[Question],
+    scores: Sequence[InfluenceScore],
+    effects: Mapping[str, float],
+    products_RR: np.ndarray,
+    settings: GradientSettings,
+    *,
+    seed: int,
+) -> list[GradientQuality]:
+    """Every reward with every advantage, on the same batches. A question without an effect changes nothing: 0."""
+    known = {row.question_id: row for row in scores}
+    written = [row for row in questions if row.rollout_id]
+    places: dict[str, list[int]] = {}
+    for place, row in enumerate(rollouts):
+        places.setdefault(row.group_id, []).append(place)
+    true = _by_rollout(rollouts, {row.rollout_id: effects.get(row.question_id, 0.0) for row in written}, 0.0)
+    rewards = {}
+    for name in REWARDS:
+        values = plugins.reward(name).of([known[row.question_id] for row in written], written)
+        own = {row.rollout_id: value for row, value in zip(written, values, strict=True)}
+        rewards[name] = _by_rollout(rollouts, own, settings.invalid)
+    rewards["effect"] = true
+    truth_R = np.zeros(len(rollouts))
+    for own_places in places.values():
+        truth_R[own_places] = centre([true[place] for place in own_places])
+    documents, count = sorted(places), min(settings.documents, len(places) // 2)
+    batches = [
+        random.Random(seed_of(seed, "gradients", draw)).sample(documents, count) for draw in range(settings.batches)
+    ]
+    found = {
+        (reward, advantage): np.array(
+            [_cosine(values, [places[name] for name in batch], advantage, truth_R, products_RR) for batch in batches]
+        )
+        for reward, values in rewards.items()
+        for advantage in NORMALISERS
+    }
+    first_B = next(iter(found.values()))
+    used_BD = np.array([[name in batch for name in documents] for batch in map(set, batches)])
+    return [_row(*names, cosines_B, first_B, used_BD) for names, cosines_B in found.items()]
+
+
+def _by_rollout(rollouts: Sequence[Rollout], values: Mapping[str, float], invalid: float) -> list[float]:
+    return [values.get(row.rollout_id, invalid) for row in rollouts]
+
+
+def _cosine(
+    rewards: Sequence[float],
+    batch: Sequence[Sequence[int]],
+    advantage: str,
+    truth_R: np.ndarray,
+    products_RR: np.ndarray,
+) -> float:
+    """Cosine of a batch's gradient and the true one of all other documents; 0 where either has no length."""
+    mine_R, other_R = np.zeros_like(truth_R), truth_R.copy()
+    credits = advantages([[rewards[place] for place in own] for own in batch], normaliser=advantage)
+    for own, values in zip(batch, credits, strict=True):
+        mine_R[own], other_R[own] = values, 0.0
+    left, right = mine_R @ products_RR @ mine_R, other_R @ products_RR @ other_R
+    return float(mine_R @ products_RR @ other_R / math.sqrt(left * right)) if left > 0 and right > 0 else 0.0
+
+
+def _row(
+    reward: str, advantage: str, cosines_B: np.ndarray, first_B: np.ndarray, used_BD: np.ndarray
+) -> GradientQuality:
+    mean = float(cosines_B.mean())
+    without_D = np.array([cosines_B[~used_B].mean() for used_B in used_BD.T])
+    count = without_D.size
+    error = Z * math.sqrt((count - 1) / count * float(((without_D - without_D.mean()) ** 2).sum()))
+    return GradientQuality(
+        reward=reward,
+        advantage=advantage,
+        cosine=mean,
+        low=mean - error,
+        high=mean + error,
+        behind=float((first_B > cosines_B).mean()),
+    )

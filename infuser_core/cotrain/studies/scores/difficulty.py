@@ -1,0 +1,8 @@
+"""Hard questions first."""
+
+from infuser_core.cotrain.studies.candidates import Candidate
+
+
+def score(question: Candidate) -> float:
+    """Share of wrong answers, 1 - p."""
+    return 1 - question.stored.solver_accuracy

@@ -1,0 +1,8 @@
+"""Variance of the question's rewards: pass rates near one half first."""
+
+from infuser_core.cotrain.studies.candidates import Candidate
+
+
+def score(question: Candidate) -> float:
+    """Variance of right and wrong answers, p (1 - p)."""
+    return question.stored.solver_accuracy * (1 - question.stored.solver_accuracy)

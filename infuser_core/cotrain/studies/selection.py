@@ -1,0 +1,185 @@
+"""Worth of a selection: equal steps on the best, the worst and random questions, and the gain on held-out ones.
+
+All arms start from one checkpoint, train on the answers that were scored, and are measured on the same held-out
+questions. Only questions whose answers differ in reward can be chosen, by any arm: the others have no gradient, and a
+random arm would lose by them alone. Legend: _Q held-out questions.
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from infuser_core.algorithm.advantage import centre
+from infuser_core.cotrain.phases.training import UpdateSettings, by_group, logprobs_of, train_group
+from infuser_core.cotrain.studies.candidates import PAPER, NamedScore, by_name
+from infuser_core.cotrain.studies.effects import Measure
+from infuser_core.engines.protocols import Progress, Trainer, no_progress
+from infuser_core.evaluation.drawing import Kept
+from infuser_core.evaluation.statistics.bootstrap import estimate
+from infuser_core.evaluation.statistics.correlation import RankCorrelation, rank_correlations
+from infuser_core.schemas import Checkpoint, Rollout
+from infuser_core.seeding import seed_of
+
+VERSION = 4
+BEFORE, RANDOM, WORST = "before", "random", f"{PAPER} reversed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionSettings:
+    """Size of the study."""
+
+    step: UpdateSettings
+    """The solver's own optimizer and objective."""
+    share: float
+    """Share of the scored questions that an arm trains on."""
+    steps: int
+    """Optimizer steps of an arm, each on all of its questions."""
+    draws: int
+    """Random arms."""
+    samples: int
+    """Answers per held-out question; 0 where the probability of the right reply is known exactly."""
+    ranked: bool
+    """Whether there are arms by scores beside the random ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Questions of an arm."""
+
+    arm: str
+    """Name of a score, the paper's reversed, or random."""
+    draw: int
+    """Number of a random arm; 0 for others."""
+    questions: Sequence[str]
+    """Chosen questions, in the order of the scores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectionArm:
+    """An arm's result."""
+
+    arm: str
+    """Rule of the choice; `before` is the checkpoint itself."""
+    draw: int
+    """Number of a random arm; 0 for others."""
+    questions: list[str]
+    """Questions trained on."""
+    accuracy: float
+    """On the held-out questions, after the steps."""
+    change: float
+    """Its difference to the checkpoint's."""
+    change_low: float
+    """2.5% quantile of that over resampled held-out questions."""
+    change_high: float
+    """97.5% quantile."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """The held-out questions after equal steps on some questions."""
+
+    questions: list[str]
+    """Questions trained on; none is the checkpoint itself."""
+    values_Q: list[float]
+    """Value of each held-out question."""
+
+
+def choices(named: Sequence[NamedScore], settings: SelectionSettings, *, seed: int) -> list[Choice]:
+    """The arms, each of the same number of questions. Ties fall by a seeded draw."""
+    values = by_name(named)
+    names = list(values[PAPER])
+    count = max(1, round(settings.share * len(names)))
+    lot = {name: random.Random(seed_of(seed, "selection", name)).random() for name in names}
+    rules = values | {WORST: {name: -value for name, value in values[PAPER].items()}}
+    made = []
+    for arm, own in rules.items() if settings.ranked else []:
+        chosen = {*sorted(names, key=lambda name: (-own[name], lot[name]))[:count]}
+        made.append(Choice(arm=arm, draw=0, questions=[name for name in names if name in chosen]))
+    for draw in range(settings.draws):
+        places = sorted(random.Random(seed_of(seed, "selection", "random", draw)).sample(range(len(names)), count))
+        made.append(Choice(arm=RANDOM, draw=draw, questions=[names[place] for place in places]))
+    return made
+
+
+def run_arms(
+    named: Sequence[NamedScore],
+    rollouts: Sequence[Rollout],
+    solver: Trainer,
+    checkpoint: Checkpoint,
+    measure: Measure,
+    settings: SelectionSettings,
+    *,
+    seed: int,
+    kept: Kept[Reached],
+    progress: Progress = no_progress,
+) -> list[SelectionArm]:
+    """The checkpoint itself, and every arm after its steps; what `kept` holds is not trained again."""
+    groups = by_group(rollouts)
+    # Scores that mean the same under empty moments choose the same questions.
+    known = {tuple(row.questions): row.values_Q for row in kept.rows()}
+    arms = [Choice(arm=BEFORE, draw=0, questions=[]), *choices(named, settings, seed=seed)]
+    for done, arm in enumerate(arms):
+        chosen = tuple(arm.questions)
+        if chosen not in known:
+            solver.load(checkpoint)
+            if chosen:
+                _train(solver, [groups[name] for name in chosen], settings)
+            known[chosen] = measure(solver).tolist()
+            kept.add([Reached(questions=[*chosen], values_Q=known[chosen])])
+        progress(done, len(arms) - 1, 0)
+    before_Q = np.array(known[()])
+    return [_row(arm, np.array(known[tuple(arm.questions)]), before_Q) for arm in arms]
+
+
+def _train(solver: Trainer, groups: Sequence[Sequence[Rollout]], settings: SelectionSettings) -> None:
+    constants = settings.step.objective.constants(groups)
+    plain = [train_group(rows, [0.0] * len(rows)) for rows in groups]
+    old = logprobs_of(groups, solver.logprobs(plain, temperature=constants.temperature))
+    train = [settings.step.objective.train_group(rows, centre([row.reward for row in rows]), old) for rows in groups]
+    for _ in range(settings.steps):
+        solver.zero_grad()
+        solver.forward_backward(train, constants, denominator=len(train))
+        solver.optim_step(settings.step.learning_rate)
+
+
+def _row(arm: Choice, after_Q: np.ndarray, before_Q: np.ndarray) -> SelectionArm:
+    gain = estimate(after_Q - before_Q)
+    return SelectionArm(
+        arm=arm.arm,
+        draw=arm.draw,
+        questions=[*arm.questions],
+        accuracy=float(after_Q.mean()),
+        change=gain.value,
+        change_low=gain.low,
+        change_high=gain.high,
+    )
+
+
+def datamodelling(rows: Sequence[SelectionArm], named: Sequence[NamedScore]) -> list[RankCorrelation]:
+    """Linear datamodelling score: over random arms, rank correlation of the summed scores with the accuracy reached.
+
+    After Park et al., "TRAK: Attributing Model Behavior at Scale" (2023).
+    """
+    arms = [row for row in rows if row.arm == RANDOM]
+    values = by_name(named)
+    sums = {name: [sum(own[question] for question in row.questions) for row in arms] for name, own in values.items()}
+    return rank_correlations(sums, {"held_out": [row.accuracy for row in arms]})
+
+
+def summary(rows: Sequence[SelectionArm]) -> Iterator[dict[str, object]]:
+    """One line per rule: the random arms as their mean, with the lowest and the highest of them."""
+    for arm in dict.fromkeys(row.arm for row in rows):
+        own = [row for row in rows if row.arm == arm]
+        changes = [row.change for row in own]
+        alone = len(own) == 1
+        yield {
+            "arm": arm,
+            "arms": len(own),
+            "questions": len(own[0].questions),
+            "accuracy": round(sum(row.accuracy for row in own) / len(own), 4),
+            "change": round(sum(changes) / len(own), 4),
+            "low": round(own[0].change_low if alone else min(changes), 4),
+            "high": round(own[0].change_high if alone else max(changes), 4),
+        }

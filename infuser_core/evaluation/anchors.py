@@ -1,0 +1,187 @@
+"""Models that settings name and nobody has trained yet: where their files are, their digest, and how they are asked."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infuser_core.config.corpus import EndpointModel
+from infuser_core.config.engine import EngineSettings
+from infuser_core.config.shipped import read_yaml
+from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
+from infuser_core.engines.model_files import read_json, shard_names, weight_files, weight_heads
+from infuser_core.engines.pool import EnginePool
+from infuser_core.engines.protocols import ChatModel, Sampler
+from infuser_core.errors import ConfigError
+from infuser_core.nano.lab import NOTES, anchor_path
+from infuser_core.schemas import Checkpoint, Role
+from infuser_core.store import verify
+from infuser_core.store.adapter_files import base_of
+from infuser_core.system.hub import HubAddress, snapshot
+
+if TYPE_CHECKING:
+    from infuser_core.engines.endpoint import Endpoint
+
+ORIGIN = "origin.yaml"
+"""Record of an imported anchor: the file that it was made from. It is no part of the model's digest."""
+PLAIN_TURNS = "The anchor has no chat template: prompts are put as plain turns, `User:` and `Assistant:`."
+"""Note on such a model."""
+_COMPANIONS = ("*.json", "*.txt", "*.model", "*.jinja", "additional_chat_templates/*.jinja")
+"""Files that may enter a model besides its weights, and are fetched from the hub before them."""
+_ENTERS = (*_COMPANIONS, "*.safetensors")
+"""Files of a folder that may enter a model besides those that transformers takes: adapters, optimizer state."""
+
+
+def anchor_folder(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> Path:
+    """The model's folder in Hugging Face layout. Raises ConfigError when it cannot be had."""
+    if isinstance(anchor, NanoAnchor):
+        return anchor_path(anchor.world)
+    if isinstance(anchor, HubAnchor):
+        return _download(anchor)
+    folder = Path(anchor.path)
+    if not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"anchor.path = {anchor.path!r}: no config.json there", hint="name a model folder in Hugging Face layout"
+        )
+    return folder
+
+
+def anchor_notes(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> tuple[str, ...]:
+    """Sentences about the anchor that a reader of a run's numbers has to know."""
+    if isinstance(anchor, NanoAnchor):
+        return NOTES
+    return _folder_notes(Path(anchor.path)) if isinstance(anchor, FolderAnchor) else ()
+
+
+def origin_of(folder: Path) -> dict[str, Any]:
+    """Record of an imported model's origin; empty for others."""
+    origin = read_yaml(folder / ORIGIN, hint="import the model again") if (folder / ORIGIN).is_file() else None
+    return origin if isinstance(origin, dict) else {}
+
+
+def _folder_notes(folder: Path) -> tuple[str, ...]:
+    """Origin of an imported model, and how prompts are put to one without a chat template."""
+    if origin := origin_of(folder):
+        facts = "; ".join(f"{key} {origin.get(key)}" for key in ("quantisation", "licence"))
+        remarks = tuple(f"The anchor: {remark}." for remark in origin.get("remarks") or ())
+        return (f"The anchor was imported from {origin.get('file')} ({facts}).", *remarks)
+    return (PLAIN_TURNS,) if folder.is_dir() and not has_template(folder) else ()
+
+
+def has_template(folder: Path) -> bool:
+    """Whether a model folder's tokenizer has a chat template."""
+    if any(folder.glob("chat_template*")):
+        return True
+    # Older tokenizers keep it there.
+    return read_json(folder / "tokenizer_config.json").get("chat_template") is not None
+
+
+def template_status(folder: Path) -> dict[str, str]:
+    """Remark of an artifact about a model without a chat template; empty for others."""
+    return {} if has_template(folder) else {"status": "no chat template: prompts are plain turns"}
+
+
+def anchor_digest(folder: Path) -> str:
+    """sha256 over names and contents of all files that loading the model reads, those of an adapter's base included.
+
+    Raises CheckpointError for an adapter without its base.
+    """
+    base = base_of(folder)
+    files = sorted({*weight_files(folder), *(path for pattern in _ENTERS for path in folder.glob(pattern))})
+    total = hashlib.sha256()
+    for path, found in zip(files, verify.digests(files), strict=True):
+        total.update(path.relative_to(folder).as_posix().encode() + bytes.fromhex(found))
+    if base is not None:
+        total.update(bytes.fromhex(anchor_digest(base)))
+    return total.hexdigest()
+
+
+def anchor_bytes(folder: Path, *, each: int = 12) -> int:
+    """Bytes of the anchor's checkpoint, fp32 weights and both moments; 0 where the model's files do not tell."""
+    from infuser_core.engines.training.checkpoint import weights_of
+
+    return each * (weights_of(folder) or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedModel:
+    """A judge, a librarian or a writer of questions. Its identity is known before it loads."""
+
+    name: str
+    """Name in tables."""
+    identity: dict[str, Any]
+    """Facts that its replies depend on, for keys: weights and machinery, or the address."""
+    chat: Callable[[], ChatModel]
+    """Load it as a greedy chat model, or connect."""
+    sampler: Callable[[], Sampler]
+    """Load it as a sampler, or connect."""
+
+
+def named_model(
+    source: NanoAnchor | FolderAnchor | HubAnchor | EndpointModel,
+    engine: EngineSettings,
+    pool: EnginePool,
+    *,
+    label: str,
+    role: Role = Role.JUDGE,
+) -> NamedModel:
+    """The model that the settings name. Raises ConfigError when its files cannot be had."""
+    if isinstance(source, EndpointModel):
+        from infuser_core.engines.endpoint import ChatSampler
+
+        name = f"{source.model}@{source.url.rstrip('/')}"
+        return NamedModel(
+            name=name,
+            identity={"model": f"openai:{name}"},
+            chat=lambda: _connected(source),
+            sampler=lambda: ChatSampler(_connected(source).replies),
+        )
+    folder = anchor_folder(source)
+    digest = _known_digest(folder)
+    checkpoint = Checkpoint(checkpoint_id=f"{label}-{digest[:16]}", role=role, path=str(folder), step=0)
+    return NamedModel(
+        name=checkpoint.checkpoint_id,
+        identity={"model": digest, "sampler": engine.sampler, "dtype": engine.dtype},
+        chat=partial(pool.chat, checkpoint),
+        sampler=partial(pool.sampler, checkpoint),
+    )
+
+
+@lru_cache(maxsize=4)
+def _known_digest(folder: Path) -> str:
+    """Read once a process: every iteration asks, and the files of a large model take minutes."""
+    return anchor_digest(folder)
+
+
+def _connected(source: EndpointModel) -> "Endpoint":
+    from infuser_core.engines.endpoint import Address, Endpoint
+
+    return Endpoint(Address(model=source.model, url=source.url.rstrip("/")), concurrency=source.concurrency)
+
+
+def _download(anchor: HubAnchor) -> Path:
+    """The files that loading the model opens: of weights in several forms, those that transformers takes."""
+    where = HubAddress(repo=anchor.repo, revision=anchor.revision)
+    remedy = "check the name and the network, or download it and use `anchor: {type: folder, path: ...}`"
+    fetch = partial(snapshot, what=f"anchor {anchor.repo}@{anchor.revision}", remedy=remedy)
+    folder = fetch(where, _COMPANIONS)
+    # A branch may move meanwhile: the folder is named by the commit.
+    where = replace(where, revision=folder.name)
+    for name in weight_heads(folder):
+        fetch(where, [name])
+        if (folder / name).is_file():
+            if shards := shard_names(folder / name):
+                fetch(where, shards)
+            break
+    return folder
+
+
+@lru_cache(maxsize=1)
+def token_counter(folder: Path) -> Callable[[str], int]:
+    """Number of tokens of a text by a model's tokenizer, which is loaded once in a process."""
+    from infuser_core.engines.hf.renderer import Renderer
+
+    encode = Renderer(folder).encode
+    return lambda text: len(encode(text))

@@ -1,0 +1,20 @@
+"""Held-out programs of the wide micro-world: deduction, abduction and induction about functions."""
+
+from infuser_core.config.run import BenchmarkSettings
+from infuser_core.evaluation.benchmarks.parts.spec import Benchmark
+from infuser_core.nano import programs
+from infuser_core.schemas import Question
+
+NUM_QUESTIONS = 200
+BENCHMARK = Benchmark(
+    name="nano_programs",
+    title="Nano (programs)",
+    category="nano",
+    repos=(),
+    rows=NUM_QUESTIONS,
+)
+
+
+def load(settings: BenchmarkSettings) -> list[Question]:
+    """200 questions of the test split, a third of each task; `world` does not change them."""
+    return programs.questions("test", NUM_QUESTIONS, 0)

@@ -1,0 +1,22 @@
+"""Held-out test questions of the micro-world's transfer topics: those the dev set does not cover."""
+
+from infuser_core.config.run import BenchmarkSettings
+from infuser_core.evaluation.benchmarks.parts.spec import Benchmark
+from infuser_core.nano import world
+from infuser_core.schemas import Question
+
+NUM_QUESTIONS = 400
+BENCHMARK = Benchmark(
+    name="nano_transfer",
+    title="Nano (transfer)",
+    category="nano",
+    repos=(),
+    rows=NUM_QUESTIONS,
+    verifier="choice",
+)
+
+
+def load(settings: BenchmarkSettings) -> list[Question]:
+    """400 questions on operand pairs that no textbook, dev or validation question uses."""
+    micro_world = world.world_of(settings.world)
+    return world.questions("test", micro_world.transfer, NUM_QUESTIONS, 0, micro_world)

@@ -1,0 +1,46 @@
+"""Accuracy of generated answer keys: by a labeller, a strong solver, or the majority of the solver's own answers."""
+
+from collections.abc import Sequence
+
+from infuser_core.evaluation.statistics.bootstrap import wilson
+from infuser_core.schemas import KeyAccuracy, Question, QuestionLabel, Rollout, Verdict
+
+_DECIDED = (Verdict.CORRECT, Verdict.WRONG)
+
+
+def key_accuracy(
+    labels: Sequence[QuestionLabel], votes: Sequence[bool], *, voters: str = "majority"
+) -> list[KeyAccuracy]:
+    """One row from the labels that decide, else from the votes; none without either.
+
+    `votes`: whether most `voters` agree with the key, question by question.
+    """
+    labelled = [label.key == "sound" for label in labels if label.key != "unknown"]
+    is_right = labelled or votes
+    if not is_right:
+        return []
+    share = sum(is_right) / len(is_right)
+    low, high = wilson(share, len(is_right))
+    source = "labels" if labelled else voters
+    return [KeyAccuracy(told_by=source, questions=len(is_right), accuracy=share, low=low, high=high)]
+
+
+def majority_votes(questions: Sequence[Question], rollouts: Sequence[Rollout]) -> list[bool]:
+    """Whether most right or wrong answers to a generated question agree with its key, by their verdicts."""
+    generated = {question.question_id for question in questions if question.rollout_id}
+    agreement: dict[str, list[bool]] = {}
+    for row in rollouts:
+        if row.group_id in generated and row.verdict in _DECIDED:
+            agreement.setdefault(row.group_id, []).append(row.verdict == Verdict.CORRECT)
+    return [2 * sum(votes) > len(votes) for votes in agreement.values()]
+
+
+def key_warning(row: KeyAccuracy, floor: float) -> str:
+    """The warning for keys whose whole interval is below the floor; else empty."""
+    if row.high >= floor:
+        return ""
+    return (
+        f"keys right by the {row.told_by} of {row.questions} questions: {row.accuracy:.2f} "
+        f"[{row.low:.2f}, {row.high:.2f}], below cotrain.key_floor = {floor:g}: the solver learns what wrong keys "
+        "say; a stronger cotrain.generator.model, or cotrain.labels: majority"
+    )

@@ -1,0 +1,115 @@
+"""Questions ranked by influence score, with accuracy and place of each."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from infuser_core.errors import UsageError
+from infuser_core.evaluation.statistics.bootstrap import wilson
+from infuser_core.schemas import InfluenceScore, Question, ScoreStatus
+
+SHOWN = 5
+"""Questions that a summary names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredQuestion:
+    """A row of the table, the best question first."""
+
+    rank: int
+    """1 for the highest score."""
+    file: str
+    row: int
+    """Row in the file, from 1."""
+    question_id: str
+    score: float
+    """Influence as the configuration measures it: by default the preconditioned cosine; 0 without a direction."""
+    cosine: float
+    """Cosine of AdamW's direction for the question and the dev gradient."""
+    raw_cosine: float
+    """The same of the plain gradient."""
+    accuracy: float
+    """Share of the model's answers that are right."""
+    accuracy_low: float
+    """Lower end of Wilson's 95% interval of it."""
+    accuracy_high: float
+    """Its upper end."""
+    samples: int
+    """Answers per question."""
+    status: str
+    """scored, or the reason for a score of 0 (see schemas.ScoreStatus)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileQuestion:
+    """A question and its place."""
+
+    question: Question
+    """Its identifier is unique among all files."""
+    file: Path
+    row: int
+    """Row in the file, from 1."""
+
+
+def shards(questions: Sequence[Question], size: int) -> Iterator[Sequence[Question]]:
+    """The questions in pieces of `size`, in order."""
+    return (questions[start : start + size] for start in range(0, len(questions), size))
+
+
+def rank_questions(
+    questions: Sequence[FileQuestion], scores: Sequence[InfluenceScore], *, samples: int
+) -> list[ScoredQuestion]:
+    """A row for every question, the highest score first; equal scores keep their order."""
+    pairs = sorted(zip(questions, scores, strict=True), key=lambda pair: -pair[1].score)
+    rows = []
+    for rank, (each, score) in enumerate(pairs, 1):
+        low, high = wilson(score.solver_accuracy, samples)
+        rows.append(
+            ScoredQuestion(
+                rank=rank,
+                file=str(each.file),
+                row=each.row,
+                question_id=each.question.question_id.partition("/")[2],
+                score=score.score,
+                cosine=score.cosine,
+                raw_cosine=score.raw_cosine,
+                accuracy=score.solver_accuracy,
+                accuracy_low=low,
+                accuracy_high=high,
+                samples=samples,
+                status=score.status,
+            )
+        )
+    return rows
+
+
+def summary(rows: Sequence[ScoredQuestion]) -> dict[str, Any]:
+    """Counts, mean accuracy and the first rows, as JSON values."""
+    return {
+        "questions": len(rows),
+        "statuses": dict(Counter(row.status for row in rows)),
+        "accuracy": round(sum(row.accuracy for row in rows) / max(1, len(rows)), 4),
+        "best": [asdict(row) for row in rows[:SHOWN]],
+    }
+
+
+def parse_keep(keep: str) -> float:
+    """The share, or the number above 1, of `top:N`; 0 for an empty text. Raises UsageError for others."""
+    if not keep:
+        return 0.0
+    kind, _, number = keep.partition(":")
+    try:
+        value = float(number)
+    except ValueError:
+        value = 0.0
+    if kind != "top" or not 0 < value <= 1e9:
+        raise UsageError(f"--keep {keep}: unknown", hint="top:0.25 keeps a quarter, top:500 keeps 500")
+    return value
+
+
+def take_best(rows: Sequence[ScoredQuestion], share: float) -> list[ScoredQuestion]:
+    """The best share of all rows, or number if above 1; questions without a score are never among them."""
+    count = round(share * len(rows)) if share <= 1 else int(share)
+    return [row for row in rows if row.status == ScoreStatus.SCORED][:count]

@@ -1,8 +1,0 @@
-"""Hard questions first."""
-
-from infuser_core.phases.studies.candidates import Candidate
-
-
-def score(question: Candidate) -> float:
-    """Share of wrong answers, 1 - p."""
-    return 1 - question.stored.solver_accuracy

@@ -1,8 +1,0 @@
-"""Questions with short answers first."""
-
-from infuser_core.phases.studies.candidates import Candidate
-
-
-def score(question: Candidate) -> float:
-    """Mean number of answer tokens, negative."""
-    return -question.tokens

@@ -1,0 +1,175 @@
+"""`infuser run --without`: what depends on a textbook, a chunk or a question, and a run without it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infuser_core.config.overlays import merge, validate
+from infuser_core.config.phase_table import CHECKPOINTS, UPDATES, Phase
+from infuser_core.config.run import RunConfig
+from infuser_core.errors import NUMBER, UsageError
+from infuser_core.results.lineage.graph import graph_of
+from infuser_core.results.lineage.question_story import generated_texts
+from infuser_core.results.lineage.run_view import RunView
+from infuser_core.store.recipe import Record
+from infuser_core.store.runs import find_run, read_config
+from infuser_core.store.store import Store
+from infuser_core.store.views import Lens
+from infuser_core.system.sealed import digest_of
+from infuser_core.terminal import duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Plan of a run without a textbook, chunk or question."""
+
+    run: str
+    """The run as it is."""
+    fork: str
+    """Name of the run without it."""
+    without: str
+    """Item that is left out, in words."""
+    config: Mapping[str, Any]
+    """Resolved configuration of the fork."""
+    exclude: Mapping[str, Any]
+    """Items that its configuration leaves out beyond the run's."""
+    documents: Sequence[str]
+    """Chunks that are left out."""
+    questions: Sequence[str]
+    """Generated questions that go with them."""
+    affected: Sequence[Record]
+    """Artifacts that depend on it, in the order of the pipeline: what a run without it computes again."""
+    reused: int
+    """Artifacts of the run that stay."""
+    steps: int
+    """Optimizer steps among the affected updates."""
+
+    @property
+    def seconds(self) -> float:
+        """Time that the affected artifacts took, seconds."""
+        return sum(record.seconds for record in self.affected)
+
+    def of(self, *phases: str) -> list[str]:
+        """Keys of the affected artifacts of some phases."""
+        return [record.key for record in self.affected if record.phase in phases]
+
+    def change(self, config: RunConfig) -> RunConfig:
+        """A configuration of the run as the fork has it."""
+        return validate(_extended(config.model_dump(mode="json"), self.exclude))
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan for scripts."""
+        return {
+            "run": self.run,
+            "fork": self.fork,
+            "without": self.without,
+            "documents": list(self.documents),
+            "questions": list(self.questions),
+            "artifacts": [record.key for record in self.affected],
+            "checkpoints": self.of(*CHECKPOINTS),
+            "updates": len(self.of(*UPDATES)),
+            "optimizer_steps": self.steps,
+            "seconds": round(self.seconds, 3),
+            "reused": self.reused,
+            "exclude": self.config["corpus"]["exclude"],
+            "exclude_questions": self.config["cotrain"]["exclude_questions"],
+        }
+
+    def text(self, *, applied: bool) -> str:
+        """The plan for people."""
+        lines = [f"run {self.run} without {self.without}"]
+        if not self.affected:
+            lines.append(f"nothing of the run depends on it: all {self.reused} artifacts stay")
+        else:
+            lines += [
+                f"goes: {len(self.documents)} documents, {len(self.questions)} questions written from them",
+                f"computed again: {len(self.affected)} artifacts, among them {len(self.of(*UPDATES))} updates with "
+                f"{self.steps} optimizer steps and {len(self.of(*CHECKPOINTS))} checkpoints",
+                f"reused: {self.reused} artifacts",
+                f"cost: about {duration(self.seconds)}, from the recorded times",
+            ]
+        lines.append(f"making run {self.fork}" if applied else f"without --dry-run it is made, as run {self.fork}")
+        return "\n".join(lines)
+
+
+def plan(root: Path, run: str | None, name: str) -> Plan:
+    """Everything that depends on the question, chunk or textbook of this name. Raises UsageError for an unknown one."""
+    with closing(Lens(Store(root), runs=[])) as lens:
+        view = RunView(lens=lens, graph=graph_of(lens.catalogue, find_run(root, run)))
+        if re.match("[0-9]+/", name):
+            return _of_question(view, name)
+        is_chunk = view.row("documents", "source_id", document_id=name)
+        return _of_material(view, "document" if is_chunk else "source", name)
+
+
+def _of_material(view: RunView, kind: str, name: str) -> Plan:
+    by: dict[str, Any] = {f"{kind}_id": name}
+    rows = view.rows("documents", "document_id", "source_id", **by)
+    if not rows:
+        known = view.rows("documents", "document_id", "source_id", of=view.graph.of("chunk", "pool"))[:1]
+        hint = f'`infuser sql "select distinct {kind}_id from documents"` lists them'
+        eg = f", e.g. {known[0][f'{kind}_id']}" if known else ""
+        raise UsageError(f"the pool of run {view.graph.run} has no {kind} {name}", hint=hint + eg)
+    documents = sorted({row["document_id"] for row in rows})
+    written = generated_texts(view, documents)
+    touched = {row["artifact_key"] for row in written}
+    exclude = {"corpus": {"exclude": {f"{kind}s": [name]}}}
+    questions = sorted(row["question_id"] for row in written if row["question_id"])
+    return _plan(view, f"{kind} {name}", exclude, touched, documents, questions)
+
+
+def _of_question(view: RunView, name: str) -> Plan:
+    iteration = name.partition("/")[0]
+    number = int(iteration) if re.fullmatch(NUMBER, iteration) else -1
+    records = view.graph.of(Phase.GENERATE_QUESTIONS, iteration=number)
+    row = view.row("questions", "question_id", of=records, question_id=name)
+    if row is None:
+        raise UsageError(
+            f"run {view.graph.run} has no generated question {name}",
+            hint='`infuser sql "select question_id from questions"` lists them',
+        )
+    users = view.graph.users(row["artifact_key"])
+    touched = {user.key for user in users if user.phase in UPDATES}
+    return _plan(view, f"question {name}", {"cotrain": {"exclude_questions": [name]}}, touched, [], [name])
+
+
+def _plan(
+    view: RunView,
+    without: str,
+    exclude: Mapping[str, Any],
+    touched: set[str],
+    documents: Sequence[str],
+    questions: Sequence[str],
+) -> Plan:
+    run = view.graph.run
+    affected = view.graph.below(touched)
+    config = validate(read_config(view.lens.catalogue.root, run)).model_dump(mode="json")
+    changed = validate(_extended(config, exclude)).model_dump(mode="json")
+    steps = view.rows("updates", "skipped", of=[record for record in affected if record.phase in UPDATES])
+    return Plan(
+        run=run,
+        fork=f"{run}-without-{digest_of([changed['corpus']['exclude'], changed['cotrain']['exclude_questions']])[:6]}",
+        without=without,
+        config=changed,
+        exclude=exclude,
+        documents=documents,
+        questions=questions,
+        affected=affected,
+        reused=len(view.graph.records) - len(affected),
+        steps=sum(not row["skipped"] for row in steps),
+    )
+
+
+def _extended(config: Mapping[str, Any], exclude: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with more left out: what it leaves out already stays so."""
+    more: dict[str, Any] = {}
+    for key, value in exclude.items():
+        old = config[key]
+        if isinstance(value, Mapping):
+            more[key] = _extended(old, value)
+        else:
+            more[key] = sorted({*old, *value})
+    return merge(config, more)

@@ -1,0 +1,105 @@
+"""Markdown pages of an artifact and of a run's lineage, as Prefect's UI and `infuser show` show them."""
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from infuser_core.config.phase_table import FACTS
+from infuser_core.results.lineage.graph import Graph
+from infuser_core.results.lineage.story import format_value
+from infuser_core.store import tables
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.recipe import Record, title
+from infuser_core.store.store import Store
+
+VIEW = "/view"
+"""Path of Prefect's server that leads to a running `infuser view`."""
+_PREVIEW, _FACTS, _LINE = 5, 3, 160
+
+
+def artifact_key(*parts: str) -> str:
+    """A Prefect artifact key: lower case, digits, dashes."""
+    return "-".join(parts).lower().replace("_", "-").replace(".", "-")
+
+
+def heading(phase: str, iteration: int) -> str:
+    """A stage's product in words."""
+    words = FACTS[phase].words if phase in FACTS else ""
+    return title((words or phase.replace("_", " ")).capitalize(), iteration)
+
+
+def page_key(phase: str, iteration: int, key: str) -> str:
+    """The key of an artifact's page, which Prefect's UI shows as its title: words, and six digits of the artifact's."""
+    return artifact_key(*heading(phase, iteration).replace(",", "").split(), key[-6:])
+
+
+def described(record: Record, run: str) -> str:
+    """The line below an artifact's title in Prefect's lists."""
+    facts = "; ".join(f"{name} {format_value(value)}" for name, value in list(record.summary.items())[:_FACTS])
+    return f"run {run}{': ' if facts else ''}{facts[:_LINE]}; see `infuser why {record.key}`"
+
+
+def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (), run: str = "") -> str:
+    """Markdown page of an artifact and its `users`; with a `run`, for Prefect's UI, with links."""
+    lines = [f"# {heading(record.phase, record.iteration)}", "", f"`{record.id}`, made in {record.seconds:.2f} s", ""]
+    if run:
+        lines += [f"[Its story in infuser view]({VIEW}/runs/{run}/why/{record.key})", ""]
+    facts = (*record.summary.items(), *record.machine.items())
+    lines += [f"- **{name}**: {format_value(value)}" for name, value in facts]
+    inputs = record.inputs.items()
+    if run:
+        sources = [f"- {name}: {_linked(store, identity)}" for name, identity in inputs]
+        lines += ["", "## Upstream pages", "", *(sources or ["nothing but its configuration"])]
+    for name, count in record.rows.items():
+        rows = tables.head(store.path(record.ref, f"{name}.parquet"), _PREVIEW)
+        lines += ["", f"## {name} ({count} rows)", "", markdown_table(rows) if rows else "no rows", ""]
+        lines += [f"`infuser sql \"select * from {name} where artifact_key = '{record.key}'\"`"]
+    lines += ["", "## Made from", ""]
+    lines += [f"- {name}: `{identity}`" for name, identity in inputs] or ["- nothing but its configuration"]
+    if users:
+        lines += ["", "## Used by", "", *[f"- `{user.id}`" for user in users]]
+    lines += ["", "## Recipe", "", "```json", json.dumps(record.recipe, indent=1, sort_keys=True), "```"]
+    return "\n".join(lines)
+
+
+def markdown_table(rows: Sequence[dict[str, Any]], *, width: int = 60) -> str:
+    """A Markdown table of a few rows, long values cut."""
+    names = list(rows[0])
+    body = ["| " + " | ".join(_cell(row[name], width) for name in names) + " |" for row in rows]
+    return "\n".join(["| " + " | ".join(names) + " |", "|" + "---|" * len(names), *body])
+
+
+def _cell(value: Any, width: int) -> str:
+    text = format_value(value).replace("|", "\\|").replace("<", "&lt;")
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def link(record: Record, text: str = "") -> str:
+    """A Markdown link to an artifact's page in Prefect's UI, which says what it is, or `text`."""
+    place = page_key(record.phase, record.iteration, record.key)
+    return f"[{text or heading(record.phase, record.iteration)}](/artifacts/key/{place})"
+
+
+def _linked(store: Store, identity: str) -> str:
+    key = identity.partition("@")[0]
+    found = Catalogue(store.root).find(key)
+    return link(found) if found else f"`{key}`, which is not in the store any more"
+
+
+def run_page(graph: Graph, figures: Sequence[tuple[str, str]] = ()) -> str:
+    """Markdown of a run: its figures, each a caption with an SVG text, and a row per iteration with links."""
+    iterations: dict[int, list[Record]] = {}
+    for record in graph.records.values():
+        iterations.setdefault(record.iteration, []).append(record)
+    lines = [f"# Run {graph.run}", "", f"[Its pages in infuser view]({VIEW}/runs/{graph.run})", ""]
+    for caption, drawn in figures:
+        image = base64.b64encode(drawn.encode()).decode()
+        lines += [f"**{caption}**", "", f"![{caption}](data:image/svg+xml;base64,{image})", ""]
+    said = f"{len(graph.records)} artifacts; each leads to its page, and that to its inputs."
+    lines += [said, "", "| iteration | artifacts | seconds |", "|---|---|---|"]
+    for iteration, records in sorted(iterations.items()):
+        made = ", ".join(link(record, f"{record.phase} {record.label}".strip()) for record in records)
+        spent = sum(record.seconds for record in records)
+        lines.append(f"| {iteration if iteration >= 0 else '-'} | {made} | {spent:.1f} |")
+    return "\n".join(lines)

@@ -1,0 +1,200 @@
+"""`infuser why --graph`: the artifact graph of a run as text, JSON and an HTML page; the page of a story of `why`."""
+
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from infuser_core.config.phase_table import CHECKPOINTS, LOOP, Phase
+from infuser_core.results.lineage.graph import Graph
+from infuser_core.results.lineage.story import Story, format_value, printable, table_lines
+from infuser_core.schemas import heading
+from infuser_core.store.recipe import Record
+from infuser_core.store.runs import origin_of
+from infuser_core.terminal import to_json
+
+BOX = (172, 38)
+"""Width and height of a box, px."""
+_ACROSS, _DOWN, _EDGE = 216, 52, 10
+_MANY = 400
+"""Rows of a table above which the page says how many are left out; JSON has all."""
+
+
+def links(graph: Graph) -> list[dict[str, str]]:
+    """Edges of a run's graph: which artifact was made from which."""
+    return [
+        {"source": source, "target": key, "input": name}
+        for key in graph.records
+        for name, source in graph.inputs(key).items()
+        if source in graph.records
+    ]
+
+
+def headline(graph: Graph) -> str:
+    """The run in one sentence."""
+    records, origin = graph.records.values(), origin_of(graph.catalogue.root, graph.run)
+    seconds = sum(record.seconds for record in records)
+    megabytes = sum(record.num_bytes for record in records) / 1e6
+    return (
+        f"run {graph.run}{f' ({origin})' if origin else ''}: {len(records)} artifacts, {len(links(graph))} links, "
+        f"{seconds:.1f} s, {megabytes:.1f} MB"
+    )
+
+
+def graph_text(graph: Graph) -> str:
+    """One line per artifact, in the order of the pipeline."""
+    return "\n".join([headline(graph), *table_lines([_line(graph, record) for record in graph.records.values()])])
+
+
+def graph_json(graph: Graph) -> dict[str, Any]:
+    """Nodes and links."""
+    names = ("key", "id", "phase", "iteration", "rows", "seconds")
+    nodes = [
+        {**{name: getattr(record, name) for name in names}, "bytes": record.num_bytes}
+        for record in graph.records.values()
+    ]
+    return {"run": graph.run, "nodes": nodes, "links": links(graph)}
+
+
+def graph_html(graph: Graph) -> str:
+    """One self-contained page: the drawing in parts that fold, without a script."""
+    title = f"Lineage of {graph.run}"
+    return _render("graph.html", title=title, headline=headline(graph), folds=folds(graph))
+
+
+def _line(graph: Graph, record: Record) -> dict[str, Any]:
+    inputs = (key.rpartition("-") for key in graph.inputs(record.key).values())
+    return {
+        "phase": record.phase,
+        "iteration": record.iteration if record.iteration >= 0 else None,
+        "artifact": record.key,
+        "rows": sum(record.rows.values()),
+        "seconds": round(record.seconds, 2),
+        "made from": [f"{phase}-{digits[:4]}" for phase, _, digits in inputs],
+    }
+
+
+def to_html(story: Story) -> str:
+    """A story as one page: no script, no external resource, dark and light."""
+    return _render("story.html", title=f"{story.kind} {story.id} (run {story.run})", story=story, many=_MANY)
+
+
+def _render(template: str, **values: object) -> str:
+    style = resources.files("infuser_core.results.view").joinpath("static", "page.css").read_text(encoding="utf-8")
+    # The project's own style sheet is the only text that is not escaped.
+    return _templates().get_template(template).render(style=Markup(style), **values)
+
+
+def environment(*packages: str) -> Environment:
+    """Templates of these packages: everything that comes from data is escaped and can have no control characters."""
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    made.filters |= {"heading": heading, "shown": format_value, "printable": printable, "json": to_json}
+    made.filters["percent"] = lambda share: "-" if share is None else f"{100 * share:.1f}%"
+    made.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS}
+    return made
+
+
+@cache
+def _templates() -> Environment:
+    return environment("infuser_core.results.lineage")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """An artifact in a drawing."""
+
+    record: Record
+    """It."""
+    corner: tuple[int, int]
+    """Left and top, px."""
+    own: bool
+    """False for an input from another part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """A part of a run's graph, such as an iteration, that a page folds."""
+
+    title: str
+    """Heading."""
+    records: tuple[Record, ...]
+    """Artifacts of this part."""
+    boxes: tuple[Box, ...]
+    """They, and their inputs from other parts on the left."""
+    curves: tuple[tuple[str, str, str], ...]
+    """Per link the name of the input, the key of the source, and an SVG path."""
+    size: tuple[int, int]
+    """Width and height, px."""
+
+    @property
+    def seconds(self) -> float:
+        """Time of its phases."""
+        return sum(record.seconds for record in self.records)
+
+
+def folds(graph: Graph) -> list[Fold]:
+    """The parts of a run in their order."""
+    trained = {record.key for record in graph.below(record.key for record in graph.of(*CHECKPOINTS))}
+    iterations = {record.iteration for record in graph.of(*LOOP)}
+    parts: dict[float, list[Record]] = {}
+    for record in graph.records.values():
+        parts.setdefault(_part(graph, record, trained, iterations), []).append(record)
+    names = {float("-inf"): "before the iterations", float("inf"): "after the iterations"}
+    return [_fold(graph, names.get(part, f"iteration {part:.0f}"), parts[part]) for part in sorted(parts)]
+
+
+def _part(graph: Graph, record: Record, trained: Container[str], iterations: Container[int]) -> float:
+    """The iteration that an artifact is drawn in, or minus or plus infinity."""
+    if record.phase in LOOP:
+        return record.iteration
+    if record.key not in trained or record.phase == Phase.ANCHOR:
+        return float("-inf")
+    if record.phase in (Phase.RESPOND, Phase.VALIDATE) and not graph.users(record.key, Phase.EVALUATE):
+        # A validation stands below the update whose checkpoint it tests.
+        return record.iteration - 1 if record.iteration - 1 in iterations else float("-inf")
+    return float("inf")
+
+
+def _fold(graph: Graph, title: str, records: Iterable[Record]) -> Fold:
+    own = {record.key: record for record in records}
+    drawn = [
+        (name, source, key) for key in own for name, source in graph.inputs(key).items() if source in graph.records
+    ]
+    foreign = {source: graph.records[source] for _, source, _ in drawn if source not in own}
+    layers = dict.fromkeys(foreign, 0)
+    for key in own:
+        # Artifacts come in the order of the pipeline, inputs first.
+        inputs = [layers.get(source, 0) for _, source, user in drawn if user == key]
+        layers[key] = max(inputs) + 1 if inputs else 0
+    used: dict[int, int] = {}
+    boxes = []
+    for key, record in {**foreign, **own}.items():
+        row = used.setdefault(layers[key], 0)
+        used[layers[key]] += 1
+        corner = (_EDGE + _ACROSS * layers[key], _EDGE + _DOWN * row)
+        boxes.append(Box(record=record, corner=corner, own=key in own))
+    corners = {box.record.key: box.corner for box in boxes}
+    return Fold(
+        title=title,
+        records=tuple(own.values()),
+        boxes=tuple(boxes),
+        curves=tuple((name, source, _curve(corners[source], corners[key])) for name, source, key in drawn),
+        size=(2 * _EDGE + _ACROSS * max(used) + BOX[0], 2 * _EDGE + _DOWN * max(used.values()) - 14),
+    )
+
+
+def _curve(source: tuple[int, int], target: tuple[int, int]) -> str:
+    right, top, bottom = source[0] + BOX[0], source[1] + BOX[1] // 2, target[1] + BOX[1] // 2
+    half = max(20, (target[0] - right) // 2)
+    return f"M{right},{top} C{right + half},{top} {target[0] - half},{bottom} {target[0]},{bottom}"

@@ -1,0 +1,86 @@
+"""One run for reading: its artifact graph, the rows of its tables, its checkpoints and validations."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from infuser_core.config.phase_table import Phase
+from infuser_core.results.lineage.graph import Graph
+from infuser_core.results.lineage.story import Passage, Story
+from infuser_core.schemas import columns
+from infuser_core.store.recipe import Record
+from infuser_core.store.views import TABLES, Lens, Rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """A run's artifact graph with access to the rows of its tables."""
+
+    lens: Lens
+    graph: Graph
+
+    def rows(self, table: str, *names: str, of: Iterable[Record] | None = None, **values: Any) -> Rows:
+        """Rows of a table whose columns have these values (one of them, if a list); the named columns, or all.
+
+        They are read from the artifacts `of`, by default from all of the run that have the table.
+        """
+        keys = [record.key for record in (self.graph.holding(table) if of is None else of)]
+        where = [f'list_contains(?, "{n}")' if isinstance(value, list) else f'"{n}" = ?' for n, value in values.items()]
+        names = names or tuple(columns(TABLES[table]))
+        return self.lens.rows(table, keys, names, where=" and ".join(where) or "true", parameters=[*values.values()])
+
+    def row(self, table: str, *names: str, of: Iterable[Record] | None = None, **values: Any) -> dict[str, Any] | None:
+        """The first such row, or None."""
+        return next(iter(self.rows(table, *names, of=of, **values)), None)
+
+    def source(self, key: str, name: str) -> Record:
+        """The named input of an artifact."""
+        catalogue = self.graph.catalogue
+        return catalogue.record(catalogue.input(key, name).key)
+
+    def story(self, kind: str, name: str, headline: str, passages: Sequence[Passage]) -> Story:
+        """Story of a thing in this run."""
+        return Story(id=name, kind=kind, run=self.graph.run, headline=headline, passages=passages)
+
+    def scores(self, *phases: str, **values: Any) -> Rows:
+        """Benchmark scores of some phases with the iterations done before them, the earliest first."""
+        records = {record.key: record for record in self.graph.of(*phases)}
+        rows = self.rows("benchmark_scores", of=records.values(), **values)
+        rows = [{"after_iterations": records[row["artifact_key"]].iteration, **row} for row in rows]
+        return sorted(rows, key=lambda row: row["after_iterations"])
+
+    def selected(self) -> dict[str, Any] | None:
+        """The selected checkpoint; None before the selection."""
+        return self.row("selections", of=self.graph.of(Phase.SELECT))
+
+    def steps(self, updates: Sequence[Record]) -> list[dict[str, Any]]:
+        """Optimizer steps of each update, in sum."""
+        rows = self.rows("updates", "num_groups", "num_tokens", "gradient_norm", "loss", of=updates)
+        sums = []
+        for update in updates:
+            steps = [row for row in rows if row["artifact_key"] == update.key]
+            sums.append(
+                {
+                    "steps": len(steps),
+                    "groups": sum(row["num_groups"] for row in steps),
+                    "tokens": sum(row["num_tokens"] for row in steps),
+                    "gradient_norm": steps[0]["gradient_norm"] if steps else None,
+                    "loss": steps[-1]["loss"] if steps else None,
+                    "checkpoint": update.key,
+                }
+            )
+        return sums
+
+    def describe_checkpoint(self, identity: str) -> str:
+        """The role, iteration and key of the checkpoint with this id or key."""
+        record = self.graph.catalogue.find(identity.split("@")[0])
+        if record is None:
+            return "a checkpoint that is gone from the store"
+        if record.phase == Phase.ANCHOR:
+            return f"the anchor, {record.key}"
+        return f"{role_of(record)} after {record.iteration + 1} iterations, {record.key}"
+
+
+def role_of(update: Record) -> str:
+    """Role whose checkpoint an update makes."""
+    return update.phase.removeprefix("update_")

@@ -1,0 +1,97 @@
+"""A report as one HTML page that loads nothing, readable in dark and light, and as Markdown."""
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+from textwrap import dedent
+from typing import Any
+
+from jinja2 import Environment
+from markupsafe import Markup
+from markupsafe import escape as html_escape
+
+from infuser_core.results.lineage.pages import environment
+from infuser_core.results.report import charts as drawings
+from infuser_core.results.report.content import Report, Row, Section, Table
+
+OPEN = ("Runs", "Notes", "Benchmarks", "Differences")
+"""Sections of a report that do not fold."""
+
+
+def render(
+    report: Report,
+    *,
+    run: Mapping[str, Any] | None = None,
+    charts: Sequence[Mapping[str, Any]] = (),
+    questions: Sequence[Row] = (),
+    total: int = 0,
+) -> str:
+    """The whole page; `questions` become a table that can be searched, of `total` that there are."""
+    alive = ["uPlot.iife.min.js", "view.js"] if run or charts or questions else []
+    texts = map(_asset, alive)
+    scripts = {Markup(text): f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in texts}
+    return _environment().get_template("report.html").render(
+        report=report, style=style(), run=run, charts=charts, questions=questions, total=total, scripts=scripts,
+        live=False, open=OPEN,
+    )  # fmt: skip
+
+
+def _asset(name: str) -> str:
+    return resources.files("infuser_core.results.view").joinpath("static", name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Environment:
+    """Everything that comes from data is escaped: whatever a model wrote, the page may load and run nothing else."""
+    made = environment("infuser_core.results.report", "infuser_core.results.view", "infuser_core.results.lineage")
+    made.filters["code"] = _code
+    made.filters["dedent"] = lambda statement: dedent(statement).strip()
+    made.filters["svg"] = lambda figure: Markup(drawings.svg(figure))
+    made.globals["kind"] = lambda table, column: "text" if column < table.text_columns else "number"
+    return made
+
+
+def style() -> Markup:
+    """The style sheet of all pages."""
+    return Markup("\n".join(_asset(name) for name in ("page.css", "uPlot.min.css", "view.css")))
+
+
+def _code(line: str) -> Markup:
+    """A sentence; the parts in backticks are set as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(html_escape(line))))
+
+
+_SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
+
+
+def markdown(report: Report) -> str:
+    """The report as Markdown: tables and texts; the charts are in the page, their numbers are in the tables."""
+    return "\n\n".join([f"# {escape(report.title)}", *(_section(section) for section in report.sections)]) + "\n"
+
+
+def escape(text: str) -> str:
+    """One line of text that Markdown shows as it is: no HTML, no links, no pictures, no table borders."""
+    text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def _section(section: Section) -> str:
+    lines = [f"- {escape(line)}" for line in section.lines] if len(section.lines) > 1 else [*map(escape, section.lines)]
+    blocks = ["\n".join(lines)] if lines else []
+    blocks += [_table(table) for table in section.tables]
+    return "\n\n".join([f"## {escape(section.title)}", *blocks])
+
+
+def _table(table: Table) -> str:
+    rows = [[escape(cell) for cell in row] for row in [table.columns, *table.rows]]
+    title = [f"**{escape(table.title)}**", ""] if table.title else []
+    return "\n".join([*title, *grid(rows[0], rows[1:], text_columns=table.text_columns)])
+
+
+def grid(columns: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> list[str]:
+    """Lines of a Markdown table of cells that stand as they are; columns after those of text are set flush right."""
+    marks = [":---" if index < text_columns else "---:" for index in range(len(columns))]
+    return ["| " + " | ".join(row) + " |" for row in [columns, marks, *rows]]

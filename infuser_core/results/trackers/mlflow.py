@@ -1,0 +1,35 @@
+"""MLflow: the server that `MLFLOW_TRACKING_URI` names, else a database in the run's folder."""
+
+import os
+from collections.abc import Iterable
+
+from infuser_core.results.trackers.parts.follow import Tracked
+from infuser_core.results.trackers.parts.points import Point
+
+PACKAGE = "mlflow"
+_EXPERIMENT = "infuser"
+_PARAMS = 100
+
+
+def track(run: Tracked, points: Iterable[Point]) -> None:
+    """Log every number, and the settings as parameters; later attempts go on with the same run."""
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, Param
+
+    client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{run.folder / 'mlflow.db'}")
+
+    def create() -> str:
+        known = client.get_experiment_by_name(_EXPERIMENT)
+        experiment = known.experiment_id if known else client.create_experiment(_EXPERIMENT, str(run.folder))
+        made: str = client.create_run(experiment, run_name=run.name).info.run_id
+        params = [Param(name, str(value)[:500]) for name, value in run.settings.items()]
+        for start in range(0, len(params), _PARAMS):
+            client.log_batch(made, params=params[start : start + _PARAMS])
+        return made
+
+    number = run.remembered("run_id", create)
+    client.update_run(number, status="RUNNING")
+    for point in points:
+        when, step = int(1000 * point.seconds), max(0, point.step)
+        client.log_batch(number, metrics=[Metric(name, value, when, step) for name, value in point.values.items()])
+    client.set_terminated(number)

@@ -1,0 +1,88 @@
+"""`log.txt` and `metrics.jsonl` of a run: files that grow by whole lines, without secrets, and never stop a run."""
+
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from infuser_core.results.trackers.parts.points import Point
+from infuser_core.terminal import printable
+
+LOG = "log.txt"
+_LINE = 4000
+_SECRET_NAME = r"(?:api_?key|access_?key|auth|auth_?string|credentials?|passphrase|passwo?r?d|secret|token)"
+_NAMED = re.compile(rf"(?i)\b((?:\w*[_-])?{_SECRET_NAME}[\"']?\s*[=:]\s*)(\"[^\"]*\"|'[^']*'|[^\s,;}}]+)")
+_BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}")
+_USERINFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+_VARIABLE = re.compile(rf"(?i)(?:.*_)?{_SECRET_NAME}(?:_.*)?")
+_SHORTEST = 6
+
+
+def is_secret(name: str) -> bool:
+    """Whether a setting or a variable of that name holds a secret."""
+    return bool(_VARIABLE.fullmatch(name.replace("-", "_")))
+
+
+def redacted(text: str) -> str:
+    """The text without secrets: of the environment, of settings by their names, of addresses."""
+    for name, value in os.environ.items():
+        if len(value) >= _SHORTEST and value in text and is_secret(name):
+            text = text.replace(value, "***")
+    text = _USERINFO.sub("***", _NAMED.sub(r"\1***", text))
+    return _BEARER.sub(r"\1 ***", text)
+
+
+class Lines:
+    """A file to which whole lines are added. What cannot be written is told once, and otherwise left out."""
+
+    def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
+        self._path, self._tell = path, tell
+        self._told = self._looked = False
+
+    def add(self, line: str) -> None:
+        """One more line, of bounded length; anything that would steer a terminal is made visible."""
+        text = printable(line.replace("\n", " "))
+        text = text if len(text) <= _LINE else text[: _LINE - 3] + "..."
+        try:
+            self._write(text.encode(errors="backslashreplace") + b"\n")
+        except OSError as error:
+            if not self._told:
+                self._told = True
+                self._tell(f"cannot write {self._path}: {error.strerror or error}; the run continues without it")
+
+    def _write(self, data: bytes) -> None:
+        # Opened for each line: whoever moves the file away gets a new one. A pipe in its place must not hold us up.
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        handle = os.open(self._path, flags, 0o644)
+        try:
+            facts = os.fstat(handle)
+            if not stat.S_ISREG(facts.st_mode):
+                raise OSError(0, "it is no file")
+            # A kill, or a full disk, may have torn the last line.
+            if not self._looked and facts.st_size and os.pread(handle, 1, facts.st_size - 1) != b"\n":
+                data = b"\n" + data
+            self._looked = os.write(handle, data) == len(data)
+        finally:
+            os.close(handle)
+
+
+def points_in(path: Path) -> Iterator[Point]:
+    """The points of a `metrics.jsonl`; torn and damaged lines are passed over."""
+    try:
+        with path.open("rb") as lines:
+            for line in lines:
+                point = point_of(line)
+                if point is not None:
+                    yield point
+    except OSError:
+        return
+
+
+def point_of(line: bytes) -> Point | None:
+    """The point that a line tells, or None for a damaged line."""
+    try:
+        return Point(**json.loads(line))
+    except (ValueError, TypeError):
+        return None

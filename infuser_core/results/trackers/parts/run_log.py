@@ -1,0 +1,216 @@
+"""Log of a run: a line per stage for the terminal and `log.txt`, its numbers for `metrics.jsonl` and trackers."""
+
+import os
+import platform
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from threading import RLock
+from typing import Any
+
+from infuser_core.config.phase_table import FACTS, TESTS
+from infuser_core.results.trackers.parts.files import LOG, Lines, points_in, redacted
+from infuser_core.results.trackers.parts.follow import Followers
+from infuser_core.results.trackers.parts.points import Point, in_words, metrics_of
+from infuser_core.store.recipe import Record
+from infuser_core.store.runs import METRICS
+from infuser_core.terminal import Console, duration, ignore
+
+
+def place_of(phase: str, iteration: int, iterations: int) -> str:
+    """Place of a stage in a run of so many iterations, from 1 as people count; empty outside the loop."""
+    if iteration < 0 or not iterations:
+        return ""
+    if phase not in TESTS:
+        return f"iteration {iteration + 1}/{iterations}"
+    return f"after {iteration}/{iterations}" if iteration else "anchor"
+
+
+class Clock:
+    """The time that a run's iterations will still take, from those that it has done in this attempt."""
+
+    def __init__(self) -> None:
+        self._began: dict[int, float] = {}
+        self._cached: set[int] = set()
+
+    def ran(self, iteration: int, began: float) -> None:
+        """A stage of this iteration ran."""
+        self._began.setdefault(iteration, began)
+
+    def found(self, iteration: int) -> None:
+        """A stage of this iteration was in the store."""
+        self._cached.add(iteration)
+
+    def left(self, iterations: int, now: float) -> float | None:
+        """Seconds until all of so many iterations are done, or None before one is."""
+        whole = sorted(set(self._began) - self._cached)
+        if len(whole) < 2:
+            return None
+        first, last = whole[0], whole[-1]
+        each = (self._began[last] - self._began[first]) / (last - first)
+        return max(0.0, each * (iterations - last) - (now - self._began[last]))
+
+
+class RunLog:
+    """The words and numbers of a run, or an evaluation, while it lasts. Nothing here may stop it."""
+
+    def __init__(
+        self,
+        console: Console | None = None,
+        folder: Path | None = None,
+        *,
+        attempt: int = 0,
+        track: Sequence[str] = (),
+    ) -> None:
+        self._folder, self._track = folder, track
+        self._followers: Followers | None = None
+        self._console = console or Console(enabled=False)
+        self._number, self._lock, self._clock = attempt, RLock(), Clock()
+        # What the log says of itself must not go to the log.
+        self._log = Lines(folder / LOG, lambda line: self._console.say(f"warning: {line}")) if folder else None
+        self._metrics = Lines(folder / METRICS, self.warn) if folder else None
+        self._known = {point.key for point in points_in(folder / METRICS)} if folder else set[str]()
+        self._ran = self._found = self._unsaid = 0
+        self._spent = 0.0
+        self._headlines: list[str] = []
+        self._iteration = -1
+        self._console.record = self.note
+
+    def ran(self, record: Record, *, seconds: float, tokens: int = 0) -> str:
+        """A stage ran. Returns the line that says so."""
+        metrics = metrics_of(record, seconds=seconds, tokens=tokens)
+        with self._lock, self._counting():
+            self._ran += 1
+            self._say_found()
+            self._point(record, metrics, "ran", record.iteration)
+            line = self._line(record, metrics, seconds)
+            self._console.say(line, passing=True)
+            self._sum_up(record, metrics)
+            if self._followers is not None:
+                self._followers.look()
+        return line
+
+    def found(self, record: Record, iteration: int) -> None:
+        """A stage's artifact was in the store. Its numbers are kept where no attempt of this run told them before."""
+        with self._lock, self._counting():
+            self._found += 1
+            self._unsaid += 1
+            if record.phase not in TESTS:
+                self._clock.found(iteration)
+            self._point(record, metrics_of(record, seconds=record.seconds), "cached", iteration)
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        began = time.thread_time()
+        yield
+        self._spent += time.thread_time() - began
+
+    def _point(self, record: Record, metrics: dict[str, float], state: str, iteration: int) -> None:
+        if self._metrics is None or record.key in self._known:
+            return
+        self._known.add(record.key)
+        point = Point(
+            step=iteration,
+            phase=record.phase,
+            of=record.label,
+            time=datetime.now().astimezone().isoformat(timespec="milliseconds"),
+            attempt=self._number,
+            state=state,
+            key=record.key,
+            metrics=metrics,
+        )
+        self._metrics.add(point.line())
+
+    def _say_found(self) -> None:
+        if self._unsaid:
+            self._console.say(f"{self._unsaid:,} stages found in the store", passing=True)
+            self._unsaid = 0
+
+    def _line(self, record: Record, metrics: dict[str, float], seconds: float) -> str:
+        where = place_of(record.phase, record.iteration, self._console.iterations)
+        named = f"{record.phase} {record.label}".rstrip()
+        said = in_words(metrics, record.summary)
+        eta = self._eta(record, seconds)
+        return "  ".join(part for part in (where, named, f"{seconds:.2f} s", said, eta) if part)
+
+    def _eta(self, record: Record, seconds: float) -> str:
+        if record.iteration < 0 or record.phase in TESTS:
+            return ""
+        now = time.monotonic()
+        self._clock.ran(record.iteration, now - seconds)
+        left = self._clock.left(self._console.iterations, now)
+        return "" if left is None else f"ETA {duration(left)}"
+
+    def _sum_up(self, record: Record, metrics: dict[str, float]) -> None:
+        """On a terminal an iteration leaves one line, once the next one begins."""
+        if record.iteration != self._iteration and record.iteration >= 0 and record.phase not in TESTS:
+            self.sum_up()
+            self._iteration = record.iteration
+        name = FACTS[record.phase].headline
+        if name in metrics:
+            self._headlines.append(f"{record.phase} {in_words({name: metrics[name]}, {})}")
+
+    def sum_up(self) -> None:
+        """Say on a terminal what there is to say of an iteration that has ended."""
+        if self._headlines:
+            where = place_of("", self._iteration, self._console.iterations) or "anchor"
+            left = self._clock.left(self._console.iterations, time.monotonic())
+            eta = [f"ETA {duration(left)}"] if left else []
+            self._console.keep("  ".join(part for part in (where, ", ".join(self._headlines), *eta) if part))
+        self._headlines = []
+
+    def note(self, line: str) -> None:
+        """A line for the log alone."""
+        if self._log is not None:
+            now = datetime.now().astimezone().isoformat(sep=" ", timespec="milliseconds")
+            self._log.add(f"{now}  {redacted(line)}")
+
+    def warn(self, line: str) -> None:
+        """A warning, for people and for the log."""
+        self._console.say(f"warning: {line}")
+
+    def failed(self, where: str, seconds: float, error: BaseException) -> None:
+        """A stage failed; whoever raises the error tells the person."""
+        self.note(f"{where} failed after {seconds:.2f} s: {type(error).__name__}: {error}")
+
+    @contextmanager
+    def attempt(self, name: str, *facts: str) -> Iterator[None]:
+        """Around an attempt: its start, the warnings of Python inside, and how it ended."""
+        began, here = time.monotonic(), f"process {os.getpid()} on {platform.node()}"
+        self.note(", ".join([f"attempt {self._number} of {name} starts: {here}", *facts]))
+        ended = "ended"
+        if self._folder is not None and self._track:
+            self._followers = Followers(self._folder, self._track, self.warn)
+        try:
+            with self._hearing_warnings():
+                yield
+        except BaseException as error:  # the boundary of an attempt: recorded, and raised again
+            ended = f"ended by {type(error).__name__}: {error}".removesuffix(": ")
+            raise
+        finally:
+            self._say_found()
+            self.sum_up()
+            if self._followers is not None:
+                self._followers.end()
+            counts = (
+                f"{self._ran:,} stages ran, {self._found:,} found in the store, {self._spent:.3f} CPU-s for the run log"
+            )
+            self.note(f"attempt {self._number} {ended}, after {time.monotonic() - began:.1f} s: {counts}")
+            self._console.record = ignore
+
+    @contextmanager
+    def _hearing_warnings(self) -> Iterator[None]:
+        shown = warnings.showwarning
+
+        def show(message: Any, category: Any, *rest: Any, **named: Any) -> None:
+            self.note(f"warning: {category.__name__}: {message}")
+            shown(message, category, *rest, **named)
+
+        warnings.showwarning = show
+        try:
+            yield
+        finally:
+            warnings.showwarning = shown

@@ -1,0 +1,91 @@
+"""Web application of `infuser view`: pages read from the store at every request, for those who have the token."""
+
+import secrets
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import uvicorn
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from infuser_core.errors import InfuserError, UsageError
+from infuser_core.results.view.books import add_books
+from infuser_core.results.view.evaluations import add_evaluations
+from infuser_core.results.view.questions import add_questions
+from infuser_core.results.view.runs import add_runs
+from infuser_core.results.view.site import Site
+from infuser_core.results.view.statements import add_statements
+
+HOSTS = ["127.0.0.1", "localhost"]
+"""Names under which the page answers: a foreign name that resolves to loopback is refused."""
+HEADERS = {
+    # The chart library and htmx set styles by script, which needs no 'unsafe-inline'.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+"""Sent with every answer: what a model wrote may do nothing."""
+
+
+def application(root: Path, token: str) -> FastAPI:
+    """The pages over the store at `root`, for those who have the token."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    site = Site(root=root)
+    _guard(app, token)
+    app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
+
+    @app.exception_handler(InfuserError)
+    def refused(_: Request, error: InfuserError) -> HTMLResponse:
+        found = site.page("refused.html", title="Not found", error=error)
+        found.status_code = 404
+        return found
+
+    for add in (add_runs, add_questions, add_books, add_evaluations, add_statements):
+        add(app, site)
+    return app
+
+
+def _guard(app: FastAPI, token: str) -> None:
+    """Refuse every request without the token, which the printed address brings and a cookie keeps."""
+
+    @app.middleware("http")
+    async def check(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        # Cookies ignore ports: two viewers must not take each other's.
+        cookie = f"infuser-view-{request.url.port}"
+        given = request.query_params.get("token", "")
+        if secrets.compare_digest(given.encode(), token.encode()):
+            answer: Response = RedirectResponse(request.url.remove_query_params("token"), status_code=303)
+            answer.set_cookie(cookie, token, httponly=True, samesite="strict")
+        elif secrets.compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):
+            answer = await call_next(request)
+        else:
+            answer = PlainTextResponse("open the address that `infuser view` printed\n", status_code=403)
+        answer.headers.update(HEADERS)
+        return answer
+
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
+
+
+def serve(root: Path, *, port: int, announce: Callable[[str], object]) -> None:
+    """Serve the pages on loopback until interrupted; port 0 takes a free one, and `announce` gets the address.
+
+    Raises UsageError where there is no store or the port is taken.
+    """
+    if not root.is_dir():
+        raise UsageError(f"no store at {root}", hint="`infuser quickstart` makes one; INFUSER_STORE names another")
+    token = secrets.token_urlsafe(24)
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((HOSTS[0], port))
+        except OSError as error:
+            raise UsageError(f"port {port}: {error.strerror}", hint="another --port, or none for a free one") from error
+        announce(f"http://{HOSTS[0]}:{listening.getsockname()[1]}/?token={token}")
+        # The access log would repeat the token.
+        options = uvicorn.Config(application(root, token), log_level="warning", access_log=False)
+        uvicorn.Server(options).run(sockets=[listening])

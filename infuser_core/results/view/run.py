@@ -1,0 +1,90 @@
+"""Contents of a run's page, live in the view and frozen in a report: provenance, results, curves, time, iterations."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from infuser_core.config.phase_table import Curve, Phase
+from infuser_core.results.lineage import progress
+from infuser_core.results.lineage.attempts import state_of
+from infuser_core.results.lineage.graph import Graph, graph_of
+from infuser_core.results.lineage.outcome import results
+from infuser_core.store import runs
+from infuser_core.store.views import Lens
+from infuser_core.system import sealed
+
+MOST_PARTS = 40
+"""Iterations with a line of their own, the latest."""
+Curves = dict[str, Any]
+"""One chart: `title`; `labels`, a run each; `columns`, the iterations and then each run's values, None for none."""
+_TIME = """select phase, count(*) as artifacts, sum(rows)::bigint as rows, sum(seconds) as seconds,
+    sum(seconds) / nullif(sum(sum(seconds)) over (), 0) as share from run_artifacts
+    group by phase order by seconds desc"""
+_SECONDS = "select run, iteration, sum(seconds) as value from run_artifacts where iteration >= 0 group by all"
+
+
+def run_page(root: Path, name: str, lens: Lens, *, beside: Sequence[str] = ()) -> dict[str, Any]:
+    """The page of a run that the lens sees, its curves beside those of other runs, as its template takes it."""
+    state = state_of(root, name)
+    known = dict(runs.known_run(root, name))
+    parts = progress.parts_of(root, name, state=state)
+    return {
+        "name": name,
+        "state": state,
+        "facts": provenance(root, graph_of(lens.catalogue, name), known, state),
+        "config": yaml.safe_dump(known.get("config", {}), sort_keys=False, allow_unicode=True),
+        "results": results(lens.query, name),
+        "charts": curves(lens, [name, *beside]),
+        "parts": parts[-MOST_PARTS:],
+        "earlier": len(parts[:-MOST_PARTS]),
+        "phases": lens.query(_TIME),
+    }
+
+
+def curves(lens: Lens, names: Sequence[str]) -> list[Curves]:
+    """Charts of these runs over iterations, those left out that no run has a point of."""
+    found = []
+    statements = {curve.title: _statement(phase, curve) for phase in Phase if (curve := phase.facts.curve)}
+    for title, statement in {**statements, "Seconds per iteration": _SECONDS}.items():
+        rows = lens.query(statement)
+        points = {(row["run"], row["iteration"]): row["value"] for row in rows if row["value"] is not None}
+        iterations = sorted({iteration for _, iteration in points})
+        values = [[points.get((run, each)) for each in iterations] for run in names]
+        found.append({"title": title, "labels": list(names), "columns": [list(map(float, iterations)), *values]})
+    return [one for one in found if one["columns"][0]]
+
+
+def _statement(phase: Phase, curve: Curve) -> str:
+    """SQL for the points of a phase's curve, from summaries alone: no table of rows is opened."""
+    number = f"try_cast(a.summary ->> '{curve.value}' as double)"
+    if curve.over:
+        number += f" / nullif(try_cast(a.summary ->> '{curve.over}' as double), 0)"
+    return f"""select l.run, l.iteration, avg({number}) as value from run_artifacts l
+        join artifacts a on a.artifact_key = l.artifact_key where l.phase = '{phase}' group by all"""
+
+
+def provenance(root: Path, graph: Graph, known: dict[str, Any], state: str) -> dict[str, str]:
+    """Origin of a run's numbers: date, seed, settings, model, software, hardware, as far as they are recorded."""
+    config, records = known.get("config", {}), list(graph.records.values())
+    anchor, attempt = config.get("anchor") or {}, runs.read_attempt(root, graph.run)
+    machines = dict.fromkeys(_machine(engine, facts) for each in records for engine, facts in each.machine.items())
+    found = {
+        "state": state,
+        "begun": str(known.get("created", "")),
+        "took": f"{attempt['seconds']:.1f} s" if "seconds" in attempt else "",
+        "seed": str(config.get("seed", "")),
+        "settings": f"sha256 {sealed.digest_of(config)[:16]}" if config else "",
+        "origin": runs.origin_of(root, graph.run),
+        "model": " ".join(str(value) for value in anchor.values() if value),
+        "software": ", ".join(f"{name} {value}" for name, value in known.get("software", {}).items()),
+        "hardware": "; ".join(machines),
+        "hosts": ", ".join(dict.fromkeys(each.host for each in records if each.host)),
+    }
+    return {label: value for label, value in found.items() if value}
+
+
+def _machine(engine: str, facts: Any) -> str:
+    told = [str(facts[name]) for name in ("device", "dtype") if name in facts]
+    return f"{engine}: {', '.join(told) or ', '.join(f'{name} {value}' for name, value in facts.items())}"

@@ -1,0 +1,96 @@
+"""Pages of `infuser view` on runs: their list, two beside each other, one run, one of its iterations, its graph."""
+
+from typing import Annotated
+
+from fastapi import FastAPI, Query
+from fastapi.responses import HTMLResponse, RedirectResponse
+
+from infuser_core.errors import UsageError
+from infuser_core.results.lineage import progress
+from infuser_core.results.lineage.graph import graph_of
+from infuser_core.results.lineage.pages import folds
+from infuser_core.results.view.run import curves, run_page
+from infuser_core.results.view.site import Site
+from infuser_core.store import runs
+from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.journal import Journal
+
+_FUNNEL = {
+    "documents drawn": "count(distinct group_id) from rollouts where phase = 'generate_questions'",
+    "texts written by the generator": "count(*) from rollouts where phase = 'generate_questions'",
+    "questions": "count(*) from questions",
+    "questions answered by the solver": "count(distinct group_id) from rollouts where phase = 'rollout_questions'",
+    "questions with an influence score": "count(*) from scores where status = 'scored'",
+    "questions in the solver's steps": "coalesce(sum(num_groups), 0) from updates where role = 'solver'",
+    "documents in the generator's steps": "coalesce(sum(num_groups), 0) from updates where role = 'generator'",
+}
+"""Step of an iteration in words to what is counted, in the order in which it takes them."""
+_TABLES = {
+    "Texts that became no question": "select malformed_reason as reason, count(*) as texts from rollouts "
+    "where phase = 'generate_questions' and malformed_reason <> '' group by 1 order by 2 desc limit 12",
+    "Answers to the questions": "select verdict, count(*) as answers, avg(reward) as reward, "
+    "avg(len(token_ids)) as tokens, avg((finish_reason = 'length')::int) as cut_off from rollouts "
+    "where phase = 'rollout_questions' group by 1 order by 2 desc limit 12",
+    "Influence": "select status, count(*) as questions, avg(score) as mean, min(score) as lowest, "
+    "max(score) as highest, avg(solver_accuracy) as accuracy from scores group by 1 order by 2 desc limit 12",
+    "Optimizer steps": "select role, step, num_groups as groups, num_responses as responses, loss, gradient_norm, "
+    "entropy, clip_fraction, skipped from updates order by role, step limit 60",
+    "Validation and benchmarks of the solver that enters it": "select benchmark, accuracy, low, high, num_questions as "
+    "questions from benchmark_scores order by 1",
+    "Stages": "select phase, state, rows, seconds, artifact_key from run_artifacts limit 60",
+}
+"""Heading to the statement of its table; tables without rows are not shown."""
+
+
+def add_runs(app: FastAPI, site: Site) -> None:
+    """Add the pages on runs to the server."""
+
+    @app.get("/")
+    def list_runs() -> HTMLResponse:
+        found, damage = progress.summaries(site.root)
+        return site.page("runs.html", title="Runs", runs=found[::-1], damage=damage, store=str(site.root))
+
+    @app.get("/compare")
+    def compare(run: Annotated[list[str], Query()] = []) -> HTMLResponse:  # noqa: B006
+        if len(run) != 2:
+            raise UsageError(f"{len(run)} runs are selected", hint="select two runs to compare")
+        names = [runs.find_run(site.root, name) for name in run]
+        with site.lens(names) as lens:
+            return site.page("compare.html", title=" beside ".join(names), names=names, charts=curves(lens, names))
+
+    @app.get("/runs/{name}")
+    def one_run(name: str) -> HTMLResponse:
+        name = runs.find_run(site.root, name)
+        with site.lens([name]) as lens:
+            return site.page("run.html", title=name, name=name, run=run_page(site.root, name, lens))
+
+    @app.get("/runs/{name}/lineage")
+    def lineage(name: str) -> HTMLResponse:
+        name = runs.find_run(site.root, name)
+        graph = graph_of(Catalogue(site.root), name)
+        return site.page("lineage.html", title=f"Lineage of {name}", name=name, graph=graph, folds=folds(graph))
+
+    _add_iterations(app, site)
+
+
+def _add_iterations(app: FastAPI, site: Site) -> None:
+    """One iteration in counts, from documents to updates and losses; and the slider that leads to another."""
+
+    @app.get("/runs/{name}/iterations")
+    def slide(name: str, number: int = 0) -> RedirectResponse:
+        return RedirectResponse(f"/runs/{runs.find_run(site.root, name)}/iterations/{number}", status_code=303)
+
+    @app.get("/runs/{name}/iterations/{number}")
+    def iteration(name: str, number: int) -> HTMLResponse:
+        name = runs.find_run(site.root, name)
+        known = sorted({entry.iteration for entry in Journal(site.root, name).latest() if entry.iteration >= 0})
+        if number not in known:
+            hint = f"it has {known[0]} to {known[-1]}" if known else "it has not begun one"
+            raise UsageError(f"run {name} has no iteration {number}", hint=hint)
+        with site.lens([name], iterations=[number]) as lens:
+            counts = {step: int(next(iter(lens.query(f"select {sql}")[0].values()))) for step, sql in _FUNNEL.items()}
+            tables = {title: rows for title, sql in _TABLES.items() if (rows := lens.query(sql))}
+        return site.page(
+            "iteration.html", title=f"Iteration {number} of {name}", name=name, number=number, known=known,
+            funnel=counts, tables=tables,
+        )  # fmt: skip

@@ -1,0 +1,86 @@
+"""Frame that the pages of `infuser view` share: templates, SQL over runs of the store, addresses of things by name."""
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import Query
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment
+
+from infuser_core.results.lineage.pages import environment
+from infuser_core.schemas import COLUMNS
+from infuser_core.store.runs import RUNS
+from infuser_core.store.store import Store
+from infuser_core.store.verify import size
+from infuser_core.store.views import Lens, Rows
+
+PER_PAGE = 40
+"""Questions on one page: it stays below 5,000 px."""
+Number = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
+"""Page that is asked for, from 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Pages over one store."""
+
+    root: Path
+    """The store."""
+
+    def page(self, template: str, /, **values: Any) -> HTMLResponse:
+        """A template as an answer."""
+        return HTMLResponse(templates().get_template(template).render(**values))
+
+    def lens(
+        self, names: Sequence[str] | None, *, iterations: Collection[int] | None = None, shelf: str = RUNS
+    ) -> closing[Lens]:
+        """SQL over these runs, over some iterations of them alone, or over evaluations of any model."""
+        return closing(Lens(Store(self.root), runs=names, iterations=iterations, shelf=shelf))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """One page of a statement's rows."""
+
+    rows: Rows
+    """Rows of this page, with a column `total`."""
+    total: int
+    """Rows of all pages."""
+    page: int
+    """Page that this is, from 1: the last one where a page behind it was asked for."""
+
+    @property
+    def pages(self) -> int:
+        """Number of pages, at least 1."""
+        return max(1, -(-self.total // PER_PAGE))
+
+
+def listing(lens: Lens, statement: str, parameters: Mapping[str, Any], *, order: str, page: int) -> Listing:
+    """A statement's rows in this order, one page of them; pages count from 1."""
+    cut = f"select *, count(*) over () as total from ({statement}) order by {order} limit $size offset $start"
+    rows = lens.query(cut, {**parameters, "size": PER_PAGE, "start": PER_PAGE * (page - 1)})
+    if rows or page == 1:
+        return Listing(rows=rows, total=rows[0]["total"] if rows else 0, page=page)
+    total = lens.query(f"select count(*) as total from ({statement})", parameters)[0]["total"]
+    return listing(lens, statement, parameters, order=order, page=max(1, -(-total // PER_PAGE)))
+
+
+def address(run: str, column: str, value: object) -> str:
+    """Page of what a cell of a table names, empty for a cell that names nothing: a link in a page of this run."""
+    if column == "run":
+        return f"/runs/{quote(str(value))}"
+    known = column in COLUMNS and COLUMNS[column].refers_to and isinstance(value, str) and value and run
+    return f"/runs/{quote(run)}/why/{quote(str(value))}" if known else ""
+
+
+@cache
+def templates() -> Environment:
+    made = environment("infuser_core.results.view", "infuser_core.results.lineage")
+    made.filters["size"] = size
+    made.globals |= {"live": True, "address": address}
+    return made

@@ -1,0 +1,66 @@
+"""SQL page of `infuser view`: statements that only read, the documented ones saved, results as CSV or parquet."""
+
+import re
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import FastAPI, Query
+from fastapi.responses import FileResponse, HTMLResponse
+from starlette.background import BackgroundTask
+
+from infuser_core.config import shipped
+from infuser_core.errors import InfuserError
+from infuser_core.results.view.site import Site
+from infuser_core.store import runs
+
+_PAGE = shipped.ROOT / "docs" / "sql.md"
+_EXAMPLE = re.compile(r"^([^\n`#]+(?:\n[^\n`#]+)*)[:.]\n\n```sql\n(.*?)\n```", re.M | re.S)
+MOST = 200
+"""Rows of a result on the page; a file has all."""
+SECONDS = 20.0
+"""Time after which a statement is stopped."""
+Statement = Annotated[str, Query(max_length=20_000)]
+
+
+@cache
+def saved() -> dict[str, str]:
+    """Title to statement: the examples of the documentation's page on SQL; none where it is not installed."""
+    text = _PAGE.read_text(encoding="utf-8") if _PAGE.is_file() else ""
+    return {" ".join(title.split()): statement for title, statement in _EXAMPLE.findall(text)}
+
+
+def add_statements(app: FastAPI, site: Site) -> None:
+    """The page on which a person asks, and its result as a file."""
+
+    @app.get("/sql")
+    def ask(statement: Statement = "", run: str = "") -> HTMLResponse:
+        rows, error = [], None
+        if statement.strip():
+            try:
+                with site.lens(_only(site, run)) as lens:
+                    rows = lens.ask(statement, most=MOST + 1, seconds=SECONDS)
+            except InfuserError as found:
+                error = found
+        shown, more = rows[:MOST], len(rows) > MOST
+        return site.page(
+            "sql.html", title="SQL", statement=statement, run=run, rows=shown, more=more, error=error, saved=saved(),
+            known=runs.list_runs(site.root)[::-1],
+        )  # fmt: skip
+
+    @app.get("/sql/rows.{ending}")
+    def download(ending: str, statement: Statement, run: str = "") -> FileResponse:
+        folder = tempfile.TemporaryDirectory(prefix="infuser-sql-")
+        file = Path(folder.name) / ("rows.csv" if ending == "csv" else "rows.parquet")
+        try:
+            with site.lens(_only(site, run)) as lens:
+                lens.save(statement, file, seconds=SECONDS)
+        except InfuserError:
+            folder.cleanup()
+            raise
+        return FileResponse(file, filename=file.name, background=BackgroundTask(folder.cleanup))
+
+
+def _only(site: Site, run: str) -> list[str] | None:
+    return [runs.find_run(site.root, run)] if run else None
