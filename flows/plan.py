@@ -11,12 +11,13 @@ from infuser_core.config.phase_table import MEASUREMENTS
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import UsageError
 from infuser_core.planning import place
-from infuser_core.planning.fork import Fork, History, load_history
+from infuser_core.planning.fork import Fork
 from infuser_core.planning.place import Place, Repeat, RunPlaces, Salts, resolve_place
 from infuser_core.planning.plan import FormerRun, Leaf, Plan, leaves_that_differ, make_plan
 from infuser_core.results.lineage.graph import Graph
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.history import History, load_history
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store

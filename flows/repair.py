@@ -10,11 +10,11 @@ from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import StoreError
 from infuser_core.planning import place
-from infuser_core.planning.fork import load_history
 from infuser_core.planning.place import parse_places
 from infuser_core.planning.plan import SurveyedStage
 from infuser_core.store import doctor, runs
 from infuser_core.store.catalogue import Holder, holders
+from infuser_core.store.history import load_history
 from infuser_core.store.store import restoring
 
 

@@ -22,11 +22,11 @@ from infuser_core.engines.configured import run_pool, run_workers
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.worker_pool import WorkerPool
 from infuser_core.planning import place
-from infuser_core.planning.fork import History, load_history
 from infuser_core.planning.place import SALT, RunPlaces, Salts
 from infuser_core.results.trackers.parts.run_log import RunLog
 from infuser_core.schemas import Checkpoint
 from infuser_core.store import runs
+from infuser_core.store.history import History, load_history
 from infuser_core.store.journal import Journal
 from infuser_core.store.lease import AND, Hold, describe_left
 from infuser_core.store.recipe import ArtifactRef, Recipe

@@ -1,4 +1,4 @@
-"""PDF reader: positioned pieces of text and the outline. Called in limited processes only (`infuser_core.system.child`)."""
+"""PDF reader: positioned pieces of text and the outline. Called in limited processes only (`system.child`)."""
 
 import ctypes
 from collections.abc import Iterator, Sequence

@@ -117,7 +117,7 @@ def _start(
     runs.check_name(name)
     places = parse_places(**asked)
     if dry_run:
-        from infuser_core.planning.fork import load_history
+        from infuser_core.store.history import load_history
 
         root = settings.store_root()
         from flows.plan import plan as plan_of

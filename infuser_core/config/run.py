@@ -97,8 +97,8 @@ class CotrainSettings(Settings):
     documents: Count = 128
     """B: documents per iteration."""
     route: str = ""
-    """Route of all documents, a module in `infuser_core/cotrain/routes`; each document's own prompt type when empty. A route
-    that needs no document builds no corpus: `direct` trains on `data.problems` alone."""
+    """Route of all documents, a module in `infuser_core/cotrain/routes`; each document's own prompt type when empty.
+    A route that needs no document builds no corpus: `direct` trains on `data.problems` alone."""
     budget: BudgetSettings = BudgetSettings()
     """How the documents are shared among domains, sources or routes."""
     frozen_batch: bool = False
@@ -268,8 +268,8 @@ class RunConfig(Settings):
     store: Annotated[StoreSettings, Mark.UNRECORDED] = StoreSettings()
     """It changes no result, is no part of a recipe or of the run's name, and a resumed run may have other settings."""
     track: Annotated[list[str], Mark.UNRECORDED] = Field(default=[], max_length=8)
-    """Trackers that the run's numbers go to, modules in `infuser_core/results/trackers` or `package.module:name`. It is no part
-    of a recipe or of the run's name, and a resumed run may have others."""
+    """Trackers that the run's numbers go to, modules in `infuser_core/results/trackers` or `package.module:name`.
+    It is no part of a recipe or of the run's name, and a resumed run may have others."""
 
     _drop_retired = model_validator(mode="before")(drop_retired)
 

@@ -21,11 +21,11 @@ from infuser_core.memory.parts import RESERVE, RoleMemory, host_bytes, memory_of
 from infuser_core.memory.sizes import LEAST
 from infuser_core.planning.advice import advice
 from infuser_core.planning.disk import run_files
-from infuser_core.planning.fork import load_history
 from infuser_core.planning.hours import SAMPLING
 from infuser_core.planning.place import RunPlaces
 from infuser_core.planning.setup import Setup
 from infuser_core.store.gc import size_of
+from infuser_core.store.history import load_history
 from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.verify import size

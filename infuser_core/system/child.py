@@ -1,7 +1,7 @@
 """Limited child processes: a function or a command under limits of time, memory and output, killed with its group.
 
-`python -m infuser_core.system.child MODULE:FUNCTION` reads one JSON object from standard input, calls the function with it and
-writes its result as JSON. Work on hostile files runs this way: PDFium parses untrusted bytes in C.
+`python -m infuser_core.system.child MODULE:FUNCTION` reads one JSON object from standard input, calls the function with
+it and writes its result as JSON. Work on hostile files runs this way: PDFium parses untrusted bytes in C.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from typing import Any
 
 from infuser_core.errors import DocumentError, KilledProcessError, UsageError
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PROC = Path("/proc")
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 MEMORY_PAGE = os.sysconf("SC_PAGE_SIZE")

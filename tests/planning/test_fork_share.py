@@ -10,8 +10,9 @@ from flows.plan import plan_fork
 from infuser_core.config.overlays import validate
 from infuser_core.errors import UsageError
 from infuser_core.planning import place as again
-from infuser_core.planning.fork import Fork, load_history, make_fork, record_fork, record_variant
+from infuser_core.planning.fork import Fork, make_fork, record_fork, record_variant
 from infuser_core.planning.place import Repeat
+from infuser_core.store.history import load_history
 from infuser_core.store.runs import list_runs, origin_of, read_config
 
 RATE = "cotrain.solver.learning_rate=0.25"

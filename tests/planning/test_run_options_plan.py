@@ -10,9 +10,9 @@ from planned_run import Filling, fill, short_config
 from flows.plan import plan
 from infuser_core.config.overlays import load
 from infuser_core.config.run import RunConfig
-from infuser_core.planning.fork import load_history
 from infuser_core.planning.place import parse_places
 from infuser_core.planning.plan import Plan, PlannedStage
+from infuser_core.store.history import load_history
 
 
 def planned(root: Path, config: RunConfig, name: str = "base", **asked: str) -> Plan:

@@ -20,12 +20,14 @@ GOLDEN = places.GOLDEN / "phases.json"
 REFRESH = "INFUSER_REFRESH_GOLDEN"
 
 ALGORITHM = (
-    "infuser_core.cotrain.phases.", "infuser_core.algorithm.", "infuser_core.cotrain.phases.parsing", "infuser_core.prompts.load",
-    "infuser_core.verifiers.", "infuser_core.verifiers.sandbox.", "infuser_core.prompts.reasoning",
+    "infuser_core.cotrain.phases.", "infuser_core.cotrain.studies.", "infuser_core.algorithm.",
+    "infuser_core.evaluation.answering", "infuser_core.evaluation.drawing", "infuser_core.evaluation.evaluate",
+    "infuser_core.prompts.load", "infuser_core.prompts.reasoning", "infuser_core.verifiers.",
 )  # fmt: skip
 SEEDS = ("infuser_core.seeding",)
 LIBRARY = ("corpus.", "infuser_core.nano.")
-BY_NAME = {f"infuser_core.plugins.{name}": f"infuser_core/{name}s" for name in ("verifier", "reward", "route")}
+BY_NAME = {f"infuser_core.plugins.{name}": f"infuser_core/cotrain/{name}s" for name in ("reward", "route")}
+BY_NAME["infuser_core.plugins.verifier"] = "infuser_core/verifiers"
 BY_NAME["infuser_core.cotrain.studies.candidates"] = "infuser_core/cotrain/studies/scores"
 # Training the anchor: its artifact enters by the digest of its files.
 BUILD = ("infuser_core.nano.build", "infuser_core.nano.pretrain")
@@ -104,8 +106,9 @@ CORPUS_STAGES = (
 def stages() -> dict[str, tuple[str, list[str]]]:
     """Stage -> where its VERSION stands, and the modules behind it."""
     found = {}
-    phases = ROOT / "infuser_core" / "phases"
-    for path in sorted([*phases.glob("*.py"), *phases.glob("studies/*.py")]):
+    core = ROOT / "infuser_core"
+    phases, studies = core.glob("cotrain/phases/*.py"), core.glob("cotrain/studies/*.py")
+    for path in sorted([*phases, *studies, core / "evaluation/evaluate.py"]):
         if any(line.startswith("VERSION = ") for line in path.read_text(encoding="utf-8").splitlines()):
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
             found[f"{path.stem}_study" if path.parent.name == "studies" else path.stem] = (

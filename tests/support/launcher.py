@@ -201,7 +201,7 @@ def _import_everything() -> None:
 
     for name in ("flows.cli.main", "flows.pipeline", "flows.plan"):
         import_module(name)
-    for name in ("report.build", "lineage.why", "lineage.diff", "store.views"):
+    for name in ("results.report.build", "results.lineage.why", "results.lineage.diff", "store.views"):
         import_module(f"infuser_core.{name}")
     import_module("matplotlib.backends.backend_svg")
     for name in ("hf.causal_lm", "hf.sampler", "local.trainer"):

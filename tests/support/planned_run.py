@@ -11,10 +11,10 @@ from flows.life_cycle import life_cycle
 from flows.plan import walk
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
-from infuser_core.planning.fork import History, load_history
 from infuser_core.planning.place import Place, Repeat, Salts, parse_places
 from infuser_core.schemas import Selection
 from infuser_core.store import runs
+from infuser_core.store.history import History, load_history
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Store, Table

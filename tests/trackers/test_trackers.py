@@ -101,7 +101,8 @@ def test_trackers_that_fail_cost_one_warning_each_and_no_time(folder: Path, monk
 
 def test_a_tracker_ends_with_a_run_that_was_killed(folder: Path):
     code = (
-        "import os, sys, time; from pathlib import Path; from infuser_core.results.trackers.parts.follow import Followers\n"
+        "import os, sys, time; from pathlib import Path\n"
+        "from infuser_core.results.trackers.parts.follow import Followers\n"
         "one = Followers(Path(sys.argv[1]), ['odd_trackers:good', 'odd_trackers:hangs'], print)\n"
         "print(*[each.pid for each in one._at_work.values()], flush=True); time.sleep(60)"
     )

@@ -8,11 +8,11 @@ from infuser_core.config.overlays import validate
 from infuser_core.config.phase_table import UPDATES, Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import NUMBER, UsageError
-from infuser_core.planning.fork import load_history
 from infuser_core.results.export.card import base_name, card
 from infuser_core.results.lineage.graph import Graph, graph_of
 from infuser_core.schemas import Selection
 from infuser_core.store.catalogue import Catalogue
+from infuser_core.store.history import load_history
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import read_config
 from infuser_core.store.store import Store
