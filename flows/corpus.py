@@ -23,7 +23,7 @@ from infuser_core.store.recipe import ArtifactRef
 from infuser_core.terminal import live
 from tasks import audits, documents, pool, textbooks
 from tasks.pool import Found, Group
-from tasks.run import current, opened
+from tasks.run import current_run, open_run
 from tasks.stage import subflow
 from tasks.textbooks import retried
 
@@ -31,7 +31,7 @@ from tasks.textbooks import retried
 @subflow("build-corpus")
 def document_pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
     """The documents of the textbooks, or of a pool that is given, without what the audit takes away."""
-    place = current(run).config.corpus.pool
+    place = current_run(run).config.corpus.pool
     if place:
         if documents.has_registry(place):
             documents.read_registry(run, place)
@@ -53,7 +53,7 @@ def _searched(run: str, dev: ArtifactRef, given: Sequence[ArtifactRef] = (), *, 
     """
     topics = textbooks.extract_taxonomy(run, dev)
     # The micro-world's textbooks, where they are what the catalogue offers.
-    nano = current(run).config.corpus.catalogue.type == "nano"
+    nano = current_run(run).config.corpus.catalogue.type == "nano"
     books = textbooks.print_textbooks(run) if nano else None
 
     def made(stage: Callable[..., ArtifactRef], *inputs: Any) -> ArtifactRef:
@@ -82,7 +82,7 @@ def _audited(
     pages: Sequence[ArtifactRef] = (),
 ) -> ArtifactRef:
     """The overlap audit of each group against questions, of all against other data, and the pool."""
-    overlap = current(run).config.corpus.overlap
+    overlap = current_run(run).config.corpus.overlap
     asked = documents.benchmark_questions(run)
     pairs = zip(chunks, judgements, strict=True)
     found = [audits.audit_questions(run, *pair, dev, validation, asked) for pair in pairs]
@@ -102,7 +102,7 @@ def built_pool(run: str, items: Sequence[Item], build: BuildSettings, *, search:
     pairs = [*((ref, ref) for ref in given), *offered]
     # A model that is asked is one for all.
     asking = Lock() if documents.asks_model(run) else nullcontext()
-    with ThreadPoolExecutor(current(run).workers.size) as threads:
+    with ThreadPoolExecutor(current_run(run).workers.size) as threads:
         groups = list(threads.map(lambda pair: _judged(run, pair[0], pair[1], asking), pairs))
     comparison = _compared(run, groups, build)
     return pool.built_pool(run, items, found, groups, comparison, build)
@@ -121,9 +121,9 @@ def _judged(run: str, sources: ArtifactRef, download: ArtifactRef, asking: Abstr
 def _compared(run: str, groups: list[Group], build: BuildSettings) -> ArtifactRef | None:
     """The audit of what is kept, against the question sets that are there and other data; None without any."""
     questions = {part: documents.reference_questions(run, part) for part in sorted(build.sets)}
-    if current(run).config.evaluate.benchmarks and build.audited:
+    if current_run(run).config.evaluate.benchmarks and build.audited:
         questions["benchmarks"] = documents.benchmark_questions(run)
-    if not questions and not current(run).config.corpus.overlap.references:
+    if not questions and not current_run(run).config.corpus.overlap.references:
         return None
     chunks, judgements = [group.chunks for group in groups], [group.judgements for group in groups]
     return audits.compare_pool(run, chunks, judgements, questions)
@@ -160,7 +160,7 @@ def build_pool(
         out.mkdir(parents=True, exist_ok=True)
         # One build at a time for a folder; it holds what it made against gc, but is no run that others follow.
         name = pools.build_name(out)
-        with opened(name, planned.config, journal="corpus.jsonl", listed=False, workers=workers) as run:
+        with open_run(name, planned.config, journal="corpus.jsonl", listed=False, workers=workers) as run:
             fetched = settings.writable_store_root() / "textbooks"
             with live("download") as console:
                 items = gather(sources, out, fetched, WebConfig(), progress=console.progress)

@@ -1,4 +1,4 @@
-"""Evaluation of any model: ask it, keep its answers, score them (`infuser eval`) and score them again."""
+"""Evaluation of any model: request answers, save and score them (`infuser eval`), and rescore saved answers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,12 +25,12 @@ from infuser_core.results.report import results as tables
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
 from tasks import evaluation as stages
-from tasks.run import Execution, evaluating
+from tasks.run import Execution, open_evaluation
 from tasks.work import execute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class EvaluationRequest:
     """Options of `infuser eval`."""
 
     model: str
@@ -40,37 +40,37 @@ class Order:
     data: Path | None = None
     """Folder with the benchmarks' files."""
     out: Path | None = None
-    """Folder that answers and tables are exported to; nowhere when None."""
+    """Folder for an export of answers and tables; None for no export."""
     inspect: bool = False
     """Whether Inspect's logs are exported as well."""
     samples: int | None = None
-    """Responses per question; the benchmark's own number when None."""
+    """Responses per question; None for the benchmark's default."""
     limit: int | None = None
-    """Questions per benchmark; all when None."""
+    """Questions per benchmark; None for all."""
     config: Path | None = None
     """Settings of engine, sampling and prompts."""
     judge: str = ""
-    """Model that breaks ties, in any of the forms; nobody when empty."""
+    """Model that judges where rules are not certain, in any of the forms; empty for none."""
     overrides: dict[str, Any] = field(default_factory=dict)
-    """Settings given as options; None leaves one as it is."""
+    """Settings from options; None leaves a setting unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluated:
-    """An evaluation with its results."""
+class Evaluation:
+    """A finished evaluation."""
 
     folder: Path
-    """Where its tables lie."""
+    """Folder of its tables."""
     results: dict[str, Any]
     """The content of `results.json`."""
     scores: Mapping[str, ArtifactRef]
     """Benchmark label to the artifact with verdicts and scores."""
 
 
-def evaluate(order: Order, *, warn: Callable[[str], None]) -> Evaluated:
-    """Ask what is not answered yet, then score. Repeating it costs no question twice."""
-    model = find_model(settings.store_root(), order.model)
-    chosen = settings_for(model, order.config, order.overrides)
+def evaluate(request: EvaluationRequest, *, warn: Callable[[str], None]) -> Evaluation:
+    """Ask the questions that have no answers yet, then score. A repetition reuses all stored answers."""
+    model = find_model(settings.store_root(), request.model)
+    options = settings_for(model, request.config, request.overrides)
     notes: list[str] = []
 
     def note(line: str) -> None:
@@ -78,56 +78,56 @@ def evaluate(order: Order, *, warn: Callable[[str], None]) -> Evaluated:
         warn(line)
 
     plan = make_plan(
-        model, chosen, order.benchmarks, data=order.data, samples=order.samples, limit=order.limit, warn=note
+        model, options, request.benchmarks, data=request.data, samples=request.samples, limit=request.limit, warn=note
     )
-    return evaluate_plan(order, model, chosen, plan, notes=notes)
+    return evaluate_plan(request, model, options, plan, notes=notes)
 
 
 def evaluate_plan(
-    order: Order,
+    request: EvaluationRequest,
     model: NamedModel,
-    chosen: EvaluationSettings,
+    options: EvaluationSettings,
     plan: Plan,
     *,
     notes: Sequence[str] = (),
     source: ArtifactRef | None = None,
-) -> Evaluated:
-    """Evaluate the model on these questions; `source` is the artifact that generated ones are from."""
+) -> Evaluation:
+    """Evaluate the model on the questions of `plan`; `source` is the artifact of generated questions."""
     root = settings.writable_store_root()
-    judge = find_model(root, order.judge) if order.judge else None
-    judging = stages.Judge(digest=judge.digest, load=lambda: chat_of(judge, chosen)) if judge else None
-    identity = identity_of(model.digest, chosen, plan, engine=engine_name(model, chosen), limit=order.limit)
-    if order.out is not None:
-        refuse_other(order.out, identity)
+    judge = find_model(root, request.judge) if request.judge else None
+    judging = stages.Judge(digest=judge.digest, load=lambda: chat_of(judge, options)) if judge else None
+    identity = identity_of(model.digest, options, plan, engine=engine_name(model, options), limit=request.limit)
+    if request.out is not None:
+        refuse_other(request.out, identity)
     name = name_of(model.name, plan, identity)
     record = Record(model=model.name, identity=identity, sheets=plan.sheets, notes=list(notes))
-    rules = ScoreSettings(box=chosen.preset, too_long=chosen.too_long)
-    with evaluating(name, pool=pool_of(chosen)) as run:
+    rules = ScoreSettings(box=options.preset, too_long=options.too_long)
+    with open_evaluation(name, pool=pool_of(options)) as run:
         record.write(folder_of(root, name))
         parts, scores = {}, {}
         for sheet in plan.sheets:
-            work = stages.answer(run, plan.of([sheet.label]), model, chosen, source=source)
+            work = stages.answer(run, plan.of([sheet.label]), model, options, source=source)
             parts[sheet.label] = execute(run, work).ref
             scores[sheet.label] = execute(run, stages.score(run, parts[sheet.label], rules, judge=judging)).ref
         run.journal.finish()
         answers = Answers(name=name, plan=plan, parts=parts)
-        scored = read_scored(run.store, answers, chosen.preset, scores)
-        results = _exported(run, record, answers, scored, order=order, too_long=rules.too_long, judge=judge)
-    return Evaluated(folder=order.out or folder_of(root, name), results=results, scores=scores)
+        scored = read_scored(run.store, answers, options.preset, scores)
+        results = _export(run, record, answers, scored, request=request, too_long=rules.too_long, judge=judge)
+    return Evaluation(folder=request.out or folder_of(root, name), results=results, scores=scores)
 
 
-def _exported(
+def _export(
     run: Execution,
     record: Record,
     answers: Answers,
     scored: Scored,
     *,
-    order: Order,
+    request: EvaluationRequest,
     too_long: str,
     judge: NamedModel | None,
 ) -> dict[str, Any]:
-    """Write the tables next to the record and everything into the requested folder; returns the results."""
-    out = order.out
+    """Write the tables next to the record, and everything to the requested folder. Returns the results."""
+    out = request.out
     scores = sheet_scores(answers.plan, scored.questions, checkpoint_id=record.identity["model"])
     judge_name = judge.name if judge else ""
     results = results_of(
@@ -139,7 +139,7 @@ def _exported(
     if out is not None:
         tables.export_answers(out, run.store, answers)
         tables.export_verdicts(out.joinpath("verdicts"), [scored], has_judge=judge is not None)
-        if order.inspect:
+        if request.inspect:
             inspect_logs.export_logs(out / "inspect", run.store, answers, scored.verdicts, results)
     return results
 
@@ -153,13 +153,13 @@ def rescore(
     out: Path | None,
     overrides: Mapping[str, Any],
 ) -> tuple[dict[str, Any], str]:
-    """Score saved answers under the presets and keep the verdicts; the comparison for programs and for people."""
-    chosen = with_options(EvaluationSettings(), overrides)
-    answers, scored = _scored(source, presets, chosen, questions=questions, benchmark=benchmark)
-    found = comparison.compare_presets(answers.name, answers.plan, scored)
+    """Score saved answers under the presets and save the verdicts. Returns the comparison as values and as text."""
+    options = with_options(EvaluationSettings(), overrides)
+    answers, scored = _score_saved(source, presets, options, questions=questions, benchmark=benchmark)
+    result = comparison.compare_presets(answers.name, answers.plan, scored)
     if out is not None:
         tables.export_verdicts(out, scored)
-    return found, "\n".join([tables.comparison_text(found), *([f"verdicts: {out}"] if out else [])])
+    return result, "\n".join([tables.comparison_text(result), *([f"verdicts: {out}"] if out else [])])
 
 
 def passk(
@@ -171,42 +171,38 @@ def passk(
     questions: Path | None,
     benchmark: str,
 ) -> tuple[dict[str, Any], str]:
-    """pass@k curves of saved answers, for programs and for people."""
-    chosen = with_options(EvaluationSettings(), overrides)
-    answers, (scored,) = _scored(
-        source, [chosen.preset], chosen, questions=questions, benchmark=benchmark, wanted=benchmarks
+    """pass@k curves of saved answers, as values and as text."""
+    options = with_options(EvaluationSettings(), overrides)
+    answers, (scored,) = _score_saved(
+        source, [options.preset], options, questions=questions, benchmark=benchmark, labels=benchmarks
     )
-    curves = comparison.pass_curves(answers.name, chosen.preset, answers.plan, scored.questions, ks)
+    curves = comparison.pass_curves(answers.name, options.preset, answers.plan, scored.questions, ks)
     return curves, tables.curves_text(curves)
 
 
-def _scored(
+def _score_saved(
     source: str,
     presets: Sequence[str],
-    chosen: EvaluationSettings,
+    options: EvaluationSettings,
     *,
     questions: Path | None,
     benchmark: str,
-    wanted: Sequence[str] = (),
+    labels: Sequence[str] = (),
 ) -> tuple[Answers, list[Scored]]:
-    """Saved answers with what every preset makes of them; computed at most once."""
-    named = find(Store(settings.store_root()), source, questions, benchmark)
-    with evaluating(f"{named.name}-rescored", pool=pool_of(chosen)) as run:
-        answers = _taken_in(run, named).of(wanted)
+    """Saved answers to the benchmarks of these labels, with their scores under every preset."""
+    saved = find(Store(settings.store_root()), source, questions, benchmark)
+    with open_evaluation(f"{saved.name}-rescored", pool=pool_of(options)) as run:
+        if isinstance(saved, Files):
+            # Answers of a file enter the store first.
+            parts = {
+                label: execute(run, stages.import_answers(label, saved.plan.questions[label], rows, saved.digest)).ref
+                for label, rows in saved.responses.items()
+            }
+            saved = Answers(name=saved.name, plan=saved.plan, parts=parts)
+        answers = saved.of(labels)
         scored = []
         for preset in presets:
-            rules = ScoreSettings(box=preset, too_long=chosen.too_long)
+            rules = ScoreSettings(box=preset, too_long=options.too_long)
             refs = {label: execute(run, stages.score(run, ref, rules)).ref for label, ref in answers.parts.items()}
             scored.append(read_scored(run.store, answers, preset, refs))
         return answers, scored
-
-
-def _taken_in(run: Execution, named: Answers | Files) -> Answers:
-    """The answers in the store; those of a file are put there first."""
-    if isinstance(named, Answers):
-        return named
-    parts = {
-        label: execute(run, stages.take_in(label, named.plan.questions[label], rows, named.digest)).ref
-        for label, rows in named.responses.items()
-    }
-    return Answers(name=named.name, plan=named.plan, parts=parts)

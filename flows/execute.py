@@ -1,4 +1,4 @@
-"""Executes one run: in Prefect where a server is, directly elsewhere; exit codes, and errors that people can read."""
+"""Execute one run, in Prefect if a server is running; turn errors into messages and exit codes."""
 
 import errno
 import os
@@ -25,6 +25,7 @@ _PATH_ERRORS = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, e
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
 _LINE = 2000
+"""Characters of an error message that are printed."""
 _WHOLE: Mapping[str, str] = {}
 
 
@@ -34,69 +35,63 @@ def execute(
     *,
     wait: bool = False,
     page: bool = True,
-    asked: Mapping[str, str] = _WHOLE,
+    places: Mapping[str, str] = _WHOLE,
     record: Callable[[], None] | None = None,
 ) -> None:
-    """Execute the named run, or continue it. Raises InfuserError with what a person should know.
+    """Start or continue the named run. Raises InfuserError.
 
-    `asked` are places: `again` to compute from there on, `until` to stop after, `only` for that alone. If another
-    living process executes the run, wait for its end or raise BusyRunError with its name. Without `page` nobody waits
-    for the page of its report, unless Prefect shows it. `record` writes the record of a variant once its questions are
-    checked.
+    `places` are `again` to compute from there on, `until` to stop after it, `only` to run it alone. If another living
+    process executes the run, wait for its end or raise BusyRunError. Without `page` the page of the report is not
+    written, unless the run is shown in Prefect. `record` writes the record of a variant once its questions are checked.
     """
+    from infuser_core.planning.split import load_sets, require_apart
+    from infuser_core.store.journal import Journal
+
     root = settings.writable_store_root()
     with _terminable(name):
         while True:
             if wait:
                 runs.wait_until_free(root, name)
-            # Better said before a server starts; who holds the run is decided inside.
+            # An early message, before a server starts; the lock itself is taken inside.
             runs.refuse_held(root, name)
             try:
-                _require_apart(config, name, root, again=asked.get("again", ""))
+                # A complete run computes nothing: its sets of questions may overlap.
+                if places.get("again") or not Journal(root, name).is_finished():
+                    require_apart(config, load_sets(config))
                 if record is not None:
                     record()
-                _execute(config, name, root, page=page, asked=asked)
+                _execute(config, name, root, page=page, places=dict(places))
                 return
             except BusyRunError:
                 if not wait:
                     raise
 
 
-def _require_apart(config: "RunConfig", name: str, root: Path, *, again: str) -> None:
-    """Raises ConfigError for sets of questions that overlap; a complete run computes nothing and may have any."""
-    from infuser_core.planning.split import load_sets, require_apart
-    from infuser_core.store.journal import Journal
-
-    if again or not Journal(root, name).is_finished():
-        require_apart(config, load_sets(config))
-
-
-def _execute(config: "RunConfig", name: str, root: Path, *, page: bool, asked: Mapping[str, str]) -> None:
-    # Imported here: every command imports this module, few execute a run.
+def _execute(config: "RunConfig", name: str, root: Path, *, page: bool, places: dict[str, Any]) -> None:
+    # Imported here: every command imports this module, and few of them execute a run.
     from flows import deployment
     from flows.pipeline import pipeline
     from infuser_core.planning.place import parse_places
     from infuser_core.planning.room import require_room
 
-    places: dict[str, Any] = dict(asked)
     require_room(config, name, parse_places(**places))
     try:
         server = deployment.find_server(root)
-        if server is None or not _published(config, name, root, places=places):
+        if server is None or not _run_in_prefect(config, name, root, places=places):
             pipeline(config, name, page=page, **places)
     except InfuserError:
         raise
-    except Exception as error:  # the process boundary: recorded in the journal, named for the person
+    except Exception as error:  # the process boundary: journalled, and reported with its type
         hint = f"finished stages are kept: `infuser resume {name}` continues from here"
         raise StageError(f"run {name} failed: {type(error).__name__}: {error}", hint=hint) from error
 
 
-def _published(config: "RunConfig", name: str, root: Path, *, places: dict[str, Any]) -> bool:
-    """Execute the run as a flow of Prefect. Returns whether it came to its end: its server may be lost."""
+def _run_in_prefect(config: "RunConfig", name: str, root: Path, *, places: dict[str, Any]) -> bool:
+    """Execute the run as a Prefect flow. Returns False if the server was lost before its end."""
     from flows import deployment
 
     deployment.prepare_environment(root)
-    # When a server goes, every flow that is open asks it as often, one after the other.
+    # After the loss of a server, every open flow retries in turn.
     os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "1")
     os.environ.setdefault("PREFECT_API_REQUEST_TIMEOUT", "10")
     import httpx
@@ -111,7 +106,7 @@ def _published(config: "RunConfig", name: str, root: Path, *, places: dict[str, 
         with without_heartbeats(), tags(store_tag(root)):
             infuser(name=name, settings=config.model_dump(mode="json"), **places)
     except httpx.HTTPError as error:
-        # Stages raise errors of ours: this one is from showing them.
+        # Stages raise InfuserError: this error comes from Prefect's client.
         why = " ".join(str(error).split())[:200] or type(error).__name__
         print_warning(f"the Prefect server was lost: {why}; {deployment.WITHOUT}")
         return False
@@ -120,7 +115,7 @@ def _published(config: "RunConfig", name: str, root: Path, *, places: dict[str, 
 
 @contextmanager
 def _terminable(name: str) -> Iterator[None]:
-    """SIGTERM ends the run with a line and an exit code of its own. Inside the flow Prefect hears it first."""
+    """SIGTERM ends the run with a message and a separate exit code. Inside the flow, Prefect receives it first."""
 
     def stop(*_: object) -> None:
         raise Terminated("stopped by SIGTERM", hint=f"`infuser resume {name}` continues from the last completed stage")
@@ -143,7 +138,7 @@ def exit_code(command: Callable[[], object]) -> int:
         print_error(error.message, error.hint)
         return error.exit_code
     except OSError as error:
-        # A file that an argument or a setting names; a disk that fails is something else.
+        # Only errors about a file that an argument or a setting names, not those of a failing disk.
         if error.filename is None or error.errno not in _PATH_ERRORS:
             raise
         print_error(f"{shown(str(error.filename))}: {error.strerror}", "correct the path")
@@ -167,7 +162,7 @@ def print_warning(line: str) -> None:
 
 
 def spawn(arguments: list[str], *, log: Path) -> subprocess.Popen[bytes]:
-    """`infuser ARGUMENTS` as another process, its output in a file."""
+    """Start `infuser ARGUMENTS` as another process with its output in a file."""
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-P", "-m", "flows.cli.main", *arguments]
     with log.open("wb") as handle:

@@ -14,22 +14,22 @@ from infuser_core.planning.preflight import preflight
 from infuser_core.planning.room import require_room
 from infuser_core.plugins import needs_documents
 from infuser_core.store.runs import check_name
-from tasks.stage import stopped
+from tasks.stage import stopped_state
 
 DEFAULT = [str(shipped.path_of("nano"))]
 
 
 def _title() -> str:
-    """Prefect's flow runs carry the run's name, which follows from the settings where none is given."""
-    given = flow_run.parameters
-    if given.get("name"):
-        return str(given["name"])
+    """Name of the flow run: the run's name, derived from the settings if the parameters have none."""
+    values = flow_run.parameters
+    if values.get("name"):
+        return str(values["name"])
     try:
         return resolve(
-            given.get("configs") or DEFAULT, given.get("overrides") or {}, given.get("seed"), given.get("settings")
+            values.get("configs") or DEFAULT, values.get("overrides") or {}, values.get("seed"), values.get("settings")
         ).run_name()
     except ConfigError:
-        # The flow itself says why, and where people look; Prefect ends a flow run without a name without a word.
+        # The flow itself reports the error; Prefect would end a flow run without a name silently.
         return "refused"
 
 
@@ -44,18 +44,18 @@ def infuser(
     until: str = "",
     only: str = "",
 ) -> Any:
-    """Run, or go on with, the run that these parameters describe; the same parameters always mean the same run.
+    """Start or continue the run that these parameters describe; the same parameters always mean the same run.
 
     `configs` are YAML files or names of shipped ones, merged left to right, `overrides` a nested mapping on top.
-    `settings` is a complete resolved configuration and wins over both. `again`, `until` and `only` are places,
-    PHASE@ITERATION: computed again from there on, stopped after it, this alone. Returns the run's name.
+    `settings` is a complete resolved configuration and overrides both. `again`, `until` and `only` are places of the
+    form PHASE@ITERATION: compute again from there on, stop after it, run it alone. Returns the run's name.
     """
     config = resolve(configs or DEFAULT, overrides or {}, seed, settings)
-    title = name or config.run_name()
-    check_name(title)
+    name = name or config.run_name()
+    check_name(name)
     preflight(config)
     if needs_documents(config) and not config.corpus.pool:
         require_addresses(config.corpus.catalogue)
-    require_room(config, title, parse_places(again=again, until=until, only=only))
-    stop = pipeline(config, title, flow_run=str(flow_run.id or ""), again=again, until=until, only=only)
-    return stopped(stop, title) if stop else title
+    require_room(config, name, parse_places(again=again, until=until, only=only))
+    stop = pipeline(config, name, flow_run=str(flow_run.id or ""), again=again, until=until, only=only)
+    return stopped_state(stop, name) if stop else name

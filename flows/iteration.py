@@ -1,4 +1,4 @@
-"""One iteration of Algorithm 2. The generator is updated before the solver, and both read the same solver."""
+"""One iteration of Algorithm 2: the generator is updated before the solver, and both phases read the same solver."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -7,10 +7,10 @@ from infuser_core import plugins
 from infuser_core.store.recipe import ArtifactRef
 from tasks import cotraining as phase
 from tasks import training_pool
-from tasks.run import current
-from tasks.safe_points import Lane, alongside
+from tasks.interrupts import Lane, alongside
+from tasks.run import current_run
 from tasks.stage import subflow
-from tasks.training_pool import Measured
+from tasks.training_pool import BudgetRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,65 +22,65 @@ class Players:
     generator: ArtifactRef
     """Checkpoint of the generator, phi."""
     anchor: ArtifactRef
-    """The checkpoint that both began from."""
+    """The checkpoint that both started from."""
     questions: ArtifactRef | None = None
-    """The last questions, where prompts draw from those of earlier iterations."""
-    recent: tuple[Measured, ...] = ()
-    """Measured iterations of an adaptive budget's window, the last one last."""
+    """The last questions, if prompts show questions of earlier iterations."""
+    recent: tuple[BudgetRecord, ...] = ()
+    """Iterations in the window of an adaptive budget, oldest first."""
 
 
 @subflow("iteration", "iteration-{number}")
 def iteration(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players: Players) -> Players:
-    """Seven phases, or those that the configuration needs."""
-    settings = current(run).history.at(number).cotrain
+    """The phases of iteration `number` that the configuration needs. Returns the updated players."""
+    settings = current_run(run).history.at(number).cotrain
+    solver, generator, anchor = players.solver, players.generator, players.anchor
     if settings.dev_only:
-        return _dev_only(run, number, dev, players)
-    scores = None
+        rollouts = phase.rollout_dev(run, number, dev, solver)
+        return replace(players, solver=phase.update_solver(run, number, dev, rollouts, None, solver, anchor))
+
+    allocation = scores = update = None
     with alongside(run) as lane:
-        gradient = _dev_gradient(lane, run, number, dev, players)
-        bandit = settings.budget.mode == "bandit"
-        allocation = training_pool.allocate(run, number, pool, players.recent) if bandit else None
-        questions = phase.generate_questions(run, number, pool, players.generator, allocation, players.questions)
-        answers = phase.rollout_questions(run, number, questions, players.solver, pool)
+        # Phase 1: the gradient of the dev set. Phase 2: questions from documents, and the solver's answers.
+        gradient = _dev_gradient(lane, run, number, dev, solver)
+        if settings.budget.mode == "bandit":
+            allocation = training_pool.allocate(run, number, pool, players.recent)
+        questions = phase.generate_questions(run, number, pool, generator, allocation, players.questions)
+        answers = phase.rollout_questions(run, number, questions, solver, pool)
         if settings.key_solver is not None:
             phase.check_keys(run, number, questions)
-
-    generator, solver = None, players.solver
     with alongside(run) as lane:
+        # Phase 3: the influence of each question. Phase 4: the generator's update. Phase 5: the solver's update.
         if settings.updates("generator", number):
-            scores = phase.score_influence(run, number, questions, answers, gradient.result(), players.solver)
-            given = (questions, scores, players.generator, players.anchor)
-            generator = lane.hand_over(phase.update_generator, run, number, *given)
+            scores = phase.score_influence(run, number, questions, answers, gradient.result(), solver)
+            update = lane.hand_over(phase.update_generator, run, number, questions, scores, generator, anchor)
         if settings.updates("solver", number):
-            solver = phase.update_solver(run, number, questions, answers, scores, players.solver, players.anchor)
+            solver = phase.update_solver(run, number, questions, answers, scores, solver, anchor)
+
     recent = players.recent
     if allocation is not None and scores is not None:
-        measured = Measured(allocation=allocation, questions=questions, scores=scores)
-        recent = (*recent, measured)[-settings.budget.window :]
-    written = generator.result() if generator else players.generator
-    shown = questions if settings.examples and settings.examples.earlier else None
-    return replace(players, solver=solver, generator=written, recent=recent, questions=shown)
+        record = BudgetRecord(allocation=allocation, questions=questions, scores=scores)
+        recent = (*recent, record)[-settings.budget.window :]
+    return replace(
+        players,
+        solver=solver,
+        generator=update.result() if update else generator,
+        recent=recent,
+        questions=questions if settings.examples and settings.examples.earlier else None,
+    )
 
 
-def _dev_gradient(lane: Lane, run: str, number: int, dev: ArtifactRef, players: Players) -> Future[ArtifactRef | None]:
-    """The direction that the generator is rewarded for, where its reward looks at it."""
-    settings = current(run).history.at(number).cotrain
+def _dev_gradient(
+    lane: Lane, run: str, number: int, dev: ArtifactRef, solver: ArtifactRef
+) -> Future[ArtifactRef | None]:
+    """The gradient of the solver's dev answers (phases 1a and 1b), or None if no generator is rewarded by it."""
+    settings = current_run(run).history.at(number).cotrain
     if not (settings.updates("generator", number) and plugins.reward(settings.reward.name).needs_influence):
         return lane.start(lambda: None)
 
-    def answer() -> ArtifactRef:
-        return phase.rollout_dev(run, number, dev, players.solver)
-
     def differentiate(rollouts: ArtifactRef) -> ArtifactRef:
-        return phase.dev_gradient(run, number, rollouts, players.solver)
+        return phase.dev_gradient(run, number, rollouts, solver)
 
-    if current(run).overlaps:
-        return lane.start(lambda: differentiate(answer()))
-    # Only its file is written beside what follows.
-    return lane.hand_over(differentiate, answer())
-
-
-def _dev_only(run: str, number: int, dev: ArtifactRef, players: Players) -> Players:
-    rollouts = phase.rollout_dev(run, number, dev, players.solver)
-    solver = phase.update_solver(run, number, dev, rollouts, None, players.solver, players.anchor)
-    return replace(players, solver=solver)
+    if current_run(run).overlaps:
+        return lane.start(lambda: differentiate(phase.rollout_dev(run, number, dev, solver)))
+    # Only the gradient's file is written in parallel to phase 2.
+    return lane.hand_over(differentiate, phase.rollout_dev(run, number, dev, solver))

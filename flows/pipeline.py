@@ -1,10 +1,10 @@
-"""One attempt of a run, from its configuration to its report; with or without Prefect."""
+"""One attempt of a run, from its configuration to its report, with or without Prefect."""
 
 from pathlib import Path
 from typing import Any
 
 from flows.life_cycle import life_cycle
-from flows.plan import checked
+from flows.plan import check_request
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import PrunedError
@@ -13,14 +13,14 @@ from infuser_core.settings import store_root
 from infuser_core.store.doctor import restored_with
 from infuser_core.store.store import restoring
 from tasks import display, evaluation
-from tasks.run import Run, opened
+from tasks.run import open_run
 from tasks.run_control import Stop
 
 
 def resolve(
     configs: list[str], overrides: dict[str, Any], seed: int | None, settings: dict[str, Any] | None
 ) -> RunConfig:
-    """The configuration that a flow's parameters describe; complete `settings` win over the others."""
+    """The configuration that a flow's parameters describe; complete `settings` override the others."""
     if settings is not None:
         return validate(settings)
     merged = load([Path(path) for path in configs], seed=seed).model_dump(mode="json")
@@ -28,11 +28,11 @@ def resolve(
 
 
 def pipeline(config: RunConfig, name: str, *, flow_run: str = "", page: bool = True, **places: str) -> Stop | None:
-    """The stages of the run and the `page` of its report. Returns the place where the run stopped, if it was asked to.
+    """Run all stages and write the `page` of the report. Returns the place of a requested stop, else None.
 
-    `flow_run` is Prefect's id of the flow run in which this happens; empty where Prefect does not see it. Where a stage
-    needs what the retention of a run with the same beginnings removed, another attempt computes that again first; it
-    stays, as all that several runs hold.
+    `flow_run` is Prefect's id of the flow run around this, or empty. If a stage needs an artifact that the retention of
+    a run with the same beginning has removed, another attempt computes it again first; then it is kept like everything
+    that several runs share.
     """
     restored: set[str] = set()
     note = ""
@@ -40,18 +40,18 @@ def pipeline(config: RunConfig, name: str, *, flow_run: str = "", page: bool = T
         try:
             with restoring(restored, stay=False):
                 return _attempt(config, name, note, flow_run=flow_run, page=page, **places)
-        except PrunedError as gone:
-            if gone.key in restored:
+        except PrunedError as error:
+            if error.key in restored:
                 raise
-            restored.update(restored_with(store_root(), [gone.key]))
-            note = f"{gone.message}; it is computed again first, bit by bit the same"
-            # The run's record has by now what was asked for again.
+            restored.update(restored_with(store_root(), [error.key]))
+            note = f"{error.message}; it is computed again first, bit by bit the same"
+            # The run's record has the repetition by now.
             places.pop("again", None)
 
 
 def _attempt(config: RunConfig, name: str, note: str, *, flow_run: str, page: bool, **places: str) -> Stop | None:
-    asked = checked(config, name, parse_places(**places))
-    with opened(name, config, asked=asked, flow_run=flow_run) as run:
+    request = check_request(config, name, parse_places(**places))
+    with open_run(name, config, request=request, flow_run=flow_run) as run:
         if note:
             run.log.warn(note)
         if flow_run:
@@ -60,15 +60,13 @@ def _attempt(config: RunConfig, name: str, note: str, *, flow_run: str, page: bo
             life_cycle(run)
             run.control.end()
         except Stop as stop:
-            _journal(run, stop)
+            place = run.control.reached
+            assert place is not None and place.iteration is not None
+            message = f"stopped after {stop}, as requested"
+            run.console.say(message, passing=True)
+            run.journal.append(
+                phase=place.phase, iteration=place.iteration, state="stopped", seconds=0.0, message=message
+            )
             return stop
         evaluation.write_report(run, page=page)
         return None
-
-
-def _journal(run: Run, stop: Stop) -> None:
-    place = run.control.reached
-    assert place is not None and place.iteration is not None
-    message = f"stopped after {stop}, as asked"
-    run.console.say(message, passing=True)
-    run.journal.append(phase=place.phase, iteration=place.iteration, state="stopped", seconds=0.0, message=message)

@@ -1,6 +1,6 @@
-"""The second half of `infuser doctor --repair`: runs go over what they hold and compute what is missing."""
+"""The second half of `infuser doctor --repair`: runs compute those of their artifacts that the store lacks."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from flows.execute import execute
@@ -11,43 +11,36 @@ from infuser_core.config.run import RunConfig
 from infuser_core.errors import StoreError
 from infuser_core.planning import place
 from infuser_core.planning.place import parse_places
-from infuser_core.planning.plan import SurveyedStage
 from infuser_core.store import doctor, runs
 from infuser_core.store.catalogue import Holder, holders
 from infuser_core.store.history import load_history
 from infuser_core.store.store import restoring
 
 
-def mend(root: Path, names: Sequence[str], restore: Sequence[str]) -> None:
-    """Compute what these runs hold and the store lacks, and pruned `restore`.
+def repair_runs(root: Path, names: Sequence[str], restore: Sequence[str]) -> None:
+    """Compute the artifacts that the store lacks of these runs, and the pruned ones named by `restore`.
 
-    Raises StoreError where this version of the code would make other artifacts than the run holds.
+    Raises StoreError if this version of the code would make other artifacts than the run holds.
     """
     with restoring(restore, stay=True):
-        for holder in [each for each in holders(root) if each.name in names]:
+        for holder in [holder for holder in holders(root) if holder.name in names]:
             config = validate(runs.read_config(root, holder.name))
             until = "" if holder.finished else doctor.last_place(holder)
             _refuse_other_code(root, holder, config, until)
-            execute(config, holder.name, asked={"until": until} if until else {})
+            execute(config, holder.name, places={"until": until} if until else {})
 
 
 def _refuse_other_code(root: Path, holder: Holder, config: RunConfig, until: str) -> None:
-    """Repairing must not turn into computing a run anew under other keys."""
+    """Raise StoreError if the missing artifacts would get other keys: repair must not compute a run anew."""
     history = load_history(root, holder.name, config)
     last = parse_places(until=until).until
-    planned = walk(root, holder.name, history, place.load_repeats(root, holder.name), until=last)
-    steps = [step for step in _certain(planned.steps) if step.is_final and not step.stored]
-    foreign = [step.recipe for step in steps if step.recipe.key not in holder.keys]
+    steps = walk(root, holder.name, history, place.load_repeats(root, holder.name), until=last).steps
+    # After a lost selection the steps are uncertain: they depend on the selected checkpoint.
+    lost = [number for number, step in enumerate(steps) if step.recipe.phase == Phase.SELECT and not step.stored]
+    missing = [step for step in steps[: lost[0] + 1 if lost else None] if step.is_final and not step.stored]
+    foreign = [step.recipe for step in missing if step.recipe.key not in holder.keys]
     if foreign:
         raise StoreError(
             f"run {holder.name} was made by another version of the code: {foreign[0].phase} would be {foreign[0].key}",
             hint=f"`infuser resume {holder.name} --dry-run` says what is different; `infuser resume` computes it anew",
         )
-
-
-def _certain(steps: Iterable[SurveyedStage]) -> Iterator[SurveyedStage]:
-    """The steps up to a lost selection: nobody knows yet which checkpoint the others are about."""
-    for step in steps:
-        yield step
-        if step.recipe.phase == Phase.SELECT and not step.stored:
-            return

@@ -1,4 +1,4 @@
-"""The seven phases of an iteration as stages."""
+"""The phases of an iteration as stages."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -36,21 +36,21 @@ from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from tasks.rollouts import (
-    answered_with,
+    add_key_accuracy,
+    add_labels,
     counts,
+    explain_no_questions,
     questions_of,
+    rollouts_outcome,
+    solver_outcome,
     steps_of,
-    updated,
-    why_none,
-    with_keys,
-    with_labels,
 )
 from tasks.run import Run
 from tasks.stage import stage
-from tasks.training_pool import budget_of, carried, documents_of, warn_of_small_pool
-from tasks.work import Work, with_lost
+from tasks.training_pool import budget_of, documents_of, problems_of, warn_of_small_pool
+from tasks.work import Work, add_not_finite
 
-_WHOLE = (pruned.MOMENTS, pruned.WEIGHTS)
+_STATE = (pruned.MOMENTS, pruned.WEIGHTS)
 
 
 @stage("rollout_dev")
@@ -69,7 +69,7 @@ def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef)
             kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
-        return answered_with(rollouts)
+        return rollouts_outcome(rollouts)
 
     inputs = {"dev": dev, "solver": solver}
     recipe = run.recipe("rollout_dev", dev_phase.VERSION, settings, inputs, iteration=iteration, seed=run.config.seed)
@@ -82,28 +82,28 @@ def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: Artifa
     settings = gradient_phase.settings_of(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        done = gradient_phase.dev_gradient(
+        result = gradient_phase.dev_gradient(
             run.store.rows(rollouts, "rollouts", Rollout),
             run.pool.trainer(run.checkpoint(solver, Role.SOLVER)),
             settings,
             workspace=workspace,
             progress=progress,
         )
-        facts = done.facts
+        facts = result.facts
         status = "ok" if facts.norm > 0 else "dev signal exhausted: every dev group has zero variance"
-        made = Outcome(
+        outcome = Outcome(
             tables={"gradients": Table(row_type=Gradient, rows=[facts])},
             summary={"norm": facts.norm, "accuracy": facts.accuracy, "status": status},
         )
-        return with_lost(made, done.lost)
+        return add_not_finite(outcome, result.lost)
 
     inputs = {"rollouts": rollouts, "solver": solver}
     recipe = run.recipe("dev_gradient", gradient_phase.VERSION, settings, inputs, iteration=iteration)
-    return Work(recipe=recipe, produce=produce, needs=lambda: _bytes(run, solver, pruned.WEIGHTS))
+    return Work(recipe=recipe, produce=produce, needs=lambda: _bytes_of(run, solver, pruned.WEIGHTS))
 
 
-def _bytes(run: Run, checkpoint: ArtifactRef, *parts: str) -> int:
-    """Bytes of these parts of a checkpoint; what is made from it has as many."""
+def _bytes_of(run: Run, checkpoint: ArtifactRef, *parts: str) -> int:
+    """Bytes of parts of a checkpoint, which a gradient or checkpoint computed from it also takes."""
     return pruned.bytes_of(run.store.manifest(checkpoint).files, *parts)
 
 
@@ -116,9 +116,9 @@ def generate_questions(
     allocation: ArtifactRef | None = None,
     before: ArtifactRef | None = None,
 ) -> Work:
-    """The generator writes questions (phase 2a); prompts may show earlier ones, and an allocation shares documents."""
+    """The generator writes questions (phase 2a), if set with `before`'s questions as examples and an `allocation`."""
     writer = _writer(run, generator)
-    written_by = {"generator": generator} if run.config.cotrain.generator.model is None else {}
+    author = {"generator": generator} if run.config.cotrain.generator.model is None else {}
     settings = generate_phase.settings_of(run.config, writer=writer.identity, iteration=iteration)
     number = 0 if settings.frozen_batch else iteration
     if generate_phase.depends_on_pool(run.config):
@@ -138,7 +138,7 @@ def generate_questions(
             seed=run.config.seed,
             iteration=iteration,
             exclude=generate_phase.excluded(run.config, documents),
-            problems=carried(run.store, pool),
+            problems=problems_of(run.store, pool),
             examples=examples_of(run.config, earlier),
             earlier=earlier,
             budget=budget_of(run, number, documents, allocation),
@@ -156,20 +156,20 @@ def generate_questions(
             tables=tables,
             summary={
                 "written": len(generated.rollouts),
-                # Questions that rows of the pool carry have no rollout: nobody wrote them.
+                # Questions of the pool's rows have no rollout.
                 "valid": sum(bool(question.rollout_id) for question in generated.questions),
-                **why_none(generated.rollouts),
+                **explain_no_questions(generated.rollouts),
             },
         )
 
-    inputs = {"pool": pool, **written_by, "allocation": allocation, "before": before}
+    inputs = {"pool": pool, **author, "allocation": allocation, "before": before}
     version = generate_phase.VERSION
     recipe = run.recipe("generate_questions", version, settings, inputs, iteration=iteration, seed=run.config.seed)
     return Work(recipe=recipe, produce=produce)
 
 
 def _writer(run: Run, generator: ArtifactRef) -> NamedModel:
-    """The model that the settings name, else the generator's checkpoint, which is one of the recipe's inputs."""
+    """The model that the settings name, by default the generator's checkpoint, which is an input of the recipe."""
     source = run.config.cotrain.generator.model
     if source is None:
         return NamedModel(
@@ -190,33 +190,33 @@ def rollout_questions(
     solver: ArtifactRef,
     pool: ArtifactRef | None = None,
 ) -> Work:
-    """The solver answers them (phase 2b); a teacher of labels reads the pool."""
+    """The solver answers the questions (phase 2b); with `labels: document` a teacher also reads the pool."""
     settings = answer_phase.settings_of(run.config)
-    read = pool if settings.labels == "document" else None
+    reading = pool if settings.labels == "document" else None
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        asked = run.store.rows(questions, "questions", Question)
-        answered = answer_phase.rollout_questions(
-            asked,
+        rows = run.store.rows(questions, "questions", Question)
+        result = answer_phase.rollout_questions(
+            rows,
             run.pool.sampler(run.checkpoint(solver, Role.SOLVER)),
             settings,
             checkpoint_id=solver.id,
             seed=run.config.seed,
             iteration=iteration,
-            documents={row.document_id: row.text for row in documents_of(run.store, read)} if read else None,
+            documents={row.document_id: row.text for row in documents_of(run.store, reading)} if reading else None,
             kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
-        made = answered_with(answered.rollouts)
-        votes = majority_votes(asked, answered.rollouts)
+        outcome = rollouts_outcome(result.rollouts)
+        votes = majority_votes(rows, result.rollouts)
         if settings.labels != "reference":
-            made, votes = with_labels(made, answered.labels), [label.agrees for label in answered.labels]
-        # Given questions, as `infuser score` ranks them, have no oracle's labels.
+            outcome, votes = add_labels(outcome, result.labels), [label.agrees for label in result.labels]
+        # Questions from files, as `infuser score` ranks them, have no oracle's labels.
         labelled = "question_labels" in run.store.manifest(questions).rows
-        told = run.store.rows(questions, "question_labels", QuestionLabel) if labelled else []
-        return with_keys(made, run, key_accuracy(told, votes))
+        labels = run.store.rows(questions, "question_labels", QuestionLabel) if labelled else []
+        return add_key_accuracy(outcome, run, key_accuracy(labels, votes))
 
-    inputs = {"questions": questions, "solver": solver, "pool": read}
+    inputs = {"questions": questions, "solver": solver, "pool": reading}
     version = answer_phase.VERSION
     recipe = run.recipe("rollout_questions", version, settings, inputs, iteration=iteration, seed=run.config.seed)
     return Work(recipe=recipe, produce=produce)
@@ -224,9 +224,9 @@ def rollout_questions(
 
 @stage("check_keys")
 def check_keys(run: Run, iteration: int, questions: ArtifactRef) -> Work:
-    """A strong solver answers the questions, where the configuration names one: watched, and read by no phase."""
+    """The configured strong solver answers the questions, to measure how many keys are right; no phase reads it."""
     source = run.config.cotrain.key_solver
-    assert source is not None, "the flow asks for this stage only where there is a model"
+    assert source is not None, "the flow calls this stage only with a key solver"
     model = named_model(source, run.config.engine, run.pool, label="key-solver", role=Role.SOLVER)
     settings = check_phase.settings_of(run.config, solver=model.identity)
 
@@ -241,7 +241,7 @@ def check_keys(run: Run, iteration: int, questions: ArtifactRef) -> Work:
             kept=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
-        return with_keys(answered_with(checked.rollouts), run, checked.keys)
+        return add_key_accuracy(rollouts_outcome(checked.rollouts), run, checked.keys)
 
     inputs = {"questions": questions}
     recipe = run.recipe("check_keys", check_phase.VERSION, settings, inputs, iteration=iteration, seed=run.config.seed)
@@ -276,7 +276,7 @@ def score_influence(
         scores = scored.scores
         finite = [row.score for row in scores if row.status != ScoreStatus.NOT_FINITE]
         mean = sum(finite) / max(1, len(finite))
-        made = Outcome(
+        outcome = Outcome(
             tables={
                 "scores": Table(row_type=InfluenceScore, rows=scores),
                 "trainer_logprobs": Table(row_type=TrainerLogprobs, rows=scored.logprobs),
@@ -284,7 +284,7 @@ def score_influence(
             },
             summary={"mean_score": mean, "statuses": counts([row.status for row in scores])},
         )
-        return with_lost(made, scored.lost)
+        return add_not_finite(outcome, scored.lost)
 
     inputs = {"questions": questions, "rollouts": rollouts, "gradient": gradient, "solver": solver}
     recipe = run.recipe("score_influence", score_phase.VERSION, settings, inputs, iteration=iteration)
@@ -305,7 +305,7 @@ def update_generator(
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         before = run.checkpoint(generator, Role.GENERATOR)
-        done = generator_phase.update_generator(
+        update = generator_phase.update_generator(
             run.store.rows(questions, "rollouts", Rollout),
             run.store.rows(questions, "questions", Question),
             run.store.rows(scores, "scores", InfluenceScore),
@@ -316,19 +316,19 @@ def update_generator(
             anchor=run.checkpoint(anchor, Role.GENERATOR) if settings.step.kl else None,
             progress=progress,
         )
-        made = Outcome(
+        outcome = Outcome(
             tables={
-                "generator_scores": Table(row_type=GeneratorScore, rows=done.scores),
-                "updates": Table(row_type=Update, rows=done.updates),
+                "generator_scores": Table(row_type=GeneratorScore, rows=update.scores),
+                "updates": Table(row_type=Update, rows=update.updates),
             },
-            summary=steps_of(before.step, done.updates),
+            summary=steps_of(before.step, update.updates),
         )
-        return with_lost(made, done.lost)
+        return add_not_finite(outcome, update.lost)
 
-    own = {"anchor": anchor if settings.step.kl else None}
-    inputs = {"questions": questions, "scores": scores, "generator": generator, **own}
+    reference = anchor if settings.step.kl else None
+    inputs = {"questions": questions, "scores": scores, "generator": generator, "anchor": reference}
     recipe = run.recipe("update_generator", generator_phase.VERSION, settings, inputs, iteration=iteration)
-    return Work(recipe=recipe, produce=produce, role=Role.GENERATOR, needs=lambda: _bytes(run, generator, *_WHOLE))
+    return Work(recipe=recipe, produce=produce, role=Role.GENERATOR, needs=lambda: _bytes_of(run, generator, *_STATE))
 
 
 @stage("update_solver")
@@ -341,12 +341,12 @@ def update_solver(
     solver: ArtifactRef,
     anchor: ArtifactRef,
 ) -> Work:
-    """Optimizer steps of the solver (phase 5); a scoring pass over the same solver spares a forward pass."""
+    """Optimizer steps of the solver (phase 5); the log-probabilities of `scores` spare a forward pass."""
     settings = solver_phase.settings_of(run.config, iteration=iteration)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         before = run.checkpoint(solver, Role.SOLVER)
-        done = solver_phase.update_solver(
+        update = solver_phase.update_solver(
             questions_of(run.store, questions),
             run.store.rows(rollouts, "rollouts", Rollout),
             run.pool.trainer(before),
@@ -357,9 +357,9 @@ def update_solver(
             old_logprobs=run.store.rows(scores, "trainer_logprobs", TrainerLogprobs) if scores else (),
             progress=progress,
         )
-        return updated(before.step, done, settings)
+        return solver_outcome(before.step, update, settings)
 
-    own = {"anchor": anchor if settings.step.kl else None}
-    inputs = {"questions": questions, "rollouts": rollouts, "scores": scores, "solver": solver, **own}
+    reference = anchor if settings.step.kl else None
+    inputs = {"questions": questions, "rollouts": rollouts, "scores": scores, "solver": solver, "anchor": reference}
     recipe = run.recipe("update_solver", solver_phase.VERSION, settings, inputs, iteration=iteration)
-    return Work(recipe=recipe, produce=produce, role=Role.SOLVER, needs=lambda: _bytes(run, solver, *_WHOLE))
+    return Work(recipe=recipe, produce=produce, role=Role.SOLVER, needs=lambda: _bytes_of(run, solver, *_STATE))

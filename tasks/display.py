@@ -1,6 +1,6 @@
-"""Prefect UI: a progress bar while a stage runs, a page per artifact that links to others, and one with all of a run.
+"""Pages in Prefect's UI: a progress bar of the running stage, a page per artifact with links, and one per run.
 
-Prefect is imported where it is called: it takes seconds, and only runs that show themselves in it pay.
+Prefect is imported inside the functions: it takes seconds, which only runs that are shown in it should spend.
 """
 
 import time
@@ -22,13 +22,15 @@ from infuser_core.terminal import printable
 from tasks.run import Execution, Run, unpublish
 
 RUN_PAGE = "curves, and what was made from what"
-"""The line below a run's page in Prefect's lists."""
+"""Description of a run's page in Prefect's lists."""
 _FIRST = 0.5
+"""Seconds before a stage gets a progress bar."""
 _EVERY = 2.0
+"""Seconds between its updates."""
 
 
 class Ticker:
-    """Receives a phase's progress: terminal, Prefect progress artifact, and the crash points of tests."""
+    """Receives a phase's progress and passes it to the terminal, Prefect and the crash points of tests."""
 
     def __init__(self, run: Execution, recipe: Recipe) -> None:
         self._run = run
@@ -44,14 +46,14 @@ class Ticker:
             self._due = time.monotonic() + _EVERY
 
     def finish(self) -> None:
-        """The stage is done."""
+        """Complete the progress bar."""
         if self._artifact is not None and self._run.published:
             self._publish(100.0)
 
     def _publish(self, percent: float) -> None:
         from prefect.artifacts import create_progress_artifact, update_progress_artifact
 
-        with _view_of(self._run):
+        with _tolerating_loss(self._run):
             if self._artifact is None:
                 key = artifact_key(self._run.name, self._recipe.phase, "progress")
                 text = self._recipe.title
@@ -62,8 +64,8 @@ class Ticker:
 
 
 @contextmanager
-def _view_of(run: Execution) -> Iterator[None]:
-    """Publishing inside may fail: then the rest of the run shows nothing, and goes on."""
+def _tolerating_loss(run: Execution) -> Iterator[None]:
+    """If publishing fails inside, the run continues without Prefect."""
     import httpx
 
     try:
@@ -74,7 +76,7 @@ def _view_of(run: Execution) -> Iterator[None]:
 
 
 def log(line: str) -> None:
-    """A line in the log of the task run that is at work, where there is one."""
+    """Write a line to the log of the current task run, if any."""
     from prefect.exceptions import MissingContextError
     from prefect.logging import get_run_logger
 
@@ -83,23 +85,23 @@ def log(line: str) -> None:
 
 
 def show_tags(run: Run, flow_run: str) -> None:
-    """Tag the flow run by what a person would look for: the run, its configuration, variant and seed."""
+    """Tag the flow run with its run, configuration, variant and seed."""
     from prefect.client.orchestration import get_client
 
     config = run.config
     facts = {"run": run.name, "config": config.name, "variant": config.variant, "seed": config.seed}
-    own = [f"{name}:{value}" for name, value in facts.items() if value != ""]
-    with _view_of(run), get_client(sync_client=True) as client:
-        known = client.read_flow_run(UUID(flow_run)).tags
-        client.update_flow_run(UUID(flow_run), tags=sorted({*known, *own}))
+    tags = {f"{name}:{value}" for name, value in facts.items() if value != ""}
+    with _tolerating_loss(run), get_client(sync_client=True) as client:
+        present = client.read_flow_run(UUID(flow_run)).tags
+        client.update_flow_run(UUID(flow_run), tags=sorted({*present, *tags}))
 
 
 def show_page(run: Execution, ref: ArtifactRef) -> None:
-    """Publish an artifact's page, with links to the pages of what it was made from."""
+    """Publish an artifact's page, with links to the pages of its inputs."""
     from prefect.artifacts import create_markdown_artifact
 
     record = run.store.manifest(ref)
-    with _view_of(run):
+    with _tolerating_loss(run):
         create_markdown_artifact(
             key=page_key(record.phase, record.iteration, record.key),
             markdown=artifact_page(run.store, record, run=run.name),
@@ -108,25 +110,25 @@ def show_page(run: Execution, ref: ArtifactRef) -> None:
 
 
 def show_run(run: Run) -> None:
-    """Publish the run's page, if anything ran: its curves, and every artifact by iteration with links to the pages."""
+    """Publish the run's page, if anything ran: its curves, and its artifacts by iteration with links to their pages."""
     if not any(entry.state == "ran" for entry in run.journal.last_attempt()):
         return
     from prefect.artifacts import create_markdown_artifact
 
-    with _view_of(run):
+    with _tolerating_loss(run):
         page = page_of_run(run.store.root, run.name)
         create_markdown_artifact(key=artifact_key("run", run.name), markdown=page, description=RUN_PAGE)
 
 
 def page_of_run(root: Path, name: str) -> str:
-    """Markdown of a run with its curves as images: validation accuracy, and mean influence."""
+    """Markdown of a run with its curves of validation accuracy and mean influence as images."""
     from infuser_core.results.report import charts, training
     from infuser_core.results.report.queries import choose
     from infuser_core.store.views import Lens
 
     store = Store(root)
     with closing(Lens(store, runs=[name])) as lens:
-        found = choose({name: read_config(root, name)})
-        sections = [build(lens.query, found) for build in (training.validation, training.influence)]
+        selection = choose({name: read_config(root, name)})
+        sections = [build(lens.query, selection) for build in (training.validation, training.influence)]
     figures = [(one.title, charts.svg(one, themed=False)) for section in sections for one in section.figures]
     return run_page(graph_of(Catalogue(root), name), figures)

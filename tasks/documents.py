@@ -39,7 +39,7 @@ from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from infuser_core.system.hub import fetched
 from infuser_core.system.sealed import digest_of
-from tasks.run import Run, current
+from tasks.run import Run, current_run
 from tasks.stage import stage
 from tasks.textbooks import UNFINISHED, later
 from tasks.work import Work
@@ -150,14 +150,16 @@ def _group(run: Run, sources: ArtifactRef, download: ArtifactRef) -> list[Source
 
 def has_structure_model(run: str) -> bool:
     """Whether a model finds where the teaching text begins and ends."""
-    corpus = current(run).config.corpus
+    corpus = current_run(run).config.corpus
     return corpus.structure == "model" and corpus.chunk.mode != "langchain"
 
 
 def asks_model(run: str) -> bool:
     """Whether a model is asked about any book: for its structure, or to judge its chunks."""
-    corpus = current(run).config.corpus
-    return has_structure_model(run) or (corpus.judge or current(run).config.anchor).type not in judging.WITHOUT_MODEL
+    corpus = current_run(run).config.corpus
+    return (
+        has_structure_model(run) or (corpus.judge or current_run(run).config.anchor).type not in judging.WITHOUT_MODEL
+    )
 
 
 @stage("structure")

@@ -1,4 +1,4 @@
-"""Evaluation as stages: answers of a run's checkpoints or of any model are saved, then scored; then the report."""
+"""Stages of evaluation: answers of checkpoints and other models, their scores, the selection, and the report."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -34,8 +34,8 @@ from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Table, is_repairing
 from infuser_core.store.verify import size
 from tasks.display import show_run
-from tasks.run import Execution, Run, current, peak_memory_mb
-from tasks.stage import known, stage
+from tasks.run import Execution, Run, current_run, peak_memory_mb
+from tasks.stage import read_fact, stage
 from tasks.work import Work
 
 LEAKAGE_VERSION = 1
@@ -44,22 +44,22 @@ VALIDATION = "validation"
 
 @stage("respond")
 def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validation: ArtifactRef | None) -> Work:
-    """A checkpoint answers a benchmark, or the validation set. What was answered before a kill is not asked again."""
-    named = {b.label or b.name: b for b in run.config.evaluate.benchmarks}
-    benchmark = None if validation else named[label]
+    """A checkpoint answers a benchmark or the validation set. A restart continues with the unanswered questions."""
+    benchmarks = {b.label or b.name: b for b in run.config.evaluate.benchmarks}
+    benchmark = None if validation else benchmarks[label]
     settings = evaluate_phase.ask_settings(run.config, benchmark)
     values: dict[str, Any] = {"answers": settings, "label": label}
     inputs = {"solver": solver, "validation": validation}
     loaded = plugins.benchmark(benchmark.name)(benchmark) if benchmark else []
     if benchmark:
-        # The questions enter by content: where their file lies changes nothing.
+        # The questions enter the key by content: the place of their file does not matter.
         values |= {"benchmark": benchmark.name, "content": content_digest(loaded)}
     version = evaluate_phase.VERSION
     recipe = run.recipe("respond", version, values, inputs, iteration=iteration, seed=run.config.seed)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         questions = run.store.rows(validation, "reference_questions", Question) if validation else loaded
-        asked = RespondSettings(
+        options = RespondSettings(
             prompts=settings.prompts,
             sampling=settings.sampling,
             prompt_tokens=settings.prompt_tokens,
@@ -68,8 +68,10 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
         )
         plan = single(label, questions, samples=settings.samples, max_tokens=settings.max_tokens)
         sampler = run.pool.sampler(run.checkpoint(solver, Role.SOLVER))
-        kept = Pieces(run.store.partial(recipe), BenchmarkResponse)
-        responses = collect(plan, kept, lambda asks, done: ask(asks, done, sampler, asked, progress=progress))
+        pieces = Pieces(run.store.partial(recipe), BenchmarkResponse)
+        responses = collect(
+            plan, pieces, lambda asks, finished: ask(asks, finished, sampler, options, progress=progress)
+        )
         return answered(label, questions, responses)
 
     return Work(recipe=recipe, produce=produce)
@@ -83,9 +85,9 @@ def answer(
     *,
     source: ArtifactRef | None = None,
 ) -> Work:
-    """Any model answers one benchmark; `source` is the artifact that generated questions are from.
+    """Any model answers one benchmark; `source` is the artifact of generated questions.
 
-    Its answers depend neither on the tokens of a batch nor on how many requests are under way at an address.
+    The answers depend neither on the size of a batch nor on the number of concurrent requests.
     """
     (sheet,) = plan.sheets
     questions = plan.questions[sheet.label]
@@ -101,7 +103,7 @@ def answer(
     recipe = run.recipe("respond", evaluate_phase.VERSION, values, inputs, seed=settings.seed)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        how = RespondSettings(
+        options = RespondSettings(
             prompts=settings.prompts,
             sampling=settings.sampling,
             prompt_tokens=settings.prompt_tokens,
@@ -114,13 +116,13 @@ def answer(
             missing = sum(each.key not in finished for each in asks)
             run.console.say(f"{model.name}: {missing:,} of {len(asks):,} questions of {sheet.label} to ask")
             if model.folder is not None:
-                return ask(asks, finished, run.pool.sampler(model.checkpoint()), how, progress=progress)
-            # Here: a plan speaks with no address, and what does takes a while to import.
+                return ask(asks, finished, run.pool.sampler(model.checkpoint()), options, progress=progress)
+            # Imported here, because only requests to an address need it.
             from infuser_core.engines.endpoint import Endpoint, parse_address
             from infuser_core.evaluation.remote import respond as ask_at_address
 
             endpoint = Endpoint(parse_address(model.digest), concurrency=settings.concurrency)
-            return ask_at_address(asks, finished, endpoint, how, progress=progress)
+            return ask_at_address(asks, finished, endpoint, options, progress=progress)
 
         responses = collect(plan, Pieces(run.store.partial(recipe), BenchmarkResponse), batches)
         return answered(sheet.label, questions, responses, model=model.name)
@@ -128,8 +130,10 @@ def answer(
     return Work(recipe=recipe, produce=produce)
 
 
-def take_in(label: str, questions: Sequence[Question], responses: Sequence[BenchmarkResponse], digest: str) -> Work:
-    """Answers that a file of this digest holds, as the artifact that asking would have made."""
+def import_answers(
+    label: str, questions: Sequence[Question], responses: Sequence[BenchmarkResponse], digest: str
+) -> Work:
+    """Answers from a file with this digest, as the artifact that a model's answers would be."""
     values = {"label": label, "content": content_digest(questions), "file": digest}
     recipe = Recipe(phase="respond", version=evaluate_phase.VERSION, config=values, seed=0)
 
@@ -141,58 +145,56 @@ def take_in(label: str, questions: Sequence[Question], responses: Sequence[Bench
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """A model that breaks ties of fallible rules."""
+    """A model that decides where rules are not certain."""
 
     digest: str
     """Identity of its weights, or its address."""
     load: Callable[[], ChatModel]
-    """Loads it; called only where something is judged."""
+    """Loads the model; called only if there is something to judge."""
 
 
 def score(run: Execution, answers: ArtifactRef, settings: ScoreSettings, *, judge: Judge | None = None) -> Work:
-    """Saved answers are scored under a preset. Those of a run, under its own, have been already."""
+    """Score saved answers under a preset; a run's answers under its own preset are scored already."""
     manifest = run.store.manifest(answers)
     label, iteration = str(manifest.summary["label"]), int(manifest.recipe["iteration"])
-    return _scored(run, "evaluate", label, iteration, answers, settings, judge=judge)
+    return _score_work(run, "evaluate", label, iteration, answers, settings, judge=judge)
 
 
-def retain(run_name: str, done: int, validations: Mapping[int, ArtifactRef | None]) -> None:
-    """Remove what a run needs no longer after `done` iterations, if asked; `validations` under way are None."""
-    run = current(run_name)
+def retain(run_name: str, completed: int, validations: Mapping[int, ArtifactRef | None]) -> None:
+    """Remove what the run no longer needs after `completed` iterations, if `store.keep` is set.
+
+    `validations` are by completed iterations, None if unfinished.
+    """
+    run = current_run(run_name)
     keep = run.config.store.keep
     if keep is None or not run.control.executes or is_repairing():
         return
-    found = gc.prune(run.store.root, run.name, keep, passed=done, candidates=_candidates(run, validations))
-    if found.items:
-        run.log.note(f"retention after iteration {done}: {len(found.items)} artifacts thinned out, {size(found.bytes)}")
-    for note in found.notes:
-        run.log.note(f"retention after iteration {done}: {note}")
-
-
-def _candidates(run: Run, validations: Mapping[int, ArtifactRef | None]) -> set[int]:
-    """Iterations whose checkpoint may still be selected."""
-    scored = {number: ref for number, ref in validations.items() if ref is not None}
-    if run.config.evaluate.selection != "best":
-        # Noise may let in again who was behind.
-        return set(validations)
-    accuracies = [run.store.rows(ref, "benchmark_scores", BenchmarkScore)[0].accuracy for ref in scored.values()]
-    best = {list(scored)[select_phase.best_index(accuracies)]} if scored else set()
-    return best | (validations.keys() - scored.keys())
+    candidates = set(validations)
+    # With a test of significance, a checkpoint with a lower accuracy may still be selected.
+    if run.config.evaluate.selection == "best":
+        scored = {number: ref for number, ref in validations.items() if ref is not None}
+        accuracies = [run.store.rows(ref, "benchmark_scores", BenchmarkScore)[0].accuracy for ref in scored.values()]
+        best = {list(scored)[select_phase.best_index(accuracies)]} if scored else set()
+        candidates = best | (candidates - scored.keys())
+    pruning = gc.prune(run.store.root, run.name, keep, passed=completed, candidates=candidates)
+    notes = [f"{len(pruning.items)} artifacts thinned out, {size(pruning.bytes)}"] if pruning.items else []
+    for note in [*notes, *pruning.notes]:
+        run.log.note(f"retention after iteration {completed}: {note}")
 
 
 @stage("validate")
 def validate(run: Run, iteration: int, responses: ArtifactRef) -> Work:
     """Accuracy of a checkpoint on the validation set."""
-    return _scored(run, "validate", VALIDATION, iteration, responses, evaluate_phase.score_settings(run.config))
+    return _score_work(run, "validate", VALIDATION, iteration, responses, evaluate_phase.score_settings(run.config))
 
 
 @stage("evaluate")
 def evaluate(run: Run, iteration: int, label: str, responses: ArtifactRef) -> Work:
     """Accuracy of a checkpoint on one benchmark."""
-    return _scored(run, "evaluate", label, iteration, responses, evaluate_phase.score_settings(run.config))
+    return _score_work(run, "evaluate", label, iteration, responses, evaluate_phase.score_settings(run.config))
 
 
-def _scored(
+def _score_work(
     run: Execution,
     phase: str,
     label: str,
@@ -215,7 +217,7 @@ def _scored(
 
 @stage("select")
 def select_checkpoint(run: Run, iterations: Sequence[int], validations: Sequence[ArtifactRef]) -> Work:
-    """The validated checkpoint with the highest accuracy, and how far the others are behind it."""
+    """The validated checkpoint with the highest accuracy, and the distance of the others."""
     rule = run.config.evaluate.selection
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -223,13 +225,13 @@ def select_checkpoint(run: Run, iterations: Sequence[int], validations: Sequence
         questions = [run.store.rows(ref, "question_scores", QuestionScore) for ref in validations]
         candidates = select_phase.select(iterations, scores, questions, rule=rule)
         best = next(candidate for candidate in candidates if candidate.selected)
-        chosen = Selection(
+        selection = Selection(
             selected_iteration=best.at_iteration, checkpoint_id=best.checkpoint_id, accuracy=best.accuracy
         )
         return Outcome(
             tables={
                 "candidates": Table(row_type=Candidate, rows=candidates),
-                "selections": Table(row_type=Selection, rows=[chosen]),
+                "selections": Table(row_type=Selection, rows=[selection]),
             },
             summary={"selected_iteration": best.at_iteration, "accuracy": best.accuracy},
         )
@@ -239,25 +241,25 @@ def select_checkpoint(run: Run, iterations: Sequence[int], validations: Sequence
 
 
 def selected_iteration(run: str, selection: ArtifactRef, last: int) -> int:
-    """Iterations done at the selected checkpoint; `last` stands for it in a plan that cannot know it."""
-    return known(
+    """Completed iterations of the selected checkpoint; a plan that cannot know it takes `last`."""
+    return read_fact(
         run,
         lambda opened: opened.store.rows(selection, "selections", Selection)[0].selected_iteration,
         otherwise=last,
-        note="which checkpoint is selected depends on the validations: the last one stands for it",
+        note="which checkpoint is selected depends on the validations: the plan takes the last one",
     )
 
 
 @stage("leakage")
 def leakage(run: Run, validation: ArtifactRef) -> Work:
-    """Share of each benchmark that the validation set has seen: it chooses the checkpoint that is evaluated."""
+    """Share of each benchmark's questions in the validation set, by which the evaluated checkpoint is selected."""
     loaded = {b.label or b.name: plugins.benchmark(b.name)(b) for b in run.config.evaluate.benchmarks}
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        found = count_leaks(run.store.rows(validation, "reference_questions", Question), loaded)
+        rows = count_leaks(run.store.rows(validation, "reference_questions", Question), loaded)
         return Outcome(
-            tables={"leaks": Table(row_type=Leak, rows=found)},
-            summary={"said": leak_warning(found) or "no benchmark question is in the validation set"},
+            tables={"leaks": Table(row_type=Leak, rows=rows)},
+            summary={"said": leak_warning(rows) or "no benchmark question is in the validation set"},
         )
 
     content = {label: content_digest(questions) for label, questions in loaded.items()}
@@ -266,14 +268,14 @@ def leakage(run: Run, validation: ArtifactRef) -> Work:
 
 
 def write_report(run: Run, *, page: bool) -> None:
-    """Refresh the report's page, where it is wanted, if anything ran in this attempt; record what the attempt cost."""
+    """Write the report's page if requested and anything ran in this attempt; record time and memory of the attempt."""
     from infuser_core.results.lineage.outcome import count_phases
 
     root = run.store.root
     attempt = run.journal.last_attempt()
-    shown = runs.report_folder(root, run.name) / "report.html"
-    if page and (not shown.exists() or any(entry.state == "ran" for entry in attempt)):
-        # Imported here: pages import a web server.
+    report_page = runs.report_folder(root, run.name) / "report.html"
+    if page and (not report_page.exists() or any(entry.state == "ran" for entry in attempt)):
+        # Imported here, because it is slow.
         from infuser_core.results.report.build import report
 
         run.console.start("report")

@@ -1,6 +1,6 @@
-"""The run that this process executes: configuration, store, journal and warm engines, found by the run's name.
+"""The runs that are open in this process, by name: configuration, store, journal and warm engines of each.
 
-Prefect passes names and references; everything heavy stays here.
+Prefect passes names and references; heavy objects stay here.
 """
 
 import os
@@ -39,26 +39,19 @@ _WHOLE = RunPlaces()
 
 @dataclass(slots=True, kw_only=True)
 class Execution:
-    """Store, journal and engines that stages are executed with, of a run or of an evaluation."""
+    """Store, journal and engines of a run or an evaluation, with which its stages are executed."""
 
     name: str
-    """Name of the run or evaluation."""
     store: Store
-    """Artifacts."""
     journal: Journal
-    """Record of the stages."""
     pool: EnginePool
-    """Warm engines."""
     console: Console
-    """Lines in the terminal."""
     log: RunLog = field(default_factory=RunLog)
-    """Says what the stages did, in the terminal and in the run's folder."""
+    """Reports the stages in the terminal and in the run's folder."""
     hold: Hold | None = None
-    """Our ownership of the run."""
     published: bool = False
-    """Whether stages show themselves in Prefect."""
+    """Whether stages are shown in Prefect."""
     control: Control = field(default_factory=Control)
-    """How far the run goes."""
     started: float = field(default_factory=time.monotonic)
     """Start of this attempt on the monotonic clock, seconds."""
 
@@ -68,7 +61,7 @@ class Execution:
         return "the same command"
 
     def checkpoint(self, ref: ArtifactRef, role: str) -> Checkpoint:
-        """The checkpoint in an artifact, every file verified."""
+        """The checkpoint in an artifact, with every file verified."""
         step = int(self.store.manifest(ref).summary["step"])
         folder = self.store.verified_folder(ref)
         return Checkpoint(checkpoint_id=ref.id, role=role, path=str(folder), step=step)
@@ -85,7 +78,7 @@ class Execution:
     ) -> Recipe:
         """The recipe of a stage: the phase's own settings and its inputs by id, nothing else.
 
-        `seed` where the phase draws random numbers. Work that is done again although the store has it carries its salt
+        `seed` is for phases that draw random numbers. Work that is repeated although the store has it carries its salt
         among the settings.
         """
         sources = {name: ref.id for name, ref in inputs.items() if ref is not None}
@@ -102,16 +95,16 @@ class Execution:
 
 @dataclass(slots=True, kw_only=True)
 class Run(Execution):
-    """State that the stages of one run share."""
+    """A run: what its stages share."""
 
     config: RunConfig
-    """Resolved configuration; inside a stage, what holds for it."""
+    """Resolved configuration; inside a stage, the one of its iteration."""
     workers: WorkerPool
     """Workers of stages that need no engine."""
     history: History
-    """The configuration over the iterations: a fork has its origin's before it left."""
+    """The configuration of every iteration: before its start, a fork has that of its origin."""
     listed: bool = True
-    """Whether commands know it as a run."""
+    """Whether commands list it as a run."""
 
     @property
     def resumed_by(self) -> str:
@@ -120,32 +113,30 @@ class Run(Execution):
 
     @property
     def overlaps(self) -> bool:
-        """Whether independent stages run beside each other. A run to a place keeps their order."""
+        """Whether independent stages run in parallel. A run up to a place keeps their order."""
         return self.config.engine.overlap and self.control.is_open
 
     @property
-    def writes_beside(self) -> bool:
-        """Whether a checkpoint is committed beside the next stage. A run to a place keeps their order."""
+    def overlaps_commits(self) -> bool:
+        """Whether a checkpoint is committed while the next stage runs. A run up to a place keeps their order."""
         return self.config.engine.write_beside and self.control.is_open
 
 
 _open: dict[str, Run] = {}
+_override: ContextVar[Run | None] = ContextVar("override", default=None)
 
 
-_view: ContextVar[Run | None] = ContextVar("view", default=None)
-
-
-def current(name: str) -> Run:
-    """The open run of that name, or what this thread sees of it."""
-    view = _view.get()
-    if view is not None and view.name == name:
-        return view
+def current_run(name: str) -> Run:
+    """The open run of that name, or this thread's override of it."""
+    override = _override.get()
+    if override is not None and override.name == name:
+        return override
     assert name in _open, f"run {name} is not open in this process"
     return _open[name]
 
 
 def unpublish(run: Execution) -> None:
-    """From here on the run shows nothing in Prefect, whose server is gone: the next one shows this attempt anew."""
+    """Stop showing the run in Prefect, whose server is lost; the next server shows the whole attempt."""
     run.published = False
     opened = _open.get(run.name)
     if opened is not None and opened.published:
@@ -155,60 +146,60 @@ def unpublish(run: Execution) -> None:
 
 def _note_flow_run(root: Path, name: str, attempt: int, flow_run: str) -> None:
     """Record which flow run of Prefect shows an attempt."""
-    shown = {**runs.read_run(root, name).get("shown", {}), str(attempt): flow_run}
-    runs.change_run(root, name, shown={number: found for number, found in shown.items() if found})
+    flow_runs = {**runs.read_run(root, name).get("shown", {}), str(attempt): flow_run}
+    runs.change_run(root, name, shown={number: flow_run for number, flow_run in flow_runs.items() if flow_run})
 
 
 @contextmanager
-def seen_as(run: Run) -> Iterator[None]:
-    """In this thread the run of that name is this one; branches beside it go on with the open one."""
-    token = _view.set(run)
+def override_run(run: Run) -> Iterator[None]:
+    """In this thread, `run` replaces the open run of its name; parallel branches keep the open one."""
+    token = _override.set(run)
     try:
         yield
     finally:
-        _view.reset(token)
+        _override.reset(token)
 
 
 @contextmanager
-def opened(
+def open_run(
     name: str,
     config: RunConfig,
     *,
     journal: str = "journal.jsonl",
     flow_run: str = "",
     listed: bool = True,
-    asked: RunPlaces = _WHOLE,
+    request: RunPlaces = _WHOLE,
     workers: int | None = None,
 ) -> Iterator[Run]:
-    """Own the run, start an attempt, and release engines at the end.
+    """Take ownership of the run, start an attempt, and release the engines at the end.
 
-    Stages show themselves in Prefect where this happens in one of its flow runs. Studies of a run keep a journal of
-    their own. A corpus build is no run that commands list: its journal alone holds what it made. What is `asked` for
-    again is recorded before anything runs: a killed run goes on with it. `workers` is the number of processes on
-    this machine where there is no cluster, by default one per core.
+    `flow_run` is the Prefect flow run that shows the stages, if any. Studies of a run have a separate `journal`.
+    Commands list no run with `listed=False`, such as a corpus build. A repetition in the `request` is recorded before
+    anything runs, so that a killed run continues with it. `workers` is the number of processes on this machine if
+    there is no cluster, by default one per core.
     """
     root = settings.writable_store_root()
     settings.phase_seconds("")
     settings.track_seconds()
-    current = config.model_dump(mode="json")
+    settings_now = config.model_dump(mode="json")
     if listed:
         # Results depend on the recorded settings; a resumed run may change the others.
-        runs.create_run(root, name, current, identity=lambda known: recorded(validate(known), naming=True))
+        runs.create_run(root, name, settings_now, identity=lambda values: recorded(validate(values), naming=True))
     with runs.holding(root, name) as hold, without_heartbeats() if flow_run else nullcontext():
         record = Journal(root, name, file=journal)
         record.start_attempt()
         if flow_run:
             _note_flow_run(root, name, record.attempt, flow_run)
-        if listed and validate(runs.read_config(root, name)).model_dump(mode="json") != current:
-            runs.change_run(root, name, config=current)
+        if listed and validate(runs.read_config(root, name)).model_dump(mode="json") != settings_now:
+            runs.change_run(root, name, config=settings_now)
         store, console = Store(root), Console.here(plain=listed)
         log = RunLog(console, record.path.parent, attempt=record.attempt, track=config.track if listed else ())
-        _say_what_was_left(hold, record, name, log)
+        _report_killed_holder(hold, record, name, log)
         run = Run(
             name=name,
             config=config,
             history=load_history(root, name, config),
-            control=_control(root, name, store, asked),
+            control=_control_of(root, name, store, request),
             store=store,
             journal=record,
             hold=hold,
@@ -221,29 +212,25 @@ def opened(
         )
         store.sweep()
         with log.attempt(name, f"Prefect {os.environ.get('PREFECT_API_URL', '')}" if flow_run else "no Prefect"):
-            with _entered(run):
+            with _registered(run):
                 yield run
 
 
-def _control(root: Path, name: str, store: Store, asked: RunPlaces) -> Control:
-    salts = _salts(root, name, asked)
-    if asked.only is not None:
-        return Only(store, digests=digests_of(root, name), last=asked.only, salts=salts)
-    return Control(last=asked.until, salts=salts)
-
-
-def _salts(root: Path, name: str, asked: RunPlaces) -> Salts:
-    if asked.again is None:
-        return Salts(place.load_repeats(root, name))
-    # One attempt that Prefect retries asks only once.
-    flow_run = _flow_run()
-    repeats = place.add_repeat(root, name, asked.again, asked_by=str(flow_run.id) if flow_run else "")
-    place.record_repeats(root, name, repeats)
-    return Salts(repeats)
+def _control_of(root: Path, name: str, store: Store, request: RunPlaces) -> Control:
+    if request.again is None:
+        repeats = place.load_repeats(root, name)
+    else:
+        # One attempt that Prefect retries asks only once.
+        flow_run = _flow_run()
+        repeats = place.add_repeat(root, name, request.again, asked_by=str(flow_run.id) if flow_run else "")
+        place.record_repeats(root, name, repeats)
+    if request.only is not None:
+        return Only(store, digests=digests_of(root, name), last=request.only, salts=Salts(repeats))
+    return Control(last=request.until, salts=Salts(repeats))
 
 
 def _flow_run() -> Any:
-    """Prefect's flow run that this is in, if any: none where Prefect, which is slow to import, is absent."""
+    """Prefect's flow run around this code, or None. Prefect is slow to import and is not imported for this."""
     if "prefect" not in sys.modules:
         return None
     from prefect.context import FlowRunContext
@@ -252,7 +239,7 @@ def _flow_run() -> Any:
 
 
 @contextmanager
-def _entered(run: Run) -> Iterator[None]:
+def _registered(run: Run) -> Iterator[None]:
     _open[run.name] = run
     try:
         yield
@@ -264,8 +251,8 @@ def _entered(run: Run) -> Iterator[None]:
 
 
 @contextmanager
-def looked_at(name: str, history: History, control: Planning, root: Path) -> Iterator[Run]:
-    """The run for a walk along the pipeline that computes and records nothing. It need not exist."""
+def walk_run(name: str, history: History, control: Planning, root: Path) -> Iterator[Run]:
+    """Open a run for a walk along the pipeline that computes and records nothing. The run need not exist."""
     run = Run(
         name=name,
         config=history.latest,
@@ -277,7 +264,7 @@ def looked_at(name: str, history: History, control: Planning, root: Path) -> Ite
         workers=run_workers(history.latest),
         console=Console(enabled=False),
     )
-    with _entered(run):
+    with _registered(run):
         yield run
 
 
@@ -287,8 +274,8 @@ def digests_of(root: Path, name: str) -> dict[str, str]:
 
 
 @contextmanager
-def evaluating(name: str, *, pool: EnginePool) -> Iterator[Execution]:
-    """Own an evaluation's record and start an attempt.
+def open_evaluation(name: str, *, pool: EnginePool) -> Iterator[Execution]:
+    """Take ownership of an evaluation's record and start an attempt.
 
     Raises BusyRunError while another process works on the same evaluation.
     """
@@ -316,28 +303,27 @@ def evaluating(name: str, *, pool: EnginePool) -> Iterator[Execution]:
             pool.close()
 
 
-def _say_what_was_left(hold: Hold, record: Journal, name: str, log: RunLog) -> None:
-    """A holder that was killed could not say so itself: its successor does, to the person and in the journal."""
-    left = hold.left
-    if left is None:
+def _report_killed_holder(hold: Hold, record: Journal, name: str, log: RunLog) -> None:
+    """Report and journal that the previous holder of the run was killed."""
+    lease = hold.left
+    if lease is None:
         return
-    said = describe_left(left, name)
-    sys.stderr.write(f"infuser: {said}\n")
-    log.note(said)
-    for doing in filter(None, left.doing.split(AND)):
-        phase, _, iteration = doing.partition(", iteration ")
-        attempt = max(1, record.attempt - 1)
+    message = describe_left(lease, name)
+    sys.stderr.write(f"infuser: {message}\n")
+    log.note(message)
+    for stage in filter(None, lease.doing.split(AND)):
+        phase, _, iteration = stage.partition(", iteration ")
         record.append(
             phase=phase,
             iteration=int(iteration or -1),
             state="killed",
             seconds=0.0,
-            message=said,
-            attempt=attempt,
+            message=message,
+            attempt=max(1, record.attempt - 1),
         )
 
 
-def served() -> bool:
+def is_deployed() -> bool:
     """Whether a deployment's runner started this flow run."""
     flow_run = _flow_run()
     return flow_run is not None and flow_run.deployment_id is not None
@@ -345,9 +331,9 @@ def served() -> bool:
 
 @contextmanager
 def without_heartbeats() -> Iterator[None]:
-    """No heartbeats of the flows inside: joining their thread costs up to a second each.
+    """Switch off Prefect's heartbeats of the flows inside: joining their thread costs up to a second each.
 
-    Only a deployment's flow run needs them, the outermost; others are found dead by their lock.
+    Only a deployment's outermost flow run needs them; dead flow runs of other kinds are detected by their lock.
     """
     from prefect.context import SettingsContext, get_settings_context
 

@@ -1,4 +1,4 @@
-"""Run control: how far a run goes, what it computes again, and the end of all branches once one has failed."""
+"""Run control: how far a run goes, what it computes again, and the end of all branches after a failure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,61 +12,60 @@ from infuser_core.store.store import Store
 
 
 class Stop(Exception):
-    """The run went as far as it was asked to."""
+    """The run reached the stage at which it was to stop."""
 
 
 class Halted(Exception):
-    """This branch ended because of another one."""
+    """This branch ended because another one failed or the run was stopped."""
 
 
 class NotStored(Exception):
-    """A look-up came to a stage whose artifact is not in the store."""
+    """A look-up reached a stage whose artifact is not in the store."""
 
 
 class Halt:
-    """Called once for a run, by whoever knows a reason; branches ask at their safe points."""
+    """Flag that ends all branches of an attempt; they check it at their safe points."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._reason = ""
 
     def call(self, reason: str) -> None:
-        """Let every branch end. The first reason counts."""
+        """End every branch. The first reason is kept."""
         with self._lock:
             self._reason = self._reason or reason
 
     def check(self) -> None:
-        """A safe point. Raises Halted once the run ends."""
+        """A safe point: raises Halted after a call."""
         if self._reason:
             raise Halted(self._reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """A stage that the pipeline comes by."""
+    """A stage call, before the control decides whether the stage runs."""
 
     recipe: Callable[[], Recipe]
-    """Makes its recipe. Raises MissingArtifactError where that needs the content of an artifact that is not there."""
+    """Builds its recipe. Raises MissingArtifactError if that needs the content of an artifact that is not stored."""
     sketch: Callable[[], Recipe]
-    """Phase, iteration and inputs alone."""
+    """Builds a recipe of phase, iteration and inputs alone."""
 
 
 class Control:
-    """Every stage is reused or computed, up to the last one that is wanted."""
+    """Control of a normal run: every stage is reused or computed, up to the `last` one."""
 
     executes = True
     """Whether stages run, as Prefect tasks in Prefect flows."""
     walks = False
-    """Whether the pipeline is walked past stages that do not run."""
+    """Whether the pipeline continues past stages that do not run."""
 
     def __init__(self, *, last: Place | None = None, salts: Salts | None = None, halt: Halt | None = None) -> None:
         self.salts = salts or Salts()
-        """Work that is computed again although the store has it."""
+        """Marks of work that is repeated although the store has it."""
         self.halt = halt or Halt()
-        """Ends all branches of this attempt once one has failed."""
         self._last = last
         self.reached: Place | None = None
-        """The stage to stop after, once the run stands there."""
+        """The stage to stop after, once the run has reached it."""
 
     @property
     def is_open(self) -> bool:
@@ -74,28 +73,28 @@ class Control:
         return self._last is None and self.executes and not self.walks
 
     def take(self, call: Call) -> ArtifactRef | None:
-        """The stage's artifact, or None where the stage has to run. Raises Stop behind the last wanted stage."""
+        """The stage's artifact, or None if the stage has to run. Raises Stop after the last requested stage."""
         if self._last is not None:
             self.enter(call.recipe())
         return None
 
     def enter(self, recipe: Recipe) -> None:
-        """A stage is about to begin. Raises Stop when that is one too many."""
+        """Note that a stage is about to begin. Raises Stop if the last requested one is over."""
         if self.reached is not None and not self.reached.holds(recipe):
             raise Stop(str(self.reached))
         if self._last is not None and self._last.holds(recipe):
-            # Without an iteration the first one was meant.
+            # A place without an iteration means the first one.
             self.reached = Place(phase=recipe.phase, iteration=recipe.iteration)
 
     def end(self) -> None:
-        """The pipeline is at its end. Raises Stop where the run is not complete by that."""
+        """Note the end of the pipeline. Raises Stop if the run is not complete with it."""
 
     def note(self, text: str) -> None:
-        """Something that a person should know of a plan."""
+        """Add a remark to the plan, if this is one."""
 
 
 class LookUp(Control):
-    """A piece of the pipeline is found in the store as a whole, or not at all."""
+    """Looks up a part of the pipeline; succeeds only if every artifact of it is stored."""
 
     executes = False
 
@@ -103,8 +102,8 @@ class LookUp(Control):
         super().__init__(last=outer._last, salts=outer.salts, halt=outer.halt)
         self.reached = outer.reached
         self._store = store
-        self.found: list[tuple[Recipe, ArtifactRef]] = []
-        """Recipes with the artifacts that were found."""
+        self.matches: list[tuple[Recipe, ArtifactRef]] = []
+        """Recipes with their stored artifacts."""
 
     def take(self, call: Call) -> ArtifactRef:
         """The stage's artifact. Raises NotStored."""
@@ -113,16 +112,16 @@ class LookUp(Control):
         ref = self._store.find(recipe)
         if ref is None:
             raise NotStored(recipe.key)
-        self.found.append((recipe, ref))
+        self.matches.append((recipe, ref))
         self.salts.carry(ref, recipe)
         return ref
 
 
 class Planning(Control):
-    """The pipeline is walked to its end and nothing runs: stages are noted, stored or not.
+    """Walks the pipeline to its end without running anything and lists the stages, stored or not.
 
-    A missing artifact is assumed to come out as it did before, where a journal knows its key (`digests`: key to
-    digest): what was made from it is found again. Otherwise its id is unknown, and nothing made from it is found.
+    If a journal has a missing artifact's key (`digests`: key to digest), the artifact is expected to get the same
+    digest again, and artifacts made from it are found. Otherwise its id is unknown, and nothing made from it is found.
     """
 
     executes = False
@@ -134,19 +133,19 @@ class Planning(Control):
         super().__init__(last=last, salts=salts)
         self._store, self._digests = store, digests
         self.steps: list[SurveyedStage] = []
-        """Stages that the pipeline came by."""
+        """The stages in the order of the pipeline."""
         self.absent: dict[str, Recipe] = {}
-        """Missing artifacts by the id that they would have."""
+        """Recipes of missing artifacts by the id that these would have."""
         self.notes: list[str] = []
-        """Facts that the plan cannot know."""
+        """Remarks on facts that the plan cannot know."""
 
     def take(self, call: Call) -> ArtifactRef | None:
-        """The stage's artifact, stored or assumed."""
-        recipe, known = self._recipe(call)
+        """The stage's artifact, stored or expected."""
+        recipe, is_exact = self._recipe(call)
         self.enter(recipe)
-        found = self._store.find(recipe) if known else None
-        ref = found or self.assumed(recipe)
-        self.steps.append(SurveyedStage(recipe=recipe, ref=ref, stored=found is not None, known=known))
+        stored = self._store.find(recipe) if is_exact else None
+        ref = stored or self.expect(recipe)
+        self.steps.append(SurveyedStage(recipe=recipe, ref=ref, stored=stored is not None, known=is_exact))
         self.salts.carry(ref, recipe)
         return ref
 
@@ -156,8 +155,8 @@ class Planning(Control):
         except MissingArtifactError:
             return call.sketch(), False
 
-    def assumed(self, recipe: Recipe) -> ArtifactRef:
-        """An artifact that is not there, as it will probably be."""
+    def expect(self, recipe: Recipe) -> ArtifactRef:
+        """The reference that a missing artifact will probably have."""
         ref = ArtifactRef(kind=recipe.phase, key=recipe.key, digest=self._digests.get(recipe.key, UNKNOWN))
         self.absent[ref.id] = recipe
         return ref
@@ -167,12 +166,12 @@ class Planning(Control):
 
 
 class Only(Planning):
-    """The last stage runs alone; the pipeline is walked up to it. A plan has said before that its inputs are there."""
+    """Runs the last stage alone and walks the pipeline up to it. A plan has checked that its inputs are stored."""
 
     executes = True
 
     def take(self, call: Call) -> ArtifactRef | None:
-        """The stage's artifact, or None for the wanted one."""
+        """The stage's artifact, or None for the one that runs."""
         recipe, _ = self._recipe(call)
         if self._last is None or not self._last.holds(recipe):
             return super().take(call)

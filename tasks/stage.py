@@ -1,8 +1,8 @@
-"""Stages and sub-flows in Prefect: reused, run, looked up or merely planned, as the run's control decides.
+"""Stages and sub-flows: reused, run, looked up or only planned, as the run's control decides, and shown in Prefect.
 
-A stage is a function that returns its `Work` and does none of it. On a hit in the store the task returns Prefect's
-`Cached` state with the reference. Prefect is imported when a run first shows itself there: that takes seconds, and
-plans, and runs without a server, go without it.
+A stage is a function that returns its `Work` without doing it. On a hit in the store the task returns Prefect's
+`Cached` state with the reference. Prefect is imported when a run is first shown in it: that takes seconds, and plans
+and runs without a server do not need it.
 """
 
 from collections.abc import Callable
@@ -24,15 +24,15 @@ from infuser_core.errors import (
     UsageError,
 )
 from infuser_core.store.recipe import ArtifactRef, Recipe
-from tasks.run import Run, current, seen_as
+from tasks.interrupts import Overdue
+from tasks.run import Run, current_run, override_run
 from tasks.run_control import Call, Halted, LookUp, NotStored, Stop
-from tasks.safe_points import Overdue
-from tasks.work import Work, execute, note_found
+from tasks.work import Work, execute, note_cached
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# What fails the same way again is not tried again.
-_FINAL = (
+# Errors that a second attempt would repeat.
+_PERMANENT = (
     BusyRunError,
     CheckpointError,
     ConfigError,
@@ -51,15 +51,10 @@ class _Stopped:
     """Result of a task or sub-flow in which a run stopped."""
 
     cause: Stop | Halted
-    """Where, or why."""
-
-
-def _worth_retrying(task: Any, task_run: Any, state: Any) -> bool:
-    return not isinstance(state.result(raise_on_failure=False), _FINAL)
 
 
 def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callable[Concatenate[str, P], ArtifactRef]]:
-    """Make the stages of a phase callable from flows by the run's name: reused, run, looked up or merely planned.
+    """Make the stages of a phase callable from flows by the run's name: reused, run, looked up or only planned.
 
     Raises ValueError for a phase without a row in the table of phases.
     """
@@ -71,16 +66,22 @@ def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callabl
 
         @wraps(function)
         def call(run: str, *args: P.args, **arguments: P.kwargs) -> ArtifactRef:
-            opened = _seen(current(run), phase, function, args, arguments)
+            opened = _configured(current_run(run), phase, function, args, arguments)
             work = partial(function, opened, *args, **arguments)
-            ref = opened.control.take(_call(opened, phase, work))
+            ref = opened.control.take(_call_of(opened, phase, work))
             if ref is not None:
                 return ref
-            if not opened.published:
-                return _tried(opened, work)
-            # Asking for the state: a task that returns a state of its own hands that out instead of its data.
-            state: Any = as_task()(run, *args, return_state=True, **arguments)
-            return cast(ArtifactRef, _went_on(state.result()))
+            if opened.published:
+                # Request the state: a task that returns a state would return that in place of its data.
+                state: Any = as_task()(run, *args, return_state=True, **arguments)
+                return cast(ArtifactRef, _result_of(state.result()))
+            # Without Prefect, retry once as its task would.
+            try:
+                return execute(opened, work()).ref
+            except Exception as error:  # journalled by execute
+                if isinstance(error, _PERMANENT):
+                    raise
+                return execute(opened, work()).ref
 
         return call
 
@@ -98,60 +99,46 @@ def _as_task(phase: str, function: Callable[..., Work]) -> Any:
         persist_result=False,
         retries=1,
         retry_delay_seconds=1,
-        retry_condition_fn=_worth_retrying,
+        retry_condition_fn=lambda task, run, state: not isinstance(state.result(raise_on_failure=False), _PERMANENT),
         log_prints=False,
     )
     def as_task(run: str, *args: Any, **arguments: Any) -> Any:
-        opened = _seen(current(run), phase, function, args, arguments)
+        opened = _configured(current_run(run), phase, function, args, arguments)
         try:
             result = execute(opened, function(opened, *args, **arguments))
         except Halted as halted:
-            return _ended(halted)
+            return stopped_state(halted)
         return Completed(name="Cached", data=result.ref) if result.cached else result.ref
 
     return as_task
 
 
-def _tried(run: Run, work: "partial[Work]") -> ArtifactRef:
-    """A stage that Prefect does not see, tried once more like one that it does."""
-    try:
-        return execute(run, work()).ref
-    except Exception as error:  # journalled by execute
-        if isinstance(error, _FINAL):
-            raise
-        return execute(run, work()).ref
-
-
-def _call(run: Run, phase: str, work: "partial[Work]") -> Call:
-    given = signature(work.func).bind(*work.args, **work.keywords).arguments
-    iteration = given.get("iteration", -1)
+def _call_of(run: Run, phase: str, work: "partial[Work]") -> Call:
+    arguments = signature(work.func).bind(*work.args, **work.keywords).arguments
 
     def sketch() -> Recipe:
-        inputs = {name: ref for name, value in given.items() for name, ref in _refs(name, value)}
-        return run.recipe(phase, 0, {}, inputs, iteration=iteration)
+        inputs = {}
+        for name, value in arguments.items():
+            if isinstance(value, ArtifactRef):
+                inputs[name] = value
+            elif isinstance(value, list | tuple):
+                inputs |= {f"{name}{number}": ref for number, ref in enumerate(value) if isinstance(ref, ArtifactRef)}
+        return run.recipe(phase, 0, {}, inputs, iteration=arguments.get("iteration", -1))
 
     return Call(recipe=lambda: work().recipe, sketch=sketch)
 
 
-def _refs(name: str, value: Any) -> list[tuple[str, ArtifactRef]]:
-    """The artifacts in an argument of a stage."""
-    if isinstance(value, ArtifactRef):
-        return [(name, value)]
-    if isinstance(value, list | tuple):
-        return [(f"{name}{number}", item) for number, item in enumerate(value) if isinstance(item, ArtifactRef)]
-    return []
-
-
-def _seen(run: Run, phase: str, function: Callable[..., Work], args: Any, arguments: Any) -> Run:
-    """The run with the configuration that holds for this stage."""
+def _configured(run: Run, phase: str, function: Callable[..., Work], args: Any, arguments: Any) -> Run:
+    """The run with the configuration of this stage's iteration."""
     iteration = signature(function).bind(run, *args, **arguments).arguments.get("iteration", -1)
     config = run.history.measuring(iteration) if phase in MEASUREMENTS else run.history.at(iteration)
     return run if config is run.config else replace(run, config=config)
 
 
-def known(run: str, read: Callable[[Run], T], *, otherwise: T, note: str) -> T:
-    """A fact of an artifact on which the pipeline's course depends; a plan that cannot know it says so in a note."""
-    opened = current(run)
+def read_fact(run: str, read: Callable[[Run], T], *, otherwise: T, note: str) -> T:
+    """A fact of an artifact that decides which stages follow; a plan without the artifact takes `otherwise` and the
+    note."""
+    opened = current_run(run)
     try:
         return read(opened)
     except MissingArtifactError:
@@ -162,13 +149,14 @@ def known(run: str, read: Callable[[Run], T], *, otherwise: T, note: str) -> T:
 
 
 def if_stored(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
-    """The piece's result if the store has every artifact of it, shown as one Cached task; else None. Plans walk it."""
-    run = current(run_name)
+    """The piece's result if the store has every artifact of it, shown as one Cached task; else None. Plans always run
+    it."""
+    run = current_run(run_name)
     if run.control.walks:
         return piece()
     look_up = LookUp(run.control, run.store)
     try:
-        with seen_as(replace(run, control=look_up)):
+        with override_run(replace(run, control=look_up)):
             result = piece()
     except NotStored:
         return None
@@ -177,15 +165,15 @@ def if_stored(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
         raise
     _take_over(run, look_up)
     if run.published:
-        _show_cached(label, len(look_up.found))
+        _show_cached(label, len(look_up.matches))
     return result
 
 
 def _take_over(run: Run, look_up: LookUp) -> None:
-    """The run stands where the look-up came to, and journals what that found."""
+    """Continue the run from where the look-up ended, with its matches in the journal."""
     run.control.reached = look_up.reached
-    for recipe, ref in look_up.found:
-        note_found(run, recipe, ref, seconds=0.0)
+    for recipe, ref in look_up.matches:
+        note_cached(run, recipe, ref, seconds=0.0)
 
 
 def _show_cached(label: str, artifacts: int) -> None:
@@ -204,10 +192,10 @@ def _show_cached(label: str, artifacts: int) -> None:
 def subflow(
     name: str, run_name: str = ""
 ) -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
-    """A part of a run as a Prefect flow of its own; `run_name` may hold names of its parameters in braces.
+    """Make a part of a run a Prefect flow; `run_name` may contain names of its parameters in braces.
 
-    A run that stops inside it, as asked or because another branch has failed, ends the flow as Stopped. Where stages
-    are only looked up or walked past there is no flow at all.
+    If the run stops inside it, as requested or because another branch failed, the flow ends as Stopped. Stages that are
+    only looked up or planned need no flow.
     """
 
     def decorate(function: Callable[Concatenate[str, P], T]) -> Callable[Concatenate[str, P], T]:
@@ -217,42 +205,36 @@ def subflow(
 
             @flow(name=name, flow_run_name=run_name or name, validate_parameters=False)
             @wraps(function)
-            def seen(run: str, *args: Any, **arguments: Any) -> Any:
+            def in_prefect(run: str, *args: Any, **arguments: Any) -> Any:
                 try:
                     return function(run, *args, **arguments)
                 except (Stop, Halted) as cause:
-                    return _ended(cause)
+                    return stopped_state(cause)
 
-            return seen
+            return in_prefect
 
         @wraps(function)
         def call(run: str, *args: P.args, **arguments: P.kwargs) -> T:
-            opened = current(run)
+            opened = current_run(run)
             if not (opened.published and opened.control.executes) or opened.control.walks:
                 return function(run, *args, **arguments)
-            return cast(T, _went_on(as_flow()(run, *args, **arguments)))
+            return cast(T, _result_of(as_flow()(run, *args, **arguments)))
 
         return call
 
     return decorate
 
 
-def _ended(cause: Stop | Halted) -> Any:
+def stopped_state(cause: Stop | Halted, data: Any = None) -> Any:
+    """The state of a flow or task in which the run stopped; `data` is its result, by default the cause."""
     from prefect.states import Completed
 
-    data = _Stopped(cause=cause)
-    return stopped(cause, data) if isinstance(cause, Stop) else Completed(name="Stopped", message=str(cause), data=data)
+    message = f"after {cause}, as requested" if isinstance(cause, Stop) else str(cause)
+    return Completed(name="Stopped", message=message, data=data or _Stopped(cause=cause))
 
 
-def _went_on(result: Any) -> Any:
-    """The result of a task or sub-flow. Raises what it stopped by."""
+def _result_of(result: Any) -> Any:
+    """The result of a task or sub-flow. Raises the cause of a stop inside it."""
     if isinstance(result, _Stopped):
         raise result.cause
     return result
-
-
-def stopped(stop: Stop, data: Any) -> Any:
-    """The state of a flow that went as far as it was asked to."""
-    from prefect.states import Completed
-
-    return Completed(name="Stopped", message=f"after {stop}, as asked", data=data)

@@ -34,8 +34,8 @@ from infuser_core.schemas import Question, Source, Topic
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from infuser_core.system.sealed import digest_of_file
-from tasks.run import Run, current
-from tasks.stage import known, stage
+from tasks.run import Run, current_run
+from tasks.stage import read_fact, stage
 from tasks.work import Work
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ MANNERS = {"answers", "answer_days", "host_delay_seconds", "robots_exempt", "mod
 
 def topic_groups(run: str, topics: ArtifactRef) -> range:
     """Numbers of the groups of topics."""
-    return known(
+    return read_fact(
         run,
         lambda opened: _groups(opened, opened.store.manifest(topics).rows["topics"]),
         otherwise=range(1),
@@ -62,7 +62,7 @@ def topic_groups(run: str, topics: ArtifactRef) -> range:
 
 def source_groups(run: str, chosen: ArtifactRef) -> range:
     """Numbers of the groups of admitted sources."""
-    return known(
+    return read_fact(
         run,
         lambda opened: _groups(opened, opened.store.manifest(chosen).summary["admitted"]),
         otherwise=range(1),
@@ -86,7 +86,7 @@ def _slice(run: Run, items: Sequence[T], group: int) -> list[T]:
 
 def retried(run: str, made: Callable[..., ArtifactRef], *given: Any) -> ArtifactRef:
     """The stage's artifact; made once more where an earlier build left something unfinished in it."""
-    opened = current(run)
+    opened = current_run(run)
     for attempt in count():
         work = made.__wrapped__(opened, *given, attempt=attempt)  # type: ignore[attr-defined]
         ref = opened.store.find(work.recipe)

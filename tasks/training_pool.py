@@ -1,4 +1,4 @@
-"""Anchor and training pool, which the iterations start from and draw from."""
+"""Stages of the anchor, from which iterations start, and of the training pool, from which they draw."""
 
 import warnings
 from collections.abc import Sequence
@@ -19,39 +19,39 @@ from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, i
 from infuser_core.schemas import Allocation, Document, InfluenceScore, Judgement, Question
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Store, Table
-from tasks.run import Run, current
+from tasks.run import Run, current_run
 from tasks.stage import stage
 from tasks.work import Work
 
 VERSION = 1
 TRAINING = "training_pool"
-"""Phase of a pool that has more than documents of a corpus."""
+"""Phase of a pool with other rows than the documents of a corpus."""
 TABLE = "pool_rows"
-"""All rows of such a pool; its `documents` are those that no other artifact has."""
+"""Table of all its rows; `documents` are those that no other artifact has."""
 
 
 @lru_cache(maxsize=1)
 def documents_of(store: Store, pool: ArtifactRef) -> list[Document]:
-    """The rows of a pool, which every iteration asks for."""
+    """The rows of a pool; cached, because every iteration needs them."""
     return store.rows(pool, TABLE if pool.kind == TRAINING else "documents", Document)
 
 
 def warn_of_small_pool(run: Run, pool: Sequence[Document]) -> None:
-    """A DataWarning where an iteration asks for more documents than the pool has, without those that are excluded."""
-    asked, available = run.config.cotrain.documents, len(pool) - len(excluded(run.config, pool))
-    if available < asked:
-        text = f"cotrain.documents = {asked:,} and the pool has {available:,}: every iteration draws all {available:,}"
+    """Emit a DataWarning if an iteration draws more documents than the pool has, not counting excluded ones."""
+    number, available = run.config.cotrain.documents, len(pool) - len(excluded(run.config, pool))
+    if available < number:
+        text = f"cotrain.documents = {number:,} and the pool has {available:,}: every iteration draws all {available:,}"
         warnings.warn(text, DataWarning, stacklevel=2)
 
 
-def carried(store: Store, pool: ArtifactRef) -> list[Question]:
-    """The problems that rows of the pool carry, with the rows' ids."""
+def problems_of(store: Store, pool: ArtifactRef) -> list[Question]:
+    """The questions of the pool's `data.problems` rows, with the ids of the rows."""
     return store.rows(pool, "problems", Question) if pool.kind == TRAINING else []
 
 
 def training_pool(run: str, documents: ArtifactRef | None, dev: ArtifactRef) -> ArtifactRef:
-    """The documents as they are, or with what the configuration adds to them."""
-    config = current(run).config
+    """The documents, with the rows that the configuration adds to them, if any."""
+    config = current_run(run).config
     if documents is not None and not (config.data.problems or plugins.blank_routes(config)):
         return documents
     return mix_pool(run, documents, dev)
@@ -59,7 +59,7 @@ def training_pool(run: str, documents: ArtifactRef | None, dev: ArtifactRef) -> 
 
 @stage("base")
 def copy_base(run: Run) -> Work:
-    """The model that adapters are trained beside: it stays as it is."""
+    """A copy of the model whose adapters are trained."""
     folder = anchor_folder(run.config.anchor)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -74,7 +74,7 @@ def copy_base(run: Run) -> Work:
 
 @stage("anchor")
 def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
-    """Both roles start here: the model's weights, or adapters of the base, with the optimizer's moments at zero."""
+    """The checkpoint that both roles start from: the model or adapters of `base`, with optimizer moments at zero."""
     folder, cotrain = anchor_folder(run.config.anchor), run.config.cotrain
     adapter = cotrain.adapter
     seed = run.config.seed if adapter else 0
@@ -89,88 +89,87 @@ def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
             tested = origin_of(folder).get("tested") == verdict(model)
             hub.prepare_anchor(folder, workspace, optimizer=optimizer, tested=tested)
         else:
-            place = run.store.verified_folder(base)
-            hub.prepare_adapter(place, workspace, adapter=adapter, seed=seed, optimizer=optimizer)
+            source = run.store.verified_folder(base)
+            hub.prepare_adapter(source, workspace, adapter=adapter, seed=seed, optimizer=optimizer)
         return Outcome(tables={}, summary={"step": 0, **template_status(folder)})
 
-    # The part of the engines that changes numbers.
+    # The engine settings that change results.
     numerics = recorded(run.config.engine, only=("sampler", "trainer", "dtype"))
     settings = {"model": model, **recorded(cotrain, only=("optimizer", "adapter")), **numerics}
     recipe = run.recipe("anchor", VERSION, settings, {"base": base}, seed=seed)
     return Work(recipe=recipe, produce=produce, needs=lambda: 0 if adapter else anchor_bytes(folder))
 
 
-def anchored(run: str) -> ArtifactRef:
-    """The model with moments at zero, or new adapters of a copy of it."""
-    return prepare_anchor(run, copy_base(run) if current(run).history.latest.cotrain.adapter else None)
+def make_anchor(run: str) -> ArtifactRef:
+    """The anchor: the model, or new adapters of a copy of it."""
+    return prepare_anchor(run, copy_base(run) if current_run(run).history.latest.cotrain.adapter else None)
 
 
 @stage("training_pool")
 def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Work:
-    """Documents, or blank rows where the route needs none, and behind them the rows of `data.problems`."""
+    """Documents or, if the route needs none, blank rows; then the rows of `data.problems`."""
     lists, cotrain = run.config.data.problems, run.config.cotrain
     evaluated = run.config.evaluate.benchmarks
     blanks = {name: cotrain.documents for name in plugins.blank_routes(run.config)}
     values = {
         "problems": [
             {
-                **recorded(each),
-                "source": values_of(each.source),
-                "content": content_of(each.source, evaluated=evaluated),
+                **recorded(one),
+                "source": values_of(one.source),
+                "content": content_of(one.source, evaluated=evaluated),
             }
-            for each in lists
+            for one in lists
         ],
         "blank": blanks,
     }
-    inputs = {"documents": documents, "dev": dev if any(each.exclude_dev for each in lists) else None}
-    seed = run.config.seed if any(is_seeded(each.source) for each in lists) else 0
+    inputs = {"documents": documents, "dev": dev if any(one.exclude_dev for one in lists) else None}
+    seed = run.config.seed if any(is_seeded(one.source) for one in lists) else 0
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        asked = run.store.rows(dev, "reference_questions", Question)
-        made = [_rows(run, number, asked) for number in range(len(lists))]
-        below = documents_of(run.store, documents) if documents else []
-        rows = [*blank(blanks), *(row for each in made for row in each.documents)]
-        out = [row for each in made for row in each.left_out]
+        dev_rows = run.store.rows(dev, "reference_questions", Question)
+        problems = [_problem_rows(run, number, dev_rows) for number in range(len(lists))]
+        base = documents_of(run.store, documents) if documents else []
+        rows = [*blank(blanks), *(row for one in problems for row in one.documents)]
+        left_out = [row for one in problems for row in one.left_out]
         return Outcome(
             tables={
-                TABLE: Table(row_type=Document, rows=[*below, *rows]),
+                TABLE: Table(row_type=Document, rows=[*base, *rows]),
                 "documents": Table(row_type=Document, rows=rows),
-                "problems": Table(row_type=Question, rows=[problem for each in made for problem in each.problems]),
-                "judgements": Table(row_type=Judgement, rows=out),
+                "problems": Table(row_type=Question, rows=[row for one in problems for row in one.problems]),
+                "judgements": Table(row_type=Judgement, rows=left_out),
             },
-            summary={"documents": len(below), "added": len(rows), "left_out": len(out)},
+            summary={"documents": len(base), "added": len(rows), "left_out": len(left_out)},
         )
 
     return Work(recipe=run.recipe(TRAINING, VERSION, values, inputs, seed=seed), produce=produce)
 
 
-def _rows(run: Run, number: int, dev: list[Question]) -> Problems:
+def _problem_rows(run: Run, number: int, dev: list[Question]) -> Problems:
+    """The rows of one entry of `data.problems`."""
     settings = run.config.data.problems[number]
-    problems = load_questions(settings.source, seed=run.config.seed, evaluated=run.config.evaluate.benchmarks)
-    made = as_rows(number, problems, settings, dev)
-    if not made.documents:
+    questions = load_questions(settings.source, seed=run.config.seed, evaluated=run.config.evaluate.benchmarks)
+    rows = as_rows(number, questions, settings, dev)
+    if not rows.documents:
         raise DocumentError(
-            f"data.problems.{number}: none of {len(problems)} problems is left",
+            f"data.problems.{number}: none of {len(questions)} problems is left",
             hint="they are all in the dev set: name other problems, or set its exclude_dev to false",
         )
-    return made
+    return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """Artifacts of an iteration that the budget of later ones learns from."""
+class BudgetRecord:
+    """Artifacts of an iteration from which the budget of later ones learns."""
 
     allocation: ArtifactRef
-    """How its documents were shared."""
+    """Documents per arm."""
     questions: ArtifactRef
-    """Its questions."""
     scores: ArtifactRef
-    """Their influence."""
 
 
 @stage("allocate")
-def allocate(run: Run, iteration: int, pool: ArtifactRef, recent: Sequence[Measured]) -> Work:
-    """Documents per arm, by the influence of the iterations of the window, the last one last."""
+def allocate(run: Run, iteration: int, pool: ArtifactRef, recent: Sequence[BudgetRecord]) -> Work:
+    """Documents per arm, from the influence of the iterations in the window, oldest first."""
     settings = allocate_phase.settings_of(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -202,7 +201,7 @@ def allocate(run: Run, iteration: int, pool: ArtifactRef, recent: Sequence[Measu
 
 
 def budget_of(run: Run, iteration: int, pool: Sequence[Document], allocation: ArtifactRef | None) -> Budget | None:
-    """The iteration's budget; None where documents come from the whole pool alike."""
+    """The iteration's budget; None if every document of the pool is equally likely."""
     cotrain = run.config.cotrain
     rule = cotrain.budget
     if allocation is not None:

@@ -1,4 +1,4 @@
-"""Execution of a stage's work: reuse what the store has, or produce, commit, journal and show it."""
+"""Execution of a stage: reuse the stored artifact, or produce, commit, journal and show it."""
 
 import errno
 import time
@@ -13,14 +13,15 @@ from infuser_core.engines.protocols import Progress
 from infuser_core.errors import InfuserError, StageError, StoreError
 from infuser_core.results.trackers.parts.run_log import place_of
 from infuser_core.schemas import NotFinite
+from infuser_core.settings import phase_seconds
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Table
 from infuser_core.store.verify import size
 from infuser_core.system import fault_points as faults
 from tasks import display
+from tasks.interrupts import StageInterrupts, release_engines
 from tasks.run import Execution
 from tasks.run_control import Halted
-from tasks.safe_points import Guard, guarded, release_engines
 
 Produce = Callable[[Path, Progress], Outcome]
 
@@ -30,111 +31,116 @@ class Work:
     """A recipe and the function that makes its artifact."""
 
     recipe: Recipe
-    """Everything that the artifact is a function of; known before anything runs."""
+    """Everything that the artifact is a function of, complete before anything runs."""
     produce: Produce
-    """Makes it, into a workspace."""
+    """Writes the artifact into a workspace."""
     role: str = ""
-    """Role whose warm trainer then is this checkpoint; empty for any other artifact."""
+    """Role whose warm trainer holds this checkpoint afterwards; empty for other artifacts."""
     needs: Callable[[], int] = int
-    """Bytes that its large files will take; asked before it runs."""
+    """Bytes of its large files, compared with the free space before it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageResult:
-    """Artifact of a stage, and whether it was there before."""
+    """Artifact of a stage, and whether it was stored before."""
 
     ref: ArtifactRef
-    """The artifact."""
     cached: bool
-    """True when nothing had to run."""
 
 
 def execute(run: Execution, work: Work) -> StageResult:
     """Reuse the recipe's artifact, or produce and commit it. Failures are journalled and re-raised."""
     started, recipe = time.monotonic(), work.recipe
-    found = run.store.find(recipe)
-    result = StageResult(ref=found, cached=True) if found else _made(run, work, started)
+    ref = run.store.find(recipe)
+    result = StageResult(ref=ref, cached=True) if ref else _produce(run, work, started)
     if result.cached:
-        note_found(run, recipe, result.ref, seconds=time.monotonic() - started)
+        note_cached(run, recipe, result.ref, seconds=time.monotonic() - started)
     elif work.role:
-        # The next phase need not load it.
+        # The next phase then need not load the checkpoint.
         run.pool.adopt(run.checkpoint(result.ref, work.role))
     run.control.salts.carry(result.ref, recipe)
     return result
 
 
-def _made(run: Execution, work: Work, started: float) -> StageResult:
-    """Produce and commit the artifact, unless another process has done so meanwhile."""
+def _produce(run: Execution, work: Work, started: float) -> StageResult:
+    """Produce and commit the artifact, unless another process commits it first."""
     recipe = work.recipe
+
+    def record(error: Exception) -> None:
+        _record_failure(run, recipe, error, started)
+
     try:
         run.control.halt.check()
         with run.store.exclusive(recipe):
-            found = run.store.find(recipe)
-            if found is not None:
-                return StageResult(ref=found, cached=True)
-            with guarded(run, recipe.phase, record=lambda error: _record_failure(run, recipe, error, started)) as guard:
-                _require_room(run, recipe, work.needs())
-                with _at_work(run, recipe):
-                    ref = _committed(run, recipe, work.produce, started, guard)
+            ref = run.store.find(recipe)
+            if ref is not None:
+                return StageResult(ref=ref, cached=True)
+            with StageInterrupts(run, recipe.phase, record=record, limit=phase_seconds(recipe.phase)) as interrupts:
+                needed, free = work.needs(), disk_usage(run.store.root).free
+                if needed > free:
+                    raise StoreError(
+                        f"{recipe.title} writes {size(needed)}, and the disk of the store at "
+                        f"{run.store.root} has {size(free)} free: {size(needed - free)} are missing",
+                        hint="`infuser gc` lists what can be removed, and with store.keep a run removes it itself; "
+                        f"then {run.resumed_by} continues from here",
+                    )
+                with _running(run, recipe):
+                    ref = _commit(run, recipe, work.produce, started, interrupts)
                 if run.published:
                     display.show_page(run, ref)
     except Halted:
-        # The branch that failed is in the journal.
+        # The journal has the failure of the other branch.
         raise
     except Exception as error:
-        _record_failure(run, recipe, error, started)
+        record(error)
         if isinstance(error, InfuserError):
             raise
-        raise _named(run, recipe, error) from error
+        hint = f"finished stages are kept: {run.resumed_by} continues from here"
+        if _is_disk_full(error):
+            raise StoreError(
+                f"no space left in the store at {run.store.root}, in stage {recipe.phase} of run {run.name}",
+                hint=f"free some space; {hint}",
+            ) from error
+        message = f"stage {recipe.phase} of run {run.name} failed: {type(error).__name__}: {error}"
+        raise StageError(message, hint=hint) from error
     return StageResult(ref=ref, cached=False)
 
 
-def _require_room(run: Execution, recipe: Recipe, needed: int) -> None:
-    """Raises StoreError where the store's disk has not the room for what a stage writes: hours before it would."""
-    free = disk_usage(run.store.root).free
-    if needed > free:
-        raise StoreError(
-            f"{recipe.title} writes {size(needed)}, and the disk of the store at "
-            f"{run.store.root} has {size(free)} free: {size(needed - free)} are missing",
-            hint="`infuser gc` says what can go, and with store.keep a run removes it itself as it goes on; "
-            f"then {run.resumed_by} goes on from here",
-        )
-
-
-def _committed(run: Execution, recipe: Recipe, produce: Produce, started: float, guard: Guard) -> ArtifactRef:
+def _commit(
+    run: Execution, recipe: Recipe, produce: Produce, started: float, interrupts: StageInterrupts
+) -> ArtifactRef:
     faults.point(f"{recipe.phase}:start")
-    ticker, moved = display.Ticker(run, recipe), 0
+    ticker, processed = display.Ticker(run, recipe), 0
 
     def progress(done: int, total: int, tokens: int) -> None:
-        nonlocal moved
-        moved = tokens
+        nonlocal processed
+        processed = tokens
         ticker(done, total, tokens)
-        guard.point()
+        interrupts.point()
 
     with run.store.workspace(recipe) as workspace, noting() as used:
         outcome = produce(workspace, progress)
         outcome = replace(outcome, machine=facts_of(used))
         release_engines()
         faults.point(f"{recipe.phase}:before_commit")
-        _own(run)
+        _check_ownership(run)
         ref = run.store.commit(recipe, workspace, outcome, seconds=time.monotonic() - started)
     rows = sum(len(table.rows) for table in outcome.tables.values())
     _journal(run, recipe, ref, "ran", time.monotonic() - started, rows)
     faults.point(f"{recipe.phase}:journalled")
     ticker.finish()
-    line = run.log.ran(run.store.manifest(ref), seconds=time.monotonic() - started, tokens=moved)
+    line = run.log.ran(run.store.manifest(ref), seconds=time.monotonic() - started, tokens=processed)
     if run.published:
         display.log(line)
     return ref
 
 
 @contextmanager
-def _at_work(run: Execution, recipe: Recipe) -> Iterator[None]:
-    """The person sees what is at work, and so does whoever finds us dead."""
-    _own(run)
-    doing = recipe.title
+def _running(run: Execution, recipe: Recipe) -> Iterator[None]:
+    """Show the running stage in the terminal and record it in the lease, so that a crash can be diagnosed."""
+    _check_ownership(run)
     if run.hold is not None:
-        run.hold.note(doing)
+        run.hold.note(recipe.title)
     where = place_of(recipe.phase, recipe.iteration, run.console.iterations)
     run.console.start(f"{where}  {recipe.phase}".lstrip())
     try:
@@ -142,17 +148,17 @@ def _at_work(run: Execution, recipe: Recipe) -> Iterator[None]:
     finally:
         run.console.end()
         if run.hold is not None:
-            run.hold.note_end(doing)
+            run.hold.note_end(recipe.title)
 
 
-def _own(run: Execution) -> None:
-    """The run must still be ours."""
+def _check_ownership(run: Execution) -> None:
+    """Raises if another process has taken the run."""
     if run.hold is not None:
         run.hold.check()
 
 
-def note_found(run: Execution, recipe: Recipe, ref: ArtifactRef, *, seconds: float) -> None:
-    """Journal and log an artifact that was there."""
+def note_cached(run: Execution, recipe: Recipe, ref: ArtifactRef, *, seconds: float) -> None:
+    """Journal and log a reused artifact."""
     record = run.store.manifest(ref)
     _journal(run, recipe, ref, "cached", seconds, sum(record.rows.values()))
     run.log.found(record, recipe.iteration)
@@ -174,7 +180,7 @@ def _record_failure(run: Execution, recipe: Recipe, error: Exception, started: f
     message = f"{type(error).__name__}: {error}"
     seconds = time.monotonic() - started
     run.log.failed(recipe.title, seconds, error)
-    # On a full disk there is no room for the line either; the error itself is on its way to the person.
+    # A full disk has no room for the line either; the error itself is reported in any case.
     with suppress(StoreError):
         run.journal.append(
             phase=recipe.phase,
@@ -186,32 +192,26 @@ def _record_failure(run: Execution, recipe: Recipe, error: Exception, started: f
         )
 
 
-def _disk_is_full(error: BaseException | None) -> bool:
-    """Writers in other languages tell it in words alone."""
+def _is_disk_full(error: BaseException | None) -> bool:
+    """Whether the error or one of its causes is a full disk; native libraries report that only in the message."""
     if error is None:
         return False
-    told = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "No space left" in str(error)
-    return told or _disk_is_full(error.__cause__)
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "No space left" in str(error)
+    return full or _is_disk_full(error.__cause__)
 
 
-def _named(run: Execution, recipe: Recipe, error: Exception) -> InfuserError:
-    """A foreign error as an InfuserError, with its remedy."""
-    hint = f"finished stages are kept: {run.resumed_by} goes on from here"
-    if _disk_is_full(error):
-        return StoreError(
-            f"no space left in the store at {run.store.root}, in stage {recipe.phase} of run {run.name}",
-            hint=f"free some space; {hint}",
-        )
-    return StageError(f"stage {recipe.phase} of run {run.name} failed: {type(error).__name__}: {error}", hint=hint)
-
-
-def with_lost(made: Outcome, lost: list[NotFinite]) -> Outcome:
-    """The same with what left the batch: a table and a remark that only batches with losses have."""
-    if not lost:
-        return made
-    said = [str(made.summary.get("status", "ok")), f"the first left out: {lost[0]}"]
+def add_not_finite(outcome: Outcome, dropped: list[NotFinite]) -> Outcome:
+    """The outcome with a table and a remark of the sequences dropped from the batch; unchanged if there are none."""
+    if not dropped:
+        return outcome
+    status = str(outcome.summary.get("status", "ok"))
+    remark = f"the first left out: {dropped[0]}"
     return replace(
-        made,
-        tables={**made.tables, "not_finite": Table(row_type=NotFinite, rows=lost)},
-        summary={**made.summary, "not_finite": len(lost), "status": "; ".join(said[said[0] == "ok" :])},
+        outcome,
+        tables={**outcome.tables, "not_finite": Table(row_type=NotFinite, rows=dropped)},
+        summary={
+            **outcome.summary,
+            "not_finite": len(dropped),
+            "status": remark if status == "ok" else f"{status}; {remark}",
+        },
     )

@@ -16,7 +16,7 @@ BOUNDARIES = {
     "infuser_core/engines/worker_pool.py",
     "infuser_core/results/trackers/parts/follow.py",
     "infuser_core/results/trackers/parts/run_log.py",
-    "tasks/safe_points.py",
+    "tasks/interrupts.py",
     "tasks/stage.py",
     "tasks/work.py",
 }

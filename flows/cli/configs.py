@@ -1,4 +1,4 @@
-"""Commands about configurations: the shipped ones, and a first one of one's own."""
+"""Commands about configurations: list the shipped ones, and write a first one."""
 
 import shlex
 import shutil
@@ -12,9 +12,9 @@ from infuser_core.errors import UsageError
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for it; made where it is missing.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for it; created if missing.")],
 ) -> None:
-    """Write a configuration to start from: every setting that people change first, with a comment. It runs as it is."""
+    """Write a configuration to start from: the settings that people change first, with comments. It runs unchanged."""
     from infuser_core.config import shipped
 
     source = shipped.path_of(shipped.START)
@@ -29,13 +29,13 @@ def init(
 
 
 def configs(as_json: AsJson = False) -> None:
-    """List the shipped configurations, whose names stand for files: `infuser run nano`."""
+    """List the shipped configurations, whose names are accepted in place of files: `infuser run nano`."""
     from infuser_core.config import shipped
 
-    found = list(shipped.configurations())
-    facts = [{"name": one.name, "kind": one.kind, "text": one.text, "path": str(one.path)} for one in found]
+    shipped_configs = list(shipped.configurations())
+    facts = [{"name": one.name, "kind": one.kind, "text": one.text, "path": str(one.path)} for one in shipped_configs]
 
-    width = max(len(one.name) for one in found)
-    lines = [f"{one.name:<{width}}  {one.text}" for one in found]
+    width = max(len(one.name) for one in shipped_configs)
+    lines = [f"{one.name:<{width}}  {one.text}" for one in shipped_configs]
     end = "overlays, which lie in folders, follow a complete one: infuser run qwen3-8b engine/eight-gpus"
     show(facts, "\n".join([*lines, "", end]), as_json=as_json)

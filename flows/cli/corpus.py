@@ -25,7 +25,7 @@ def build(
     ] = None,
     search: Annotated[
         bool | None,
-        typer.Option("--search/--no-search", help="Search the catalogues; by default where no source is named."),
+        typer.Option("--search/--no-search", help="Search the catalogues; by default if no source is named."),
     ] = None,
     judge: Annotated[
         str, typer.Option(help="none, rules, openai:MODEL@URL, or a model folder, instead of the configuration's.")
@@ -34,28 +34,28 @@ def build(
     workers: Workers = None,
     as_json: AsJson = False,
 ) -> None:
-    """Turn textbooks into a document pool. Run it again, and only what is missing or has changed is done."""
-    # Arrow's own allocator keeps what it freed, and a build of many small tables grows with every book.
+    """Turn textbooks into a document pool. A repetition only processes what is missing or has changed."""
+    # Arrow's own allocator does not return memory, so a build of many small tables would grow with every book.
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     from flows.corpus import build_pool
 
     sources = [*(source or []), *(more or [])]
-    wanted = bool(config) and not sources if search is None else search
-    if wanted and not config:
+    searches = bool(config) and not sources if search is None else search
+    if searches and not config:
         raise UsageError("--search: no catalogue is known", hint="add --config FILE")
-    if not sources and not wanted:
+    if not sources and not searches:
         raise UsageError("nothing to build from", hint="name files or addresses with --source, or a --config")
-    found = build_pool(
+    result = build_pool(
         sources,
         out,
         configs=config or [],
-        search=wanted,
+        search=searches,
         judge="none" if no_judge else judge,
         workers=workers,
     )
-    show(found.facts, found.text, as_json=as_json)
-    if found.failure:
-        raise found.failure
+    show(result.facts, result.text, as_json=as_json)
+    if result.failure:
+        raise result.failure
 
 
 def audit(
@@ -79,9 +79,9 @@ def audit(
         raise UsageError(f"--mode {mode}: unknown", hint=", ".join(auditing.MODES))
     if not references:
         raise UsageError("no reference to compare with", hint="name files or folders with --reference")
-    many = workers or os.cpu_count() or 1
+    processes = workers or os.cpu_count() or 1
     with writing(out), live("audit, MB") as console:
-        result = auditing.audit_pool(pool, references, mode, out, workers=many, progress=console.progress)
+        result = auditing.audit_pool(pool, references, mode, out, workers=processes, progress=console.progress)
     show(auditing.as_json(result), auditing.summary_text(result, out), as_json=as_json)
 
 
@@ -109,7 +109,7 @@ def merge(
     out: Annotated[Path, typer.Option(help="New folder for the merged pool.")],
     as_json: AsJson = False,
 ) -> None:
-    """Make one pool of several that were built apart: the same as one build of all their sources."""
+    """Merge pools that were built separately: the result is the same as one build of all their sources."""
     from corpus.merge import merge as merged
     from corpus.pool import read_sources, writing
     from corpus.report import terminal
@@ -126,11 +126,11 @@ def report(
     chunks: Annotated[int, typer.Option(min=1, max=100, help="Chunks of each.")] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Write a page to judge each book by: chunks beside its pages, formulas, listings, what was removed and why."""
+    """Write a page to check each book: chunks next to its pages, formulas, listings, and removed text with reasons."""
     from corpus.pool import writing
     from corpus.show.page import write
 
     with writing(html):
         facts = write(pool, html, books=books, chunks=chunks)
-    told = f"{facts['chunks']} chunks of {facts['books']} books, {facts['pictures']} beside their page: {html}"
-    show(facts, told, as_json=as_json)
+    text = f"{facts['chunks']} chunks of {facts['books']} books, {facts['pictures']} next to their page: {html}"
+    show(facts, text, as_json=as_json)

@@ -1,4 +1,4 @@
-"""Commands that evaluate models, score saved answers again, verify answers."""
+"""Commands that evaluate models, rescore saved answers and verify answers."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from infuser_core.errors import NUMBER, UsageError
 
 Source = Annotated[str, typer.Argument(help="An evaluation, its exported folder, a run, or a file of responses.")]
 Questions = Annotated[Path | None, typer.Option(help="For a file: the questions it answers (parquet or JSON).")]
-Dumped = Annotated[
+HarnessBenchmark = Annotated[
     str,
     typer.Option(
         help="For a file of another harness (lm-eval, lighteval, MMLU-Pro, LiveCodeBench, Inspect): its benchmark."
@@ -33,10 +33,10 @@ TooLong = Annotated[str | None, typer.Option(help="Questions beyond the prompt l
 Examples = Annotated[
     Path | None, typer.Option(help="Worked examples (few-shot): JSON lines, or a folder with NAME.jsonl.")
 ]
-_READ = 1_048_576
-"""Bytes read at a time."""
-_TOGETHER = 256
-"""Lines verified together: the first answers do not wait for the last."""
+_READ_SIZE = 1_048_576
+"""Bytes per read."""
+_BATCH = 256
+"""Lines verified together, so that the first answers are printed early."""
 
 
 def evaluate(
@@ -65,8 +65,8 @@ def evaluate(
 ) -> None:
     """Ask a model a benchmark's questions and score its answers; after a crash, the same command continues."""
     if inspect and out is None:
-        raise UsageError("--inspect: nothing is exported", hint="--out DIR is where the logs are put")
-    from flows.evaluate import Order
+        raise UsageError("--inspect: nothing is exported", hint="add --out DIR for the logs")
+    from flows.evaluate import EvaluationRequest
     from flows.evaluate import evaluate as go
     from infuser_core.results.report.results import results_text
 
@@ -84,7 +84,7 @@ def evaluate(
         "batch_tokens": batch_tokens,
         "concurrency": concurrency,
     }
-    order = Order(
+    request = EvaluationRequest(
         model=model,
         benchmarks=benchmarks,
         data=data,
@@ -96,15 +96,15 @@ def evaluate(
         judge=judge,
         overrides=overrides,
     )
-    done = go(order, warn=warn)
-    show(done.results, lambda: f"{results_text(done.results)}\nresults: {done.folder}", as_json=as_json)
+    result = go(request, warn=warn)
+    show(result.results, lambda: f"{results_text(result.results)}\nresults: {result.folder}", as_json=as_json)
 
 
 def rescore(
     source: Source,
     preset: Annotated[str, typer.Option(help="all, or presets joined by commas; the first is the reference.")] = "all",
     questions: Questions = None,
-    benchmark: Dumped = "",
+    benchmark: HarnessBenchmark = "",
     out: Annotated[Path | None, typer.Option(help="Export the verdicts to this folder.")] = None,
     too_long: TooLong = None,
     as_json: AsJson = False,
@@ -112,15 +112,15 @@ def rescore(
     """Score saved answers again under several presets, without a model, and show where they differ."""
     from flows.evaluate import rescore as go
 
-    found = go(
+    result = go(
         source,
-        presets=_presets(preset),
+        presets=_parse_presets(preset),
         questions=questions,
         benchmark=benchmark,
         out=out,
         overrides={"too_long": too_long},
     )
-    show(*found, as_json=as_json)
+    show(*result, as_json=as_json)
 
 
 def passk(
@@ -129,40 +129,40 @@ def passk(
     preset: Preset = None,
     benchmarks: Annotated[str, typer.Option(help="Only these, joined by commas.")] = "",
     questions: Questions = None,
-    benchmark: Dumped = "",
+    benchmark: HarnessBenchmark = "",
     as_json: AsJson = False,
 ) -> None:
     """Estimate pass@k from saved answers: unbiased, with intervals over questions."""
     from flows.evaluate import passk as go
 
-    found = go(
+    result = go(
         source,
-        ks=_ks(k),
+        ks=_parse_ks(k),
         overrides={"preset": preset},
         benchmarks=[name.strip() for name in benchmarks.split(",") if name.strip()],
         questions=questions,
         benchmark=benchmark,
     )
-    show(*found, as_json=as_json)
+    show(*result, as_json=as_json)
 
 
 def check(
     benchmarks: Annotated[str, typer.Option(help="all, or names joined by commas.")] = "all",
     as_json: AsJson = False,
 ) -> None:
-    """Check the benchmarks on this machine: load them, give their golds back in several forms, and wrong answers.
+    """Check the benchmarks on this machine: load them, verify their golds in several forms, and wrong answers.
 
     Looks under INFUSER_DATA and in the hub's cache; downloads nothing. The exit code is 1 when a wrong answer is
     accepted or a data set does not load.
     """
     from dataclasses import asdict
 
-    from infuser_core.evaluation.check import check as one
+    from infuser_core.evaluation.check import check as check_benchmark
     from infuser_core.evaluation.check import names_of, table_of
 
-    found = [one(name) for name in names_of(benchmarks)]
-    show([asdict(each) for each in found], lambda: table_of(found), as_json=as_json)
-    if any(each.wrong_accepted or each.status.startswith("does not load") for each in found):
+    checks = [check_benchmark(name) for name in names_of(benchmarks)]
+    show([asdict(result) for result in checks], lambda: table_of(checks), as_json=as_json)
+    if any(result.wrong_accepted or result.status.startswith("does not load") for result in checks):
         raise typer.Exit(1)
 
 
@@ -184,19 +184,19 @@ def verify() -> None:
               in place of response, seconds (6, at most 600), setup (source that
               runs before it), scientific (true: it may import numpy)
 
-    A verdict is correct, wrong, no_answer or unverified. A line that is no question is unverified, is counted at the
-    end, and makes the exit code 1.
+    A verdict is correct, wrong, no_answer or unverified. Other lines are unverified, are counted at the end,
+    and make the exit code 1.
     """
     from infuser_core.evaluation.verify_lines import Refusals, answer_lines
 
-    left, refusals = b"", Refusals()
+    rest, refusals = b"", Refusals()
     try:
-        # Lines are answered as soon as they arrive; a file is read in large pieces.
-        while piece := os.read(0, _READ):
-            *lines, left = b"".join([left, piece]).split(b"\n")
-            for start in range(0, len(lines), _TOGETHER):
-                _write(answer_lines(lines[start:][:_TOGETHER], refusals))
-        _write(answer_lines([left] if left else [], refusals))
+        # Each line is answered as soon as it arrives; a file is read in large pieces.
+        while piece := os.read(0, _READ_SIZE):
+            *lines, rest = b"".join([rest, piece]).split(b"\n")
+            for start in range(0, len(lines), _BATCH):
+                _write(answer_lines(lines[start:][:_BATCH], refusals))
+        _write(answer_lines([rest] if rest else [], refusals))
     except BrokenPipeError:
         # The reader has closed the pipe; Python's own flush at exit must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -210,7 +210,7 @@ def _write(answers: Iterable[str]) -> None:
         sys.stdout.flush()
 
 
-def _presets(text: str) -> list[str]:
+def _parse_presets(text: str) -> list[str]:
     from infuser_core.verifiers.parts.extract import PRESETS
 
     names = list(PRESETS) if text == "all" else [name.strip() for name in text.split(",") if name.strip()]
@@ -220,7 +220,7 @@ def _presets(text: str) -> list[str]:
     return names
 
 
-def _ks(text: str) -> list[int] | None:
+def _parse_ks(text: str) -> list[int] | None:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(re.fullmatch(NUMBER, part) and int(part) > 0 for part in parts):
         raise UsageError(f"--k {text}: expected whole numbers from 1", hint="e.g. --k 1,2,4,8")

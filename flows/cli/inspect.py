@@ -1,4 +1,4 @@
-"""Commands that look into a run: its stages, result, artifacts, data, lineage, and how it differs from another run."""
+"""Commands that inspect a run: its stages, result, artifacts, data and lineage, and its difference from another run."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -25,21 +25,21 @@ def list_runs(as_json: AsJson = False) -> None:
     from infuser_core.results.lineage import progress
     from infuser_core.store.verify import size
 
-    found, damage = progress.summaries(settings.store_root())
+    summaries, damage = progress.summaries(settings.store_root())
     rows = [
         {
-            "run": each.run,
-            "created": each.created[:16].replace("T", " "),
-            "state": each.state,
-            "iterations": None if each.iterations is None else f"{each.iterations_done}/{each.iterations}",
-            "score": _accuracy(each.score),
-            "size": None if each.bytes is None else size(each.bytes),
-            "origin": each.forked_from,
+            "run": summary.run,
+            "created": summary.created[:16].replace("T", " "),
+            "state": summary.state,
+            "iterations": None if summary.iterations is None else f"{summary.iterations_done}/{summary.iterations}",
+            "score": _accuracy(summary.score),
+            "size": None if summary.bytes is None else size(summary.bytes),
+            "origin": summary.forked_from,
         }
-        for each in found
+        for summary in summaries
     ]
     if rows or as_json:
-        show([asdict(each) for each in found], lambda: table(rows, width=100), as_json=as_json)
+        show([asdict(summary) for summary in summaries], lambda: table(rows, width=100), as_json=as_json)
     for error in damage:
         raise error
 
@@ -68,25 +68,25 @@ def status(
     root = settings.store_root()
     name = runs.find_run(root, run)
     if digest:
-        _print_digest(root, name, as_json=as_json)
+        _print_digests(root, name, as_json=as_json)
         return
     state = state_of(root, name)
     parts = progress.parts_of(root, name, state=state)
-    kept = parts[-(last or (len(parts) if as_json else room(len(parts)))) :]
-    entries = [entry for part in kept for entry in part.stages]
+    shown_parts = parts[-(last or (len(parts) if as_json else room(len(parts)))) :]
+    entries = [entry for part in shown_parts for entry in part.stages]
     facts = {
         "run": name,
         "state": state,
-        "parts": [part.to_json() for part in kept],
+        "parts": [part.to_json() for part in shown_parts],
         "stages": [{field: getattr(entry, field) for field in entry.__dataclass_fields__} for entry in entries],
     }
-    rows = [_stage(entry) for entry in entries] if stages else [_part(part) for part in kept]
-    earlier = [part for part in parts if part not in kept]
+    rows = [_stage_row(entry) for entry in entries] if stages else [_iteration_row(part) for part in shown_parts]
+    earlier = [part for part in parts if part not in shown_parts]
     left_out = f"\n{len(earlier)} earlier lines: --last {len(parts)}" if earlier else ""
     show(facts, lambda: f"{name}: {state}\n{table(rows)}{left_out}", as_json=as_json)
 
 
-def _stage(entry: "Entry") -> dict[str, Any]:
+def _stage_row(entry: "Entry") -> dict[str, Any]:
     return {
         "phase": entry.phase,
         "iteration": entry.iteration if entry.iteration >= 0 else None,
@@ -97,7 +97,7 @@ def _stage(entry: "Entry") -> dict[str, Any]:
     }
 
 
-def _part(part: "Part") -> dict[str, Any]:
+def _iteration_row(part: "Part") -> dict[str, Any]:
     return {
         "iteration": part.part,
         "state": part.state,
@@ -112,8 +112,8 @@ def _accuracy(value: float | None) -> str | None:
     return None if value is None else f"{value:.3f}"
 
 
-def _print_digest(root: Path, name: str, *, as_json: bool) -> None:
-    """One line per artifact and one for the run: independent of times, hosts and paths."""
+def _print_digests(root: Path, name: str, *, as_json: bool) -> None:
+    """One line per artifact and one for the run; the digests do not depend on times, hosts and paths."""
     from infuser_core.system.sealed import digest_of
 
     lines = sorted({f"{entry.phase} {entry.key} {entry.digest}" for entry in Journal(root, name).latest()})
@@ -122,7 +122,7 @@ def _print_digest(root: Path, name: str, *, as_json: bool) -> None:
 
 
 def result(run: RunName = None, as_json: AsJson = False) -> None:
-    """Show a run's benchmark accuracies: the anchor beside the selected checkpoint."""
+    """Show a run's benchmark accuracies, of the anchor and of the selected checkpoint."""
     from infuser_core.results.lineage import outcome
 
     root = settings.store_root()
@@ -144,7 +144,7 @@ def show_artifact(
     if ref is None:
         hint = "`infuser status --stages` lists the keys of a run's artifacts"
         raise UsageError(f"no artifact {artifact}", hint=hint)
-    users = [each for each in Catalogue(store.root).of_phase() if ref.id in each.inputs.values()]
+    users = [record for record in Catalogue(store.root).of_phase() if ref.id in record.inputs.values()]
     typer.echo(printable(artifact_page(store, store.manifest(ref), users=users)))
 
 
@@ -185,7 +185,7 @@ def why(
 ) -> None:
     """Explain where a question, rollout, checkpoint, document or score comes from, and what it led to."""
     if graph:
-        _graph(name or run, html=html, as_json=as_json)
+        _show_graph(name or run, html=html, as_json=as_json)
         return
     if name is None:
         raise UsageError("nothing to explain", hint="name an ID, e.g. `infuser why RUN@4`; or --graph")
@@ -201,8 +201,8 @@ def why(
         show(story.to_json(), lambda: to_text(story), as_json=as_json)
 
 
-def _graph(run: str | None, *, html: Path | None, as_json: bool) -> None:
-    """Lineage graph: the artifacts of a run, iterations as columns, phases as rows."""
+def _show_graph(run: str | None, *, html: Path | None, as_json: bool) -> None:
+    """Print the lineage graph of a run, with iterations as columns and phases as rows."""
     from infuser_core.results.lineage.graph import graph_of
     from infuser_core.results.lineage.pages import graph_html, graph_json, graph_text
     from infuser_core.store.catalogue import Catalogue
@@ -223,13 +223,13 @@ def diff(
     """Compare two runs: settings, code versions, the first artifact that differs and why, and their metrics."""
     from infuser_core.results.lineage.diff import compare, text
 
-    found = compare(settings.store_root(), first, second)
-    show(found, lambda: text(found), as_json=as_json)
+    difference = compare(settings.store_root(), first, second)
+    show(difference, lambda: text(difference), as_json=as_json)
 
 
 def view(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on loopback; 0 takes a free one.")] = 0,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address and open nothing.")] = False,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address without opening it.")] = False,
 ) -> None:
     """Serve pages over the store on loopback: runs, curves, questions, and the story of each question."""
     import webbrowser

@@ -22,14 +22,14 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-# What only looks at a store. Nobody trains on files that nobody compared.
+# Read-only commands; only these may skip digest checks.
 _READING = ("sql", "result", "report", "show", "why", "diff", "export")
 
 
-def _version(asked: bool) -> None:
+def _version(requested: bool) -> None:
     from importlib.metadata import PackageNotFoundError, version
 
-    if not asked:
+    if not requested:
         return
     try:
         number = version("infuser")
@@ -64,7 +64,7 @@ _NAMES: Mapping[Callable[..., None], str] = {
     evaluate.evaluate: "model",
     store.import_anchor: "import",
 }
-"""Commands that are not called like their functions."""
+"""Names of commands that differ from their functions."""
 
 
 def _add(group: typer.Typer, *commands: Callable[..., None], name: str = "") -> None:
@@ -97,6 +97,10 @@ _corpus = _group("Build, audit and convert pools of textbook chunks.")
 _add(_corpus, corpus.build, corpus.audit, corpus.convert, corpus.merge, corpus.report, name="corpus")
 
 
+# Newer typers include their own click, whose errors are not the installed click's.
+_UsageError: type[Any] = typer.BadParameter.__bases__[0]
+
+
 def main() -> None:
     """Run a command. An error becomes one line, a hint and its documented exit code."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -105,8 +109,8 @@ def main() -> None:
         sys.exit(exit_code(_command))
     except typer.Exit as stop:
         sys.exit(stop.exit_code)
-    except _usage_error() as error:
-        if error.format_message():  # without arguments the help was shown instead
+    except _UsageError as error:
+        if error.format_message():  # empty after the help that a call without arguments prints
             print_error(error.format_message(), "`infuser --help` lists the commands")
         sys.exit(2)
 
@@ -120,11 +124,6 @@ def _command() -> None:
         raise KeyboardInterrupt
     if isinstance(code, int) and code:
         raise typer.Exit(code)
-
-
-def _usage_error() -> type[Any]:
-    # Newer typers carry a click of their own, whose errors are not the installed click's.
-    return typer.BadParameter.__bases__[0]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and how a command prints what it found."""
+"""Arguments that several commands share, and functions that print results."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,29 +10,28 @@ from typer.core import TyperGroup
 from infuser_core.terminal import printable, to_json
 
 RunName = Annotated[str | None, typer.Argument(metavar="RUN", help="Name of a run; the latest if omitted.")]
-"""A run, or the latest."""
+"""Argument of a run."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-"""Output for programs."""
+"""Option for output to programs."""
 Changes = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override one setting.")]
-"""Settings on the command line."""
 Html = Annotated[Path | None, typer.Option(help="Write a self-contained HTML page to this file.")]
-"""Where a page goes."""
+"""Option for a page."""
 
 
 def group(default: str = "") -> type[TyperGroup]:
-    """Class of a command group; its command `default` need not be named."""
+    """Class of a command group whose command `default` may be omitted."""
 
-    class Group(TyperGroup):
+    class CommandGroup(TyperGroup):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             if default and args[:1] != ["--help"] and args[:1] not in [[name] for name in self.commands]:
                 args = [default, *args]
             return super().parse_args(ctx, args)
 
-    return Group
+    return CommandGroup
 
 
 def show(facts: Any, text: str | Callable[[], str], *, as_json: bool) -> None:
-    """Print what a command found: for programs, or for people."""
+    """Print the result of a command, as JSON or as text."""
     if as_json:
         typer.echo(to_json(facts))
     else:
@@ -45,7 +44,7 @@ def warn(line: str) -> None:
 
 
 def write_page(path: Path, page: str) -> None:
-    """Write a page, and print where."""
+    """Write a page and print its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page, encoding="utf-8")
     typer.echo(path, err=True)

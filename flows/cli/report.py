@@ -1,7 +1,7 @@
-"""Commands that report on runs: a page, a comparison, question quality, habits of the answers."""
+"""Commands that report on runs: a page, a comparison, question quality, the form of answers."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,21 +18,21 @@ def page(
     names: Runs = None,
     html: Html = None,
     figures: Figures = None,
-    compare_with: Annotated[str | None, typer.Option(help="Run whose curve is drawn beside a single run's.")] = None,
+    compare_with: Annotated[str | None, typer.Option(help="Run whose curve is drawn next to a single run's.")] = None,
 ) -> None:
-    """Write a run's report again, or one page for several runs, and print where it is."""
+    """Write a run's report again, or one page for several runs, and print its path."""
     from infuser_core.results.report import build
 
     root = settings.store_root()
-    chosen = runs.find_runs(root, names or [])
-    if len(chosen) == 1:
+    selected = runs.find_runs(root, names or [])
+    if len(selected) == 1:
         other = runs.find_run(root, compare_with) if compare_with else None
-        written = build.report(root, chosen[0], compare_with=other, html=html, figures=figures)
-        typer.echo(html or written)
+        path = build.report(root, selected[0], compare_with=other, html=html, figures=figures)
+        typer.echo(html or path)
         return
-    written = html or root / "reports" / "report.html"
-    build.report_several(root, chosen, html=written, figures=figures)
-    typer.echo(written)
+    path = html or root / "reports" / "report.html"
+    build.report_several(root, selected, html=path, figures=figures)
+    typer.echo(path)
 
 
 def compare(
@@ -50,9 +50,9 @@ def compare(
     if html is not None or figures is not None:
         from infuser_core.results.report.build import report_several
 
-        written = html or root / "reports" / "compare.html"
-        report_several(root, runs.finished_runs(root, names or []), html=written, figures=figures)
-        typer.echo(f"page: {written}", err=True)
+        path = html or root / "reports" / "compare.html"
+        report_several(root, runs.finished_runs(root, names or []), html=path, figures=figures)
+        typer.echo(f"page: {path}", err=True)
 
 
 def quality(
@@ -76,7 +76,7 @@ def quality(
     """Check a run's generated questions over its iterations: solvers against keys, self-containedness, repetition."""
     from flows.studies import quality as study
 
-    found = study(
+    facts = study(
         run,
         iterations=iterations,
         solvers=solver or [],
@@ -87,15 +87,15 @@ def quality(
         examples=examples,
         html=html,
     )
-    show(found, lambda: _quality_text(found), as_json=as_json)
 
+    def text() -> str:
+        from infuser_core.results.report.content import terminal
+        from infuser_core.results.report.quality import quality as section
 
-def _quality_text(found: dict[str, Any]) -> str:
-    from infuser_core.results.report.content import terminal
-    from infuser_core.results.report.quality import quality as section
+        head = f"run {facts['run']}, generated questions against the generator's own keys; base {facts['base'] or '-'}"
+        return "\n".join([head, terminal(section(facts)), f"page: {facts['page']}"])
 
-    head = f"run {found['run']}, generated questions against the generator's own keys; base {found['base'] or '-'}"
-    return "\n".join([head, terminal(section(found)), f"page: {found['page']}"])
+    show(facts, text, as_json=as_json)
 
 
 def habits(
@@ -109,6 +109,6 @@ def habits(
     from infuser_core.results.report import habits as of_run
     from infuser_core.results.report.content import terminal
 
-    name, found = of_run.habits(settings.store_root(), run, phase=phase)
-    head = f"run {name}, answers of {found['phase'] or 'nobody'}"
-    show({"run": name, **found}, lambda: f"{head}\n{terminal(of_run.section(found))}", as_json=as_json)
+    name, facts = of_run.habits(settings.store_root(), run, phase=phase)
+    head = f"run {name}, answers of {facts['phase'] or 'no phase'}"
+    show({"run": name, **facts}, lambda: f"{head}\n{terminal(of_run.section(facts))}", as_json=as_json)

@@ -59,13 +59,13 @@ def run(
     as_json: AsJson = False,
     wait: Wait = False,
 ) -> None:
-    """Run the whole life cycle, or continue it: nothing that is in the store is computed again."""
+    """Run the whole life cycle, or continue it: stored results are not computed again."""
     from infuser_core.config.overlays import load
     from infuser_core.planning.preflight import preflight
 
-    asked = {"again": again, "until": until, "only": only}
+    places = {"again": again, "until": until, "only": only}
     if resume_:
-        _resume(next(iter(configs or []), None), asked, dry_run=dry_run, as_json=as_json, wait=wait)
+        _resume(next(iter(configs or []), None), places, dry_run=dry_run, as_json=as_json, wait=wait)
     elif without:
         _run_without(without, fork_ or None, dry_run=dry_run, as_json=as_json)
     elif fork_:
@@ -73,7 +73,7 @@ def run(
     elif configs:
         config = load([Path(file) for file in configs], set_ or [], seed=seed)
         preflight(config)
-        _start(config, name or config.run_name(), asked, dry_run=dry_run, as_json=as_json, wait=wait)
+        _start(config, name or config.run_name(), places, dry_run=dry_run, as_json=as_json, wait=wait)
     else:
         raise UsageError("no configuration to run", hint="e.g. `infuser run nano`; or --resume, --fork")
 
@@ -88,46 +88,46 @@ def resume(
     wait: Wait = False,
 ) -> None:
     """Resume a run after a crash, from its last completed stage."""
-    asked = {"again": again, "until": until, "only": only}
-    _resume(run, asked, dry_run=dry_run, as_json=as_json, wait=wait)
+    places = {"again": again, "until": until, "only": only}
+    _resume(run, places, dry_run=dry_run, as_json=as_json, wait=wait)
 
 
-def _resume(run: str | None, asked: dict[str, str], *, dry_run: bool, as_json: bool, wait: bool) -> None:
+def _resume(run: str | None, places: dict[str, str], *, dry_run: bool, as_json: bool, wait: bool) -> None:
     from infuser_core.config.overlays import validate
 
     root = settings.store_root()
     name = runs.find_run(root, run)
     config = validate(runs.read_config(root, name))
-    _start(config, name, asked, dry_run=dry_run, as_json=as_json, wait=wait)
+    _start(config, name, places, dry_run=dry_run, as_json=as_json, wait=wait)
 
 
 def _start(
     config: "RunConfig",
     name: str,
-    asked: dict[str, str],
+    places: dict[str, str],
     *,
     dry_run: bool = False,
     as_json: bool = False,
     wait: bool = False,
     record: Callable[[], None] | None = None,
 ) -> None:
-    """Plan a run; or execute it, and print its result or where it stopped."""
+    """Execute a run and print its result or its last stage; with `dry_run`, print its plan."""
     from infuser_core.planning.place import parse_places
 
     runs.check_name(name)
-    places = parse_places(**asked)
+    request = parse_places(**places)
     if dry_run:
         from infuser_core.store.history import load_history
 
         root = settings.store_root()
         from flows.plan import plan as plan_of
 
-        found = plan_of(load_history(root, name, config), name, places)
-        show(found.to_json(), found.text, as_json=as_json)
+        plan_result = plan_of(load_history(root, name, config), name, request)
+        show(plan_result.to_json(), plan_result.text, as_json=as_json)
         return
     from flows.execute import execute
 
-    execute(config, name, wait=wait, asked=asked, record=record)
+    execute(config, name, wait=wait, places=places, record=record)
     journal = Journal(settings.store_root(), name)
     if journal.is_finished():
         from infuser_core.results.lineage.outcome import describe_result
@@ -146,20 +146,20 @@ def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, as_json: 
     if not origin or not re.fullmatch(NUMBER, at):
         raise UsageError(f"--fork {place}: no iteration", hint="e.g. --fork RUN@10 --set cotrain.reward.name=variance")
     root = settings.store_root() if dry_run else settings.writable_store_root()
-    planned = make_fork(root, runs.find_run(root, origin), at=int(at), changes=changes, name=name)
-    plan = plan_fork(planned)
-    facts = {"run": planned.name, "forked_from": planned.origin, "at": planned.at, "recorded": not dry_run}
-    text = f"{planned.name}: shares {planned.origin} up to iteration {planned.at}\n{plan.text()}"
-    say = partial(show, {**plan.to_json(), **facts}, text, as_json=as_json)
+    fork = make_fork(root, runs.find_run(root, origin), at=int(at), changes=changes, name=name)
+    plan = plan_fork(fork)
+    facts = {"run": fork.name, "forked_from": fork.origin, "at": fork.at, "recorded": not dry_run}
+    text = f"{fork.name}: shares {fork.origin} up to iteration {fork.at}\n{plan.text()}"
+    show_plan = partial(show, {**plan.to_json(), **facts}, text, as_json=as_json)
     if dry_run:
-        say()
+        show_plan()
         return
 
     def record() -> None:
-        record_fork(root, planned)
-        say()
+        record_fork(root, fork)
+        show_plan()
 
-    _start(planned.history.latest, planned.name, {}, as_json=as_json, record=record)
+    _start(fork.history.latest, fork.name, {}, as_json=as_json, record=record)
 
 
 def _run_without(name: str, run: str | None, *, dry_run: bool, as_json: bool) -> None:
@@ -170,13 +170,13 @@ def _run_without(name: str, run: str | None, *, dry_run: bool, as_json: bool) ->
     from infuser_core.planning.undo import plan
 
     root = settings.store_root()
-    found = plan(root, run, name)
-    show(found.to_json(), found.text(applied=not dry_run), as_json=as_json)
+    undo = plan(root, run, name)
+    show(undo.to_json(), undo.text(applied=not dry_run), as_json=as_json)
     if dry_run:
         return
-    record = partial(record_variant, root, found.run, found.fork, found.change)
-    execute(validate(found.config), found.fork, record=record)
-    typer.echo(f"run {found.fork} is done: `infuser diff {found.run} {found.fork}` compares the two", err=as_json)
+    record = partial(record_variant, root, undo.run, undo.fork, undo.change)
+    execute(validate(undo.config), undo.fork, record=record)
+    typer.echo(f"run {undo.fork} is done: `infuser diff {undo.run} {undo.fork}` compares the two", err=as_json)
 
 
 def plan(
@@ -225,7 +225,7 @@ def rehearse(
 ) -> None:
     """Start every engine once with a random model and the longest batch, and extrapolate its seconds to the run.
 
-    Exit code 1 where a step failed.
+    Exit code 1 if a step failed.
     """
     from infuser_core.config.overlays import load
     from infuser_core.planning.room import require_memory
@@ -238,7 +238,7 @@ def rehearse(
     from tasks.rehearsal import table
     from tasks.rehearsal.steps import rehearse as start
 
-    # Ray reports the rank that is killed on stdout, which is the caller's.
+    # Ray reports a killed rank on stdout, which is for the result.
     with redirect_stdout(sys.stderr):
         lines, run = start(config)
     show(table.as_json(lines, run, setup), lambda: table.as_text(lines, run, setup), as_json=as_json)
@@ -267,11 +267,11 @@ def sweep(
     root = settings.store_root()
     if dry_run:
         rows = [
-            {"run": name, "variant": each.variant, "seed": each.seed, "done": Journal(root, name).is_finished()}
-            for name, each in zip(names, configs, strict=True)
+            {"run": name, "variant": config.variant, "seed": config.seed, "done": Journal(root, name).is_finished()}
+            for name, config in zip(names, configs, strict=True)
         ]
-        told = [{**row, "done": "yes" if row["done"] else "to do"} for row in rows]
-        show(rows, lambda: table(told), as_json=as_json)
+        lines = [{**row, "done": "yes" if row["done"] else "to do"} for row in rows]
+        show(rows, lambda: table(lines), as_json=as_json)
         return
     from flows.sweep import sweep as run_all
     from infuser_core.results.report.comparison import compare
@@ -296,7 +296,7 @@ def quickstart(
     iterations: Annotated[int, typer.Option(help="Co-training iterations.")] = 30,
     seed: Annotated[int, typer.Option(help="Random seed of both runs.")] = 42,
 ) -> None:
-    """Run the whole life cycle on this machine: INFUSER and, beside it, the fixed-generator control."""
+    """Run the whole life cycle on this machine: INFUSER and, in parallel, the fixed-generator control."""
     from flows.quickstart import quickstart as start
 
     start(iterations=iterations, seed=seed)
@@ -332,6 +332,6 @@ def nano_accuracy(
     rows: list[dict[str, Any]] = []
     for name in models:
         model = find_model(settings.store_root(), name)
-        known = world or model.world or getattr(model.config and model.config.anchor, "world", "")
-        rows.extend({"model": name, **row} for row in measured(model.folder, known, split))
+        world_name = world or model.world or getattr(model.config and model.config.anchor, "world", "")
+        rows.extend({"model": name, **row} for row in measured(model.folder, world_name, split))
     show(rows, lambda: table(rows), as_json=as_json)

@@ -35,12 +35,12 @@ def score(
     """Rank questions by how far an AdamW step on each moves a model along the gradient of a target's questions.
 
     The model answers every question several times; one backward pass per question compares its preconditioned gradient
-    with that of the dev questions. After a crash, the same command goes on. With held-out questions it also says how
-    well the scores, and others beside them, foretold what steps on single questions and on the best quarter change.
+    with that of the dev questions. After a crash, the same command continues. With held-out questions it also reports
+    how well this score and others predict the effects of steps on single questions and on the best quarter.
     """
     from flows.scoring import score as go
 
-    found = go(
+    ranking = go(
         model=model,
         dev=dev,
         questions=[*questions, *(more or [])],
@@ -55,25 +55,26 @@ def score(
         reply=reply,
         steps=steps,
     )
-    show(found, lambda: _told(found), as_json=as_json)
+    show(ranking, lambda: _text(ranking), as_json=as_json)
 
 
-def _told(found: dict[str, Any]) -> str:
-    statuses = ", ".join(f"{count} {name}" for name, count in sorted(found["statuses"].items()))
+def _text(ranking: dict[str, Any]) -> str:
+    from infuser_core.terminal import table
+
+    statuses = ", ".join(f"{count} {name}" for name, count in sorted(ranking["statuses"].items()))
+    head = f"{ranking['questions']} questions ({statuses}), mean accuracy {ranking['accuracy']:.2f}"
     best = [
         f"  {row['rank']}. {row['question_id']}: score {row['score']:.4f}, accuracy {row['accuracy']:.2f} "
         f"[{row['accuracy_low']:.2f}, {row['accuracy_high']:.2f}]"
-        for row in found["best"]
+        for row in ranking["best"]
     ]
-    kept = [f"kept: {path}" for path in found["kept"]]
-    head = f"{found['questions']} questions ({statuses}), mean accuracy {found['accuracy']:.2f}"
-    return "\n".join([head, *best, *_measured(found), f"ranking: {found['out']}", *kept])
-
-
-def _measured(found: dict[str, Any]) -> list[str]:
-    from infuser_core.terminal import table
-
-    if "arms" not in found:
-        return []
-    steps = ["Spearman's rho with the change of held-out questions by a step on one question:"]
-    return [*steps, table(found["correlations"]), "training on the best quarter:", table(found["arms"])]
+    effects = []
+    if "arms" in ranking:
+        effects = [
+            "Spearman's rho with the change of held-out questions by a step on one question:",
+            table(ranking["correlations"]),
+            "training on the best quarter:",
+            table(ranking["arms"]),
+        ]
+    files = [f"kept: {path}" for path in ranking["kept"]]
+    return "\n".join([head, *best, *effects, f"ranking: {ranking['out']}", *files])

@@ -1,4 +1,4 @@
-"""Commands that look after the store, export a model from it, and import one to start from."""
+"""Commands that check and clean the store, export a model from it, and import one to start from."""
 
 from pathlib import Path
 from typing import Annotated
@@ -41,35 +41,35 @@ def doctor(
 
     root = settings.store_root()
     with meter("doctor") as progress:
-        found = examine(root, runs.find_run(root, run) if run else None, progress=progress)
-    show(found.to_json(), found.text, as_json=as_json)
-    if found.damage:
+        diagnosis = examine(root, runs.find_run(root, run) if run else None, progress=progress)
+    show(diagnosis.to_json(), diagnosis.text, as_json=as_json)
+    if diagnosis.damage:
         raise typer.Exit(_DAMAGED)
 
 
 def _repair(run: str | None, iteration: int | None) -> None:
-    from flows.repair import mend
-    from infuser_core.store import doctor as repairing
+    from flows.repair import repair_runs
+    from infuser_core.store import doctor as store_doctor
 
     root = settings.writable_store_root()
     name = runs.find_run(root, run) if run or iteration is not None else None
     with meter("repair") as progress:
-        prepared = repairing.prepare(root, name, progress=progress)
-    wanted = repairing.pruned_at(root, name, iteration) if name and iteration is not None else []
-    names = sorted({*prepared.runs, *([name] if name and wanted else [])})
+        prepared = store_doctor.prepare(root, name, progress=progress)
+    pruned = store_doctor.pruned_at(root, name, iteration) if name and iteration is not None else []
+    names = sorted({*prepared.runs, *([name] if name and pruned else [])})
     if prepared.aside:
         typer.echo("\n".join(prepared.aside))
-    mend(root, names, [*prepared.restore, *wanted])
-    repairing.end_repair(root, names)
-    typer.echo(repairing.describe(root, prepared, names, wanted))
+    repair_runs(root, names, [*prepared.restore, *pruned])
+    store_doctor.end_repair(root, names)
+    typer.echo(store_doctor.describe(root, prepared, names, pruned))
 
 
 def _check_file_system(folder: Path, *, as_json: bool) -> None:
     from infuser_core.store import filesystem
 
-    found = filesystem.probe(folder)
-    show(found, lambda: filesystem.text(folder, found), as_json=as_json)
-    if not all(row["kept"] for row in found):
+    checks = filesystem.probe(folder)
+    show(checks, lambda: filesystem.text(folder, checks), as_json=as_json)
+    if not all(row["kept"] for row in checks):
         raise typer.Exit(_DAMAGED)
 
 
@@ -93,34 +93,34 @@ def gc(
 ) -> None:
     """List what can be removed and its size: old checkpoints, leftovers, unused artifacts. Only --apply removes it."""
     if pin or unpin or pins:
-        _pins(pin, unpin, listed=pins, as_json=as_json)
+        _change_pins(pin, unpin, list_pins=pins, as_json=as_json)
         return
     from infuser_core.config.run import KeepSettings
     from infuser_core.store.gc import apply as remove
     from infuser_core.store.gc import plan
 
-    chosen = {"full": keep_full, "weights_every": every}
-    rule = KeepSettings(**{name: value for name, value in chosen.items() if value is not None})
+    options = {"full": keep_full, "weights_every": every}
+    rule = KeepSettings(**{name: value for name, value in options.items() if value is not None})
     root = settings.store_root()
     if apply:
         with runs.sweeping(root):
-            found = plan(root, rule)
-            remove(root, found)
+            garbage = plan(root, rule)
+            remove(root, garbage)
     else:
-        found = plan(root, rule)
-    show({**found.to_json(), "applied": apply}, found.text(applied=apply), as_json=as_json)
+        garbage = plan(root, rule)
+    show({**garbage.to_json(), "applied": apply}, garbage.text(applied=apply), as_json=as_json)
 
 
-def _pins(pin: str, unpin: str, *, listed: bool, as_json: bool) -> None:
+def _change_pins(pin: str, unpin: str, *, list_pins: bool, as_json: bool) -> None:
     from infuser_core.store import retention
 
     root = settings.store_root()
     for place, change in ((pin, retention.pin), (unpin, retention.unpin)):
         if place:
             typer.echo(change(root, place), err=as_json)
-    if listed:
-        found = retention.listed(root)
-        show(found, "\n".join(retention.lines(found)), as_json=as_json)
+    if list_pins:
+        pins = retention.listed(root)
+        show(pins, "\n".join(retention.lines(pins)), as_json=as_json)
 
 
 def export(
@@ -129,7 +129,7 @@ def export(
     out: Annotated[Path, typer.Option(help="New folder for the model or the questions.")],
     role: Annotated[str, typer.Option(help="solver or generator.")] = "solver",
     adapter: Annotated[
-        bool, typer.Option("--adapter", help="The adapters alone, in peft's layout; else they are merged.")
+        bool, typer.Option("--adapter", help="Only the adapters, in peft's layout; by default they are merged.")
     ] = False,
     questions: Annotated[
         bool, typer.Option("--questions", help="The questions generated so far as a data set, in place of a model.")
@@ -149,21 +149,21 @@ def export(
     from infuser_core.system import hub
 
     if questions and (adapter or role != "solver"):
-        raise UsageError("--questions: they are no model", hint="leave out --role and --adapter")
+        raise UsageError("--questions: a data set has no role and no adapter", hint="leave out --role and --adapter")
     root = settings.store_root()
     run = runs.find_run(root, run)
-    # Before anything is written: what the hub refuses is known in a second.
-    where = hub.target(push, "dataset" if questions else "model") if push else None
-    name = where.repo if where else "."
+    # Checked before anything is written, because the hub's refusal takes a second.
+    repository = hub.target(push, "dataset" if questions else "model") if push else None
+    name = repository.repo if repository else "."
     if questions:
-        found = export_questions(root, run, iteration=iteration, out=out, name=name)
-        said = f"{out}: {found['questions']} questions"
+        facts = export_questions(root, run, iteration=iteration, out=out, name=name)
+        text = f"{out}: {facts['questions']} questions"
     else:
-        found = write_model(root, run, iteration=iteration, role=role, out=out, adapter=adapter, name=name)
-        seen, files = found["iteration"], len(found["files"])
-        said = f"{out}: checkpoint {found['checkpoint_id']} after {seen} iterations, {files} files"
-    pushed = {"pushed": hub.push(out, where, message=f"{run} after {iteration}")} if where else {}
-    show({**found, **pushed}, "\n".join([said, *pushed.values()]), as_json=as_json)
+        facts = write_model(root, run, iteration=iteration, role=role, out=out, adapter=adapter, name=name)
+        iterations, files = facts["iteration"], len(facts["files"])
+        text = f"{out}: checkpoint {facts['checkpoint_id']} after {iterations} iterations, {files} files"
+    pushed = {"pushed": hub.push(out, repository, message=f"{run} after {iteration}")} if repository else {}
+    show({**facts, **pushed}, "\n".join([text, *pushed.values()]), as_json=as_json)
 
 
 def import_anchor(
@@ -177,5 +177,5 @@ def import_anchor(
     """Convert a pretrained model into an anchor: fp32 weights, tokenizer, optimizer state at zero, and its origin."""
     from infuser_core.results.export import anchor
 
-    found = anchor.import_anchor(source, out)
-    show(found, lambda: anchor.text(found), as_json=as_json)
+    facts = anchor.import_anchor(source, out)
+    show(facts, lambda: anchor.text(facts), as_json=as_json)

@@ -1,4 +1,4 @@
-"""Commands that study a run's influence score: prediction, selection, random subsets, gradients, a frozen solver."""
+"""Commands that study a run's influence score: prediction, selection, subsets, gradients, a frozen solver."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -47,7 +47,7 @@ def prediction(
 
     if figure is not None and len(runs or []) > 1:
         raise UsageError("--figure shows one run", hint="name one run")
-    found = of_each(
+    results = of_each(
         predict_effects,
         runs or [],
         iteration=iteration,
@@ -57,7 +57,7 @@ def prediction(
         figure=figure,
     )
     head = "Spearman's rho with the change by one question's step"
-    show(found, lambda: _told(found, "correlations", head), as_json=as_json)
+    show(results, lambda: _text(results, "correlations", head), as_json=as_json)
 
 
 def selection(
@@ -69,14 +69,14 @@ def selection(
     samples: Samples = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test what a selection is worth: equal training on the questions of every score and on random ones, held-out."""
+    """Compare selections: train equally on each score's best questions and on random ones; held-out accuracy."""
     from flows.studies import of_each, select_questions
 
     size = {"share": share, "steps": steps, "draws": draws, "samples": samples}
-    found = of_each(select_questions, runs or [], iteration=iteration, **size)
-    note = "" if "pooled" in found else _ARMS
+    results = of_each(select_questions, runs or [], iteration=iteration, **size)
+    note = "" if "pooled" in results else _ARMS
     head = f"held-out accuracy after {steps} steps on every arm's questions{note}"
-    show(found, lambda: _told(found, "arms", head), as_json=as_json)
+    show(results, lambda: _text(results, "arms", head), as_json=as_json)
 
 
 def lds(
@@ -92,18 +92,18 @@ def lds(
     from flows.studies import datamodelling_score, of_each
 
     size = {"share": share, "steps": steps, "subsets": subsets, "samples": samples}
-    found = of_each(datamodelling_score, runs or [], iteration=iteration, **size)
+    results = of_each(datamodelling_score, runs or [], iteration=iteration, **size)
     head = f"Spearman's rho of summed scores with held-out accuracy after {steps} steps, {subsets} subsets"
-    show(found, lambda: _told(found, "correlations", head), as_json=as_json)
+    show(results, lambda: _text(results, "correlations", head), as_json=as_json)
 
 
-def _told(found: dict[str, Any], rows: str, head: str) -> str:
+def _text(results: dict[str, Any], rows: str, head: str) -> str:
     """The table of one run, or the means over several."""
     from infuser_core.terminal import table
 
-    if "pooled" not in found:
-        return f"run {found['run']}, iteration {found['iteration']}: {head}\n{table(found[rows])}"
-    lines = [f"iteration {found['iteration']}: {head}", table(found["pooled"]), _POOLED]
+    if "pooled" not in results:
+        return f"run {results['run']}, iteration {results['iteration']}: {head}\n{table(results[rows])}"
+    lines = [f"iteration {results['iteration']}: {head}", table(results["pooled"]), _POOLED]
     return "\n".join(lines)
 
 
@@ -119,9 +119,9 @@ def gradient_quality(
     from flows.studies import gradient_quality as study
     from infuser_core.terminal import table
 
-    found = study(run, iteration=iteration, documents=documents, batches=batches, answers=answers)
-    head = f"run {found['run']}, iteration {found['iteration']}: cosine with the gradient of real effects"
-    show(found, f"{head}\n{table(found['rows'])}", as_json=as_json)
+    results = study(run, iteration=iteration, documents=documents, batches=batches, answers=answers)
+    head = f"run {results['run']}, iteration {results['iteration']}: cosine with the gradient of real effects"
+    show(results, f"{head}\n{table(results['rows'])}", as_json=as_json)
 
 
 def frozen(
@@ -134,6 +134,6 @@ def frozen(
     from flows.studies import frozen_solver
     from infuser_core.terminal import table
 
-    found = frozen_solver(run, updates=updates, figure=figure)
-    head = f"mean score of the first five updates {found['first']:.4f}, of the last five {found['last']:.4f}"
-    show(found, f"run {found['run']}: {head}\n{table(found['curve'])}", as_json=as_json)
+    results = frozen_solver(run, updates=updates, figure=figure)
+    head = f"mean score of the first five updates {results['first']:.4f}, of the last five {results['last']:.4f}"
+    show(results, f"run {results['run']}: {head}\n{table(results['curve'])}", as_json=as_json)

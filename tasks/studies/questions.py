@@ -1,4 +1,4 @@
-"""Stages on questions, generated or given: judged, checked, scored for a target."""
+"""Stages on generated questions and questions from files: judge them, check them, score them for a target."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,52 +22,54 @@ from infuser_core.system.sealed import digest_of
 from tasks.evaluation import Judge
 from tasks.run import Execution, Run
 from tasks.stage import stage
-from tasks.work import Work, with_lost
+from tasks.work import Work, add_not_finite
 
 VERSION = 1
 REPLY_TOKENS = 512
 """Length limit of the judge's reply, tokens."""
-TOGETHER = 32
-"""Questions that a judge is asked before its replies are kept: what a kill can lose."""
+BATCH = 32
+"""Questions judged before the replies are saved: what a kill can lose."""
 
 
-def judge_questions(run: Execution, asked: GeneratedSet, judge: Judge, prompts: str) -> Work:
-    """A model says of every question whether it stands alone. What it said before a kill is not asked again."""
+def judge_questions(run: Execution, questions: GeneratedSet, judge: Judge, prompts: str) -> Work:
+    """A model decides whether each question is self-contained. A restart continues with the missing questions."""
     template = load_or_shipped("judge_question", profile=prompts)
-    names = [str(row["question_id"]) for row in asked.rows]
+    names = [str(row["question_id"]) for row in questions.rows]
     values = {
         "judge": judge.digest,
         "template": template_digest(template),
         "reply_tokens": REPLY_TOKENS,
         "questions": digest_of(names),
     }
-    inputs = {"questions": asked.ref}
-    recipe = run.recipe("judge_questions", VERSION, values, inputs, iteration=asked.iteration)
+    inputs = {"questions": questions.ref}
+    recipe = run.recipe("judge_questions", VERSION, values, inputs, iteration=questions.iteration)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         pieces = Pieces(run.store.partial(recipe), Judged)
-        known = {row.question_id for row in pieces.rows()}
-        left = [row for row in asked.rows if row["question_id"] not in known]
-        model = judge.load() if left else None
-        for start in range(0, len(left), TOGETHER):
+        finished = {row.question_id for row in pieces.rows()}
+        missing = [row for row in questions.rows if row["question_id"] not in finished]
+        model = judge.load() if missing else None
+        for start in range(0, len(missing), BATCH):
             assert model is not None
-            pieces.add(_judged(model, template, left[start : start + TOGETHER]))
-            progress(len(known) + min(start + TOGETHER, len(left)), len(names), 0)
-        said = {row.question_id: row for row in pieces.rows()}
-        rows = [said[name] for name in names]
-        alone = sum(row.usable and row.self_contained for row in rows)
+            pieces.add(_judge_batch(model, template, missing[start : start + BATCH]))
+            progress(len(finished) + min(start + BATCH, len(missing)), len(names), 0)
+        verdicts = {row.question_id: row for row in pieces.rows()}
+        rows = [verdicts[name] for name in names]
+        self_contained = sum(row.usable and row.self_contained for row in rows)
         return Outcome(
             tables={"judged_questions": Table(row_type=Judged, rows=rows)},
-            summary={"questions": len(rows), "self_contained": alone},
+            summary={"questions": len(rows), "self_contained": self_contained},
         )
 
     return Work(recipe=recipe, produce=produce)
 
 
-def _judged(model: ChatModel, template: Template, questions: Sequence[Mapping[str, Any]]) -> list[Judged]:
+def _judge_batch(model: ChatModel, template: Template, questions: Sequence[Mapping[str, Any]]) -> list[Judged]:
     names = [str(row["question_id"]) for row in questions]
     prompts = [template.messages(question=render_question(row["text"], list(row["choices"]))) for row in questions]
-    values, calls = ask_model(model, prompts, _read, task="judge_question", items=names, max_tokens=REPLY_TOKENS)
+    values, calls = ask_model(
+        model, prompts, _missing_context, task="judge_question", items=names, max_tokens=REPLY_TOKENS
+    )
     last = {call.item: call.reply for call in calls}
     return [
         Judged(
@@ -81,34 +83,34 @@ def _judged(model: ChatModel, template: Template, questions: Sequence[Mapping[st
     ]
 
 
-def _read(place: int, reply: dict[str, Any]) -> str:
-    """The missing context; empty where the question stands alone."""
+def _missing_context(place: int, reply: dict[str, Any]) -> str:
+    """The context that the question lacks; empty if it is self-contained."""
     verdict, missing = reply.get("self_contained"), reply.get("missing")
     if not isinstance(verdict, bool):
         raise ReplyProblem('"self_contained" is neither true nor false')
-    said = " ".join(missing.split()) if isinstance(missing, str) else ""
-    return "" if verdict else said or "something"
+    text = " ".join(missing.split()) if isinstance(missing, str) else ""
+    return "" if verdict else text or "something"
 
 
 def quality(
-    run: Execution, found: Mapping[str, Any], rows: Sequence[CheckedQuestion], inputs: Mapping[str, ArtifactRef]
+    run: Execution, facts: Mapping[str, Any], rows: Sequence[CheckedQuestion], inputs: Mapping[str, ArtifactRef]
 ) -> Work:
-    """Everything that is known of a run's questions: numbers and examples as one file, and a row per question."""
+    """The quality of a run's questions: `facts` as one file, and a row per question."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False)
+        text = json.dumps(facts, indent=1, sort_keys=True, ensure_ascii=False)
         (workspace / "quality.json").write_text(f"{text}\n", encoding="utf-8")
         return Outcome(
             tables={"checked_questions": Table(row_type=CheckedQuestion, rows=rows)},
-            summary={"run": found["run"], "questions": len(rows)},
+            summary={"run": facts["run"], "questions": len(rows)},
         )
 
-    return Work(recipe=run.recipe("quality", VERSION, {"found": digest_of(found)}, inputs), produce=produce)
+    return Work(recipe=run.recipe("quality", VERSION, {"found": digest_of(facts)}, inputs), produce=produce)
 
 
 @stage("given_questions")
 def given_questions(run: Run, questions: Sequence[Question]) -> Work:
-    """Questions that somebody has, each under a name of its own, as the solver is asked generated ones."""
+    """Questions from files, each with a unique name, in the form of generated questions."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         return Outcome(
@@ -139,11 +141,11 @@ def score_given(
             every=True,
             progress=progress,
         )
-        made = Outcome(
+        outcome = Outcome(
             tables={"scores": Table(row_type=InfluenceScore, rows=scored.scores)},
             summary={"questions": len(scored.scores)},
         )
-        return with_lost(made, scored.lost)
+        return add_not_finite(outcome, scored.lost)
 
     inputs = {"questions": questions, "rollouts": rollouts, "gradient": gradient, "solver": solver}
     return Work(recipe=run.recipe("score_given", score_influence.VERSION, settings, inputs), produce=produce)

@@ -28,7 +28,7 @@ from infuser_core.errors import EngineError
 from infuser_core.schemas import InfluenceScore, Rollout, ScoreStatus
 from infuser_core.store.store import Outcome
 from tasks.rollouts import steps_of
-from tasks.work import with_lost
+from tasks.work import add_not_finite
 
 CONFIG = load([CONFIGS / "nano.yaml"])
 NAMES = ["q1", "q2", "q3", "q4"]
@@ -129,12 +129,12 @@ def poisoned_group() -> TrainGroup:
 
 def test_a_stage_tells_how_many_are_not_finite_and_names_the_first(tmp_path: Path):
     found = stepped(tmp_path / "x", varied(NAMES, poisoned=["q2", "q3"]))
-    made = with_lost(Outcome(tables={}, summary=steps_of(0, found.updates)), found.lost)
+    made = add_not_finite(Outcome(tables={}, summary=steps_of(0, found.updates)), found.lost)
     # The clamp of the ratio stops the NaN on its way back: a later step of the update would have been taken.
     first = "the first left out: loss of q2 is nan"
     assert made.summary == {"step": 2, "steps_taken": 2, "not_finite": 2, "status": first}
     assert made.tables["not_finite"].rows == found.lost
-    assert with_lost(Outcome(tables={}, summary={}), []).tables == {}
+    assert add_not_finite(Outcome(tables={}, summary={}), []).tables == {}
 
 
 def test_a_stage_tells_of_skipped_steps(tmp_path: Path):

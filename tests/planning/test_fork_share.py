@@ -112,7 +112,7 @@ def test_what_the_origin_computed_again_before_is_shared_too(root: Path):
 def test_a_half_finished_run_can_be_left_where_it_is_complete(root: Path):
     fill(root, "base", short_config(), until="update_solver@1")
     assert plan_fork(make_fork(root, "base", at=2, changes=[RATE])).running
-    with pytest.raises(UsageError, match="has not come to iteration 3: rollout_dev, iteration 2 is missing") as caught:
+    with pytest.raises(UsageError, match="has not reached iteration 3: rollout_dev, iteration 2 is missing") as caught:
         plan_fork(make_fork(root, "base", at=3, changes=[RATE]))
     assert "--fork base@2 or earlier" in caught.value.hint
 

@@ -64,7 +64,7 @@ def test_a_place_that_the_run_does_not_have_is_one_line_with_the_valid_names(sma
 
 def test_until_stops_cleanly_and_resuming_goes_on_from_there(small: Small):
     said = small.done("run", NANO, str(small.overlay), "--name", "base", "--until", "validate@1")
-    assert "run base stopped after validate@1, as asked; `infuser resume base` continues it" in said
+    assert "run base stopped after validate@1, as requested; `infuser resume base` continues it" in said
     assert small.ran()[-1] == "validate@1"
     assert not Journal(small.root, "base").is_finished()
     again = small.done("resume", "base", "--until", "validate@1")

@@ -13,7 +13,7 @@ from infuser_core.config.run import RunConfig
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
 from tasks import documents
-from tasks.run import Run, opened
+from tasks.run import Run, open_run
 
 NANO = CONFIGS / "nano.yaml"
 RULES = ("corpus.judge={type: rules}", "evaluate.benchmarks=[]", "data.validation.size=8")
@@ -52,7 +52,7 @@ def config_of(*overrides: str) -> RunConfig:
 @contextmanager
 def running(config: RunConfig, name: str = "") -> Iterator[Run]:
     """The run, without a server; its store is the environment's."""
-    with opened(name or config.run_name(), config) as run:
+    with open_run(name or config.run_name(), config) as run:
         yield run
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from launcher import ROOT
 
 from flows.corpus import document_pool
-from flows.cotrain import validated
+from flows.cotrain import validate as validate_solver
 from flows.iteration import Players, iteration
 from flows.life_cycle import benchmark
 from infuser_core import plugins
@@ -23,7 +23,7 @@ from infuser_core.store.recipe import ArtifactRef, Recipe, Record
 from infuser_core.store.store import Store
 from infuser_core.store.tables import write_rows
 from tasks import documents, evaluation, training_pool
-from tasks.run import opened
+from tasks.run import open_run
 from tasks.run_control import LookUp
 
 NANO = ROOT / "configs" / "nano.yaml"
@@ -92,17 +92,17 @@ def walked(
 ) -> EverythingIsThere:
     """The store, after every stage of the pipeline asked it."""
     store = EverythingIsThere(root, fixed=fixed, other=other)
-    with opened(config.run_name(), config) as run:
+    with open_run(config.run_name(), config) as run:
         run.store, run.control = store, LookUp(run.control, store)
         dev, validation = (documents.reference_questions(run.name, part) for part in ("dev", "validation"))
         found = document_pool(run.name, dev, validation) if plugins.needs_documents(config) else None
         pool = dev if config.cotrain.dev_only else training_pool.training_pool(run.name, found, dev)
         anchor = training_pool.prepare_anchor(run.name)
         players = Players(solver=anchor, generator=anchor, anchor=anchor)
-        scores = [validated(run.name, 0, validation, anchor)]
+        scores = [validate_solver(run.name, 0, validation, anchor)]
         for number in range(iterations):
             players = iteration(run.name, number, dev, pool, players)
-        scores.append(validated(run.name, iterations, validation, players.solver))
+        scores.append(validate_solver(run.name, iterations, validation, players.solver))
         evaluation.select_checkpoint(run.name, [0, iterations], scores)
         evaluation.leakage(run.name, validation)
         for asked in config.evaluate.benchmarks:

@@ -18,7 +18,7 @@ from infuser_core.store.history import History, load_history
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Store, Table
-from tasks.run import digests_of, looked_at
+from tasks.run import digests_of, walk_run
 from tasks.run_control import Call, Planning, Stop
 
 SHORT = {
@@ -76,7 +76,7 @@ def fill(
     runs.create_run(root, name, config.model_dump(mode="json"))
     last = parse_places(until=until).until
     filling = Filling(root, name, last=last, salts=Salts(repeats))
-    with looked_at(name, load_history(root, name, config), filling, root) as run, suppress(Stop):
+    with walk_run(name, load_history(root, name, config), filling, root) as run, suppress(Stop):
         life_cycle(run)
     if not until:
         runs.write_record(root, name, runs.ATTEMPT, {"run": name, "seconds": 0.1})

@@ -83,7 +83,7 @@ def test_a_disk_too_small_for_a_checkpoint_is_foreseen_with_numbers_and_remedy(f
             r"\d\.\d MB are missing",
             refused.err,
         ), refused.err
-        assert "`infuser gc` says what can go, and with store.keep a run removes it itself" in refused.err
+        assert "`infuser gc` lists what can be removed, and with store.keep a run removes it itself" in refused.err
         remount(store, "size=60m")
         resumed = faults.launch("resume", faults.run.name, "--until", "update_generator@0", store=store)
         assert resumed.code == 0 and "update_generator" in resumed.told, resumed

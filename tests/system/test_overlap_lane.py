@@ -13,9 +13,9 @@ from launcher import ROOT
 
 from infuser_core.config.overlays import load
 from infuser_core.planning.place import parse_places
-from tasks.run import Run, current, opened, seen_as
+from tasks.interrupts import alongside
+from tasks.run import Run, current_run, open_run, override_run
 from tasks.run_control import Control, Halted, LookUp
-from tasks.safe_points import alongside
 
 LONG = 20.0
 
@@ -24,7 +24,7 @@ LONG = 20.0
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """An open run whose phases may overlap."""
     monkeypatch.setenv("INFUSER_STORE", str(tmp_path))
-    with opened("lanes", load([ROOT / "configs" / "nano.yaml"], ["engine.overlap=true"])) as run:
+    with open_run("lanes", load([ROOT / "configs" / "nano.yaml"], ["engine.overlap=true"])) as run:
         yield run
 
 
@@ -67,12 +67,12 @@ def test_elsewhere_a_branch_runs_in_its_place(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("INFUSER_STORE", str(tmp_path))
     overlap = "false" if why == "the setting" else "true"
     config = load([ROOT / "configs" / "nano.yaml"], [f"engine.overlap={overlap}"])
-    with opened("lanes", config) as run:
+    with open_run("lanes", config) as run:
         controls = {
             "a run to a place": Control(last=parse_places(until="rollout_dev@0").until),
             "a look-up": LookUp(run.control, run.store),
         }
-        with seen_as(replace(run, control=controls.get(why, run.control))), alongside("lanes") as lane:
+        with override_run(replace(run, control=controls.get(why, run.control))), alongside("lanes") as lane:
             here = lane.start(threading.get_ident)
             assert here.result() == threading.get_ident()
             with pytest.raises(ValueError, match="at once"):
@@ -133,13 +133,13 @@ def test_a_look_up_in_one_thread_is_none_in_the_other(run: Run):
     def branch() -> bool:
         looked.set()
         go.wait(LONG)
-        return current("lanes").control.executes
+        return current_run("lanes").control.executes
 
     with alongside("lanes") as lane:
         there = lane.start(branch)
         looked.wait(LONG)
-        with seen_as(replace(run, control=LookUp(run.control, run.store))):
-            assert not current("lanes").control.executes
+        with override_run(replace(run, control=LookUp(run.control, run.store))):
+            assert not current_run("lanes").control.executes
             go.set()
             lane.wait()
     assert there.result() is True
