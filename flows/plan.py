@@ -13,7 +13,7 @@ from infuser_core.errors import UsageError
 from infuser_core.planning import place
 from infuser_core.planning.fork import Fork
 from infuser_core.planning.place import Place, Repeat, RunPlaces, Salts, resolve_place
-from infuser_core.planning.plan import Leaf, Plan, leaves_that_differ, make_plan
+from infuser_core.planning.plan import FormerRun, Leaf, Plan, leaves_that_differ, make_plan
 from infuser_core.results.lineage.graph import Graph
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
