@@ -9,9 +9,9 @@ from infuser_core import settings
 from infuser_core.evaluation import comparison, inspect_logs
 from infuser_core.evaluation.evaluate import ScoreSettings
 from infuser_core.evaluation.models import NamedModel, find_model
-from infuser_core.evaluation.plan import Plan, identity_of, make_plan, name_of
-from infuser_core.evaluation.record import Record, folder_of, refuse_other
-from infuser_core.evaluation.saved import Answers, Files, Scored, find, read_scored
+from infuser_core.evaluation.plan import ExamPlan, identity_of, make_plan, name_of
+from infuser_core.evaluation.record import EvaluationRecord, record_folder, refuse_other
+from infuser_core.evaluation.saved import AnswerFiles, SavedAnswers, ScoredAnswers, find_answers, read_scores
 from infuser_core.evaluation.scores import results_of, sheet_scores
 from infuser_core.evaluation.settings import (
     EvaluationSettings,
@@ -87,7 +87,7 @@ def evaluate_plan(
     request: EvaluationRequest,
     model: NamedModel,
     options: EvaluationSettings,
-    plan: Plan,
+    plan: ExamPlan,
     *,
     notes: Sequence[str] = (),
     source: ArtifactRef | None = None,
@@ -100,27 +100,27 @@ def evaluate_plan(
     if request.out is not None:
         refuse_other(request.out, identity)
     name = name_of(model.name, plan, identity)
-    record = Record(model=model.name, identity=identity, sheets=plan.sheets, notes=list(notes))
+    record = EvaluationRecord(model=model.name, identity=identity, sheets=plan.sheets, notes=list(notes))
     rules = ScoreSettings(box=options.preset, too_long=options.too_long)
     with open_evaluation(name, pool=pool_of(options)) as run:
-        record.write(folder_of(root, name))
+        record.write(record_folder(root, name))
         parts, scores = {}, {}
         for sheet in plan.sheets:
-            work = stages.answer(run, plan.of([sheet.label]), model, options, source=source)
+            work = stages.answer(run, plan.subset([sheet.label]), model, options, source=source)
             parts[sheet.label] = execute(run, work).ref
             scores[sheet.label] = execute(run, stages.score(run, parts[sheet.label], rules, judge=judging)).ref
         run.journal.finish()
-        answers = Answers(name=name, plan=plan, parts=parts)
-        scored = read_scored(run.store, answers, options.preset, scores)
+        answers = SavedAnswers(name=name, plan=plan, parts=parts)
+        scored = read_scores(run.store, answers, options.preset, scores)
         results = _export(run, record, answers, scored, request=request, too_long=rules.too_long, judge=judge)
-    return Evaluation(folder=request.out or folder_of(root, name), results=results, scores=scores)
+    return Evaluation(folder=request.out or record_folder(root, name), results=results, scores=scores)
 
 
 def _export(
     run: Execution,
-    record: Record,
-    answers: Answers,
-    scored: Scored,
+    record: EvaluationRecord,
+    answers: SavedAnswers,
+    scored: ScoredAnswers,
     *,
     request: EvaluationRequest,
     too_long: str,
@@ -133,7 +133,7 @@ def _export(
     results = results_of(
         record, scores, preset=scored.preset, too_long=too_long, judge=judge_name, verdicts=scored.verdicts
     )
-    for folder in (folder_of(run.store.root, answers.name), out):
+    for folder in (record_folder(run.store.root, answers.name), out):
         if folder is not None:
             tables.export_tables(folder, record, results, answers, scores, scored.questions)
     if out is not None:
@@ -188,21 +188,21 @@ def _score_saved(
     questions: Path | None,
     benchmark: str,
     labels: Sequence[str] = (),
-) -> tuple[Answers, list[Scored]]:
+) -> tuple[SavedAnswers, list[ScoredAnswers]]:
     """Saved answers to the benchmarks of these labels, with their scores under every preset."""
-    saved = find(Store(settings.store_root()), source, questions, benchmark)
+    saved = find_answers(Store(settings.store_root()), source, questions, benchmark)
     with open_evaluation(f"{saved.name}-rescored", pool=pool_of(options)) as run:
-        if isinstance(saved, Files):
+        if isinstance(saved, AnswerFiles):
             # Answers of a file enter the store first.
             parts = {
                 label: execute(run, stages.import_answers(label, saved.plan.questions[label], rows, saved.digest)).ref
                 for label, rows in saved.responses.items()
             }
-            saved = Answers(name=saved.name, plan=saved.plan, parts=parts)
-        answers = saved.of(labels)
+            saved = SavedAnswers(name=saved.name, plan=saved.plan, parts=parts)
+        answers = saved.subset(labels)
         scored = []
         for preset in presets:
             rules = ScoreSettings(box=preset, too_long=options.too_long)
             refs = {label: execute(run, stages.score(run, ref, rules)).ref for label, ref in answers.parts.items()}
-            scored.append(read_scored(run.store, answers, preset, refs))
+            scored.append(read_scores(run.store, answers, preset, refs))
         return answers, scored

@@ -15,7 +15,7 @@ from infuser_core.errors import UsageError
 from infuser_core.evaluation.benchmarks.parts.files import keep_rows
 from infuser_core.evaluation.benchmarks.parts.question_sets import load_questions
 from infuser_core.evaluation.models import NamedModel, find_model, is_nano
-from infuser_core.evaluation.settings import lab_of
+from infuser_core.evaluation.settings import lab_config
 from infuser_core.evaluation.statistics import ranking
 from infuser_core.evaluation.statistics.correlation import RankCorrelation
 from infuser_core.evaluation.statistics.ranking import FileQuestion
@@ -103,7 +103,7 @@ def _base_config(model: NamedModel, configs: Sequence[Path]) -> RunConfig:
     if model.config is not None:
         return model.config
     if is_nano(model):
-        return load([lab_of(model)])
+        return load([lab_config(model)])
     plain = ["prompts=paper", "cotrain.prompt_tokens=2048", "cotrain.solver_tokens=1024"]
     files = [shipped.path_of("start"), shipped.path_of("engine/laptop")]
     return load(files, [*plain, "cotrain.sampling.temperature=0.7"])

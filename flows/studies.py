@@ -20,7 +20,7 @@ from infuser_core.errors import UsageError
 from infuser_core.evaluation import generated
 from infuser_core.evaluation.generated import GeneratedSet, Judged
 from infuser_core.evaluation.models import find_model
-from infuser_core.evaluation.settings import chat_of, of_run, pool_of, settings_for
+from infuser_core.evaluation.settings import chat_of, pool_of, settings_for, settings_of_run
 from infuser_core.evaluation.statistics.averages import over_runs
 from infuser_core.evaluation.statistics.correlation import RankCorrelation
 from infuser_core.evaluation.statistics.question_quality import iteration_quality, side_by_side
@@ -68,7 +68,7 @@ def quality(
     numbers = generated.iterations_of(root, name, iterations)
     sets = [generated.generated_set(root, name, iteration, limit=limit) for iteration in numbers]
     scores = {each.iteration: _answer_all(each, solvers, samples=samples) for each in sets}
-    pool = pool_of(of_run(validate(runs.read_config(root, name))))
+    pool = pool_of(settings_of_run(validate(runs.read_config(root, name))))
     with open_evaluation(f"{name}-quality", pool=pool) as execution:
         inputs = {f"scores-{number}-{solver}": ref for number, refs in scores.items() for solver, ref in refs.items()}
         inputs.update({f"questions-{each.iteration}": each.ref for each in sets})
@@ -76,11 +76,13 @@ def quality(
             number: {solver: generated.tally_of(execution.store, ref) for solver, ref in refs.items()}
             for number, refs in scores.items()
         }
-        strongest = strong or generated.strongest(tallies.values())
+        strongest = strong or generated.strongest_solver(tallies.values())
         checking = [refs[strongest] for refs in scores.values()] if strongest else []
         verdicts = generated.verdicts_of(execution.store, checking)
         judgements = _judge(execution, sets, judge, inputs)
-        rows = generated.check([row for each in sets for row in each.rows], tallies, verdicts, judged=judgements)
+        rows = generated.check_questions(
+            [row for each in sets for row in each.rows], tallies, verdicts, judged=judgements
+        )
         facts = {
             "run": name,
             "base": next(iter(solvers), ""),

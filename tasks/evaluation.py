@@ -11,13 +11,13 @@ from infuser_core.config.recorded import recorded
 from infuser_core.cotrain.phases import select as select_phase
 from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.evaluation import evaluate as evaluate_phase
-from infuser_core.evaluation.answers import answered, collect, scored
+from infuser_core.evaluation.answers import collect_responses, responses_outcome, scores_outcome
 from infuser_core.evaluation.benchmarks.parts.validation import content_digest, count_leaks, leak_warning
 from infuser_core.evaluation.evaluate import Ask, Key, RespondSettings, ScoreSettings
 from infuser_core.evaluation.evaluate import respond as ask
 from infuser_core.evaluation.models import NamedModel
-from infuser_core.evaluation.plan import Plan, ask_settings, single
-from infuser_core.evaluation.settings import EvaluationSettings, engine_name, of_run, phrasing_of
+from infuser_core.evaluation.plan import ExamPlan, ask_settings, single_plan
+from infuser_core.evaluation.settings import EvaluationSettings, engine_name, phrasing_of, settings_of_run
 from infuser_core.schemas import (
     BenchmarkResponse,
     BenchmarkScore,
@@ -64,22 +64,22 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
             sampling=settings.sampling,
             prompt_tokens=settings.prompt_tokens,
             seed=run.config.seed,
-            batch_tokens=of_run(run.config).batch_tokens,
+            batch_tokens=settings_of_run(run.config).batch_tokens,
         )
-        plan = single(label, questions, samples=settings.samples, max_tokens=settings.max_tokens)
+        plan = single_plan(label, questions, samples=settings.samples, max_tokens=settings.max_tokens)
         sampler = run.pool.sampler(run.checkpoint(solver, Role.SOLVER))
         pieces = Pieces(run.store.partial(recipe), BenchmarkResponse)
-        responses = collect(
+        responses = collect_responses(
             plan, pieces, lambda asks, finished: ask(asks, finished, sampler, options, progress=progress)
         )
-        return answered(label, questions, responses)
+        return responses_outcome(label, questions, responses)
 
     return Work(recipe=recipe, produce=produce)
 
 
 def answer(
     run: Execution,
-    plan: Plan,
+    plan: ExamPlan,
     model: NamedModel,
     settings: EvaluationSettings,
     *,
@@ -124,8 +124,8 @@ def answer(
             endpoint = Endpoint(parse_address(model.digest), concurrency=settings.concurrency)
             return ask_at_address(asks, finished, endpoint, options, progress=progress)
 
-        responses = collect(plan, Pieces(run.store.partial(recipe), BenchmarkResponse), batches)
-        return answered(sheet.label, questions, responses, model=model.name)
+        responses = collect_responses(plan, Pieces(run.store.partial(recipe), BenchmarkResponse), batches)
+        return responses_outcome(sheet.label, questions, responses, model=model.name)
 
     return Work(recipe=recipe, produce=produce)
 
@@ -138,7 +138,7 @@ def import_answers(
     recipe = Recipe(phase="respond", version=evaluate_phase.VERSION, config=values, seed=0)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        return answered(label, questions, responses)
+        return responses_outcome(label, questions, responses)
 
     return Work(recipe=recipe, produce=produce)
 
@@ -210,7 +210,7 @@ def _score_work(
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         model = judge.load() if judge else None
-        return scored(run.store, label, responses, settings, judge=model, progress=progress)
+        return scores_outcome(run.store, label, responses, settings, judge=model, progress=progress)
 
     return Work(recipe=recipe, produce=produce)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import disk_usage
 
-from infuser_core.engines.pool import facts_of, noting
+from infuser_core.engines.pool import facts_of, record_engines
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import InfuserError, StageError, StoreError
 from infuser_core.results.trackers.parts.run_log import place_of
@@ -118,7 +118,7 @@ def _commit(
         ticker(done, total, tokens)
         interrupts.point()
 
-    with run.store.workspace(recipe) as workspace, noting() as used:
+    with run.store.workspace(recipe) as workspace, record_engines() as used:
         outcome = produce(workspace, progress)
         outcome = replace(outcome, machine=facts_of(used))
         release_engines()

@@ -24,7 +24,7 @@ BOUNDARIES = {
 DOCUMENTED = ("infuser_core/schemas.py", "infuser_core/config/", "infuser_core/engines/protocols.py")
 # State of one process, by their nature not frozen.
 MUTABLE = {
-    "infuser_core/engines/pool.py:Warm",
+    "infuser_core/engines/pool.py:WarmEngine",
     "infuser_core/terminal.py:Console",
     "tasks/run.py:Execution",
     "tasks/run.py:Run",

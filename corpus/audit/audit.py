@@ -20,7 +20,7 @@ from corpus.markup import controls_table, table
 from corpus.pool import WORK, write_json, write_table
 from infuser_core.config.corpus import Mode, OverlapSettings
 from infuser_core.engines.protocols import Progress, no_progress
-from infuser_core.engines.worker_pool import Task, WorkerPool, local_pool
+from infuser_core.engines.worker_pool import LocalPool, Task, WorkerPool
 from infuser_core.schemas import AuditFact, Overlap
 from infuser_core.seeding import seed_of
 from infuser_core.system import durable, sealed
@@ -129,7 +129,7 @@ def audit_pool(
     work = out / WORK / "audit" / base[:16]
     work.mkdir(parents=True, exist_ok=True)
     digests = [digest_of_file(shard.path) for shard in shards]
-    with closing(local_pool(workers)) as processes:
+    with closing(LocalPool(workers)) as processes:
         scans = scan_shards(scanner, shards, digests, work, workers=processes, progress=progress)
     result = merge_scans(scanner, shards, scans)
     write_table(out / FINDINGS, result.findings, Overlap)

@@ -157,12 +157,11 @@ def check(
     """
     from dataclasses import asdict
 
-    from infuser_core.evaluation.check import check as check_benchmark
-    from infuser_core.evaluation.check import names_of, table_of
+    from infuser_core.evaluation.check import benchmark_names, check_benchmark, checks_text
 
-    checks = [check_benchmark(name) for name in names_of(benchmarks)]
-    show([asdict(result) for result in checks], lambda: table_of(checks), as_json=as_json)
-    if any(result.wrong_accepted or result.status.startswith("does not load") for result in checks):
+    checks = [check_benchmark(name) for name in benchmark_names(benchmarks)]
+    show([asdict(each) for each in checks], lambda: checks_text(checks), as_json=as_json)
+    if any(each.wrong_accepted or each.status.startswith("does not load") for each in checks):
         raise typer.Exit(1)
 
 
@@ -201,7 +200,7 @@ def verify() -> None:
         # The reader has closed the pipe; Python's own flush at exit must not complain either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return
-    refusals.complain()
+    refusals.check()
 
 
 def _write(answers: Iterable[str]) -> None:

@@ -6,13 +6,13 @@ from typing import Any
 
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.cluster.layout import Cluster
+from infuser_core.engines.cluster.machines import Cluster
 from infuser_core.engines.cluster.ray_pool import RayPool
 from infuser_core.engines.cluster.remote_memory import ClusterMemory
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.service.launch import HF
 from infuser_core.engines.service.weight_transfer import Board
-from infuser_core.engines.worker_pool import WorkerPool, local_pool
+from infuser_core.engines.worker_pool import LocalPool, WorkerPool
 from infuser_core.plugins import describe
 
 Options = dict[str, Any]
@@ -68,7 +68,7 @@ def _sampling(engine: EngineSettings, cluster: Cluster | None) -> tuple[str, Opt
 
 def run_workers(config: RunConfig, number: int | None = None) -> WorkerPool:
     """Workers of a run's long stages: `number` on this machine, by default one per core, or all of a cluster."""
-    return RayPool(_shared(config.engine, config.cluster)) if config.cluster else local_pool(number)
+    return RayPool(_shared(config.engine, config.cluster)) if config.cluster else LocalPool(number)
 
 
 def longest_sequence(config: RunConfig) -> int:

@@ -1,4 +1,4 @@
-"""Engines without a model: the whole workflow runs on them in milliseconds, with real arithmetic where it matters.
+"""Engines without a model: the whole workflow runs on them in milliseconds.
 
 Text is bytes. Replies come from a callable. The trainer is a policy of 16 weights that ignores the prompt, with the
 real objective, AdamW, probe and files.
@@ -41,7 +41,7 @@ BUCKETS = 16
 """Weights of the fake policy: one logit per residue of the token id."""
 
 LOGPROB = -0.5
-"""Log-probability the scripted sampler claims for every token, nats."""
+"""Log-probability that the scripted sampler reports for every token, nats."""
 
 Reply = Callable[[str, int], str]
 """`reply(prompt text, seed) -> response text`."""
@@ -56,7 +56,7 @@ class ByteTokenizer:
     end_token = END_TOKEN
 
     def render(self, messages: Messages, chat: str = "own") -> list[int]:
-        """The turns as `role: content` lines, then the assistant's header, whatever the template."""
+        """The turns as `role: content` lines and the assistant's header; ignores the template."""
         del chat
         turns = "".join(f"{message['role']}: {message['content']}\n" for message in messages)
         return self.encode(turns + "assistant: ")
@@ -65,7 +65,7 @@ class ByteTokenizer:
         return list(text.encode())
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text of the bytes; the end token has none, broken characters become U+FFFD."""
+        """Text of the bytes, without the end token; broken characters become U+FFFD."""
         return bytes(token for token in token_ids if token < END_TOKEN).decode(errors="replace")
 
 
@@ -76,7 +76,7 @@ def echo(prompt: str, seed: int) -> str:
 
 
 class ScriptedSampler:
-    """protocols.Sampler whose responses a callable writes; records the checkpoints it was given in `loaded`."""
+    """protocols.Sampler with responses from a callable; `loaded` lists the checkpoints that it has loaded."""
 
     def __init__(self, *, reply: Reply = echo) -> None:
         self.loaded: list[str] = []
@@ -101,27 +101,29 @@ class ScriptedSampler:
         """The callable's replies, cut at the group's limit."""
         results = []
         tokens = 0
-        for done, group in enumerate(groups, start=1):
+        for place, group in enumerate(groups):
             prompt = self._tokenizer.decode(group.token_ids)
             limit = group.limit(params)
-            results.append([self._completion(self._reply(prompt, seed), limit) for seed in group.seeds])
-            tokens += sum(len(completion.token_ids) for completion in results[-1])
-            for row, completion in enumerate(results[-1]):
-                keep(done - 1, row, completion)
-            progress(done, len(groups), tokens)
+            completions = []
+            for seed in group.seeds:
+                reply = [*self._tokenizer.encode(self._reply(prompt, seed)), END_TOKEN]
+                token_ids = reply[:limit]
+                completion = Completion(
+                    token_ids=token_ids,
+                    logprobs=[LOGPROB] * len(token_ids),
+                    finish_reason="length" if len(reply) > limit else "stop",
+                )
+                tokens += len(token_ids)
+                completions.append(completion)
+            for row, completion in enumerate(completions):
+                keep(place, row, completion)
+            results.append(completions)
+            progress(place + 1, len(groups), tokens)
         return results
-
-    def _completion(self, text: str, limit: int) -> Completion:
-        token_ids = [*self._tokenizer.encode(text), END_TOKEN]
-        cut = len(token_ids) > limit
-        token_ids = token_ids[:limit]
-        return Completion(
-            token_ids=token_ids, logprobs=[LOGPROB] * len(token_ids), finish_reason="length" if cut else "stop"
-        )
 
 
 class ScriptedChat:
-    """protocols.ChatModel whose replies a callable writes."""
+    """protocols.ChatModel with replies from a callable."""
 
     def __init__(self, *, reply: ChatReply, name: str = "rule-based: scripted") -> None:
         self._reply = reply
@@ -135,9 +137,9 @@ class ScriptedChat:
         """The callable's reply to each prompt."""
         del max_tokens
         replies = []
-        for done, messages in enumerate(prompts, start=1):
+        for messages in prompts:
             replies.append(self._reply(messages))
-            progress(done, len(prompts), 0)
+            progress(len(replies), len(prompts), 0)
         return replies
 
 

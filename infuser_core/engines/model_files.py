@@ -1,4 +1,4 @@
-"""Names of the files of a Hugging Face model in a folder, and a view of them made of links.
+"""The files of a Hugging Face model in a folder, and views of them made of links.
 
 Imports no torch: who only starts engines has no use for the seconds that it takes.
 """
@@ -21,10 +21,10 @@ COMPANIONS = (
     "chat_template*",
     "LICENSE*",
 )
-"""Files beside the weights that every checkpoint of a run carries unchanged."""
+"""Files in addition to the weights, unchanged in every checkpoint of a run."""
 
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
-"""The weights themselves."""
+"""Files of the weights."""
 _HEADS = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -34,14 +34,14 @@ _HEADS = (
 
 
 def files_of(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """A folder's files of these patterns, by name."""
-    return sorted({found for pattern in patterns for found in folder.glob(pattern) if found.is_file()})
+    """A folder's files that match the patterns, sorted by name."""
+    return sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files that transformers takes a model's weights from, an index before its shards; empty without any.
+    """The files from which transformers reads a model's weights, an index before its shards; empty without weights.
 
-    Raises CheckpointError for a config.json that holds no JSON object, or an index that transformers cannot use.
+    Raises CheckpointError if config.json is no JSON object, or if transformers cannot use the index.
     """
     head = next((path for name in weight_heads(folder) if (path := folder / name).is_file()), None)
     if head is None:
@@ -50,13 +50,13 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def weight_heads(folder: Path) -> Sequence[str]:
-    """Names of a weight file or an index that transformers looks for; it takes the first that is there."""
-    configured = read_json(folder / "config.json").get("transformers_weights")
-    return [str(configured)] if configured else _HEADS
+    """Names of a weight file or an index that transformers looks for; it takes the first that exists."""
+    name = read_json(folder / "config.json").get("transformers_weights")
+    return [str(name)] if name else _HEADS
 
 
 def shard_names(head: Path) -> list[str]:
-    """Names of the files that an index lists, relative to its folder; empty for weights.
+    """Names of the files that an index lists, relative to its folder; empty if `head` is a weight file.
 
     Raises CheckpointError for an index that transformers cannot use.
     """
@@ -74,7 +74,7 @@ def shard_names(head: Path) -> list[str]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A file's JSON object; empty without the file. Raises CheckpointError for any other content."""
+    """The JSON object in a file; empty without the file. Raises CheckpointError for other content."""
     try:
         content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except ValueError as error:
@@ -85,13 +85,13 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def companions(folder: Path) -> dict[str, bytes]:
-    """Contents of the files beside a model's weights, by name: what they are, and its tokenizer."""
-    return {found.name: found.read_bytes() for found in files_of(folder, COMPANIONS)}
+    """Contents of a model's other files by name: configuration, tokenizer, license."""
+    return {path.name: path.read_bytes() for path in files_of(folder, COMPANIONS)}
 
 
 def link_model_files(source: Path, target: Path, weights: Path | None = None) -> None:
-    """Fill a folder with links to a model's files, without optimizer state; `weights` take the place of its own."""
-    for found in files_of(source, COMPANIONS if weights else (*COMPANIONS, *WEIGHTS)):
-        (target / found.name).symlink_to(found.absolute())
+    """Fill a folder with links to a model's files, without optimizer state; `weights` replaces the model's own."""
+    for path in files_of(source, COMPANIONS if weights else (*COMPANIONS, *WEIGHTS)):
+        (target / path.name).symlink_to(path.absolute())
     if weights:
         (target / "model.safetensors").symlink_to(weights)

@@ -1,7 +1,7 @@
-"""Warm engines by checkpoint: asking twice for the same checkpoint costs one load.
+"""Engines that stay warm: two requests for the same checkpoint cost one load.
 
 `hf`, `vllm`, `local`, `deepspeed` and `fake` are this project's engines, and `my_package.module:Name` works from
-anywhere. Torch and transformers load when the first engine is asked for.
+anywhere. Torch and transformers are imported when the first engine is requested.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from infuser_core.schemas import Checkpoint
 from infuser_core.system import fault_points as faults
 
 Placement = Literal["colocated", "split"]
-"""Whether engines take turns on the same accelerators, or have their own."""
+"""Whether engines take turns on the same accelerators, or have separate ones."""
 
 ENGINES: Mapping[str, Mapping[str, str]] = {
     "sampler": {
@@ -47,28 +47,27 @@ ENGINES: Mapping[str, Mapping[str, str]] = {
         "fake": "infuser_core.engines.fake:FakeTrainer",
     },
 }
-"""Classes behind the names in a configuration."""
+"""Engine classes by their names in a configuration."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Warm:
+class WarmEngine:
     """An engine and the checkpoint its state equals."""
 
     engine: Any
-    """The engine itself."""
     checkpoint_id: str = ""
-    """Its checkpoint; empty once its state moved on, until `adopt` names the new one."""
+    """Empty once the state has changed, until `adopt` names the new checkpoint."""
     saved_step: int | None = None
-    """Step at which the present state was saved; None where it moved on since."""
+    """Step at which the present state was saved; None if it has changed since."""
     asleep: bool = False
-    """Whether it gave its accelerator memory to others."""
+    """Whether it has freed its accelerator memory for others."""
     turn: Any = field(default_factory=RLock)
-    """Held by whoever loads it or samples from it."""
+    """Lock for loading and sampling."""
     user: object = None
-    """Whom the trainer was given to last."""
+    """The ExclusiveTrainer that may use the trainer: the last one requested."""
 
 
-Turn = Callable[[str, Checkpoint], AbstractContextManager[Warm]]
+Turn = Callable[[str, Checkpoint], AbstractContextManager[WarmEngine]]
 """`turn(kind, checkpoint)`: the engine with that checkpoint, for the code inside alone."""
 
 
@@ -86,7 +85,7 @@ class SharedSampler:
     def load(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         with self._turn("sampler", checkpoint) as warm:
-            # Kept: nobody waits for a tokenizer while another phase samples.
+            # Kept here: it is available while another phase samples.
             self._tokenizer: Tokenizer = warm.engine.tokenizer
 
     def sample(
@@ -98,18 +97,18 @@ class SharedSampler:
         keep: Keep = no_keep,
     ) -> list[list[Completion]]:
         with self._turn("sampler", self._checkpoint) as warm:
-            drawn: list[list[Completion]] = warm.engine.sample(groups, params, progress=progress, keep=keep)
-            return drawn
+            completions: list[list[Completion]] = warm.engine.sample(groups, params, progress=progress, keep=keep)
+            return completions
 
 
-class OwnTrainer:
-    """A trainer that tells the pool when its state leaves the checkpoint: a retried phase then loads again.
+class ExclusiveTrainer:
+    """A trainer that reports to the pool when its state leaves the checkpoint: a retried phase then loads again.
 
-    It holds what was done with it, so it serves nobody any more once another phase has asked for it. What is not
-    written here is the engine's own.
+    It is stateful: once another phase requests the trainer, this handle raises EngineError. Other attributes are those
+    of the engine.
     """
 
-    def __init__(self, warm: Warm) -> None:
+    def __init__(self, warm: WarmEngine) -> None:
         self._warm = warm
         warm.user = self
 
@@ -137,7 +136,7 @@ class OwnTrainer:
 
     def save(self, path: Path) -> int:
         step = self._trainer.save(path)
-        # Only a state that left its checkpoint needs a new name.
+        # Only a state that has left its checkpoint becomes a new one.
         self._warm.saved_step = None if self._warm.checkpoint_id else step
         return step
 
@@ -168,13 +167,13 @@ class SamplerChat:
 class EnginePool:
     """Samplers and trainers of a run, one warm engine of each kind per role.
 
-    `max_trainers` bounds the warm trainers: 1 lets roles take turns on a small accelerator. With placement `colocated`
-    all engines share the accelerators: whoever is asked for is awake, and the others sleep where they can (`sleep` and
-    `wake` of an engine). With `split` each has its own. An engine that has failed (`failed`) or whose ranks no longer
-    answer (`alive`) is replaced when it is asked for.
+    `max_trainers` limits the warm trainers: with 1, roles take turns on a small accelerator. With placement `colocated`
+    all engines share the accelerators: the requested engine is awake, and the others sleep if they can (`sleep` and
+    `wake` of an engine). With `split` each has separate ones. An engine that has failed (`failed`) or whose ranks no
+    longer answer (`alive`) is replaced when it is requested.
 
-    Phases of several threads may share a pool. A sampler is shared call by call; a trainer, which holds what was done
-    with it, belongs to whoever asked for it last, and serves nobody else.
+    Phases in several threads may share a pool. A sampler is shared call by call; a trainer, which is stateful, belongs
+    to the last phase that requested it.
     """
 
     def __init__(
@@ -191,19 +190,19 @@ class EnginePool:
         self._options = {"sampler": dict(sampler_options or {}), "trainer": dict(trainer_options or {})}
         self._max_trainers = max_trainers
         self._placement = placement
-        self._warm: dict[tuple[str, str], Warm] = {}
-        # States of roles whose trainer was handed on: their engine keeps them in host memory.
-        self._waiting: dict[str, Warm] = {}
+        self._warm: dict[tuple[str, str], WarmEngine] = {}
+        # Roles whose trainer now serves another role: the engine keeps their state in host memory.
+        self._parked: dict[str, WarmEngine] = {}
         self._lock = RLock()
 
     def trainer(self, checkpoint: Checkpoint) -> Trainer:
         """A trainer whose state equals the checkpoint, without accumulated gradients."""
         with self._turn("trainer", checkpoint) as warm:
             warm.engine.zero_grad()
-            return cast(Trainer, OwnTrainer(warm))
+            return cast(Trainer, ExclusiveTrainer(warm))
 
     def sampler(self, checkpoint: Checkpoint) -> Sampler:
-        """A sampler of the checkpoint's weights, also where another phase has its engine load others meanwhile."""
+        """A sampler of the checkpoint's weights, even if another phase makes its engine load others in between."""
         return SharedSampler(checkpoint, self._turn)
 
     def chat(self, checkpoint: Checkpoint) -> ChatModel:
@@ -211,13 +210,13 @@ class EnginePool:
         return SamplerChat(self.sampler(checkpoint), name=checkpoint.checkpoint_id)
 
     def adopt(self, checkpoint: Checkpoint) -> None:
-        """Say that the warm trainer of the checkpoint's role was just saved as this checkpoint.
+        """Note that the warm trainer of the checkpoint's role was just saved as this checkpoint.
 
-        Without a warm trainer that was saved in its present state, at the checkpoint's step, nothing is believed and
-        the next request loads: a stage answered from the store trained nothing in this process.
+        Ignored unless a warm trainer was saved in its present state at the checkpoint's step: a stage that the store
+        answered has trained nothing in this process, and the next request loads.
         """
         with self._lock:
-            warm = self._warm.get(("trainer", checkpoint.role)) or self._waiting.get(checkpoint.role)
+            warm = self._warm.get(("trainer", checkpoint.role)) or self._parked.get(checkpoint.role)
             if warm is not None and warm.saved_step == checkpoint.step:
                 warm.checkpoint_id = checkpoint.checkpoint_id
 
@@ -226,120 +225,116 @@ class EnginePool:
         with self._lock:
             for key in list(self._warm):
                 self._drop(key)
-            self._waiting.clear()
+            self._parked.clear()
 
     @contextmanager
-    def _turn(self, kind: str, checkpoint: Checkpoint) -> Iterator[Warm]:
-        """The engine of the checkpoint's role, which holds the checkpoint, for the code inside alone."""
-        warm = self._found(kind, checkpoint.role)
+    def _turn(self, kind: str, checkpoint: Checkpoint) -> Iterator[WarmEngine]:
+        """The engine of the checkpoint's role, loaded with the checkpoint, for the code inside alone."""
+        warm = self._engine_of(kind, checkpoint.role)
         with warm.turn:
             if warm.asleep:
                 warm.engine.wake()
                 warm.asleep = False
             if warm.checkpoint_id != checkpoint.checkpoint_id:
                 warm.checkpoint_id, warm.saved_step, warm.user = "", None, None
-                self._fill(kind, warm, checkpoint)
+                self._load(kind, warm, checkpoint)
                 warm.checkpoint_id = checkpoint.checkpoint_id
-            engines = _asked.get()
+            engines = _recorded_engines.get()
             if engines is not None:
                 engines[kind] = warm.engine
             yield warm
 
-    def _fill(self, kind: str, warm: Warm, checkpoint: Checkpoint) -> None:
-        """Have an engine hold the checkpoint: from host memory where its state waits there, else from its files."""
+    def _load(self, kind: str, warm: WarmEngine, checkpoint: Checkpoint) -> None:
+        """Load the checkpoint from host memory if the trainer's state is parked there, else from its files."""
         with self._lock:
-            waiting = self._waiting.pop(checkpoint.role, None) if kind == "trainer" else None
-        if waiting is not None and waiting.engine is warm.engine:
-            if waiting.checkpoint_id == checkpoint.checkpoint_id:
+            parked = self._parked.pop(checkpoint.role, None) if kind == "trainer" else None
+        if parked is not None and parked.engine is warm.engine:
+            if parked.checkpoint_id == checkpoint.checkpoint_id:
                 warm.engine.take(checkpoint.role)
                 return
             warm.engine.drop(checkpoint.role)
         faults.point(f"checkpoint:load-{kind}-{checkpoint.role}")
         warm.engine.load(checkpoint)
 
-    def _found(self, kind: str, role: str) -> Warm:
+    def _engine_of(self, kind: str, role: str) -> WarmEngine:
+        """The warm engine of a role, or a new one. With placement `colocated` the other engines go to sleep."""
         key = (kind, role)
         with self._lock:
             if key in self._warm and not _works(self._warm[key].engine):
                 self._drop(key)
             if self._placement == "colocated":
-                self._rest(but=key)
+                for other, warm in self._warm.items():
+                    if other != key and not warm.asleep and hasattr(warm.engine, "sleep"):
+                        warm.engine.sleep()
+                        warm.asleep = True
+                        if getattr(warm.engine, "forgets", False):
+                            warm.checkpoint_id, warm.saved_step = "", None
             if key not in self._warm:
-                handed = self._make_room(kind)
-                self._warm[key] = handed or Warm(engine=find_engine(self._names[kind], kind)(**self._options[kind]))
+                reused = self._make_room(kind)
+                self._warm[key] = reused or WarmEngine(
+                    engine=find_engine(self._names[kind], kind)(**self._options[kind])
+                )
             # Moved to the end: the first entry of a kind is the least recently used one.
             warm = self._warm[key] = self._warm.pop(key)
         return warm
 
-    def _make_room(self, kind: str) -> Warm | None:
-        """Drop the trainers that are one too many; one with processes of its own is handed on to the next role."""
+    def _make_room(self, kind: str) -> WarmEngine | None:
+        """Drop trainers above the limit, the least recently used first. One with separate processes is returned for the
+        next role, and its state is parked in host memory if it is a checkpoint or was saved and may become one."""
         if kind != "trainer":
             return None
         trainers = [key for key in self._warm if key[0] == kind]
-        handed = None
+        reused = None
         for key in trainers[: max(0, len(trainers) - self._max_trainers + 1)]:
-            warm = self._warm[key]
+            warm, role = self._warm[key], key[1]
             warm.user = None
-            if handed is None and hasattr(warm.engine, "close") and _works(warm.engine):
+            if reused is None and hasattr(warm.engine, "close") and _works(warm.engine):
                 del self._warm[key]
-                self._park(key[1], warm)
-                handed = Warm(engine=warm.engine, asleep=warm.asleep)
+                is_worth_keeping = bool(warm.checkpoint_id) or warm.saved_step is not None
+                if is_worth_keeping and hasattr(warm.engine, "park") and warm.engine.park(role):
+                    self._parked[role] = warm
+                reused = WarmEngine(engine=warm.engine, asleep=warm.asleep)
             else:
                 self._drop(key)
-        return handed
-
-    def _park(self, role: str, warm: Warm) -> None:
-        """The state of a role's trainer waits in host memory, if it is a checkpoint or was saved and may become one."""
-        named = bool(warm.checkpoint_id) or warm.saved_step is not None
-        if named and hasattr(warm.engine, "park") and warm.engine.park(role):
-            self._waiting[role] = warm
-
-    def _rest(self, *, but: tuple[str, str]) -> None:
-        """Engines that can sleep give the accelerators to the one that is asked for."""
-        for key, warm in self._warm.items():
-            if key != but and not warm.asleep and hasattr(warm.engine, "sleep"):
-                warm.engine.sleep()
-                warm.asleep = True
-                if getattr(warm.engine, "forgets", False):
-                    warm.checkpoint_id, warm.saved_step = "", None
+        return reused
 
     def _drop(self, key: tuple[str, str]) -> None:
-        """Engines with processes of their own end them."""
+        """Remove an engine, and end its processes if it has any."""
         engine = self._warm.pop(key).engine
         if hasattr(engine, "close"):
             engine.close()
 
 
 def _works(engine: Any) -> bool:
-    """Engines in this process always do; one with ranks says so itself."""
+    """Whether the engine can still compute: always, unless it has ranks that failed or do not answer."""
     return not getattr(engine, "failed", False) and (not hasattr(engine, "alive") or engine.alive())
 
 
 def find_engine(name: str, kind: str) -> Callable[..., Any]:
-    """The engine class of a configuration name. Raises EngineError for an unknown one."""
+    """The engine class of a name in a configuration. Raises EngineError for an unknown one."""
     path = ENGINES[kind].get(name, name)
     if ":" not in path:
-        known = ", ".join(ENGINES[kind])
-        raise EngineError(f"unknown {kind} {name!r}", hint=f"choose one of {known}, or name my_package.module:Name")
+        names = ", ".join(ENGINES[kind])
+        raise EngineError(f"unknown {kind} {name!r}", hint=f"choose one of {names}, or name my_package.module:Name")
     engine: Callable[..., Any] = resolve_name(path)
     return engine
 
 
-_asked: ContextVar[dict[str, Any] | None] = ContextVar("asked", default=None)
+_recorded_engines: ContextVar[dict[str, Any] | None] = ContextVar("recorded_engines", default=None)
 
 
 @contextmanager
-def noting() -> Iterator[dict[str, Any]]:
-    """The engines that this thread asks for inside, by kind: `sampler` and `trainer`."""
+def record_engines() -> Iterator[dict[str, Any]]:
+    """The engines that this thread uses inside, by kind: `sampler` and `trainer`."""
     engines: dict[str, Any] = {}
-    token = _asked.set(engines)
+    token = _recorded_engines.set(engines)
     try:
         yield engines
     finally:
-        _asked.reset(token)
+        _recorded_engines.reset(token)
 
 
 def facts_of(engines: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Facts of engines by kind, such as device and dtype: a few JSON values that change no result's identity."""
-    found = {kind: engine.facts() for kind, engine in engines.items() if hasattr(engine, "facts")}
-    return {kind: facts for kind, facts in found.items() if facts}
+    facts = {kind: engine.facts() for kind, engine in engines.items() if hasattr(engine, "facts")}
+    return {kind: values for kind, values in facts.items() if values}

@@ -1,6 +1,6 @@
-"""The line between algorithm and machine: three protocols and the plain data that crosses it.
+"""The interface between algorithm and machine: protocols, and the plain data that crosses it.
 
-Engines are caches of checkpoints: whatever they hold is thrown away and loaded again without loss.
+Engines are caches of checkpoints: their state can be dropped and loaded again without loss.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,11 +15,11 @@ Messages = list[dict[str, str]]
 """Chat turns: `[{"role": "system" | "user", "content": text}, ...]`."""
 
 Progress = Callable[[int, int, int], None]
-"""`progress(done, total, tokens)`: rows finished, rows in all, tokens processed so far."""
+"""`progress(done, total, tokens)`: finished rows, all rows, tokens processed so far."""
 
 
 def no_progress(done: int, total: int, tokens: int) -> None:
-    """The silent reporter."""
+    """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +29,9 @@ class SamplingParams:
     temperature: float
     """Softmax temperature; 0 means greedy."""
     top_p: float = 1.0
-    """Nucleus mass; 1 keeps everything."""
+    """Nucleus mass; 1 keeps all tokens."""
     top_k: int = -1
-    """Number of candidates kept; -1 keeps everything."""
+    """Number of candidate tokens; -1 keeps all."""
     max_tokens: int
     """Response limit, tokens."""
 
@@ -47,10 +47,10 @@ class PromptGroup:
     seeds: list[int]
     """One 63-bit seed per sample (see `seeding.seed_of`)."""
     max_tokens: int | None = None
-    """Limit of its responses, tokens, where it is below that of the others."""
+    """Limit of its responses, tokens, if it is below that of the others."""
 
     def limit(self, params: SamplingParams) -> int:
-        """Most tokens of a response to it."""
+        """Most tokens of a response to this prompt."""
         return params.max_tokens if self.max_tokens is None else min(self.max_tokens, params.max_tokens)
 
 
@@ -59,19 +59,19 @@ class Completion:
     """One sampled response."""
 
     token_ids: Sequence[int]
-    """Response tokens, the end-of-sequence token included when sampled."""
+    """Response tokens, the end-of-sequence token included if it was sampled."""
     logprobs: Sequence[float]
     """Log-probability of each token at the sampling temperature, before top-p and top-k, nats."""
     finish_reason: Literal["stop", "length"]
-    """Whether the response ended itself."""
+    """Whether the model or the limit ended the response."""
 
 
 Keep = Callable[[int, int, Completion], None]
-"""`keep(place, row, completion)`: the response to that seed of the group at that place of the caller's has ended."""
+"""`keep(place, row, completion)`: stores the finished response to seed number `row` of group number `place`."""
 
 
 def no_keep(place: int, row: int, completion: Completion) -> None:
-    """Keeps nothing."""
+    """Store nothing."""
 
 
 class Tokenizer(Protocol):
@@ -101,7 +101,7 @@ class Sampler(Protocol):
     def tokenizer(self) -> Tokenizer: ...
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Take the checkpoint's weights."""
+        """Load the checkpoint's weights."""
 
     def sample(
         self,
@@ -113,14 +113,14 @@ class Sampler(Protocol):
     ) -> list[list[Completion]]:
         """One list of completions per group, in order. A function of (weights, prompt, seed) alone.
 
-        `keep` hears of every response as it ends. At a call of `progress`, what is left without those kept so far is
-        computed as it would have been: rounding included, where the sampler's batches are its own.
+        `keep` receives every response as it ends. At each call of `progress`, sampling again only the responses that
+        `keep` has not received gives the same results; with rounding, if the sampler forms its batches itself.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRow:
-    """One response with everything its loss needs."""
+    """One response with the inputs of its loss."""
 
     token_ids: Sequence[int]
     """Response tokens."""
@@ -129,9 +129,9 @@ class TrainRow:
     sampler_logprobs: Sequence[float]
     """pi_rollout, nats, one per response token."""
     old_logprobs: Sequence[float] | None = None
-    """Trainer's log-probabilities at the start of the update; None means the current policy (ratio 1)."""
+    """The trainer's log-probabilities at the start of the update; None means the current policy (ratio 1)."""
     anchor_logprobs: Sequence[float] | None = None
-    """The anchor's log-probabilities, where the loss has a distance to it."""
+    """The anchor's log-probabilities, if the loss contains a distance to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,9 +153,9 @@ class StepReport:
     loss: float
     """Negative objective, mean over groups."""
     num_tokens: int
-    """Response tokens, those of rows without a gradient included."""
+    """Number of response tokens, those of rows without a gradient included."""
     means: Mapping[str, float]
-    """Means over the tokens that were computed: one for each of `schemas.TOKEN_MEANS`."""
+    """Means over the computed tokens, one for each of `schemas.TOKEN_MEANS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class Similarity:
     """AdamW's step for one group alone, against a reference direction (eq:adamw_moments)."""
 
     group_id: str
-    """Group probed."""
+    """Question id."""
     dot: float
     """<reference, Gamma>."""
     raw_dot: float
@@ -178,12 +178,12 @@ class Similarity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
-    """Everything one scoring pass yields."""
+    """Results of one scoring pass."""
 
     similarities: list[Similarity]
     """One per group, in order."""
     logprobs: list[list[Sequence[float]]]
-    """Log-probability of every response token under the trainer, nats: [group][row][token]. Rows of advantage 0 were
+    """Log-probability of every response token under the trainer, nats: [group][row][token]. Rows of advantage 0 are
     not computed and have none."""
 
 
@@ -191,7 +191,7 @@ class Trainer(Protocol):
     """Holds one role's weights and AdamW state; accumulates gradients; steps; probes."""
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Take weights, moments and step; refuses a checkpoint without optimizer state."""
+        """Load weights, moments and step; refuses a checkpoint without optimizer state."""
 
     def zero_grad(self) -> None:
         """Drop accumulated gradients."""
@@ -202,7 +202,7 @@ class Trainer(Protocol):
         """Accumulate the gradient of the negative objective, summed over groups and divided by `denominator`."""
 
     def below_epsilon(self) -> float:
-        """Share of parameters whose second moment's root is below the optimizer's epsilon; 0 where it has none."""
+        """Share of parameters whose root of the second moment is below epsilon; 0 for optimizers without one."""
 
     def optim_step(self, learning_rate: float) -> float:
         """One AdamW step; returns the gradient's global norm before clipping. Non-finite norms skip the step."""
@@ -217,7 +217,7 @@ class Trainer(Protocol):
     ) -> Probed:
         """Per group, the AdamW-preconditioned direction against the reference, and the pass's log-probabilities.
 
-        Weights, optimizer state and accumulated gradients stay as they were.
+        Weights, optimizer state and accumulated gradients do not change.
         """
 
     def keep_gradient(self, path: Path) -> float:
@@ -232,7 +232,7 @@ class ChatModel(Protocol):
 
     @property
     def name(self) -> str:
-        """Name shown in reports: model name, or `rule-based: ...` for a stand-in."""
+        """Name in reports: model name, or `rule-based: ...` for a stand-in."""
 
     def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:
         """One reply per prompt, greedy."""

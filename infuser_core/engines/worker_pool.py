@@ -58,39 +58,26 @@ class LostWorkerError(InfuserError):
     """A worker died or its machine fell silent; another worker can repeat its item."""
 
 
-class OpenTask:
-    """A task's work as a worker keeps it open from item to item."""
-
-    def __init__(self) -> None:
-        self._work: Work | None = None
-        self._stack = ExitStack()
-
-    def do(self, begin: Callable[[], AbstractContextManager[Work]], item: Any) -> Any:
-        """Compute the item's result; the first item opens the task."""
-        if self._work is None:
-            self._work = self._stack.enter_context(begin())
-        return self._work(item)
-
-    def close(self) -> None:
-        self._work = None
-        self._stack.close()
-
-
 class ThreadWorker:
     """Works in the calling thread, whose commands see the accelerator `card` alone."""
 
-    def __init__(self, card: str | None) -> None:
+    def __init__(self, card: str | None = None) -> None:
         self._card = card
-        self._open = OpenTask()
+        self._work: Work | None = None
+        self._stack = ExitStack()
 
     def do(self, task: Task, item: Any) -> Any:
+        """Compute the item's result; the first item opens the task."""
         with child.on_card(self._card):
-            return self._open.do(task.begin, item)
+            if self._work is None:
+                self._work = self._stack.enter_context(task.begin())
+            return self._work(item)
 
     def end(self, *, now: bool) -> None:
         """Close the task; with `now` the item under way first ends by its own limits."""
         if not now:
-            self._open.close()
+            self._work = None
+            self._stack.close()
 
 
 class ProcessWorker:
@@ -101,7 +88,7 @@ class ProcessWorker:
 
     def do(self, task: Task, item: Any) -> Any:
         """Compute the item's result. Raises LostWorkerError if the process is dead, and what the work itself raises."""
-        kind, value = self._ask(task.begin, item)
+        kind, value = self._ask(task, item)
         if kind == "unsent":
             raise EngineError(
                 f"{task.name}: {task.item(item)}: {value}",
@@ -152,16 +139,16 @@ def start_process(*, name: str, environment: dict[str, str] | None = None) -> Wo
 
 
 def serve(descriptor: str) -> None:
-    """Work on items in a worker process: messages are `(begin, item)`, or `()` to close the task."""
-    pipe, task = connect(descriptor), OpenTask()
+    """Work on items in a worker process: messages are `(task, item)`, or `()` to close the task."""
+    pipe, worker = connect(descriptor), ThreadWorker()
     with suppress(EOFError):
         while True:
             data = pipe.recv_bytes()
             try:
                 message = pickle.loads(data)
-                reply = ("done", task.do(*message) if message else None)
+                reply = ("done", worker.do(*message) if message else None)
                 if not message:
-                    task.close()
+                    worker.end(now=False)
             except Exception as error:  # Raised again where its result is awaited.
                 error.add_note("".join(traceback.format_exception(error)))
                 reply = ("raised", error)
@@ -191,6 +178,14 @@ class Slot:
         """The worker of the task that holds the slot."""
         self.process: ProcessWorker | None = None
         """Its process, which is kept for the next task."""
+
+
+def slots_of(cores: int, cards: Sequence[str], node: str = "") -> list[Slot]:
+    """The slots of a machine: its cores, and its accelerators or one slot for all work that needs one."""
+    return [
+        *(Slot(number, accelerator=False, node=node) for number in range(max(cores, 1))),
+        *(Slot(number, accelerator=True, card=card, node=node) for number, card in enumerate(cards or [None])),
+    ]
 
 
 class WorkerPool(ABC):
@@ -269,36 +264,24 @@ class WorkerPool(ABC):
 
 
 class LocalPool(WorkerPool):
-    """Workers of this machine."""
+    """This machine's workers: `workers`, by default one per core, and one for every accelerator."""
 
     has_threads = True
 
-    def __init__(self, workers: int, cards: Sequence[str]) -> None:
-        cores = [Slot(number, accelerator=False) for number in range(workers)]
-        super().__init__(
-            [
-                *cores,
-                *(Slot(number, accelerator=True, card=card) for number, card in enumerate(cards or [None])),
-            ]
-        )
+    def __init__(self, workers: int | None = None) -> None:
+        visible = os.environ.get(child.CARDS)
+        # torch knows them too, but takes seconds to import.
+        files = [str(number) for number, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]
+        names = files if visible is None else [name.strip() for name in visible.split(",")]
+        cards = [name for name in names if name not in ("", "-1")]
+        super().__init__(slots_of(workers or os.cpu_count() or 1, cards))
 
     def _update_machines(self) -> None:
-        """This machine has the slots that it had."""
+        """This machine keeps its slots."""
 
     def _start_process(self, slot: Slot) -> WorkerProcess:
         del slot
         return start_process(name="a process")
-
-
-def local_pool(workers: int | None = None) -> LocalPool:
-    """This machine's pool: `workers`, by default one per core, and one for every accelerator."""
-    visible = os.environ.get(child.CARDS)
-    if visible is not None:
-        cards = [card.strip() for card in visible.split(",") if card.strip() not in ("", "-1")]
-    else:
-        # torch knows them too, but takes seconds to import.
-        cards = [str(number) for number, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]
-    return LocalPool(workers or os.cpu_count() or 1, cards)
 
 
 class _TaskRun:

@@ -1,4 +1,4 @@
-"""Check of benchmarks on this machine: every data set found is loaded and answered with its own golds and wrong ones.
+"""Check of benchmarks on this machine: each data set is loaded and answered with its own golds and with wrong answers.
 
 Nothing is downloaded and no model is asked. A gold that is not accepted is a row that no model can answer, or a hole in
 a verifier; a wrong answer that is accepted is an exploit. Programs are not run here: their rows hold no gold answer.
@@ -11,98 +11,93 @@ from dataclasses import dataclass, field
 from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
-from infuser_core.evaluation.benchmarks.parts.spec import Benchmark, locate_files
+from infuser_core.evaluation.benchmarks.parts.spec import locate_files
 from infuser_core.schemas import Question, Verdict
 from infuser_core.terminal import table
 from infuser_core.verifiers.parts.batch import Job, check_all
 
 PRESET = "paper"
-"""Preset under which golds are given back."""
+"""Preset under which golds are verified."""
 _NO_ANSWER = ("7919", r"\frac{1}{7919}", "none of these, as nobody says")
-_SHOWN = 120
+_MOST_CHARACTERS = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class BenchmarkCheck:
     """Result of checking one benchmark."""
 
     benchmark: str
-    """Benchmark module."""
     status: str
     """`checked`, or why it was not."""
     questions: int = 0
-    """Questions read."""
     excluded: int = 0
     """Wrong rows left out."""
     asked: int = 0
-    """Golds given back, in all their forms."""
+    """Golds verified, in all their forms."""
     refused: list[str] = field(default_factory=list)
     """Golds that were not accepted, by question, form and reason."""
     wrong_asked: int = 0
-    """Wrong answers given."""
+    """Wrong answers verified."""
     wrong_accepted: list[str] = field(default_factory=list)
     """Wrong answers that were accepted."""
     warnings: list[str] = field(default_factory=list)
     """Warnings of the loader."""
 
 
-def names_of(wanted: str) -> list[str]:
-    """The benchmarks named; `all`: those with a published data set. Raises ConfigError for an unknown one."""
-    if wanted == "all":
-        known = ((name, plugins.describe(name)) for name in plugins.BENCHMARKS.names())
-        return [name for name, benchmark in known if benchmark is not None and benchmark.repos]
-    names = [name.strip() for name in wanted.split(",") if name.strip()]
+def benchmark_names(text: str) -> list[str]:
+    """Names joined by commas; `all`: those with a published data set. Raises ConfigError for an unknown one."""
+    if text == "all":
+        shipped = ((name, plugins.describe(name)) for name in plugins.BENCHMARKS.names())
+        return [name for name, benchmark in shipped if benchmark is not None and benchmark.repos]
+    names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise ConfigError(
-            f"--benchmarks {wanted!r}: none named", hint=f"all, or some of {', '.join(plugins.BENCHMARKS.names())}"
+            f"--benchmarks {text!r}: none named", hint=f"all, or some of {', '.join(plugins.BENCHMARKS.names())}"
         )
     for name in names:
         if plugins.describe(name) is None:
-            raise ConfigError(f"--benchmarks: {name} has no data of its own", hint="a benchmark with a data set")
+            raise ConfigError(f"--benchmarks: {name} has no data set", hint="a benchmark with a data set")
     return names
 
 
-def check(name: str) -> Checked:
-    """One benchmark: loaded and answered. What is not on this machine, or cannot be read, is a row that says so."""
+def check_benchmark(name: str) -> BenchmarkCheck:
+    """Load one benchmark and answer it. The status says so if it is not on this machine, or does not load."""
     benchmark = plugins.describe(name)
-    assert benchmark is not None, "named by names_of"
+    assert benchmark is not None, "checked by benchmark_names"
     settings = BenchmarkSettings(name=name)
     try:
         locate_files(benchmark, settings, local=True)
     except ConfigError:
-        return Checked(benchmark=name, status="not on this machine")
+        return BenchmarkCheck(benchmark=name, status="not on this machine")
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             questions = benchmark.load(settings)
     except (ConfigError, DocumentError) as error:
-        return Checked(benchmark=name, status=f"does not load: {error.message}")
-    said = [str(warning.message) for warning in caught if issubclass(warning.category, DataWarning)]
-    return _answered(benchmark, questions, said)
-
-
-def _answered(benchmark: Benchmark, questions: Sequence[Question], said: list[str]) -> Checked:
+        return BenchmarkCheck(benchmark=name, status=f"does not load: {error.message}")
+    lines = [str(warning.message) for warning in caught if issubclass(warning.category, DataWarning)]
     golds = [(question, text) for question in questions for text in right_forms(question)]
-    others = [(question, text) for question, text in _wrong_pairs(questions)]
-    refused = [line for line, verdict in _verdicts(golds) if verdict != Verdict.CORRECT]
-    accepted = [line for line, verdict in _verdicts(others) if verdict == Verdict.CORRECT]
-    return Checked(
-        benchmark=benchmark.name,
+    others = list(_wrong_pairs(questions))
+    return BenchmarkCheck(
+        benchmark=name,
         status="checked" if golds else "programs are not run here",
         questions=len(questions),
-        excluded=sum(line.startswith("excluded: ") for line in said),
+        excluded=sum(line.startswith("excluded: ") for line in lines),
         asked=len(golds),
-        refused=refused,
+        refused=[line for line, verdict in _verdicts(golds) if verdict != Verdict.CORRECT],
         wrong_asked=len(others),
-        wrong_accepted=accepted,
-        warnings=said,
+        wrong_accepted=[line for line, verdict in _verdicts(others) if verdict == Verdict.CORRECT],
+        warnings=lines,
     )
 
 
 def _verdicts(pairs: Sequence[tuple[Question, str]]) -> Iterator[tuple[str, Verdict]]:
     jobs = [Job(response=rf"Hence \boxed{{{text}}}.", question=question) for question, text in pairs]
-    for (question, text), found in zip(pairs, check_all(jobs, preset=PRESET), strict=True):
-        yield f"{question.question_id}: {text[:_SHOWN]} ({found.verdict.value}: {found.reason})", found.verdict
+    for (question, text), finding in zip(pairs, check_all(jobs, preset=PRESET), strict=True):
+        yield (
+            f"{question.question_id}: {text[:_MOST_CHARACTERS]} ({finding.verdict.value}: {finding.reason})",
+            finding.verdict,
+        )
 
 
 def right_forms(question: Question) -> list[str]:
@@ -133,30 +128,30 @@ def _wrong_pairs(questions: Sequence[Question]) -> Iterator[tuple[Question, str]
         if question.verifier == "code":
             continue
         yield from ((question, text) for text in wrong_forms(question) if text != question.answer)
-        # A neighbour's gold, where it is another number, is what a model that mixes questions up would say.
+        # A neighbour's gold, if it is another number, is the answer of a model that mixes questions up.
         other = questions[place - 1].answer
         if question.verifier != "choice" and other.isdigit() and question.answer.isdigit() and other != question.answer:
             yield question, other
 
 
-def table_of(found: Sequence[Checked]) -> str:
-    """The checks as lines for a terminal: the table, then what was not accepted or wrongly accepted."""
+def checks_text(checks: Sequence[BenchmarkCheck]) -> str:
+    """The checks as lines for a terminal: the table, then warnings, refused golds and accepted wrong answers."""
     rows = [
         {
-            "benchmark": one.benchmark,
-            "questions": one.questions,
-            "excluded": one.excluded,
-            "golds asked": one.asked,
-            "refused": len(one.refused),
-            "wrong asked": one.wrong_asked,
-            "accepted": len(one.wrong_accepted),
-            "status": one.status,
+            "benchmark": each.benchmark,
+            "questions": each.questions,
+            "excluded": each.excluded,
+            "golds asked": each.asked,
+            "refused": len(each.refused),
+            "wrong asked": each.wrong_asked,
+            "accepted": len(each.wrong_accepted),
+            "status": each.status,
         }
-        for one in found
+        for each in checks
     ]
     lines = [table(rows, width=120)]
-    for one in found:
-        lines += [f"warning: {line}" for line in one.warnings]
-        lines += [f"gold not accepted: {one.benchmark}: {line}" for line in one.refused]
-        lines += [f"WRONG ACCEPTED: {one.benchmark}: {line}" for line in one.wrong_accepted]
+    for each in checks:
+        lines += [f"warning: {line}" for line in each.warnings]
+        lines += [f"gold not accepted: {each.benchmark}: {line}" for line in each.refused]
+        lines += [f"WRONG ACCEPTED: {each.benchmark}: {line}" for line in each.wrong_accepted]
     return "\n".join(lines)

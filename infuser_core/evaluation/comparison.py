@@ -6,8 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from infuser_core.errors import UsageError
-from infuser_core.evaluation.plan import Plan
-from infuser_core.evaluation.saved import Scored
+from infuser_core.evaluation.plan import ExamPlan
+from infuser_core.evaluation.saved import ScoredAnswers
 from infuser_core.evaluation.scores import average_accuracies, sheet_scores
 from infuser_core.evaluation.statistics.passk import pass_curve, powers_of_two
 from infuser_core.evaluation.statistics.tally import from_scores
@@ -19,7 +19,7 @@ _CHANGE = ("benchmark", "before_verdict", "after_verdict", "before_reason", "aft
 JSON = dict[str, Any]
 
 
-def compare_presets(name: str, plan: Plan, scored: Sequence[Scored]) -> JSON:
+def compare_presets(name: str, plan: ExamPlan, scored: Sequence[ScoredAnswers]) -> JSON:
     """All presets on one set of answers, as JSON values; the first preset is the reference.
 
     `scores`: by benchmark and preset, with the number of responses that the first preset judges otherwise
@@ -52,7 +52,7 @@ def compare_presets(name: str, plan: Plan, scored: Sequence[Scored]) -> JSON:
     }
 
 
-def _changes(first: Scored, other: Scored) -> list[JSON]:
+def _changes(first: ScoredAnswers, other: ScoredAnswers) -> list[JSON]:
     kinds: Counter[tuple[str, ...]] = Counter()
     for before, after in zip(first.verdicts, other.verdicts, strict=True):
         if before.verdict != after.verdict:
@@ -65,7 +65,7 @@ def _changes(first: Scored, other: Scored) -> list[JSON]:
 
 
 def pass_curves(
-    name: str, preset: str, plan: Plan, questions: Sequence[QuestionScore], ks: Sequence[int] | None
+    name: str, preset: str, plan: ExamPlan, questions: Sequence[QuestionScore], ks: Sequence[int] | None
 ) -> JSON:
     """Every benchmark's curve at these k, or at the powers of two up to its number of samples, as JSON values.
 

@@ -1,7 +1,7 @@
 """Answers of other harnesses: lm-eval's samples, lighteval's details, MMLU-Pro's and LiveCodeBench's, Inspect's logs.
 
-Their rows are told apart by their columns. A row carries the data set's own row, which the benchmark's reader makes a
-question of as it does of the data; only where it does not are the questions the benchmark's own, by identifier.
+Their rows are identified by their columns. A row carries the data set's own row, which the benchmark's reader turns
+into a question; if it does not, the questions are the benchmark's own, by identifier.
 """
 
 import struct
@@ -23,7 +23,7 @@ from infuser_core.schemas import BenchmarkResponse, Question
 from infuser_core.verifiers.parts.grading import Grading, as_text
 
 TEXTS = ("resps", "model_outputs", "generated_text", "output_list", "responses", "response", "generations")
-"""Columns with what a model said, the first that is there."""
+"""Columns with a model's responses; the first that a row has counts."""
 FREE = ("math", "integer", "bbeh", "exact")
 """Verifiers of answers in text."""
 Row = Mapping[str, Any]
@@ -33,36 +33,36 @@ def read_dump(path: Path, name: str) -> tuple[list[Question], list[BenchmarkResp
     """The questions of a dump in order, and their responses, as answers to the benchmark `name`.
 
     A row whose question cannot be read, or that has no text of a model, is announced and left out. Raises DocumentError
-    where more than MOST_WRONG of them are, and ConfigError for a benchmark that reads no rows.
+    if more than MOST_WRONG of the rows are, and ConfigError for a benchmark that reads no rows.
     """
     benchmark = plugins.describe(name)
     if benchmark is None:
         raise ConfigError(f"benchmark {name} has no rows of its own", hint="name the data set that was asked")
-    asked: dict[str, Question] = {}
-    said: dict[str, list[str]] = {}
-    seen: set[tuple[str, str]] = set()
-    wrong: list[DocumentError] = []
+    questions: dict[str, Question] = {}
+    texts_of: dict[str, list[str]] = {}
+    filters: set[tuple[str, str]] = set()
+    errors: list[DocumentError] = []
     rows = 0
     for number, row in enumerate(_rows(path), 1):
         rows += 1
         try:
             texts = _texts(row)
-            found = _question(benchmark, row, RowPlace(benchmark=benchmark, source=path.stem, number=number))
+            question = _read_question(benchmark, row, RowPlace(benchmark=benchmark, source=path.stem, number=number))
         except DocumentError as error:
-            wrong.append(DocumentError(f"{path}, row {number}: {error.message}", hint=error.hint))
+            errors.append(DocumentError(f"{path}, row {number}: {error.message}", hint=error.hint))
             continue
-        if found is None:
+        if question is None:
             continue
         # lm-eval repeats a sample for every filter that looks at it.
-        filtered = (found.question_id, str(row.get("filter", "")))
-        if "filter" in row and any(each[0] == filtered[0] and each != filtered for each in seen):
+        pair = (question.question_id, str(row.get("filter", "")))
+        if "filter" in row and any(each[0] == pair[0] and each != pair for each in filters):
             continue
-        seen.add(filtered)
-        asked[found.question_id] = found
-        said.setdefault(found.question_id, []).extend(texts)
-    if len(wrong) > MOST_WRONG * rows:
-        raise DocumentError(f"{wrong[0].message} (and {len(wrong) - 1:,} more of {rows:,} rows)", hint=wrong[0].hint)
-    for problem in wrong:
+        filters.add(pair)
+        questions[question.question_id] = question
+        texts_of.setdefault(question.question_id, []).extend(texts)
+    if len(errors) > MOST_WRONG * rows:
+        raise DocumentError(f"{errors[0].message} (and {len(errors) - 1:,} more of {rows:,} rows)", hint=errors[0].hint)
+    for problem in errors:
         warnings.warn(f"excluded: {problem.message}", DataWarning, stacklevel=2)
     responses = [
         BenchmarkResponse(
@@ -74,10 +74,10 @@ def read_dump(path: Path, name: str) -> tuple[list[Question], list[BenchmarkResp
             prompt_tokens=0,  # not counted
             response_tokens=0,
         )
-        for key, texts in said.items()
+        for key, texts in texts_of.items()
         for place, text in enumerate(texts)
     ]
-    return list(asked.values()), responses
+    return list(questions.values()), responses
 
 
 def _rows(path: Path) -> Iterator[Row]:
@@ -86,9 +86,9 @@ def _rows(path: Path) -> Iterator[Row]:
         with zipfile.ZipFile(path) as archive:
             names = sorted(name for name in archive.namelist() if name.endswith(".json"))
             for name in [name for name in names if name.startswith("samples/")] or names:
-                found, halves = parse_json(_member(archive, name).decode("utf-8-sig"))
+                samples, halves = parse_json(_member(archive, name).decode("utf-8-sig"))
                 announce(path / name, halves)
-                yield from found if isinstance(found, list) else [found]
+                yield from samples if isinstance(samples, list) else [samples]
         return
     for row in rows_of(path):
         yield from row["samples"] if isinstance(row.get("samples"), list) and "eval" in row else [row]
@@ -105,7 +105,7 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
     info = archive.getinfo(name)
     if info.compress_type != _ZSTANDARD:
         return archive.read(name)
-    # Arrow costs a third of a second: only those who need it pay.
+    # Imported here: Arrow costs a third of a second.
     from infuser_core.store.tables import unpacked
 
     assert archive.fp is not None, "opened for reading"
@@ -118,17 +118,17 @@ def _texts(row: Row) -> list[str]:
     """Texts of the model, sample by sample; a sample without a text, as of a refusal or a tool call, is empty."""
     reply, output = row.get("model_response"), row.get("output")
     if isinstance(reply, dict):
-        found = reply.get("text")
+        reply_texts = reply.get("text")
     elif isinstance(output, dict):
-        found = [_content((choice.get("message") or {}).get("content")) for choice in output.get("choices") or []]
-        if not found:
+        reply_texts = [_content((choice.get("message") or {}).get("content")) for choice in output.get("choices") or []]
+        if not reply_texts:
             error = row.get("error") or "no output"
             why = error.get("message", "no output") if isinstance(error, dict) else str(error)
             raise DocumentError(f"no answer of the model: {why[:200]}", hint="run what failed again")
     else:
-        found = row.get(next((name for name in TEXTS if row.get(name) is not None), ""))
-    texts = [] if found is None else list(_flat(found))
-    if not texts or not all(isinstance(text, str | None) for text in texts) or _is_likelihood(found):
+        reply_texts = row.get(next((name for name in TEXTS if row.get(name) is not None), ""))
+    texts = [] if reply_texts is None else list(_flat(reply_texts))
+    if not texts or not all(isinstance(text, str | None) for text in texts) or _is_likelihood(reply_texts):
         what = "log-likelihoods and no text" if texts else f"no {', '.join(TEXTS)}"
         raise DocumentError(f"the row has {what}", hint="generated answers alone can be scored again")
     return [text or "" for text in texts]
@@ -161,15 +161,15 @@ def _content(value: Any) -> str:
     return "".join(str(part.get("text") or "") for part in value or [] if isinstance(part, dict))
 
 
-def _question(benchmark: Benchmark, row: Row, place: RowPlace) -> Question | None:
+def _read_question(benchmark: Benchmark, row: Row, place: RowPlace) -> Question | None:
     if "output" in row and "target" in row:
-        return _inspected(benchmark, row)
+        return _inspect_question(benchmark, row)
     if "model_response" in row and isinstance(row.get("doc"), dict):
-        return _detailed(benchmark, row["doc"], place)
+        return _lighteval_question(benchmark, row["doc"], place)
     doc = row["doc"] if isinstance(row.get("doc"), dict) else row
     if "output_list" in row or benchmark.read_row is None:
         load = plugins.benchmark(benchmark.name)
-        own = {found.question_id: found for found in load(BenchmarkSettings(name=benchmark.name))}
+        own = {question.question_id: question for question in load(BenchmarkSettings(name=benchmark.name))}
         key = str(doc.get("question_id", doc.get("id", "")))
         if key not in own:
             raise DocumentError(f"{benchmark.name} has no question {key!r}", hint="the data are of another release")
@@ -177,28 +177,31 @@ def _question(benchmark: Benchmark, row: Row, place: RowPlace) -> Question | Non
     return benchmark.read_row(doc, place)
 
 
-def _detailed(benchmark: Benchmark, doc: Row, place: RowPlace) -> Question:
-    """A question of lighteval's details: its choices have letters, or are all right answers."""
-    choices, golds = list(fields.choices_by_label(doc, "choices").values()), _several(doc.get("gold_index"))
+def _lighteval_question(benchmark: Benchmark, doc: Row, place: RowPlace) -> Question:
+    """A question of lighteval's details: its choices have letters, unless all are right answers."""
+    choices, golds = list(fields.choices_by_label(doc, "choices").values()), _target_list(doc.get("gold_index"))
     if wrong := [gold for gold in golds if not isinstance(gold, int) or not 0 <= gold < len(choices)]:
         raise DocumentError(f"gold_index {wrong[0]!r} is no choice", hint="details of generated answers have some")
     lettered = len(choices) > len({*golds})
     options = _letters(choices) if lettered else choices
     targets = [options[gold] for gold in golds]
     key = fields.read_label(doc, "id") or str(place.number)
-    return _saved(benchmark, key, fields.raw_text(doc, "query"), targets, choices if lettered else [])
+    return _make_question(benchmark, key, fields.raw_text(doc, "query"), targets, choices if lettered else [])
 
 
-def _inspected(benchmark: Benchmark, row: Row) -> Question:
+def _inspect_question(benchmark: Benchmark, row: Row) -> Question:
     """A question of Inspect's sample."""
-    asked, targets = row.get("input"), [fields.raw_text({"target": each}, "target") for each in _several(row["target"])]
-    text = asked if isinstance(asked, str) else _content(asked[-1].get("content")) if asked else ""
+    prompt, targets = (
+        row.get("input"),
+        [fields.raw_text({"target": each}, "target") for each in _target_list(row["target"])],
+    )
+    text = prompt if isinstance(prompt, str) else _content(prompt[-1].get("content")) if prompt else ""
     choices = list(fields.choices_by_label(row, "choices").values()) if row.get("choices") else []
-    return _saved(benchmark, fields.raw_text(row, "id"), text, targets, choices)
+    return _make_question(benchmark, fields.raw_text(row, "id"), text, targets, choices)
 
 
-def _several(target: Any) -> list[Any]:
-    """Targets, any of which is right, of a list or of one alone; null for an empty list."""
+def _target_list(target: Any) -> list[Any]:
+    """The targets, any of which is right, as a list; null for an empty one."""
     return target or [None] if isinstance(target, list) else [target]
 
 
@@ -209,8 +212,8 @@ def _letters(choices: list[str]) -> list[str]:
     return [*LETTERS[: len(choices)]]
 
 
-def _saved(benchmark: Benchmark, key: str, text: str, targets: list[str], choices: list[str]) -> Question:
-    """A question as a harness saved it: choices make it one of letters, else the benchmark says how it is verified."""
+def _make_question(benchmark: Benchmark, key: str, text: str, targets: list[str], choices: list[str]) -> Question:
+    """A question as a harness saved it: choices are verified by letter, else the benchmark names the verifier."""
     if choices and (wrong := [each for each in targets if each not in _letters(choices)]):
         raise DocumentError(f"target {wrong[0]!r} is no answer", hint="a letter where there are choices")
     free = benchmark.verifier if benchmark.verifier in FREE else "math"

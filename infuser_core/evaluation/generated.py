@@ -1,4 +1,4 @@
-"""Generated questions as an evaluation: a run's questions for any solver, their checks, and what is known of them."""
+"""Generated questions as an evaluation: a run's questions for any solver, their checks and their keys."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any
 
 from infuser_core.errors import NUMBER, UsageError
 from infuser_core.evaluation.benchmarks.parts.question_sets import question_of
-from infuser_core.evaluation.plan import Plan, single
+from infuser_core.evaluation.plan import ExamPlan, single_plan
 from infuser_core.evaluation.statistics.bootstrap import difference, estimate
 from infuser_core.evaluation.statistics.question_quality import CheckedQuestion, check_key, count_copies, find_pointer
 from infuser_core.evaluation.statistics.tally import Tally, accuracy, from_scores, shares
@@ -23,49 +23,49 @@ from infuser_core.system.sealed import digest_of
 
 Row = Mapping[str, Any]
 _GENERATED = "rollout_id <> '' and verifier <> 'code'"
-"""Questions that a generator wrote; code is left out: what a key is worth there, its own tests say."""
+"""Questions that a generator wrote; code is left out: its keys are checked by tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedSet:
-    """Questions of one iteration that anybody can be asked."""
+    """Questions of one iteration, for any solver."""
 
     iteration: int
-    """Iteration of the questions."""
     label: str
     """Label of the evaluation."""
     ref: ArtifactRef
-    """Artifact that they are from."""
+    """The questions' artifact."""
     rows: Sequence[Row]
-    """The questions as the store has them, with the labeller's word on their key as `oracle`."""
+    """The questions as the store has them, with the labeller's verdict on their key as `oracle`."""
 
-    def plan(self, *, samples: int, max_tokens: int) -> Plan:
+    def plan(self, *, samples: int, max_tokens: int) -> ExamPlan:
         """The questions as an evaluation, with the generator's own keys."""
-        questions = [question_of(_published(row), self.label) for row in self.rows]
-        return single(self.label, questions, samples=samples, max_tokens=max_tokens, name="released")
+        questions = [question_of(_published_row(row), self.label) for row in self.rows]
+        return single_plan(self.label, questions, samples=samples, max_tokens=max_tokens, name="released")
 
 
-def iterations_of(root: Path, run: str, wanted: str) -> list[int]:
+def iterations_of(root: Path, run: str, text: str) -> list[int]:
     """Iterations by number, `first`, `last` or `all`, comma-joined. Raises UsageError for one without questions."""
     rows = _query(root, run, f"select distinct iteration from questions where {_GENERATED} order by iteration")
-    known = [int(row["iteration"]) for row in rows]
-    if not known:
+    iterations = [int(row["iteration"]) for row in rows]
+    if not iterations:
         raise UsageError(f"run {run} has no generated questions", hint="see `infuser status --stages`")
-    named = {"first": known[:1], "last": known[-1:], "all": known}
-    chosen: list[int] = []
-    for part in (part.strip() for part in wanted.split(",") if part.strip()):
-        numbers = named.get(part) or ([int(part)] if re.fullmatch(NUMBER, part) and int(part) in known else [])
+    by_name = {"first": iterations[:1], "last": iterations[-1:], "all": iterations}
+    selection: set[int] = set()
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        is_number = re.fullmatch(NUMBER, part) and int(part) in iterations
+        numbers = by_name.get(part) or ([int(part)] if is_number else [])
         if not numbers:
-            hint = f"iterations: {', '.join(map(str, known))}; or first, last, all"
+            hint = f"iterations: {', '.join(map(str, iterations))}; or first, last, all"
             raise UsageError(f"--iterations {part}: run {run} has no generated questions there", hint=hint)
-        chosen += numbers
-    return sorted({*chosen})
+        selection.update(numbers)
+    return sorted(selection)
 
 
 def generated_set(root: Path, run: str, iteration: int, *, limit: int | None = None) -> GeneratedSet:
     """The iteration's questions, or `limit` of them, drawn by a hash of their id.
 
-    Raises UsageError when the run has none there.
+    Raises UsageError if the iteration has none.
     """
     rows = _query(
         root,
@@ -93,7 +93,7 @@ def _query(root: Path, run: str, sql: str) -> list[dict[str, Any]]:
         return lens.query(sql)
 
 
-def _published(row: Row) -> dict[str, Any]:
+def _published_row(row: Row) -> dict[str, Any]:
     key = row["choices"][LETTERS.index(row["answer"])] if row["choices"] else row["answer"]
     names = ("question_id", "choices", "domain", "subdomain")
     return {"question_text": row["text"], "ground_truth": key, **{name: row[name] for name in names}}
@@ -105,7 +105,7 @@ def tally_of(store: Store, scores: ArtifactRef) -> Tally:
 
 
 def agreements(solvers: Mapping[str, Tally], iteration: int) -> list[dict[str, Any]]:
-    """Agreement of each solver with the keys, and how far it is from the first one's; each with a 95% interval."""
+    """Agreement of each solver with the keys, and its gap to the first solver's; each with a 95% interval."""
     base = next(iter(solvers.values()), None)
     rows = []
     for solver, tally in solvers.items():
@@ -129,14 +129,13 @@ def agreements(solvers: Mapping[str, Tally], iteration: int) -> list[dict[str, A
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A judge's word on one question."""
+    """A judge's verdict on one question."""
 
     question_id: str
-    """Question."""
     usable: bool
-    """Whether any of its replies could be read."""
+    """Whether any of the judge's replies could be read."""
     self_contained: bool
-    """Whether it stands alone; meaningless without a usable reply."""
+    """Whether the question can be understood alone; meaningless without a usable reply."""
     missing: str
     """Missing context, in the judge's words."""
     reply: str
@@ -145,14 +144,14 @@ class Judged:
 
 def verdicts_of(store: Store, scores: Sequence[ArtifactRef]) -> dict[str, list[BenchmarkVerdict]]:
     """Verdicts of these evaluations by question."""
-    found: dict[str, list[BenchmarkVerdict]] = {}
+    by_question: dict[str, list[BenchmarkVerdict]] = {}
     for ref in scores:
         for row in store.rows(ref, "verdicts", BenchmarkVerdict):
-            found.setdefault(row.question_id, []).append(row)
-    return found
+            by_question.setdefault(row.question_id, []).append(row)
+    return by_question
 
 
-def strongest(tallies: Iterable[Mapping[str, Tally]]) -> str:
+def strongest_solver(tallies: Iterable[Mapping[str, Tally]]) -> str:
     """The solver that agrees with the keys most often, over all iterations; empty without solvers."""
     sums: dict[str, float] = {}
     for solvers in tallies:
@@ -161,7 +160,7 @@ def strongest(tallies: Iterable[Mapping[str, Tally]]) -> str:
     return max(sums, key=lambda name: sums[name], default="")
 
 
-def check(
+def check_questions(
     questions: Sequence[Row],
     tallies: Mapping[int, Mapping[str, Tally]],
     verdicts: Mapping[str, Sequence[BenchmarkVerdict]],
@@ -174,23 +173,26 @@ def check(
     """
     rows: list[CheckedQuestion] = []
     for iteration, mine in groupby(questions, key=lambda row: int(row["iteration"])):
-        rows += _checked(list(mine), list(tallies[iteration].values()), verdicts, judged)
+        rows += _check_iteration(list(mine), list(tallies[iteration].values()), verdicts, judged)
     return rows
 
 
-def _checked(
+def _check_iteration(
     questions: Sequence[Row],
     tallies: Sequence[Tally],
     verdicts: Mapping[str, Sequence[BenchmarkVerdict]],
     judged: Mapping[str, Judged],
 ) -> Iterator[CheckedQuestion]:
     copies = count_copies({row["question_id"]: render_question(row["text"], list(row["choices"])) for row in questions})
-    agreement = _agreement(tallies)
+    agreement: dict[str, list[float]] = {}
+    for place, tally in enumerate(tallies):
+        for name, share in zip(tally.question_ids, shares(tally), strict=True):
+            agreement.setdefault(name, [-1.0] * len(tallies))[place] = float(share)
     for row in questions:
         name = str(row["question_id"])
         pointer = find_pointer(" ".join([row["text"], *row["choices"]]))
-        said = judged.get(name)
-        said = said if said is not None and said.usable else None
+        verdict = judged.get(name)
+        verdict = verdict if verdict is not None and verdict.usable else None
         key, majority = check_key(verdicts[name]) if verdicts.get(name) else ("", "")
         yield CheckedQuestion(
             iteration=row["iteration"],
@@ -201,19 +203,11 @@ def _checked(
             answer=row["answer"],
             copies=copies[name],
             points_at=pointer,
-            self_contained=said.self_contained if said else not pointer,
-            decided_by="judge" if said else "rules",
-            missing=said.missing if said else "",
+            self_contained=verdict.self_contained if verdict else not pointer,
+            decided_by="judge" if verdict else "rules",
+            missing=verdict.missing if verdict else "",
             key=key,
             majority=majority,
             oracle=row["oracle"],
             agreement=agreement.get(name, []),
         )
-
-
-def _agreement(tallies: Sequence[Tally]) -> dict[str, list[float]]:
-    found: dict[str, list[float]] = {}
-    for place, tally in enumerate(tallies):
-        for name, share in zip(tally.question_ids, shares(tally), strict=True):
-            found.setdefault(name, [-1.0] * len(tallies))[place] = float(share)
-    return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from infuser_core.evaluation.evaluate import Key
 from infuser_core.evaluation.plan import Sheet
-from infuser_core.evaluation.saved import Answers
+from infuser_core.evaluation.saved import SavedAnswers
 from infuser_core.prompts.load import render_question
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question
 from infuser_core.store.store import Store
@@ -15,21 +15,21 @@ from infuser_core.system import durable
 
 JSON = dict[str, Any]
 VERSION = 2
-"""Of the format, as Inspect counts."""
+"""Version of Inspect's log format."""
 SCORER = "infuser"
 _VALUES = {"correct": "C", "wrong": "I", "no_answer": "N", "unverified": "N"}
 """Inspect's letters: correct, incorrect, no answer."""
 
 
 def export_logs(
-    folder: Path, store: Store, answers: Answers, verdicts: Sequence[BenchmarkVerdict], results: Mapping[str, Any]
+    folder: Path, store: Store, answers: SavedAnswers, verdicts: Sequence[BenchmarkVerdict], results: Mapping[str, Any]
 ) -> None:
     """Write `LABEL.json` per benchmark into the folder."""
-    ruled = {(row.benchmark, row.question_id, row.sample_index): row for row in verdicts}
+    verdict_of = {(row.benchmark, row.question_id, row.sample_index): row for row in verdicts}
     created = datetime.now(UTC).isoformat(timespec="seconds")
     for sheet in answers.plan.sheets:
         rows = store.rows(answers.parts[sheet.label], "responses", BenchmarkResponse)
-        samples = list(_samples(sheet, rows, answers.plan.by_key(), ruled, model=results["model"]))
+        samples = list(_samples(sheet, rows, answers.plan.by_key(), verdict_of, model=results["model"]))
         durable.write_json(folder / f"{sheet.label}.json", _log(sheet, samples, results, created))
 
 
@@ -64,36 +64,34 @@ def _samples(
     sheet: Sheet,
     rows: Sequence[BenchmarkResponse],
     questions: Mapping[Key, Question],
-    ruled: Mapping[tuple[str, str, int], BenchmarkVerdict],
+    verdict_of: Mapping[tuple[str, str, int], BenchmarkVerdict],
     *,
     model: str,
 ) -> Iterator[JSON]:
     for row in rows:
         question = questions[sheet.label, row.question_id]
-        verdict = ruled[sheet.label, row.question_id, row.sample_index]
-        asked = render_question(question.text, question.choices)
-        said = {"role": "assistant", "content": row.response, "source": "generate", "model": model}
+        verdict = verdict_of[sheet.label, row.question_id, row.sample_index]
+        prompt = render_question(question.text, question.choices)
+        reply = {"role": "assistant", "content": row.response, "source": "generate", "model": model}
         usage = {"input_tokens": row.prompt_tokens, "output_tokens": row.response_tokens}
         usage["total_tokens"] = sum(usage.values())
-        # Inspect's words for an end by itself and by the limit.
+        # Inspect's names for a natural end and for the length limit.
         reason = {"length": "max_tokens"}.get(row.finish_reason, "stop")
         yield {
             "id": row.question_id,
             "epoch": row.sample_index + 1,
-            "input": asked,
+            "input": prompt,
             "choices": question.choices or None,
             "target": question.answer,
-            "messages": [{"role": "user", "content": asked}, said],
-            "output": {"model": model, "choices": [{"message": said, "stop_reason": reason}], "usage": usage},
-            "scores": {SCORER: _score(verdict)},
+            "messages": [{"role": "user", "content": prompt}, reply],
+            "output": {"model": model, "choices": [{"message": reply, "stop_reason": reason}], "usage": usage},
+            "scores": {
+                SCORER: {
+                    "value": _VALUES[verdict.verdict],
+                    "answer": verdict.extracted,
+                    "explanation": f"{verdict.verdict}: {verdict.reason}",
+                    "metadata": {"preset": verdict.preset, "decided_by": verdict.decided_by},
+                }
+            },
             "metadata": {"domain": question.domain, "subdomain": question.subdomain, "finish": row.finish_reason},
         }
-
-
-def _score(verdict: BenchmarkVerdict) -> JSON:
-    return {
-        "value": _VALUES[verdict.verdict],
-        "answer": verdict.extracted,
-        "explanation": f"{verdict.verdict}: {verdict.reason}",
-        "metadata": {"preset": verdict.preset, "decided_by": verdict.decided_by},
-    }

@@ -27,20 +27,20 @@ _FORMS = f"a model folder, {', '.join(_NANO)}, RUN@iteration, RUN@selected, a ke
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedModel:
-    """A model to evaluate, by the name that it was asked for."""
+    """A model to evaluate, found by its name."""
 
     name: str
-    """Name in tables: as it was asked for."""
+    """Name in tables: as the user wrote it."""
     digest: str
     """Digest of its weights; for an address, the address."""
     folder: Path | None
     """Folder in Hugging Face layout; None for a model behind an address."""
     config: RunConfig | None
-    """Configuration of the run that the model belongs to, where there is one."""
+    """Configuration of the run that the model belongs to, if any."""
     world: str = ""
     """Micro-world of a nano anchor, empty for others."""
     ref: ArtifactRef | None = None
-    """The checkpoint's artifact, where the model is one of the store."""
+    """The checkpoint's artifact, if the model is in the store."""
 
     def checkpoint(self) -> Checkpoint:
         """The checkpoint that a sampler loads."""
@@ -49,7 +49,7 @@ class NamedModel:
 
 
 def find_model(root: Path, text: str) -> NamedModel:
-    """The model that `text` names. Raises UsageError listing the forms when nothing is called so."""
+    """The model that `text` names. Raises UsageError listing the forms if there is none."""
     if text.startswith(ADDRESS):
         from infuser_core.engines.endpoint import parse_address
 
@@ -57,40 +57,40 @@ def find_model(root: Path, text: str) -> NamedModel:
         digest = f"{ADDRESS}{address.model}@{address.url}"
         return NamedModel(name=address.model, digest=digest, folder=None, config=None)
     if text in _NANO:
-        return _in_folder(text, anchor_path(_NANO[text]), world=_NANO[text])
+        return _folder_model(text, anchor_path(_NANO[text]), world=_NANO[text])
     if Path(text).is_dir():
-        return _in_folder(text, anchor_folder(FolderAnchor(type="folder", path=text)))
+        return _folder_model(text, anchor_folder(FolderAnchor(type="folder", path=text)))
     name, mark, place = text.rpartition("@")
-    if mark and (known := runs.known_as(root, name)):
-        return _of_run(Store(root), known, place)
+    if mark and (run := runs.known_as(root, name)):
+        return _find_checkpoint(Store(root), run, place)
     if ref := Store(root).ref(text):
-        return _checkpoint(Store(root), ref, name=ref.key, config=_made_by(Store(root), ref.key))
+        return _stored_model(Store(root), ref, name=ref.key, config=_config_of_key(Store(root), ref.key))
     repo, _, revision = text.removeprefix(SCHEME).partition("@")
     if repo.count("/") == 1 and not text.startswith((".", "/", "~")):
         folder = anchor_folder(HubAnchor(type="hub", repo=repo, revision=revision or REVISION))
-        return _in_folder(text, folder)
+        return _folder_model(text, folder)
     raise UsageError(f"--model {text}: there is no such model", hint=_FORMS)
 
 
-def _in_folder(name: str, folder: Path, *, world: str = "") -> NamedModel:
+def _folder_model(name: str, folder: Path, *, world: str = "") -> NamedModel:
     return NamedModel(name=name, digest=anchor_digest(folder)[:32], folder=folder, config=None, world=world)
 
 
-def _made_by(store: Store, key: str) -> RunConfig | None:
-    """Configuration of the first run that has this artifact: it says how its models are asked."""
+def _config_of_key(store: Store, key: str) -> RunConfig | None:
+    """Configuration of the first run that has this artifact: it holds the prompts and sampling of its models."""
     for name in runs.list_runs(store.root):
         if any(entry.key == key for entry in Journal(store.root, name).latest()):
             return validate(runs.read_config(store.root, name))
     return None
 
 
-def _checkpoint(store: Store, ref: ArtifactRef, *, name: str, config: RunConfig | None) -> NamedModel:
+def _stored_model(store: Store, ref: ArtifactRef, *, name: str, config: RunConfig | None) -> NamedModel:
     if not (store.folder(ref.key) / "config.json").is_file():
         raise UsageError(f"{ref.key} is no checkpoint", hint="keys of checkpoints start with anchor- or update_")
     return NamedModel(name=name, digest=ref.id, folder=store.verified_folder(ref), config=config, ref=ref)
 
 
-def _of_run(store: Store, name: str, place: str) -> NamedModel:
+def _find_checkpoint(store: Store, name: str, place: str) -> NamedModel:
     """The run's solver after some iterations, or the selected one."""
     journal = Journal(store.root, name)
     solvers = {
@@ -98,16 +98,18 @@ def _of_run(store: Store, name: str, place: str) -> NamedModel:
         for entry in journal.latest()
         if entry.phase in (Phase.UPDATE_SOLVER, Phase.ANCHOR)
     }
-    number = _selected(store, journal) if place == "selected" else place
+    number = _selected_iteration(store, journal) if place == "selected" else place
     if not re.fullmatch(NUMBER, str(number)) or int(number) not in solvers:
-        known = ", ".join(map(str, sorted(solvers))) or "none yet"
-        raise UsageError(f"--model {name}@{place}: no such checkpoint", hint=f"iterations: {known}; or {name}@selected")
+        iterations = ", ".join(map(str, sorted(solvers))) or "none yet"
+        raise UsageError(
+            f"--model {name}@{place}: no such checkpoint", hint=f"iterations: {iterations}; or {name}@selected"
+        )
     (ref,) = store.refs(solvers[int(number)])
     config = validate(runs.read_config(store.root, name))
-    return _checkpoint(store, ref, name=f"{name}@{place}", config=config)
+    return _stored_model(store, ref, name=f"{name}@{place}", config=config)
 
 
-def _selected(store: Store, journal: Journal) -> int:
+def _selected_iteration(store: Store, journal: Journal) -> int:
     keys = [entry.key for entry in journal.latest() if entry.phase == Phase.SELECT]
     for ref in store.refs(keys[-1]) if keys else []:
         return store.rows(ref, "selections", Selection)[0].selected_iteration

@@ -13,60 +13,60 @@ from infuser_core.system import sealed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """Model, benchmarks and identity of an evaluation; the answers are artifacts that the record's journal names."""
+class EvaluationRecord:
+    """Model, benchmarks and identity of an evaluation; its journal names the artifacts with the answers."""
 
     model: str
-    """Name of the model as it was asked for."""
+    """Name of the model as the user wrote it."""
     identity: Mapping[str, Any]
-    """Everything that the answers are a function of."""
+    """Everything that determines the answers."""
     sheets: Sequence[Sheet]
     """Benchmarks in order."""
     notes: Sequence[str] = ()
     """Warnings of the benchmarks' loaders."""
 
     def write(self, folder: Path) -> None:
-        """Write it into a folder, whole or not at all."""
+        """Write it into a folder, atomically."""
         sealed.write(folder / runs.EVALUATION, asdict(self))
 
     @staticmethod
-    def read(path: Path) -> "Record":
+    def read(path: Path) -> "EvaluationRecord":
         """The record in a file. Raises DamagedArtifactError for anything else in it."""
         try:
             values = sealed.read(path)
             sheets = [Sheet(**sheet) for sheet in values.pop("sheets")]
-            return Record(sheets=sheets, **values)
+            return EvaluationRecord(sheets=sheets, **values)
         except (ValueError, KeyError, TypeError) as error:
             hint = "move the folder away and run `infuser eval` again"
             raise DamagedArtifactError(f"{path} is damaged: {error}", hint=hint) from error
 
 
-def folder_of(root: Path, name: str) -> Path:
+def record_folder(root: Path, name: str) -> Path:
     """Folder of an evaluation's record, with its journal and its tables for people."""
     return root / runs.EVALUATIONS / name
 
 
-def read_record(root: Path, name: str) -> Record:
-    """The record of an evaluation of the store. Raises UsageError where there is none."""
-    path = folder_of(root, name) / runs.EVALUATION
+def read_record(root: Path, name: str) -> EvaluationRecord:
+    """The record of an evaluation in the store. Raises UsageError without one."""
+    path = record_folder(root, name) / runs.EVALUATION
     if not path.is_file():
         raise UsageError(f"{name}: there is no such evaluation", hint="`infuser eval` makes one")
-    return Record.read(path)
+    return EvaluationRecord.read(path)
 
 
 def refuse_other(out: Path, identity: Mapping[str, Any]) -> None:
-    """Refuse an export into a folder that holds something else than this evaluation, naming what differs.
+    """Refuse an export into a folder that holds anything but this evaluation.
 
-    Raises ConfigError naming both values of what differs, UsageError for a folder of something else.
+    Raises ConfigError naming both values of what differs, UsageError for a folder with other files.
     """
     if (out / runs.EVALUATION).is_file():
-        asked = json.loads(json.dumps(dict(identity)))
-        differing = runs.differing(Record.read(out / runs.EVALUATION).identity, asked)
+        request = json.loads(json.dumps(dict(identity)))
+        differing = runs.differing(EvaluationRecord.read(out / runs.EVALUATION).identity, request)
         changed = [f"{key} is {old!r}, asked {new!r}" for key, old, new in differing]
         if changed:
             raise ConfigError(
                 f"{out} holds answers under other settings: {'; '.join(changed[:3])}",
-                hint="choose another --out, or leave it out: every combination has a record of its own",
+                hint="choose another --out, or leave it out: every combination has a separate record",
             )
     elif out.is_dir() and any(out.iterdir()):
         what = ", ".join(sorted(path.name for path in out.iterdir())[:3])

@@ -1,4 +1,4 @@
-"""An examination of a model behind an address: the server renders prompts and draws; answers are saved as they come."""
+"""Evaluation of a model at an address: the server renders prompts and samples; answers are saved as they arrive."""
 
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -11,9 +11,9 @@ from infuser_core.evaluation.evaluate import TOO_LONG, Ask, Key, RespondSettings
 from infuser_core.schemas import BenchmarkResponse
 
 SAVE_RESPONSES = 64
-"""Responses that one part holds before it is saved, unless time is up first."""
+"""Responses that are saved together, unless SAVE_SECONDS pass first."""
 SAVE_SECONDS = 15.0
-"""Time after which finished questions are saved, seconds."""
+"""Seconds after which finished questions are saved."""
 
 
 def respond(
@@ -24,7 +24,7 @@ def respond(
     *,
     progress: Progress = no_progress,
 ) -> Iterator[list[BenchmarkResponse]]:
-    """Batches of complete questions in order of arrival; a prompt too long for the server does not fit."""
+    """Batches of complete questions in order of arrival; prompts too long for the server do not fit."""
     open_asks = [ask for ask in asks if ask.key not in finished]
     places = [(ask, index) for ask in open_asks for index in range(ask.samples)]
     replies = endpoint.replies([request for ask in open_asks for request in _requests(ask, settings)])
@@ -32,14 +32,14 @@ def respond(
     ready: list[BenchmarkResponse] = []
     saved, tokens = time.monotonic(), 0
     try:
-        for done, (place, reply) in enumerate(replies, start=1):
+        for count, (place, reply) in enumerate(replies, start=1):
             ask, index = places[place]
             own = collected.setdefault(ask.key, {})
             own[index] = reply
             tokens += reply.response_tokens
             if len(own) == ask.samples:
                 ready += _rows(ask, collected.pop(ask.key), settings)
-            progress(done, len(places), tokens)
+            progress(count, len(places), tokens)
             if ready and (len(ready) >= SAVE_RESPONSES or time.monotonic() - saved >= SAVE_SECONDS):
                 yield ready
                 ready, saved = [], time.monotonic()

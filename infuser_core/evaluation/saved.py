@@ -1,4 +1,4 @@
-"""Saved answers by name: of an evaluation, a run, an exported folder or a file; and their verdicts by preset."""
+"""Saved answers of an evaluation, a run, an exported folder or a file, found by name; and their verdicts by preset."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +15,8 @@ from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.evaluation.benchmarks.parts.question_sets import question_of
 from infuser_core.evaluation.dumps import read_dump
 from infuser_core.evaluation.evaluate import Key
-from infuser_core.evaluation.plan import Plan, Sheet, of_answers
-from infuser_core.evaluation.record import Record, folder_of, read_record
+from infuser_core.evaluation.plan import ExamPlan, Sheet, plan_of_answers
+from infuser_core.evaluation.record import EvaluationRecord, read_record, record_folder
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, QuestionScore
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
@@ -27,57 +27,55 @@ from infuser_core.store.store import Store
 from infuser_core.system.sealed import digest_of_file
 
 RESPONSES, QUESTIONS = "responses.parquet", "questions.parquet"
-"""Files of an exported evaluation that it can be scored from."""
+"""Files of an exported evaluation that hold what scoring needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answers:
-    """A set of saved answers in the store, ready to be scored as often as wanted."""
+class SavedAnswers:
+    """A set of saved answers in the store."""
 
     name: str
     """Name in tables."""
-    plan: Plan
-    """Everything that was asked."""
+    plan: ExamPlan
     parts: Mapping[str, ArtifactRef]
-    """Label in tables to the artifact with the responses."""
+    """Benchmark label to the artifact with the responses."""
 
-    def of(self, wanted: Sequence[str]) -> "Answers":
-        """Those to some benchmarks, or all. Raises UsageError for a benchmark that was not answered."""
-        unknown = [name for name in wanted if name not in self.parts]
+    def subset(self, labels: Sequence[str]) -> "SavedAnswers":
+        """The answers to these benchmarks, or all if empty. Raises UsageError for a benchmark without answers."""
+        unknown = [name for name in labels if name not in self.parts]
         if unknown:
             raise UsageError(f"no answers to {unknown[0]}", hint=f"there are answers to {', '.join(self.parts)}")
-        parts = {label: ref for label, ref in self.parts.items() if not wanted or label in wanted}
-        return replace(self, plan=self.plan.of(parts), parts=parts)
+        parts = {label: ref for label, ref in self.parts.items() if not labels or label in labels}
+        return replace(self, plan=self.plan.subset(parts), parts=parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
+class AnswerFiles:
     """Saved answers outside the store."""
 
     name: str
     """Name in tables."""
     digest: str
     """sha256 of the file with the responses."""
-    plan: Plan
-    """Questions that were answered, in order of their first answer."""
+    plan: ExamPlan
+    """Answered questions, in order of their first answer."""
     responses: Mapping[str, Sequence[BenchmarkResponse]]
     """Responses by benchmark label, in the order of the questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
+class ScoredAnswers:
     """All verdicts of one preset."""
 
     preset: str
-    """The preset."""
     verdicts: list[BenchmarkVerdict]
     """In the order of the plan, then of the samples."""
     questions: list[QuestionScore]
     """One row per question, in the order of the plan."""
 
 
-def of_evaluation(store: Store, name: str) -> Answers:
-    """The answers of an evaluation. Raises UsageError where it did not come to its end."""
+def answers_of_evaluation(store: Store, name: str) -> SavedAnswers:
+    """The answers of an evaluation. Raises UsageError if it is not complete."""
     record = read_record(store.root, name)
     journal = Journal(store.root, name, shelf=runs.EVALUATIONS)
     catalogue = Catalogue(store.root)
@@ -87,10 +85,12 @@ def of_evaluation(store: Store, name: str) -> Answers:
     if missing:
         raise UsageError(f"{name} has no answers to {missing[0]} yet", hint="run the same `infuser eval` to its end")
     ordered = {sheet.label: parts[sheet.label] for sheet in record.sheets}
-    return Answers(name=name, plan=Plan(sheets=list(record.sheets), questions=_asked(store, ordered)), parts=ordered)
+    return SavedAnswers(
+        name=name, plan=ExamPlan(sheets=list(record.sheets), questions=_questions_of(store, ordered)), parts=ordered
+    )
 
 
-def of_run(store: Store, name: str) -> Answers:
+def answers_of_run(store: Store, name: str) -> SavedAnswers:
     """A run's evaluations; benchmarks carry the iteration of the checkpoint: `label@iteration`."""
     config = validate(runs.read_config(store.root, name))
     modules = {benchmark.label or benchmark.name: benchmark.name for benchmark in config.evaluate.benchmarks}
@@ -105,32 +105,32 @@ def of_run(store: Store, name: str) -> Answers:
         parts[f"{plain}@{entry.iteration}"] = responses
         sheets.append(_sheet(f"{plain}@{entry.iteration}", modules.get(plain, plain), manifest))
     if not parts:
-        raise UsageError(f"run {name} has no evaluation yet", hint=f"`infuser resume {name}` goes on with it")
-    return Answers(name=name, plan=Plan(sheets=sheets, questions=_asked(store, parts)), parts=parts)
+        raise UsageError(f"run {name} has no evaluation yet", hint=f"`infuser resume {name}` continues it")
+    return SavedAnswers(name=name, plan=ExamPlan(sheets=sheets, questions=_questions_of(store, parts)), parts=parts)
 
 
 def _sheet(label: str, module: str, manifest: Committed) -> Sheet:
-    known = plugins.describe(module)
+    spec = plugins.describe(module)
     answers = manifest.recipe["config"]["answers"]
     return Sheet(
         label=label,
         name=module,
         title=label,
-        category=known.category if known else "",
+        category=spec.category if spec else "",
         samples=int(answers["samples"]),
         max_tokens=int(answers["max_tokens"]),
         num_available=manifest.rows["asked_questions"],
-        expected=known.rows if known else None,
+        expected=spec.rows if spec else None,
     )
 
 
-def _asked(store: Store, parts: Mapping[str, ArtifactRef]) -> dict[str, list[Question]]:
+def _questions_of(store: Store, parts: Mapping[str, ArtifactRef]) -> dict[str, list[Question]]:
     return {label: store.rows(ref, "asked_questions", Question) for label, ref in parts.items()}
 
 
-def read_scored(store: Store, answers: Answers, preset: str, scores: Mapping[str, ArtifactRef]) -> Scored:
-    """Verdicts and question scores of one preset from the artifacts that hold them, label by label."""
-    return Scored(
+def read_scores(store: Store, answers: SavedAnswers, preset: str, scores: Mapping[str, ArtifactRef]) -> ScoredAnswers:
+    """Verdicts and question scores of one preset from their artifacts, label by label."""
+    return ScoredAnswers(
         preset=preset,
         verdicts=[
             replace(row, benchmark=label)
@@ -145,70 +145,77 @@ def read_scored(store: Store, answers: Answers, preset: str, scores: Mapping[str
     )
 
 
-def find(store: Store, text: str, questions: Path | None, benchmark: str = "") -> "Answers | Files":
+def find_answers(store: Store, text: str, questions: Path | None, benchmark: str = "") -> "SavedAnswers | AnswerFiles":
     """The saved answers called `text`: an evaluation, a run, an exported folder, or a file with its questions.
 
-    `benchmark` says that the file is another harness's dump, and whose answers it holds. Raises UsageError when there
-    are none.
+    `benchmark` names the benchmark of another harness's dump. Raises UsageError if there are none.
     """
     path = Path(text)
-    own = folder_of(store.root, path.name)
+    own = record_folder(store.root, path.name)
     if text in (path.name, str(own)) and (own / runs.EVALUATION).is_file():
-        return of_evaluation(store, path.name)
+        return answers_of_evaluation(store, path.name)
     if (path / runs.EVALUATION).is_file():
-        record = Record.read(path / runs.EVALUATION)
-        read = read_file(path / RESPONSES, path / QUESTIONS)
-        return _in_files(path.name, path / RESPONSES, *read, record.sheets)
+        record = EvaluationRecord.read(path / runs.EVALUATION)
+        contents = read_answer_file(path / RESPONSES, path / QUESTIONS)
+        return _answer_files(path.name, path / RESPONSES, *contents, record.sheets)
     if path.is_file():
         if questions is not None:
-            return _in_files(path.stem, path, *read_file(path, questions))
+            return _answer_files(path.stem, path, *read_answer_file(path, questions))
         if not benchmark:
             hint = "name their file with --questions, or the benchmark of another harness's dump with --benchmark"
             raise UsageError(f"{text}: which questions does it answer?", hint=hint)
-        found, responses = read_dump(path, benchmark)
-        return _in_files(path.stem, path, {benchmark: found}, {benchmark: responses})
+        dump_questions, responses = read_dump(path, benchmark)
+        return _answer_files(path.stem, path, {benchmark: dump_questions}, {benchmark: responses})
     if run := runs.known_as(store.root, text):
-        return of_run(store, run)
+        return answers_of_run(store, run)
     hint = "an evaluation of `infuser eval`, its exported folder, a run, or a file of responses with --questions"
     raise UsageError(f"{text}: no saved answers there", hint=hint)
 
 
-def _in_files(
+def _answer_files(
     name: str,
     path: Path,
-    asked: Mapping[str, Sequence[Question]],
+    questions: Mapping[str, Sequence[Question]],
     responses: Mapping[str, Sequence[BenchmarkResponse]],
     sheets: Sequence[Sheet] = (),
-) -> Files:
-    """Answers that the file at `path` holds, by benchmark label; `sheets` say more of some benchmarks."""
-    known = {sheet.label: sheet for sheet in sheets}
-    made = [known.get(label) or of_answers(label, each, responses[label]).sheets[0] for label, each in asked.items()]
-    plan = Plan(sheets=made, questions=asked)
-    return Files(name=name, digest=digest_of_file(path), plan=plan, responses=responses)
+) -> AnswerFiles:
+    """Answers of the file at `path` by benchmark label; `sheets` describe some of the benchmarks."""
+    by_label = {sheet.label: sheet for sheet in sheets}
+    all_sheets = [
+        by_label.get(label) or plan_of_answers(label, each, responses[label]).sheets[0]
+        for label, each in questions.items()
+    ]
+    plan = ExamPlan(sheets=all_sheets, questions=questions)
+    return AnswerFiles(name=name, digest=digest_of_file(path), plan=plan, responses=responses)
 
 
-def read_file(path: Path, questions: Path) -> tuple[dict[str, list[Question]], dict[str, list[BenchmarkResponse]]]:
-    """By benchmark the responses in parquet or JSON lines with the columns of BenchmarkResponse, after their questions.
+def read_answer_file(
+    path: Path, questions: Path
+) -> tuple[dict[str, list[Question]], dict[str, list[BenchmarkResponse]]]:
+    """Questions and responses by benchmark; responses are parquet or JSON lines with BenchmarkResponse's columns.
 
     Raises DocumentError naming the file and what it lacks.
     """
-    known = _questions(questions)
-    asked: dict[str, dict[str, Question]] = {}
+    by_key = _read_questions(questions)
+    by_label: dict[str, dict[str, Question]] = {}
     rows: dict[str, list[BenchmarkResponse]] = {}
-    for row in _responses(path):
-        found = _known(known, (row.benchmark, row.question_id), questions)
-        asked.setdefault(row.benchmark, {})[row.question_id] = found
+    for row in _read_responses(path):
+        # A question without a benchmark belongs to any.
+        question = by_key.get((row.benchmark, row.question_id)) or by_key.get(("", row.question_id))
+        if question is None:
+            raise DocumentError(
+                f"{questions} has no question {row.question_id} of {row.benchmark}",
+                hint="name the questions that were answered",
+            )
+        by_label.setdefault(row.benchmark, {})[row.question_id] = question
         rows.setdefault(row.benchmark, []).append(row)
-    ordered = {label: _in_order(list(asked[label]), mine) for label, mine in rows.items()}
-    return {label: list(found.values()) for label, found in asked.items()}, ordered
+    for label, responses in rows.items():
+        places = {name: place for place, name in enumerate(by_label[label])}
+        responses.sort(key=lambda row: (places[row.question_id], row.sample_index))
+    return {label: list(each.values()) for label, each in by_label.items()}, rows
 
 
-def _in_order(names: Sequence[str], rows: Sequence[BenchmarkResponse]) -> list[BenchmarkResponse]:
-    places = {name: place for place, name in enumerate(names)}
-    return sorted(rows, key=lambda row: (places[row.question_id], row.sample_index))
-
-
-def _responses(path: Path) -> Iterator[BenchmarkResponse]:
+def _read_responses(path: Path) -> Iterator[BenchmarkResponse]:
     kinds = get_type_hints(BenchmarkResponse)
     for number, row in enumerate(rows_of(path), 1):
         missing = [name for name in kinds if row.get(name) is None]
@@ -222,20 +229,20 @@ def _responses(path: Path) -> Iterator[BenchmarkResponse]:
         yield BenchmarkResponse(**{name: row[name] for name in kinds})
 
 
-def _questions(path: Path) -> dict[Key, Question]:
-    """Questions by benchmark and id; those without a benchmark answer to any."""
-    found: dict[Key, Question] = {}
+def _read_questions(path: Path) -> dict[Key, Question]:
+    """Questions by benchmark, empty if the file has none, and id."""
+    questions: dict[Key, Question] = {}
     for number, row in enumerate(rows_of(path), 1):
         where = f"{path}, row {number}"
         label = str(row.get("benchmark") or "")
-        question = _own(row, where) if "verifier" in row else question_of(row, where)
-        if (label, question.question_id) in found:
+        question = _saved_question(row, where) if "verifier" in row else question_of(row, where)
+        if (label, question.question_id) in questions:
             raise DocumentError(f"{where}: question {question.question_id} twice", hint="identifiers are unique")
-        found[label, question.question_id] = question
-    return found
+        questions[label, question.question_id] = question
+    return questions
 
 
-def _own(row: dict[str, Any], where: str) -> Question:
+def _saved_question(row: dict[str, Any], where: str) -> Question:
     values = {field.name: row.get(field.name) for field in fields(Question)}
     for name in ("question_id", "verifier", "answer"):
         if not isinstance(values[name], str) or not values[name]:
@@ -253,12 +260,3 @@ def _own(row: dict[str, Any], where: str) -> Question:
     if other:
         raise DocumentError(f"{where}: {other} = {shown(values[other])} is no text", hint="quote it")
     return Question(choices=choices, **{name: value or "" for name, value in values.items()})
-
-
-def _known(known: dict[Key, Question], key: Key, path: Path) -> Question:
-    found = known.get(key) or known.get(("", key[1]))
-    if found is None:
-        raise DocumentError(
-            f"{path} has no question {key[1]} of {key[0]}", hint="name the questions that were answered"
-        )
-    return found

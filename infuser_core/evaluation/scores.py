@@ -7,8 +7,8 @@ from typing import Any
 
 from infuser_core.errors import DamagedArtifactError
 from infuser_core.evaluation.evaluate import TOO_LONG, Key
-from infuser_core.evaluation.plan import Plan, Sheet
-from infuser_core.evaluation.record import Record
+from infuser_core.evaluation.plan import ExamPlan, Sheet
+from infuser_core.evaluation.record import EvaluationRecord
 from infuser_core.evaluation.statistics.averages import mean_of
 from infuser_core.evaluation.statistics.bootstrap import wilson
 from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, BenchmarkVerdict, QuestionScore, Verdict
@@ -29,7 +29,7 @@ class SheetScore:
 
 
 def question_scores(
-    plan: Plan,
+    plan: ExamPlan,
     responses: Sequence[BenchmarkResponse],
     verdicts: Sequence[BenchmarkVerdict],
     *,
@@ -76,7 +76,7 @@ def _question_score(benchmark: str, question_id: str, domain: str, counts: Mappi
     )
 
 
-def sheet_scores(plan: Plan, questions: Iterable[QuestionScore], *, checkpoint_id: str) -> list[SheetScore]:
+def sheet_scores(plan: ExamPlan, questions: Iterable[QuestionScore], *, checkpoint_id: str) -> list[SheetScore]:
     """One score per benchmark, in the order of the plan."""
     by_label: dict[str, list[QuestionScore]] = {sheet.label: [] for sheet in plan.sheets}
     for question in questions:
@@ -124,7 +124,7 @@ def average_accuracies(scores: Sequence[SheetScore]) -> dict[str, float]:
 
 
 def results_of(
-    record: Record,
+    record: EvaluationRecord,
     scores: Sequence[SheetScore],
     *,
     preset: str,

@@ -1,4 +1,4 @@
-"""Settings of an evaluation: the model's own, then a file's, then the options'; and the engine that they ask for."""
+"""Settings of an evaluation: the model's own, then a file's, then the options'; and the engine that they name."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -35,8 +35,6 @@ from infuser_core.memory.sizes import CACHE_TOKENS
 from infuser_core.settings import store_root
 
 _LABS = {"hard": "nano", "wide": "nano-wide"}
-
-
 _RUN, _COTRAIN, _EXAM = RunConfig.model_fields, CotrainSettings.model_fields, EvaluateSettings()
 
 
@@ -51,11 +49,11 @@ class EvaluationSettings(Settings):
     sampling: SamplingSettings = _EXAM.sampling
     prompt_tokens: Tokens = _COTRAIN["prompt_tokens"].default
     max_tokens: Tokens = _COTRAIN["solver_tokens"].default
-    """Response limit of benchmarks that name none."""
+    """Response limit of benchmarks without one, tokens."""
     preset: Box = _EXAM.box
     too_long: TooLong = _EXAM.too_long
     benchmarks: list[BenchmarkSettings] = Field(default=[])
-    """Benchmarks by label, with their files; those left out of it are found by name."""
+    """Benchmarks by label, with their files; others are found by name."""
     seed: Seed = _RUN["seed"].default
     system: str | None = None
     """System turn in place of the prompt profile's; empty for none."""
@@ -68,7 +66,7 @@ class EvaluationSettings(Settings):
     batch_tokens: int = Field(default=CACHE_TOKENS, gt=0, le=1_000_000_000)
     """Prompt and response tokens of one batch. It changes no answer."""
     concurrency: int = Field(default=EndpointModel.model_fields["concurrency"].default, gt=0, le=4096)
-    """Requests under way at one time to a model behind an address. It changes no answer."""
+    """Concurrent requests to a model at an address. It changes no answer."""
 
     _drop_retired = model_validator(mode="before")(drop_retired)
 
@@ -79,8 +77,8 @@ def phrasing_of(settings: EvaluationSettings, benchmark: str) -> Phrasing:
         raise ConfigError(f"shots = {settings.shots}, and there are no examples", hint="--examples FILE has them")
     chat = settings.chat
     if chat not in (OWN, OFF):
-        chat = _jinja(Path(chat))
-    examples = tuple(_examples(Path(settings.examples), benchmark)) if settings.examples else ()
+        chat = _read_template(Path(chat))
+    examples = tuple(_read_examples(Path(settings.examples), benchmark)) if settings.examples else ()
     if settings.shots is not None and len(examples) < settings.shots:
         raise ConfigError(
             f"shots = {settings.shots}, and {settings.examples} has {len(examples)} examples", hint="lower --shots"
@@ -88,8 +86,8 @@ def phrasing_of(settings: EvaluationSettings, benchmark: str) -> Phrasing:
     return Phrasing(system=settings.system, examples=examples[: settings.shots], chat=chat)
 
 
-def _jinja(path: Path) -> str:
-    """Text of a chat template, known to be one before a model is loaded."""
+def _read_template(path: Path) -> str:
+    """Text of a chat template, checked before a model is loaded."""
     try:
         text = path.read_text(encoding="utf-8")
         Environment(extensions=["jinja2.ext.loopcontrols"], autoescape=False).parse(text)
@@ -102,8 +100,8 @@ def _jinja(path: Path) -> str:
     return text
 
 
-def _examples(path: Path, benchmark: str) -> Iterator[Example]:
-    """Examples in the columns of question files, with `reply`; without one the reply is the answer in a box."""
+def _read_examples(path: Path, benchmark: str) -> Iterator[Example]:
+    """Examples in the columns of question files, with `reply`; by default the reply is the answer in a box."""
     source = path / f"{benchmark}.jsonl" if path.is_dir() else path
     if not source.is_file():
         raise ConfigError(
@@ -114,7 +112,7 @@ def _examples(path: Path, benchmark: str) -> Iterator[Example]:
         yield Example(question=question, reply=str(row.get("reply") or rf"\boxed{{{question.answer}}}"))
 
 
-def of_run(config: RunConfig) -> EvaluationSettings:
+def settings_of_run(config: RunConfig) -> EvaluationSettings:
     """Settings with which a run evaluates."""
     return EvaluationSettings(
         engine=config.engine,
@@ -130,17 +128,17 @@ def of_run(config: RunConfig) -> EvaluationSettings:
     )
 
 
-def lab_of(model: NamedModel) -> Path:
-    """The shipped configuration of the micro-world that a nano model speaks of."""
+def lab_config(model: NamedModel) -> Path:
+    """The shipped configuration of a nano model's micro-world."""
     return shipped.path_of(_LABS.get(model.world, "nano-basic"))
 
 
 def settings_for(model: NamedModel, config: Path | None, overrides: dict[str, Any]) -> EvaluationSettings:
     """The model's own settings (its run's, the nano lab's, else the paper's), then the file's, then the options'."""
     if model.config is not None:
-        base = of_run(model.config)
+        base = settings_of_run(model.config)
     elif is_nano(model):
-        base = of_run(load_config([lab_of(model)]))
+        base = settings_of_run(load_config([lab_config(model)]))
     else:
         base = EvaluationSettings()
     base = read_settings(config, base) if config is not None else base
@@ -148,8 +146,10 @@ def settings_for(model: NamedModel, config: Path | None, overrides: dict[str, An
 
 
 def with_options(base: EvaluationSettings, options: Mapping[str, Any]) -> EvaluationSettings:
-    """The settings with a command's options, of which None leaves a setting as it is. Raises ConfigError."""
-    return changed(base, {name: value for name, value in options.items() if value is not None}, where="options")
+    """The settings with a command's options, of which None changes nothing. Raises ConfigError."""
+    return replace_settings(
+        base, {name: value for name, value in options.items() if value is not None}, where="options"
+    )
 
 
 def read_settings(path: Path, base: EvaluationSettings) -> EvaluationSettings:
@@ -157,26 +157,26 @@ def read_settings(path: Path, base: EvaluationSettings) -> EvaluationSettings:
     values = shipped.read_settings_file(path)
     values = {} if values is None else values
     if isinstance(values, dict) and "cotrain" in values:
-        return of_run(overlays.load([path]))
+        return settings_of_run(overlays.load([path]))
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds no settings", hint="a mapping of keys to values")
-    return changed(base, values, where=str(path))
+    return replace_settings(base, values, where=str(path))
 
 
-def changed(base: EvaluationSettings, values: Mapping[str, Any], *, where: str) -> EvaluationSettings:
+def replace_settings(base: EvaluationSettings, values: Mapping[str, Any], *, where: str) -> EvaluationSettings:
     """The settings with some of them replaced. Raises ConfigError naming the key."""
     return overlays.parse_settings(EvaluationSettings, overlays.merge(base.model_dump(), values), where=where)
 
 
 def engine_name(model: NamedModel, settings: EvaluationSettings) -> str:
-    """The part of the machinery that changes responses."""
+    """The engine, as far as it changes responses."""
     engine = settings.engine
     arguments = f" {json.dumps(engine.vllm, sort_keys=True)}" if engine.vllm else ""
     return "endpoint" if model.folder is None else f"{engine.sampler} {engine.dtype}{arguments}"
 
 
 def chat_of(judge: NamedModel, settings: EvaluationSettings) -> ChatModel:
-    """A chat with the model, for single replies."""
+    """A chat with the judging model, for single replies."""
     if judge.folder is not None:
         return pool_of(settings).chat(judge.checkpoint())
     from infuser_core.engines.endpoint import Endpoint, parse_address
@@ -185,6 +185,6 @@ def chat_of(judge: NamedModel, settings: EvaluationSettings) -> ChatModel:
 
 
 def pool_of(settings: EvaluationSettings) -> EnginePool:
-    """The sampler of an examination, not started yet."""
+    """The sampler of an evaluation, not started yet."""
     tokens, seals = settings.batch_tokens, store_root() / "tested"
     return sampling_pool(settings.engine, settings.cluster, cache_tokens=tokens, seals=seals)

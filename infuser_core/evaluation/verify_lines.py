@@ -1,4 +1,4 @@
-"""Verdicts for other programs (`infuser verify`): one JSON object in, one verdict out; unknown keys are passed over."""
+"""Verdicts for other programs (`infuser verify`): one JSON object in, one verdict out; unknown keys are ignored."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,26 +14,25 @@ from infuser_core.verifiers.parts.batch import Job, check_all
 from infuser_core.verifiers.parts.extract import PRESETS
 from infuser_core.verifiers.parts.grading import Finding, Grading, as_text, no_answer, unverified
 
-_NAMED = 3
-_HELP = "`infuser verify --help` shows lines that are"
+_MOST_REASONS = 3
+_HELP = "`infuser verify --help` shows valid lines"
 SECONDS = 6.0
-"""Time limit of a program where the line names none, seconds."""
+"""Default time limit of a program, seconds."""
 PROGRAMS = 2
-"""Programs that run at once."""
+"""Programs that run concurrently."""
 GRADING = ("route", "answer_type", "tolerance", "unit")
-"""Keys that say how answers are compared, beside `multiple`."""
+"""Keys that say how answers are compared, in addition to `multiple`."""
 
 
 class _Malformed(Exception):
-    """A line that cannot be asked; the message says why."""
+    """A line that is no question; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """A line that was understood."""
+class _Request:
+    """A parsed line."""
 
     preset: str
-    """Which extraction."""
     job: Job | None
     """Answer to verify; None for a program."""
     run: Callable[[], Finding] | None = None
@@ -41,71 +40,71 @@ class _Asked:
 
 
 class Refusals:
-    """The lines of an input that are no questions: how many, and the first of them with their reasons."""
+    """The lines of an input that are no questions: their number, and the first of them with reasons."""
 
     def __init__(self) -> None:
         self._lines = self._refused = 0
         self._first: list[str] = []
 
-    def see(self, count: int, refused: Mapping[int, str]) -> None:
-        """Further lines, of which some are no questions."""
-        wanted = list(refused.items())[: _NAMED - len(self._first)]
-        self._first += [f"line {self._lines + place + 1}: {why}" for place, why in wanted]
+    def add(self, count: int, refused: Mapping[int, str]) -> None:
+        """Count further lines; `refused` are the reasons by place."""
+        reasons = list(refused.items())[: _MOST_REASONS - len(self._first)]
+        self._first += [f"line {self._lines + place + 1}: {why}" for place, why in reasons]
         self._lines += count
         self._refused += len(refused)
 
-    def complain(self) -> None:
-        """Raises MalformedInputError where a line was no question, or there was none."""
+    def check(self) -> None:
+        """Raises MalformedInputError if a line is no question, or there is no line."""
         if not self._lines:
             raise MalformedInputError("no lines on standard input", hint=_HELP)
         if self._refused:
             rest = self._refused - len(self._first)
-            told = "; ".join([*self._first, *([f"and {rest} more"] if rest else [])])
-            raise MalformedInputError(f"{self._refused} of {self._lines} lines are no questions: {told}", hint=_HELP)
+            reasons = "; ".join([*self._first, *([f"and {rest} more"] if rest else [])])
+            raise MalformedInputError(f"{self._refused} of {self._lines} lines are no questions: {reasons}", hint=_HELP)
 
 
 def answer_lines(lines: Sequence[bytes], refusals: Refusals | None = None) -> Iterator[str]:
-    """One JSON verdict per line, in order. No line stops the others: a malformed one is answered as unverified.
+    """One JSON verdict per line, in order. A malformed line does not stop the others: its verdict is unverified.
 
-    Answers are verified together; programs run two at a time, and a verdict is given as soon as those before it are.
+    Answers are verified together; programs run two at a time, and their verdicts are yielded as soon as they are next.
     """
-    found: dict[int, Finding] = {}
-    asked: dict[int, _Asked] = {}
+    findings: dict[int, Finding] = {}
+    requests: dict[int, _Request] = {}
     for place, line in enumerate(lines):
         try:
-            asked[place] = _understood(line)
+            requests[place] = _parse_line(line)
         except _Malformed as error:
-            found[place] = unverified(str(error))
+            findings[place] = unverified(str(error))
     if refusals:
-        refusals.see(len(lines), {place: str(finding.reason) for place, finding in found.items()})
-    for preset in sorted({one.preset for one in asked.values() if one.job}):
-        found |= _checked({p: one.job for p, one in asked.items() if one.job and one.preset == preset}, preset)
+        refusals.add(len(lines), {place: str(finding.reason) for place, finding in findings.items()})
+    for preset in sorted({each.preset for each in requests.values() if each.job}):
+        findings |= _check_jobs({p: one.job for p, one in requests.items() if one.job and one.preset == preset}, preset)
     with ThreadPoolExecutor(max_workers=PROGRAMS) as pool:
-        running = {place: pool.submit(_ran, one.run) for place, one in asked.items() if one.run is not None}
+        running = {place: pool.submit(_run_program, one.run) for place, one in requests.items() if one.run is not None}
         for place in range(len(lines)):
-            finding = running[place].result() if place in running else found[place]
+            finding = running[place].result() if place in running else findings[place]
             facts = {"verdict": finding.verdict.value, "extracted": finding.extracted, "reason": str(finding.reason)}
             yield json.dumps(facts, ensure_ascii=True)
 
 
-def _checked(jobs: Mapping[int, Job], preset: str) -> dict[int, Finding]:
-    """All together; where one of them raises, one by one, so that only it goes unanswered."""
+def _check_jobs(jobs: Mapping[int, Job], preset: str) -> dict[int, Finding]:
+    """Findings of all jobs together; if one of them raises, of each alone, so that only that one is unverified."""
     try:
         return dict(zip(jobs, check_all(list(jobs.values()), preset=preset), strict=True))
     except InfuserError as error:
         if len(jobs) == 1:
             return dict.fromkeys(jobs, unverified(str(error)))
-        return {place: finding for p, job in jobs.items() for place, finding in _checked({p: job}, preset).items()}
+        return {place: finding for p, job in jobs.items() for place, finding in _check_jobs({p: job}, preset).items()}
 
 
-def _ran(run: Callable[[], Finding]) -> Finding:
+def _run_program(run: Callable[[], Finding]) -> Finding:
     try:
         return run()
     except InfuserError as error:
         return unverified(str(error))
 
 
-def _understood(line: bytes) -> _Asked:
+def _parse_line(line: bytes) -> _Request:
     try:
         values = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -119,7 +118,7 @@ def _understood(line: bytes) -> _Asked:
     if preset not in PRESETS:
         raise _Malformed(f"unknown preset {str(preset)[:40]!r}: one of {', '.join(PRESETS)}")
     if kind == "code":
-        return _program(values, preset)
+        return _parse_program(values, preset)
     question = Question(
         question_id="",
         text="",
@@ -130,7 +129,7 @@ def _understood(line: bytes) -> _Asked:
         subdomain="",
         grading=_grading(values),
     )
-    return _Asked(preset=preset, job=Job(response=_text(values, "response"), question=question))
+    return _Request(preset=preset, job=Job(response=_text(values, "response"), question=question))
 
 
 @cache
@@ -138,8 +137,8 @@ def _kinds() -> tuple[str, ...]:
     return tuple(plugins.VERIFIERS.names())
 
 
-def _program(values: Mapping[str, Any], preset: str) -> _Asked:
-    # Costs a process pool's imports: only those who run programs pay.
+def _parse_program(values: Mapping[str, Any], preset: str) -> _Request:
+    # Imported here: it costs a process pool's imports.
     from infuser_core.verifiers import code
     from infuser_core.verifiers.code import extract_program
 
@@ -155,12 +154,12 @@ def _program(values: Mapping[str, Any], preset: str) -> _Asked:
         entry = entry if isinstance(entry, str) else ""
         solution = extract_program(_text(values, "response"), preset=preset, entry=entry)
     if solution is None:
-        return _Asked(preset=preset, job=None, run=lambda: no_answer("no program"))
+        return _Request(preset=preset, job=None, run=lambda: no_answer("no program"))
     setup, scientific = values.get("setup", ""), values.get("scientific", False)
     if not isinstance(setup, str) or not isinstance(scientific, bool):
         raise _Malformed("setup: expected a string" if not isinstance(setup, str) else "scientific: expected a boolean")
-    judged = partial(code.verify_solution, solution, tests, seconds=float(seconds), setup=setup, scientific=scientific)
-    return _Asked(preset=preset, job=None, run=judged)
+    verify = partial(code.verify_solution, solution, tests, seconds=float(seconds), setup=setup, scientific=scientific)
+    return _Request(preset=preset, job=None, run=verify)
 
 
 def _text(values: Mapping[str, Any], key: str) -> str:
@@ -171,7 +170,7 @@ def _text(values: Mapping[str, Any], key: str) -> str:
 
 
 def _gold(values: Mapping[str, Any], kind: str) -> str:
-    """The reference answer; numbers are taken as they print."""
+    """The reference answer; a number becomes its text."""
     gold = values.get("gold")
     if isinstance(gold, bool) or not isinstance(gold, str | int | float):
         raise _Malformed("gold: needed, a string or a number")
@@ -184,7 +183,7 @@ def _gold(values: Mapping[str, Any], kind: str) -> str:
 
 
 def _choices(values: Mapping[str, Any]) -> list[str]:
-    """Texts of the choices, empty ones for a mere number of them; nothing where every letter counts."""
+    """Texts of the choices, blank if only their number is given; empty if every letter counts."""
     choices = values.get("choices")
     if choices is None:
         return []

@@ -117,7 +117,7 @@ def preflight(config: RunConfig) -> None:
     for prompt in (*asking, CHOICES, "judge_chunk", *sorted({prompt_name(question) for question in asked})):
         load(prompt, profile=config.prompts)
     if plugins.runs_programs(config, asked):
-        sandbox.find()
+        sandbox.find_containment()
     roles = {
         "anchor": config.anchor,
         "cotrain.generator.model": config.cotrain.generator.model,

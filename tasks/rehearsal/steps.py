@@ -16,7 +16,7 @@ from infuser_core import settings
 from infuser_core.config.run import RunConfig
 from infuser_core.cotrain.phases import dev_gradient, score_influence, update_solver
 from infuser_core.engines.configured import run_pool
-from infuser_core.engines.pool import noting
+from infuser_core.engines.pool import record_engines
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams, TrainGroup, TrainRow
 from infuser_core.engines.service.sync_check import FAR, LIMITS, Agreement, precision
 from infuser_core.errors import ConfigError, EngineError, InfuserError
@@ -101,7 +101,7 @@ class Rehearsal:
             return
         started = time.monotonic()
         try:
-            with self._meter.step() as device, noting() as engines:
+            with self._meter.step() as device, record_engines() as engines:
                 if first is not None:
                     first()
                 started = time.monotonic()

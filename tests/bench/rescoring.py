@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from infuser_core.evaluation.plan import AskedQuestion, Plan, Sheet
-from infuser_core.evaluation.record import Record
+from infuser_core.evaluation.plan import AskedQuestion, ExamPlan, Sheet
+from infuser_core.evaluation.record import EvaluationRecord
 from infuser_core.schemas import BenchmarkResponse, Question
 from infuser_core.store.tables import save_rows
 
@@ -50,7 +50,7 @@ def fill(path: Path, responses: int, words: int) -> float:
         for kind, (number, samples) in counts.items()
     ]
     questions = {kind: [question(kind, n) for n in range(number)] for kind, (number, _) in counts.items()}
-    plan, draw, size = Plan(sheets=sheets, questions=questions), random.Random(0), 0
+    plan, draw, size = ExamPlan(sheets=sheets, questions=questions), random.Random(0), 0
     rows: list[BenchmarkResponse] = []
     for ask in plan.asks():
         for index in range(ask.samples):
@@ -68,8 +68,8 @@ def fill(path: Path, responses: int, words: int) -> float:
                     response_tokens=length,
                 )
             )
-    Record(model="none", identity={"model": "none"}, sheets=sheets).write(path)
-    save_rows(path / "questions.parquet", plan.labelled(), AskedQuestion)
+    EvaluationRecord(model="none", identity={"model": "none"}, sheets=sheets).write(path)
+    save_rows(path / "questions.parquet", plan.question_rows(), AskedQuestion)
     save_rows(path / "responses.parquet", rows, BenchmarkResponse)
     return size / 1e6
 

@@ -64,12 +64,12 @@ def called() -> None:
 
 def started() -> None:
     """A sandbox that is ready to run its program, and nothing more; ending it is not timed."""
-    _open.append(Cell(probe.find(), CALLED, Limits()))
+    _open.append(Cell(probe.find_containment(), CALLED, Limits()))
 
 
 def bare() -> None:
     """The interpreter alone, for comparison."""
-    interpreter = probe.find().interpreter.executable
+    interpreter = probe.find_containment().interpreter.executable
     subprocess.run([interpreter, "-I", "-S", "-c", "pass"], check=True, env={})
 
 
@@ -102,7 +102,7 @@ def rows(runs: int) -> list[Row]:
     for mode in ("bwrap", "unsafe"):
         os.environ["INFUSER_SANDBOX"] = mode
         try:
-            probe.find()
+            probe.find_containment()
         except SandboxUnavailable as error:
             print(f"{mode}: {error}")
             continue

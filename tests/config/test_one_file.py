@@ -25,7 +25,7 @@ from infuser_core.cotrain.studies.candidates import SCORES
 from infuser_core.engines.training.checkpoint import read_state
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.optimizer import optimizer_of
-from infuser_core.engines.worker_pool import local_pool
+from infuser_core.engines.worker_pool import LocalPool
 from infuser_core.nano.build import build_anchor
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Page, Question, Topic
@@ -100,7 +100,7 @@ def test_a_converter_and_a_catalogue(tmp_path: Path):
     (book := tmp_path / "book.pdf").write_bytes(b"%PDF-1.7")
     pages: list[Page] = []
     job = Job(settings=ConvertSettings(type="outside.reader"))
-    convert([Book(path=book, source_id="book")], job, local_pool(1), pages.append)
+    convert([Book(path=book, source_id="book")], job, LocalPool(1), pages.append)
     assert [(page.converter, page.status) for page in pages] == [("outside.reader", "converted")]
     with httpx.Client() as client:
         (offer,) = connect("outside.shelf", client=client).search(

@@ -17,7 +17,7 @@ from infuser_core.engines.vllm import worker
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation import evaluate
 from infuser_core.evaluation.models import NamedModel
-from infuser_core.evaluation.settings import engine_name, of_run
+from infuser_core.evaluation.settings import engine_name, settings_of_run
 
 BASE = {"dtype": "bfloat16", "device": "cpu", "threads": 1}
 NANO = Path("configs/nano.yaml")
@@ -88,8 +88,8 @@ def test_engines_of_runs_and_evaluations_get_them() -> None:
     assert run_pool(run)._options["sampler"]["vllm"] == {"quantization": "fp8"}
     assert sampling_pool(run.engine, None, cache_tokens=1)._options["sampler"]["vllm"] == {"quantization": "fp8"}
     model = NamedModel(name="model", digest="", folder=Path("model"), config=None)
-    assert engine_name(model, of_run(run)) == 'vllm bfloat16 {"quantization": "fp8"}'
-    assert engine_name(model, of_run(config(*VLLM))) == "vllm bfloat16"
+    assert engine_name(model, settings_of_run(run)) == 'vllm bfloat16 {"quantization": "fp8"}'
+    assert engine_name(model, settings_of_run(config(*VLLM))) == "vllm bfloat16"
 
 
 def test_quantised_engines_start_afresh_for_new_weights() -> None:

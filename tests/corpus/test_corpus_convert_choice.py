@@ -14,7 +14,7 @@ from corpus.read.embedded import CONVERTER
 from corpus.read.garble import MARK
 from corpus.read.page import Job
 from infuser_core.config.corpus import ConvertSettings
-from infuser_core.engines.worker_pool import local_pool
+from infuser_core.engines.worker_pool import LocalPool
 from infuser_core.errors import ConfigError, DocumentError
 from infuser_core.schemas import Page
 
@@ -22,7 +22,7 @@ from infuser_core.schemas import Page
 def converted(path: Path, job: Job) -> Page:
     """The one book's page."""
     pages: list[Page] = []
-    convert([Book(path=path, source_id="book")], job, local_pool(1), pages.append)
+    convert([Book(path=path, source_id="book")], job, LocalPool(1), pages.append)
     (page,) = pages
     return page
 

@@ -11,7 +11,7 @@ from corpus.chunk.split import by_rule
 from corpus.read.page import page_of
 from infuser_core.config.corpus import CorpusSettings
 from infuser_core.config.overlays import load
-from infuser_core.engines.worker_pool import local_pool
+from infuser_core.engines.worker_pool import LocalPool
 
 SENTENCE = "The charge on the sphere number {} is spread evenly, and the field inside of it is zero everywhere. "
 
@@ -35,7 +35,7 @@ def settings() -> CorpusSettings:
 
 
 def rows(settings: CorpusSettings, books: list[ConvertedBook], workers: int) -> list[BookChunks]:
-    with closing(local_pool(workers)) as pool:
+    with closing(LocalPool(workers)) as pool:
         found = dict(cut_books(books, settings, by_rule, pool))
     return [found[place] for place in range(len(books))]
 
@@ -47,7 +47,7 @@ def test_workers_change_no_row(settings: CorpusSettings):
     assert here == there and all(each.candidates for each in here)
     kept = [document for each in here for document in each.candidates]
     assert len(kept) > RULED_TOGETHER
-    with closing(local_pool(2)) as pool:
+    with closing(LocalPool(2)) as pool:
         assert judge_by_rules(kept, pool) == rule_on(kept)
 
 

@@ -11,7 +11,7 @@ from corpus.chunk.form import fault_of
 from corpus.chunk.judge import UNDECIDED, judge_by_model, judge_by_rules, ruled_out
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_progress
-from infuser_core.engines.worker_pool import local_pool
+from infuser_core.engines.worker_pool import LocalPool
 from infuser_core.prompts.load import Template, load
 from infuser_core.schemas import Document, Judgement
 
@@ -180,7 +180,7 @@ def test_rules_drop_what_teaches_nothing_by_its_form(text, said):
 
 def test_the_rule_judge_gives_every_document_a_row_in_order():
     documents = [replace(DOCUMENTS[0], document_id=str(n), text=text) for n, text in enumerate([PROSE, CONTENTS])]
-    assert [(row.document_id, row.keep) for row in judge_by_rules(documents, local_pool(1))] == [
+    assert [(row.document_id, row.keep) for row in judge_by_rules(documents, LocalPool(1))] == [
         ("0", True),
         ("1", False),
     ]

@@ -17,7 +17,7 @@ from corpus.read.converters.marker import OPTIONS, cleaned
 from corpus.read.marker_servers import Servers
 from corpus.read.page import Job, Kept
 from infuser_core.config.corpus import ConvertSettings
-from infuser_core.engines.worker_pool import local_pool
+from infuser_core.engines.worker_pool import LocalPool
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 
@@ -247,7 +247,7 @@ def test_servers_serve_one_book_after_the_other_and_end_with_the_worker(book, tm
         served.append((tmp_path / "pid").read_text())
         assert not is_gone(tmp_path)
 
-    convert([Book(path=book, source_id="a"), Book(path=second, source_id="b")], job, local_pool(1), keep)
+    convert([Book(path=book, source_id="a"), Book(path=second, source_id="b")], job, LocalPool(1), keep)
     assert [page.markdown for page in found] == [TEXT, TEXT] and len(set(served)) == 1
     assert is_gone(tmp_path)
 

@@ -79,7 +79,7 @@ def wait_on(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 CONNECT = """
-from infuser_core.engines.cluster.connection import connected
+from infuser_core.engines.cluster.machines import connected
 from infuser_core.errors import EngineError
 try:
     print(connected(None, cores=1).get_runtime_context().get_session_name())

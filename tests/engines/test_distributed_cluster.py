@@ -12,8 +12,7 @@ from ray_nodes import Nodes
 from test_distributed_ranks import descendants
 from test_distributed_run import RANKS, Made, entries, finished, start, until
 
-from infuser_core.engines.cluster.connection import connected
-from infuser_core.engines.cluster.layout import Cluster, Machine, shares
+from infuser_core.engines.cluster.machines import Cluster, Machine, connected, shares
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Rollout
 

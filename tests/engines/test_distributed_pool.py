@@ -21,7 +21,7 @@ from test_worker_pool import ITEMS, task
 
 from corpus.chunk.judge import judge_by_rules, rule_on
 from corpus.pool import read_sources
-from infuser_core.engines.cluster.layout import Cluster
+from infuser_core.engines.cluster.machines import Cluster
 from infuser_core.engines.cluster.ray_pool import RayPool
 from infuser_core.engines.worker_pool import WorkerPool
 from infuser_core.errors import KilledProcessError

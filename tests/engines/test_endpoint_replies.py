@@ -200,7 +200,7 @@ REFUSALS = {
     401: ("bad key " + SECRET, f"set {KEY}"),
     404: ("no such model", "check the model's name"),
     400: ("unknown field top_k", "top_k: -1"),
-    422: ("temperature too high", "as it is"),
+    422: ("temperature too high", "refuses this request"),
 }
 
 

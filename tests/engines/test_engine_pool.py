@@ -15,7 +15,7 @@ from scripted_engine import DIE
 from stock_engines import engine_pool
 
 from infuser_core.engines.fake import END_TOKEN, ByteTokenizer, FakeTrainer, ScriptedChat, ScriptedSampler, fake_anchor
-from infuser_core.engines.pool import EnginePool, Placement, facts_of, noting
+from infuser_core.engines.pool import EnginePool, Placement, facts_of, record_engines
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams, Trainer, TrainGroup, TrainRow
 from infuser_core.errors import CheckpointError, EngineError
 from infuser_core.schemas import Checkpoint, Document
@@ -265,7 +265,7 @@ def test_an_engine_that_dies_ends_its_own_phase_and_the_retry_has_a_fresh_one(pr
 def test_engines_that_are_asked_for_are_noted_with_what_they_are_in_the_end(anchor: Checkpoint) -> None:
     pool = engine_pool(sampler="hf", trainer="local", trainer_options={"token_budget": 512})
     pool.trainer(anchor)
-    with noting() as used:
+    with record_engines() as used:
         assert facts_of(used) == {}
         step(pool.trainer(anchor), make_groups([(5, [4, 7])]))  # type: ignore[arg-type]
     facts = facts_of(used)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from infuser_core.engines.service.checksum import of_tensors, whole
-from infuser_core.engines.vllm.held import checksums
+from infuser_core.engines.vllm.weights import checksums
 
 HEIGHTS, WIDTH, TOP = {"q_proj": 6, "k_proj": 3, "v_proj": 3}, 10, 448.0
 E4M3 = torch.float8_e4m3fn

@@ -317,7 +317,7 @@ def test_engines_leave_the_trainers_accelerators_alone(tmp_path: Path, monkeypat
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2,3,4,5,6,7")
     assert started(reserved=4, tensor_parallel=2) == ["4,5", "6,7"]
     assert len(started()) == 8
-    with pytest.raises(EngineError, match="beside the 6 of the trainer") as caught:
+    with pytest.raises(EngineError, match="in addition to the 6 of the trainer") as caught:
         started(reserved=6, engines=4)
     assert caught.value.hint
 

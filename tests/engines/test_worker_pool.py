@@ -13,7 +13,7 @@ from threading import Barrier
 import pytest
 from served import eventually
 
-from infuser_core.engines.worker_pool import ATTEMPTS, Task, local_pool
+from infuser_core.engines.worker_pool import ATTEMPTS, LocalPool, Task
 from infuser_core.errors import EngineError, KilledProcessError, UsageError
 from infuser_core.system import child
 
@@ -44,7 +44,7 @@ def task(folder: Path, *, apart: bool = True) -> Task:
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_every_item_has_its_place_and_a_worker_opens_once(tmp_path: Path, apart: bool):
-    found = dict(local_pool(2).each(task(tmp_path, apart=apart), ITEMS))
+    found = dict(LocalPool(2).each(task(tmp_path, apart=apart), ITEMS))
     assert found == {place: place * place for place in ITEMS}
     opened = [*tmp_path.glob("opened-*")]
     assert 1 <= len(opened) <= 2 and (f"opened-{os.getpid()}" in {path.name for path in opened}) is not apart
@@ -53,7 +53,7 @@ def test_every_item_has_its_place_and_a_worker_opens_once(tmp_path: Path, apart:
 def test_an_items_worker_is_killed_and_another_one_does_it(tmp_path: Path):
     for number in (3, 7):
         (tmp_path / str(number)).touch()
-    assert dict(local_pool(2).each(task(tmp_path), ITEMS)) == {place: place * place for place in ITEMS}
+    assert dict(LocalPool(2).each(task(tmp_path), ITEMS)) == {place: place * place for place in ITEMS}
     assert len([*tmp_path.glob("opened-*")]) > 2
 
 
@@ -61,18 +61,18 @@ def test_an_item_that_costs_every_worker_is_named_and_others_are_kept(tmp_path: 
     (tmp_path / "5").write_text("always")
     kept = []
     with pytest.raises(KilledProcessError, match="squaring: 5 lost its worker: a process was killed from outside"):
-        kept += [place for place, _ in local_pool(1).each(task(tmp_path), ITEMS)]
+        kept += [place for place, _ in LocalPool(1).each(task(tmp_path), ITEMS)]
     assert len([*tmp_path.glob("opened-*")]) >= ATTEMPTS
 
 
 @pytest.mark.parametrize("apart", [True, False])
 def test_an_error_of_the_work_ends_it_as_it_is(tmp_path: Path, apart: bool):
     with pytest.raises(UsageError, match="-1 is negative"):
-        list(local_pool(2).each(task(tmp_path, apart=apart), [1, -1, 2]))
+        list(LocalPool(2).each(task(tmp_path, apart=apart), [1, -1, 2]))
 
 
 def test_a_process_serves_one_task_after_the_other_and_ends_with_the_pool(tmp_path: Path):
-    pool = local_pool(1)
+    pool = LocalPool(1)
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         assert dict(pool.each(task(tmp_path / name), ITEMS)) == {place: place * place for place in ITEMS}
@@ -82,7 +82,7 @@ def test_a_process_serves_one_task_after_the_other_and_ends_with_the_pool(tmp_pa
 
 
 def test_a_process_that_dies_between_two_tasks_costs_no_item(tmp_path: Path):
-    pool = local_pool(1)
+    pool = LocalPool(1)
     assert dict(pool.each(task(tmp_path), [2])) == {0: 4}
     (opened,) = tmp_path.glob("opened-*")
     os.kill(int(opened.name.removeprefix("opened-")), signal.SIGKILL)
@@ -115,7 +115,7 @@ def strange(folder: Path) -> Iterator[Callable[[int], object]]:
     [(2, "its result cannot be sent from its process: "), (-1, "Loud: -1 is negative; this error cannot be sent")],
 )
 def test_what_cannot_be_sent_is_an_error_of_the_task_and_costs_no_worker(tmp_path: Path, item: int, reason: str):
-    pool = local_pool(1)
+    pool = LocalPool(1)
     strangers = Task(name="wondering", begin=partial(strange, tmp_path))
     with pytest.raises(EngineError, match=f"wondering: {item}: {reason}"):
         list(pool.each(strangers, [1, item]))
@@ -126,7 +126,7 @@ def test_what_cannot_be_sent_is_an_error_of_the_task_and_costs_no_worker(tmp_pat
 
 def killed(folder: Path) -> None:
     """A process that has had an item done, and is killed while its worker rests."""
-    list(local_pool(1).each(task(folder), [2]))
+    list(LocalPool(1).each(task(folder), [2]))
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -159,7 +159,7 @@ def test_every_accelerator_has_a_worker_whose_commands_see_no_other(
     # Without as many workers at the same time nobody would come past it.
     together = Barrier(len(cards), timeout=20.0)
     task = Task(name="showing", begin=partial(shown, together), apart=False, accelerator=True)
-    pool = local_pool(7)
+    pool = LocalPool(7)
     assert sorted(seen for _, seen in pool.each(task, range(len(cards)))) == cards
     # The next task has the same ones, one after the other or beside each other.
     again = replace(task, begin=partial(shown, None))

@@ -7,7 +7,7 @@ import torch
 from engine_tiny import make_checkpoint
 from transformers import AutoConfig
 
-from infuser_core.engines.deepspeed.zero import Parked, emptied, empty_model
+from infuser_core.engines.deepspeed.zero import Parked, empty_model, free_storages
 from infuser_core.engines.hf.causal_lm import load_model
 
 
@@ -44,7 +44,7 @@ def resident() -> int:
 def test_parked_buffers_come_back_below_their_views() -> None:
     whole, scratch = torch.arange(12.0), torch.ones(5)
     alias, view = whole.detach(), whole[4:8].view(2, 2)
-    parked = Parked(kept=[whole, alias], lost=[scratch[1:], scratch])
+    parked = Parked(state=[whole, alias], scratch=[scratch[1:], scratch])
     assert whole.untyped_storage().nbytes() == scratch.untyped_storage().nbytes() == 0
     parked.restore()
     assert torch.equal(whole, torch.arange(12.0)) and torch.equal(view, torch.tensor([[4.0, 5.0], [6.0, 7.0]]))
@@ -53,5 +53,5 @@ def test_parked_buffers_come_back_below_their_views() -> None:
     assert torch.equal(scratch, torch.zeros(5))
     # Storage below several tensors is freed once.
     buffer = torch.zeros(8)
-    assert [size for _, size in emptied([buffer, buffer[2:], buffer.view(2, 4)])] == [32]
-    assert emptied([buffer]) == []
+    assert [size for _, size in free_storages([buffer, buffer[2:], buffer.view(2, 4)])] == [32]
+    assert free_storages([buffer]) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infuser_core.errors import ConfigError
-from infuser_core.evaluation.check import check, names_of, right_forms, table_of, wrong_forms
+from infuser_core.evaluation.check import benchmark_names, check_benchmark, checks_text, right_forms, wrong_forms
 from infuser_core.schemas import Question
 
 
@@ -29,7 +29,7 @@ def math500(folder: Path, *golds: str) -> None:
 
 def test_golds_are_accepted_in_all_forms_and_wrong_answers_in_none(data: Path):
     math500(data, "2", r"\frac{1}{2}", r"\binom{n}{r}", "(1,2)", r"\text{even}")
-    found = check("math500")
+    found = check_benchmark("math500")
     assert (found.status, found.questions, found.asked) == ("checked", 5, 20)
     assert (found.refused, found.wrong_accepted) == ([], [])
     assert found.wrong_asked >= 25
@@ -38,22 +38,22 @@ def test_golds_are_accepted_in_all_forms_and_wrong_answers_in_none(data: Path):
 
 def test_a_gold_that_nobody_can_give_is_named(data: Path):
     math500(data, "2", "9^{9^{9^{9}}} + x^{")
-    found = check("math500")
+    found = check_benchmark("math500")
     assert found.refused and all(line.startswith("1: ") for line in found.refused)
-    assert "gold not accepted: math500: 1: " in table_of([found])
+    assert "gold not accepted: math500: 1: " in checks_text([found])
 
 
 def test_what_is_not_here_or_does_not_load_is_a_row_of_its_own(data: Path):
     (data / "aime2024.jsonl").write_text('{"nothing": 1}\n')
-    assert check("medqa").status == "not on this machine"
-    assert check("aime2024").status.startswith("does not load: aime2024: ")
+    assert check_benchmark("medqa").status == "not on this machine"
+    assert check_benchmark("aime2024").status.startswith("does not load: aime2024: ")
 
 
 def test_all_are_those_with_a_data_set_and_others_are_refused():
-    assert {"math500", "mmlu_pro", "livecodebench"} <= set(names_of("all"))
-    assert not any(name.startswith("nano") for name in names_of("all"))
+    assert {"math500", "mmlu_pro", "livecodebench"} <= set(benchmark_names("all"))
+    assert not any(name.startswith("nano") for name in benchmark_names("all"))
     with pytest.raises(ConfigError, match="no benchmark 'maths'"):
-        names_of("math500,maths")
+        benchmark_names("math500,maths")
 
 
 @pytest.mark.parametrize(("verifier", "gold"), [("choice", "B"), ("integer", "42"), ("math", "2"), ("bbeh", "yes")])

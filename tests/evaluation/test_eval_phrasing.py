@@ -14,7 +14,7 @@ from infuser_core.evaluation.answering import messages_of
 from infuser_core.evaluation.dumps import read_dump
 from infuser_core.evaluation.models import find_model
 from infuser_core.evaluation.plan import ask_settings, identity_of, make_plan
-from infuser_core.evaluation.settings import EvaluationSettings, changed, phrasing_of
+from infuser_core.evaluation.settings import EvaluationSettings, phrasing_of, replace_settings
 from infuser_core.nano.lab import anchor_path
 
 EXAM = [{"question_id": "1", "question_text": "What is 2 + 3?", "ground_truth": "5"}]
@@ -30,7 +30,7 @@ def written(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def settings(**values: Any) -> EvaluationSettings:
-    return changed(EvaluationSettings(), values, where="test")
+    return replace_settings(EvaluationSettings(), values, where="test")
 
 
 def test_a_server_gets_system_turn_examples_and_question_in_this_order(launch: Launcher, tmp_path: Path):

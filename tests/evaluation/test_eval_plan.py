@@ -9,7 +9,7 @@ import pytest
 from infuser_core import plugins
 from infuser_core.errors import ConfigError, UsageError
 from infuser_core.evaluation.models import NamedModel, find_model
-from infuser_core.evaluation.plan import Plan, identity_of, make_plan, name_of
+from infuser_core.evaluation.plan import ExamPlan, identity_of, make_plan, name_of
 from infuser_core.evaluation.settings import EvaluationSettings, engine_name, settings_for
 from infuser_core.nano.lab import anchor_path
 from infuser_core.store.runs import differing
@@ -23,7 +23,7 @@ def stranger(tmp_path: Path) -> NamedModel:
 
 def planned(
     tmp_path: Path, wanted: str, *, settings: EvaluationSettings | None = None, nano: bool = False, **options: Any
-) -> tuple[Plan, list[str]]:
+) -> tuple[ExamPlan, list[str]]:
     said: list[str] = []
     model = find_model(tmp_path, "nano") if nano else stranger(tmp_path)
     chosen = settings or settings_for(model, None, {})

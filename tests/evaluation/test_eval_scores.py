@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from infuser_core.errors import DamagedArtifactError
 from infuser_core.evaluation.evaluate import TOO_LONG, grade
-from infuser_core.evaluation.plan import Plan, Sheet
-from infuser_core.evaluation.record import Record
+from infuser_core.evaluation.plan import ExamPlan, Sheet
+from infuser_core.evaluation.record import EvaluationRecord
 from infuser_core.evaluation.scores import question_scores, results_of, sheet_scores
 from infuser_core.evaluation.statistics.bootstrap import Z, wilson
 from infuser_core.nano import world
@@ -35,9 +35,9 @@ def sheet(label: str, *, category: str = "nano", samples: int = 2, available: in
     )
 
 
-def plan(labels: tuple[str, ...] = ("first", "second")) -> Plan:
+def plan(labels: tuple[str, ...] = ("first", "second")) -> ExamPlan:
     questions = {label: QUESTIONS[4 * place : 4 * place + 4] for place, label in enumerate(labels)}
-    return Plan(sheets=[sheet(label) for label in labels], questions=questions)
+    return ExamPlan(sheets=[sheet(label) for label in labels], questions=questions)
 
 
 def response(label: str, question, index: int, kind: str) -> BenchmarkResponse:
@@ -54,13 +54,13 @@ def response(label: str, question, index: int, kind: str) -> BenchmarkResponse:
     )
 
 
-def counted(rows: list[BenchmarkResponse], asked: Plan, *, too_long: str = "wrong") -> list[QuestionScore]:
+def counted(rows: list[BenchmarkResponse], asked: ExamPlan, *, too_long: str = "wrong") -> list[QuestionScore]:
     return question_scores(asked, rows, grade(rows, asked.by_key(), preset="paper"), too_long=too_long)
 
 
 def rows_of(kinds: list[str]) -> list[BenchmarkResponse]:
     """Two samples for each of eight questions; a question that did not fit has no sample that did."""
-    asked = plan().labelled()
+    asked = plan().question_rows()
     rows = []
     for place, question in enumerate(asked):
         own = kinds[2 * place : 2 * place + 2]
@@ -73,7 +73,7 @@ def rows_of(kinds: list[str]) -> list[BenchmarkResponse]:
 def test_scores_equal_a_plain_count(kinds: list[str], drop: bool):
     rows = rows_of(kinds)
     questions = counted(rows, plan(), too_long="drop" if drop else "wrong")
-    right = {(q.benchmark, q.question_id): q.answer for q in plan().labelled()}
+    right = {(q.benchmark, q.question_id): q.answer for q in plan().question_rows()}
     for found in sheet_scores(plan(), questions, checkpoint_id="c"):
         mine = [row for row in rows if row.benchmark == found.score.benchmark]
         kept = [row for row in mine if not (drop and row.finish_reason == TOO_LONG)]
@@ -117,7 +117,7 @@ def test_a_question_without_answers_is_refused():
         counted([], plan())
 
 
-def record() -> Record:
+def record() -> EvaluationRecord:
     identity = {
         "model": "digest",
         "seed": 1,
@@ -126,7 +126,9 @@ def record() -> Record:
         "benchmarks": {},
         "limit": 4,
     }
-    return Record(model="a|b", identity=identity, sheets=plan().sheets, notes=["first: 4 questions, expected 5"])
+    return EvaluationRecord(
+        model="a|b", identity=identity, sheets=plan().sheets, notes=["first: 4 questions, expected 5"]
+    )
 
 
 def found_of(kinds: list[str]) -> tuple[dict, list]:

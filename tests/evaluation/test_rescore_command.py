@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from launcher import ROOT, Launcher, SmallRun
 
-from infuser_core.evaluation.plan import AskedQuestion, single
-from infuser_core.evaluation.record import Record
+from infuser_core.evaluation.plan import AskedQuestion, single_plan
+from infuser_core.evaluation.record import EvaluationRecord
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question
 from infuser_core.store.tables import read_rows, save_rows, write_rows
 
@@ -48,9 +48,9 @@ def responses(count: int) -> list[BenchmarkResponse]:
 
 def exam(path: Path, count: int = 10) -> Path:
     """A folder as `infuser eval --out` writes it."""
-    plan = single("letters", [question(n) for n in range(count)], samples=2, title="Letters", category="general")
-    Record(model="m", identity={"model": "m"}, sheets=plan.sheets).write(path)
-    save_rows(path / "questions.parquet", plan.labelled(), AskedQuestion)
+    plan = single_plan("letters", [question(n) for n in range(count)], samples=2, title="Letters", category="general")
+    EvaluationRecord(model="m", identity={"model": "m"}, sheets=plan.sheets).write(path)
+    save_rows(path / "questions.parquet", plan.question_rows(), AskedQuestion)
     save_rows(path / "responses.parquet", responses(count), BenchmarkResponse)
     return path
 

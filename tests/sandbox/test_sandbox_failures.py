@@ -129,7 +129,7 @@ def test_a_sandbox_that_cannot_be_started_is_an_error_of_its_own():
     text = """
 from dataclasses import replace
 from infuser_core.verifiers.sandbox.cell import Cell
-found = probe.find()
+found = probe.find_containment()
 for launcher in (("/bin/false",), ("/no/such/file",), ("/bin/echo", "nonsense")):
     try: Cell(replace(found, launcher=launcher), Program(source=""), Limits())
     except InfuserError as error: print(type(error).__name__, error.message)
@@ -139,17 +139,17 @@ for launcher in (("/bin/false",), ("/no/such/file",), ("/bin/echo", "nonsense"))
     assert done.stdout.count("SandboxError the sandbox did not start") == 3
 
 
-@pytest.mark.parametrize("place", range(len(containment.candidates())))
+@pytest.mark.parametrize("place", range(len(containment.find_interpreters())))
 def test_killing_the_judge_ends_everything_inside(place: int):
-    if containment.candidates()[place].hidden_by is not None and os.geteuid() != 0:
+    if containment.find_interpreters()[place].hidden_by is not None and os.geteuid() != 0:
         pytest.skip("an interpreter that cannot be read")
     text = f"""
 import threading
 from infuser_core.verifiers.sandbox import containment
-found = probe.proved(containment.contained(containment.candidates()[{place}]))
+found = probe.prove(containment.contain_with_bwrap(containment.find_interpreters()[{place}]))
 source = "import os, time\\nfor _ in range(3): os.fork()\\ntime.sleep(600)"
 threading.Timer(3, lambda: os.kill(os.getpid(), 9)).start()
-probe.find = lambda: found
+probe.find_containment = lambda: found
 run(Program(source=source), [Case()], Limits(seconds=300))
 """
     process = subprocess.Popen([sys.executable, "-c", HEAD + text], cwd=ROOT, start_new_session=True)
@@ -216,8 +216,8 @@ def test_an_unknown_machine_has_no_filter():
 
 
 def test_what_the_sandbox_shows_of_the_host():
-    own = next(each for each in containment.candidates() if each.hidden_by is None)
-    command = containment.contained(own).command(requests=3, answers=4, disk_mb=16)
+    own = next(each for each in containment.find_interpreters() if each.hidden_by is None)
+    command = containment.contain_with_bwrap(own).command(requests=3, answers=4, disk_mb=16)
     shown = {command[place + 1] for place, word in enumerate(command) if word in ("--ro-bind", "--bind", "--dev-bind")}
     allowed = {str(own.executable), str(own.prefix / "lib"), "/usr/lib", "/usr/lib64", "/lib", "/lib64"}
     assert shown <= allowed

@@ -13,7 +13,7 @@ from places import ROOT
 from infuser_core.verifiers.sandbox import containment
 from infuser_core.verifiers.sandbox import run as probe
 from infuser_core.verifiers.sandbox.cell import PROCESSES
-from infuser_core.verifiers.sandbox.containment import NOBODY, candidates
+from infuser_core.verifiers.sandbox.containment import NOBODY, find_interpreters
 from infuser_core.verifiers.sandbox.program import Case, Limits, Program
 from infuser_core.verifiers.sandbox.run import run
 
@@ -24,7 +24,7 @@ def as_nobody(*words: str, user: int = NOBODY, **environment: str) -> "subproces
     """A command of an interpreter that an ordinary user can run; skips where there is none, or no way to become one."""
     if os.geteuid() != 0:
         pytest.skip("everything here runs as an ordinary user already")
-    open_ones = [each.executable for each in candidates() if each.hidden_by is None]
+    open_ones = [each.executable for each in find_interpreters() if each.hidden_by is None]
     closed = [folder for folder in (ROOT, *ROOT.parents) if not folder.stat().st_mode & 0o005]
     if not open_ones or closed:
         pytest.skip("neither Python nor the checkout is for everybody")
@@ -42,14 +42,14 @@ def test_an_ordinary_user_gets_the_same_verdicts():
     assert (found["honest"], found["false_rejects"]) == (len(sandbox_corpus.HONEST[::3]), {})
 
 
-@pytest.mark.parametrize("place", range(len(candidates())))
+@pytest.mark.parametrize("place", range(len(find_interpreters())))
 def test_every_interpreter_of_this_host_can_be_contained(place: int, monkeypatch: pytest.MonkeyPatch):
-    interpreter = candidates()[place]
+    interpreter = find_interpreters()[place]
     if interpreter.hidden_by is not None and os.geteuid() != 0:
         pytest.skip(f"{interpreter.executable} cannot be read")
-    found = probe.proved(containment.contained(interpreter))
+    found = probe.prove(containment.contain_with_bwrap(interpreter))
     program = Program(source="import sys, os, json\nprint(sys.executable, os.listdir('/box'), os.access('/tmp', 0))")
-    monkeypatch.setattr(probe, "find", lambda: found)
+    monkeypatch.setattr(probe, "find_containment", lambda: found)
     (outcome,) = run(program, [Case()], Limits(seconds=10))
     assert outcome.stdout == f"{interpreter.executable} ['program.py'] False\n"
     # Root shows an installation in a closed folder to the sandbox alone, and at another place than its own.
@@ -61,7 +61,7 @@ def test_a_closed_interpreter_is_passed_over_by_an_ordinary_user():
         "from infuser_core.verifiers.sandbox import containment, program\n"
         "from pathlib import Path\n"
         "closed = containment._interpreter(Path('/root/bin/python3'), Path('/root'))\n"
-        "try: containment.contained(closed)\n"
+        "try: containment.contain_with_bwrap(closed)\n"
         "except program.SandboxUnavailable as error: print(error)\n"
     )
     done = as_nobody("-c", code)

@@ -9,7 +9,7 @@ from infuser_core.verifiers.sandbox.program import SandboxUnavailable
 def trouble() -> str:
     """Why this host has no sandbox; empty where it has one."""
     try:
-        run.find()
+        run.find_containment()
     except SandboxUnavailable as error:
         return error.message
     return ""

@@ -6,7 +6,7 @@ import torch
 
 from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
-from infuser_core.engines.deepspeed.rank import _meet
+from infuser_core.engines.deepspeed.rank import join_group
 from infuser_core.engines.deepspeed.shard import Fragment, Shard
 
 SIZES = {"d": (7, 3), "a": (5,), "c": (2, 2, 2), "b": (64, 9)}
@@ -24,7 +24,7 @@ class FileRank:
     progress = (0, 0)
 
     def __init__(self, seat: Seat, options: object) -> None:
-        _meet(seat, "cpu")
+        join_group(seat, "cpu")
         self._rank, fragments, offset = seat.rank, list[Fragment](), 0
         for name, shape in SIZES.items():
             size = torch.Size(shape).numel()

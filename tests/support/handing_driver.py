@@ -17,7 +17,7 @@ from typing import Any
 from distributed_tiny import local, ranks, saved, step
 from engine_tiny import make_checkpoint
 
-from infuser_core.engines.cluster.layout import Cluster
+from infuser_core.engines.cluster.machines import Cluster
 from infuser_core.engines.cluster.remote_memory import ClusterMemory
 from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.engines.service.sampler import ServiceSampler

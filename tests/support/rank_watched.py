@@ -22,7 +22,7 @@ class Watched(DeepSpeedRank):
     def held(self) -> int:
         """Bytes below all tensors of the process, without what lies on the host for a sleeper."""
         gc.collect()
-        parked: Any = self._parked
+        parked: Any = self._sleeping
         copies = {copy.untyped_storage().data_ptr() for _, copy in (parked._copies if parked else [])}
         found = {}
         for each in gc.get_objects():

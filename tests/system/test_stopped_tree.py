@@ -20,8 +20,8 @@ print([ended.fault, ended.status, ended.out.decode()])
 """
 PROGRAM = """
 from infuser_core.verifiers.sandbox.program import Case, Limits, Program
-from infuser_core.verifiers.sandbox.run import find, run
-find()
+from infuser_core.verifiers.sandbox.run import find_containment, run
+find_containment()
 print("go", flush=True)
 program = Program(source="import time; time.sleep(1.2); print('text')")
 (outcome,) = run(program, [Case()], Limits(seconds=3.0, total_seconds=4.0))

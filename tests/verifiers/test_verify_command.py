@@ -105,7 +105,7 @@ def test_lines_that_are_no_questions_are_counted_and_the_first_are_named():
     for lines in ([good, b"{"], [b"\xff", good, b"{}", b"[1]"], [good]):
         list(answer_lines(lines, refusals))
     with pytest.raises(MalformedInputError) as caught:
-        refusals.complain()
+        refusals.check()
     assert caught.value.message.startswith("4 of 7 lines are no questions: line 2: not JSON: ")
     assert "; line 3: not JSON: " in caught.value.message and "; line 5: unknown kind" in caught.value.message
     assert caught.value.message.endswith("; and 1 more")

@@ -19,8 +19,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from infuser_core.engines.cluster.connection import connected, machines, name_of, strategy_for
-from infuser_core.engines.cluster.layout import Cluster, shares
+from infuser_core.engines.cluster.machines import Cluster, connected, living_machines, name_of, shares, strategy_for
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import EngineError, InfuserError
 
@@ -110,7 +109,7 @@ class RankGroup:
         self._folder = tempfile.mkdtemp(prefix="infuser-ranks-")
         self._pids: dict[int, int] = {}
         actor = self._ray.remote(max_restarts=0, concurrency_groups={"pulse": 1})(_RankActor)
-        parts = [] if cluster is None else shares(machines(self._ray), cluster, cuda=gpus > 0)
+        parts = [] if cluster is None else shares(living_machines(self._ray), cluster, cuda=gpus > 0)
         nodes = [{"scheduling_strategy": strategy_for(part.machine)} for part in parts for _ in range(part.ranks)]
         self._actors = [actor.options(num_cpus=0, num_gpus=gpus, **node).remote() for node in nodes or [{}] * ranks]
         self._start(path, options, dict(environment or {}))

@@ -8,10 +8,9 @@ import os
 import threading
 from typing import Any
 
-from infuser_core.engines.cluster.connection import connected, machines
-from infuser_core.engines.cluster.layout import Cluster, Machine
+from infuser_core.engines.cluster.machines import Cluster, Machine, connected, living_machines
 from infuser_core.engines.cluster.remote_workers import RemoteHost, RemoteWorker
-from infuser_core.engines.worker_pool import Slot, WorkerPool
+from infuser_core.engines.worker_pool import Slot, WorkerPool, slots_of
 from infuser_core.errors import EngineError
 
 START_SECONDS = 120.0
@@ -40,7 +39,7 @@ class RayPool(WorkerPool):
 
     def _update_machines(self) -> None:
         self._ray = self._ray or connected(self._cluster, cores=1)
-        alive = {machine.node: machine for machine in machines(self._ray)}
+        alive = {machine.node: machine for machine in living_machines(self._ray)}
         self._machines |= alive
         self._slots = {slot for slot in self._slots if slot.node in alive}
         self._free &= self._slots
@@ -48,12 +47,9 @@ class RayPool(WorkerPool):
         for machine in alive.values():
             if machine.node in nodes:
                 continue
-            cards = [str(card) for card in range(machine.cards)]
-            added = [Slot(number, accelerator=False, node=machine.node) for number in range(max(machine.cores, 1))]
-            for number, card in enumerate(cards or [None]):
-                added.append(Slot(number, accelerator=True, card=card, node=machine.node))
-            self._slots.update(added)
-            self._free.update(added)
+            slots = slots_of(machine.cores, [str(card) for card in range(machine.cards)], machine.node)
+            self._slots.update(slots)
+            self._free.update(slots)
 
     def _start_process(self, slot: Slot) -> RemoteWorker:
         machine = self._machines[slot.node]

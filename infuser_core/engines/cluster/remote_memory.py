@@ -13,8 +13,15 @@ from weakref import WeakSet
 
 import numpy as np
 
-from infuser_core.engines.cluster.connection import actor_on, answer, connected, machines, name_of
-from infuser_core.engines.cluster.layout import Cluster, Machine
+from infuser_core.engines.cluster.machines import (
+    Cluster,
+    Machine,
+    actor_on,
+    answer,
+    connected,
+    living_machines,
+    name_of,
+)
 from infuser_core.engines.service.weight_transfer import Memory, WeightFile, WeightSource
 from infuser_core.errors import EngineError
 
@@ -105,7 +112,7 @@ class ClusterMemory:
     def _start_actors(self, names: Collection[str]) -> None:
         """Actors on these machines, and on none that has left."""
         ray = connected(self._cluster, cores=1)
-        alive = {name_of(ray, machine.node): machine for machine in machines(ray)}
+        alive = {name_of(ray, machine.node): machine for machine in living_machines(ray)}
         self._memories = {name: memory for name, memory in self._memories.items() if name in alive}
         for name in names:
             if name not in alive:

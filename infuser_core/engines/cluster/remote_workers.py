@@ -13,8 +13,16 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from infuser_core.engines.cluster.connection import actor_on, answer, connected, machines, name_of
-from infuser_core.engines.cluster.layout import Cluster, Machine, shares
+from infuser_core.engines.cluster.machines import (
+    Cluster,
+    Machine,
+    actor_on,
+    answer,
+    connected,
+    living_machines,
+    name_of,
+    shares,
+)
 from infuser_core.engines.service.launch import START_SECONDS, ServiceOptions
 from infuser_core.engines.service.local_engines import LocalEngines
 from infuser_core.engines.worker_pool import start_process
@@ -227,6 +235,6 @@ def engines_of(cluster: Cluster, options: ServiceOptions, bell: threading.Event)
             [str(card) for card in range(0 if cluster.turns else share.ranks, share.machine.cards)],
             bell,
         )
-        for share in shares(machines(ray), cluster, cuda=options.device == "cuda")
+        for share in shares(living_machines(ray), cluster, cuda=options.device == "cuda")
         if share.engines
     ]

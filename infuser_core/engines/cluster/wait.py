@@ -10,8 +10,7 @@ from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
 
-from infuser_core.engines.cluster.connection import connected
-from infuser_core.engines.cluster.layout import Cluster
+from infuser_core.engines.cluster.machines import Cluster, connected
 from infuser_core.errors import EngineError
 
 _LOOK = 1.0

@@ -20,7 +20,7 @@ from infuser_core.engines.training.packing import Segment
 
 
 class ShardProbe(LayerProbe):
-    """Questions of one rank, many in a micro-batch. It looks at the model before DeepSpeed takes the weights apart."""
+    """Scores questions on one rank, many in a micro-batch. Create it before DeepSpeed shards the weights."""
 
     def run(
         self,
@@ -33,32 +33,32 @@ class ShardProbe(LayerProbe):
     ) -> dict[int, Tensor]:
         """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of every question by its place, g the gradient of -J.
 
-        All ranks bring the same number of micro-batches; None stands for one that only keeps the others company.
-        `note` hears of every other one.
+        All ranks pass the same number of micro-batches, padded with None. `note` is called for each one that is not
+        padding.
         """
         shard = zero.shard
         direction = Preconditioner(
             reference=Gathered(shard, reference), second=Gathered(shard, adamw.second), form=adamw.form
         )
         workspace = Workspace(dtype=torch.float32, device=self._packer.device)
-        found: dict[int, Tensor] = {}
+        sums: dict[int, Tensor] = {}
 
         def backward(loss: Tensor) -> None:
-            # Recorded layers leave no gradients behind, and DeepSpeed's hooks must not wait for any.
+            # Recorded layers produce no gradients, and DeepSpeed's hooks must not wait for any.
             torch.autograd.grad(loss, zero.parameters, allow_unused=True)
 
         for segments in batches:
-            with zero.settled():
+            with zero.sharded_after():
                 scored = self.score(
-                    segments or [company()], objective, direction, workspace, forward=zero.recorded, backward=backward
+                    segments or [padding()], objective, direction, workspace, forward=zero.recorded, backward=backward
                 )
             if segments is not None:
-                found |= dict(zip(scored.places, scored.sums_Q4, strict=True))
+                sums |= dict(zip(scored.places, scored.sums_Q4, strict=True))
                 note(segments, scored)
-        return found
+        return sums
 
 
-def company() -> Segment:
-    """A segment without weight: what a rank computes while others still have work, so that collectives meet."""
+def padding() -> Segment:
+    """A segment without weight, for ranks without work: all ranks must enter the same collectives."""
     row = TrainRow(token_ids=[0], advantage=0.0, sampler_logprobs=[0.0])
     return Segment(group=0, group_id="", prompt=[0], places=[0], rows=[row], group_size=1)

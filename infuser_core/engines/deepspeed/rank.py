@@ -1,6 +1,6 @@
-"""One trainer rank: its parts of every batch, its shard of every parameter.
+"""One rank of the trainer: it computes parts of every batch and owns a shard of every parameter.
 
-Every method is a collective: all ranks of a group call it, in the same order, or none.
+Every method is a collective: all ranks of a group call it in the same order, or none does.
 """
 
 import gc
@@ -21,7 +21,7 @@ from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import AdamWOptions
 from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
-from infuser_core.engines.deepspeed.probe import ShardProbe, company
+from infuser_core.engines.deepspeed.probe import ShardProbe, padding
 from infuser_core.engines.deepspeed.split import Part
 from infuser_core.engines.deepspeed.zero import Parked, Zero, ZeroOptions, empty_model
 from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name
@@ -40,12 +40,12 @@ from infuser_core.engines.training.recomputation import recomputed
 from infuser_core.memory.sizes import Checkpointing, kept_tokens
 
 COLLECTIVE = timedelta(hours=1)
-"""Longest wait in a collective: the slowest rank's largest step. Dead and silent ranks are found from outside."""
+"""Longest wait in a collective, for the slowest rank's largest step. The driver notices dead and silent ranks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankOptions(ZeroOptions):
-    """Options of a rank at its start, those of DeepSpeed's sharding included."""
+    """Options of a rank, those of DeepSpeed's sharding included."""
 
     device: str
     """`cpu` or `cuda`."""
@@ -56,11 +56,11 @@ class RankOptions(ZeroOptions):
     token_budget: int
     """Most tokens of a micro-batch."""
     gradient_checkpointing: Checkpointing
-    """Micro-batches whose activations are computed again in backward."""
+    """Which micro-batches compute their activations again in backward."""
     probe: str
     """See ProbeChoice; under `reference` all ranks share every question."""
     optimizer: AdamWOptions
-    """AdamW's constants."""
+    """Constants of AdamW."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,33 +68,32 @@ class RankProbed:
     """A rank's part of the questions' scores."""
 
     scores: dict[int, list[float]]
-    """The four sums of every question it knows them of, by place (see ShardProbe)."""
+    """Four sums of each question, by place (see ShardProbe)."""
     logprobs: Values
-    """Of the rows it computed."""
+    """Of the rows that it computed."""
     tokens: int
-    """Response tokens that it computed."""
+    """Number of response tokens that it computed."""
     reference_norm: float
-    """Norm of the reference direction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """This rank's part of a state in host memory."""
+class ParkedState:
+    """This rank's part of a role's state in host memory."""
 
-    state: list[Tensor]
-    """Masters and both moments, pinned where there is an accelerator."""
+    tensors: list[Tensor]
+    """Masters and both moments, pinned if there is an accelerator."""
     steps: int
     """Optimizer steps since the anchor."""
     source: Path
-    """Folder of the checkpoint that it was loaded from."""
+    """Folder of the checkpoint from which it was loaded."""
 
 
 class DeepSpeedRank:
-    """One rank; it meets the others at its start."""
+    """One rank; it joins its group at its start."""
 
     def __init__(self, seat: Seat, options: RankOptions) -> None:
         torch.set_num_threads(options.threads)
-        _meet(seat, options.device)
+        join_group(seat, options.device)
         self._options = options
         self._device = device = torch.device(options.device)
         self._packer = Packer(
@@ -104,17 +103,23 @@ class DeepSpeedRank:
             dtype=torch.float32,
         )
         self._zero: Zero | None = None
+        self._adamw: AdamW
         self._probe: ShardProbe | None = None
-        self._refused: UnknownLayerError | None = None
-        self._parked: Parked | None = None
-        self._waiting: dict[str, Waiting] = {}
+        self._refusal: UnknownLayerError | None = None
+        self._sleeping: Parked | None = None
+        self._parked: dict[str, ParkedState] = {}
         self.progress = (0, 0)
 
     def load(self, folder: str) -> int:
-        """Take weights, moments and step of a checkpoint folder; returns the step."""
+        """Load weights, moments and step of a checkpoint folder; returns the step."""
         source = Path(folder)
         state = read_state(source)
-        self._unload()
+        if self._zero is not None:
+            self._zero.destroy()
+            self._zero = self._probe = self._sleeping = None
+            del self._adamw
+            gc.collect()
+            self._empty_cache()
         model = empty_model(source)
         recomputation = recomputed(model, self._options.gradient_checkpointing)
         dtype = choose_dtype(self._options.dtype)
@@ -122,39 +127,47 @@ class DeepSpeedRank:
         self._packer = replace(self._packer, layout=self._attention.make)
         self._tied = tied_names(model)
         policy = ModelPolicy(model, compute_dtype=dtype, recomputation=recomputation)
-        self._look(policy)
+        # Before DeepSpeed shards the weights.
+        self._probe = self._refusal = None
+        try:
+            self._probe = ShardProbe(policy, self._packer) if self._options.probe != "reference" else None
+        except UnknownLayerError as error:
+            # Without its frames, which keep the model alive.
+            self._refusal = error.with_traceback(None)
         self._source = source
         self._zero = zero = Zero(policy, self._options, device=self._device)
         self._adamw = AdamW(zero.shard, self._options.optimizer)
         self._adamw.steps = state.step
-        # Alignment leaves elements that belong to no parameter.
+        # Elements of the padding for alignment belong to no parameter.
         zero.shard.data.zero_()
-        files.read(source / WEIGHTS, self._held(zero.shard.data), zero.shard)
+        files.read(source / WEIGHTS, self._contents(zero.shard.data), zero.shard)
         zero.publish()
         files.read(source / MOMENTS, self._moments(), zero.shard)
         return state.step
 
     def room(self) -> tuple[str, int, int]:
-        """Machine of this rank, bytes of its state, and bytes of host memory that are free there."""
-        return gethostname(), sum(each.nbytes for each in self._state()), free_host_memory()
+        """Machine of this rank, bytes of its state, and free bytes of the machine's memory."""
+        return gethostname(), sum(tensor.nbytes for tensor in self._state()), free_host_memory()
 
     def park(self, name: str) -> None:
-        """Keep the state in host memory as well, under a name."""
-        pinned = self._device.type == "cuda"
-        copies = [torch.empty_like(each, device="cpu", pin_memory=pinned).copy_(each) for each in self._state()]
-        self._waiting[name] = Waiting(state=copies, steps=self._adamw.steps, source=self._source)
+        """Copy the state to host memory under a name."""
+        is_pinned = self._device.type == "cuda"
+        copies = [
+            torch.empty_like(tensor, device="cpu", pin_memory=is_pinned).copy_(tensor) for tensor in self._state()
+        ]
+        self._parked[name] = ParkedState(tensors=copies, steps=self._adamw.steps, source=self._source)
 
     def take(self, name: str) -> None:
-        """Hold a state that waited, without its copy."""
-        waiting, zero = self._waiting.pop(name), self._loaded()
-        for mine, theirs in zip(self._state(), waiting.state, strict=True):
-            mine.copy_(theirs)
-        self._adamw.steps, self._source = waiting.steps, waiting.source
+        """Load a parked state and drop its copy."""
+        parked, zero = self._parked.pop(name), self._loaded()
+        for tensor, copy in zip(self._state(), parked.tensors, strict=True):
+            tensor.copy_(copy)
+        self._adamw.steps, self._source = parked.steps, parked.source
         zero.publish()
 
     def drop(self, name: str) -> None:
-        """Forget a state that waited."""
-        self._waiting.pop(name, None)
+        """Drop a parked state."""
+        self._parked.pop(name, None)
 
     def _state(self) -> list[Tensor]:
         return [self._loaded().shard.data, self._adamw.first, self._adamw.second]
@@ -163,20 +176,20 @@ class DeepSpeedRank:
         """Device and kernels of this rank."""
         return {"device": device_name(self._device), "attention": self._attention.name}
 
-    def refused(self) -> UnknownLayerError | None:
-        """Reason for which this model's questions cannot be scored by one rank each."""
-        return self._refused
+    def refusal(self) -> UnknownLayerError | None:
+        """The reason that one rank alone cannot score a question of this model; None if it can."""
+        return self._refusal
 
     def zero_grad(self) -> None:
         """Drop accumulated gradients."""
         self._loaded().shard.gradient.zero_()
 
     def forward_backward(self, parts: Sequence[Part], objective: Objective, denominator: int) -> Sums:
-        """Accumulate the gradient of -J of all ranks' parts, divided by `denominator`."""
+        """Accumulate the gradient of -J over all ranks' parts, divided by `denominator`."""
         return self._accumulate(parts, objective, denominator, self._loaded().shard.gradient).sums()
 
     def optim_step(self, learning_rate: float) -> float:
-        """One AdamW step; returns the norm before clipping. A norm that is not finite changes nothing."""
+        """One AdamW step; returns the gradient's norm before clipping. Does nothing if that is not finite."""
         zero = self._loaded()
         norm = self._adamw.step(learning_rate)
         if math.isfinite(norm):
@@ -184,16 +197,16 @@ class DeepSpeedRank:
         return norm
 
     def below_epsilon(self) -> float:
-        """Share of all ranks' parameters whose second moment's root is below epsilon."""
+        """Share of all ranks' parameters whose root of the second moment is below epsilon."""
         return self._adamw.below_epsilon()
 
     @torch.no_grad()
     def logprobs(self, parts: Sequence[Part], temperature: float) -> Values:
-        """Log-probability of every response token of its parts."""
+        """Log-probabilities of every response token of its parts."""
         zero, tally = self._loaded(), self._tally()
         for segments in self._padded(self._packer.plan([part.group for part in parts], only_trained=False)):
-            batch = self._packer.pack(segments or [company()])
-            with zero.settled():
+            batch = self._packer.pack(segments or [padding()])
+            with zero.sharded_after():
                 logprobs_S = zero.logprobs(batch, temperature=temperature)
             if segments is not None:
                 tally.note(segments, logprobs_S=logprobs_S)
@@ -203,61 +216,62 @@ class DeepSpeedRank:
     def probe(
         self, whole: Sequence[Part], shared: Sequence[Sequence[Part]], objective: Objective, reference: str
     ) -> RankProbed:
-        """Score the `whole` questions alone, and with all ranks the `shared` ones, of which it has its rows."""
+        """Score the `whole` questions alone, and the `shared` ones, of which it has some rows, with all ranks."""
         zero = self._loaded()
-        kept = torch.zeros_like(zero.shard.data)
-        files.read(Path(reference), self._held(kept), zero.shard)
-        norm = zero.shard.norm(kept)
+        direction = torch.zeros_like(zero.shard.data)
+        files.read(Path(reference), self._contents(direction), zero.shard)
+        norm = zero.shard.norm(direction)
         tally = self._tally()
         scores: dict[int, list[float]] = {}
-        batches, split = self._packer.plan_whole([part.group for part in whole])
-        assert not split, "a question over the budget belongs to all ranks"
-        if self._agree(len(batches)):
+        batches, too_large = self._packer.plan_whole([part.group for part in whole])
+        assert not too_large, "all ranks share a question over the budget"
+        if self._largest(len(batches)):
             assert self._probe is not None, "without a layer probe all ranks share every question"
 
             def note(segments: list[Segment], scored: Scored) -> None:
                 tally.note(segments, logprobs_S=scored.logprobs_S)
                 self.progress = (tally.rows, tally.tokens)
 
-            found = self._probe.run(zero, self._adamw, self._padded(batches), kept, objective, note)
-            scores = {whole[place].place: sums.tolist() for place, sums in found.items()}
+            sums_by_place = self._probe.run(zero, self._adamw, self._padded(batches), direction, objective, note)
+            scores = {whole[place].place: sums.tolist() for place, sums in sums_by_place.items()}
         tokens, logprobs = tally.tokens, [_by_place(whole, tally)]
         for parts in shared:
-            alone = torch.zeros_like(zero.shard.gradient)
-            own = self._accumulate(parts, objective, 1, alone)
-            sums = self._adamw.sums(alone, kept).tolist()
+            gradient = torch.zeros_like(zero.shard.gradient)
+            part_tally = self._accumulate(parts, objective, 1, gradient)
+            sums = self._adamw.sums(gradient, direction).tolist()
             if dist.get_rank() == 0:
                 scores[parts[0].place] = sums
-            tokens += own.tokens
-            logprobs.append(_by_place(parts, own))
+            tokens += part_tally.tokens
+            logprobs.append(_by_place(parts, part_tally))
         return RankProbed(scores=scores, logprobs=merged(logprobs), tokens=tokens, reference_norm=norm)
 
     def keep_gradient(self, path: str, at_once: bool) -> tuple[float, dict[str, str]]:
         """Write the ascent direction; returns the gradient's norm, and digests (see files.write)."""
         shard = self._loaded().shard
-        digests = files.write({Path(path): self._held(-shard.gradient)}, shard, at_once=at_once)
+        digests = files.write({Path(path): self._contents(-shard.gradient)}, shard, at_once=at_once)
         return shard.norm(shard.gradient), digests
 
     def sleep(self) -> None:
-        """Free the accelerator: masters, moments and gradient move to the host, everything else is lost."""
-        zero, adamw = self._loaded(), self._adamw
-        kept = [zero.shard.data, zero.shard.gradient, adamw.first, adamw.second]
-        on_device = [each for each in kept if each.device.type == self._device.type]
-        self._parked = Parked(kept=on_device, lost=zero.scratch())
-        self._forget_blocks()
+        """Free the accelerator: masters, moments and gradient move to the host, the rest can be computed again."""
+        zero = self._loaded()
+        on_device = [
+            tensor for tensor in [*self._state(), zero.shard.gradient] if tensor.device.type == self._device.type
+        ]
+        self._sleeping = Parked(state=on_device, scratch=zero.scratch())
+        self._empty_cache()
 
     def wake(self) -> None:
-        """Take the memory back, as it was."""
-        if self._parked is not None:
-            self._parked.restore()
-            self._parked = None
+        """Restore the state on the accelerator."""
+        if self._sleeping is not None:
+            self._sleeping.restore()
+            self._sleeping = None
             self._loaded().publish()
 
     def save(self, path: str, at_once: bool) -> tuple[int, dict[str, str]]:
         """Write weights, moments, step and companion files into an existing folder; returns the step, and digests (see
         files.write)."""
         zero, folder = self._loaded(), Path(path)
-        contents = {folder / WEIGHTS: self._held(zero.shard.data), folder / MOMENTS: self._moments()}
+        contents = {folder / WEIGHTS: self._contents(zero.shard.data), folder / MOMENTS: self._moments()}
         digests = files.write(contents, zero.shard, at_once=at_once)
         if dist.get_rank() == 0:
             write_state(TrainerState(step=self._adamw.steps, optimizer=self._options.optimizer.to_json()), folder)
@@ -270,38 +284,31 @@ class DeepSpeedRank:
         return self._loaded().shard.shapes, self._tied
 
     def fill_file(self, path: str, dtype: str, part: tuple[int, int] | None) -> str:
-        """Fill what it holds into a file of that dtype, or with `part`, its number and of how many, so much of every
-        parameter, gathered from all ranks, where there is a file. The reason where it cannot, which must not end the
-        others."""
+        """Write its shard to a prepared file of that dtype; an empty path is no file. With `part`, a number and a
+        count, write that part of every parameter instead, gathered from all ranks. Returns the reason if it fails,
+        since an exception would end the other ranks."""
         shard, kind = self._loaded().shard, getattr(torch, dtype)
         values = shard.own(shard.data) if part is None else shard.parts(shard.data.to(kind), *part)
         return files.fill(Path(path) if path else None, values)
 
     def checksums(self, dtype: str) -> dict[str, list[Block]]:
-        """Blocks of its part of every parameter, rounded to that dtype."""
+        """Checksums of its blocks of every parameter, rounded to that dtype."""
         shard, kind = self._loaded().shard, getattr(torch, dtype)
         return {
-            each.name: of_run(part.to(self._device, kind), each.start, math.prod(shard.shapes[each.name][1:]))
-            for each, part in shard.own(shard.data)
+            fragment.name: of_run(
+                values.to(self._device, kind), fragment.start, math.prod(shard.shapes[fragment.name][1:])
+            )
+            for fragment, values in shard.own(shard.data)
         }
-
-    def _look(self, policy: ModelPolicy) -> None:
-        """Make the probe, before DeepSpeed takes the weights apart."""
-        self._probe = self._refused = None
-        try:
-            self._probe = ShardProbe(policy, self._packer) if self._options.probe != "reference" else None
-        except UnknownLayerError as error:
-            # Without its frames, which hold the model.
-            self._refused = error.with_traceback(None)
 
     def _accumulate(self, parts: Sequence[Part], objective: Objective, denominator: int, into: Tensor) -> Tally:
         zero, tally = self._loaded(), self._tally()
         batches = self._packer.plan([part.group for part in parts], only_trained=objective.only_credited)
         for segments in self._padded(batches):
-            batch = self._packer.pack(segments or [company()])
-            with zero.settled():
+            batch = self._packer.pack(segments or [padding()])
+            with zero.sharded_after():
                 terms, logprobs_S = forward_terms(zero, batch, objective, denominator)
-                # What only keeps others company would like an entropy too.
+                # Padding must not add an entropy's gradient.
                 zero.backward(terms.loss if segments else 0.0 * terms.loss, into)
             if segments is not None:
                 tally.note(segments, terms=terms, logprobs_S=logprobs_S)
@@ -309,46 +316,39 @@ class DeepSpeedRank:
         return tally
 
     def _padded(self, batches: Sequence[list[Segment]]) -> list[list[Segment] | None]:
-        """As many micro-batches as the rank with the most has: the others keep it company."""
-        return [*batches, *[None] * (self._agree(len(batches)) - len(batches))]
+        """Pad to the largest number of micro-batches of a rank: all must enter the same collectives."""
+        return [*batches, *[None] * (self._largest(len(batches)) - len(batches))]
 
-    def _agree(self, count: int) -> int:
-        most = torch.tensor(count, device=self._device)
-        dist.all_reduce(most, op=dist.ReduceOp.MAX)
-        return int(most)
+    def _largest(self, count: int) -> int:
+        """The largest count of all ranks."""
+        largest = torch.tensor(count, device=self._device)
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+        return int(largest)
 
     def _tally(self) -> Tally:
-        # Autocast would keep a copy of every weight it has seen, and sharded weights come and go.
+        # Autocast would cache a copy of every weight, but gathered weights are temporary.
         torch.set_autocast_cache_enabled(False)
         self.progress = (0, 0)
         return Tally()
 
-    def _held(self, buffer: Tensor) -> dict[str, tuple[str, Tensor]]:
+    def _contents(self, buffer: Tensor) -> dict[str, tuple[str, Tensor]]:
         return {name: (name, buffer) for name in self._loaded().shard.shapes}
 
-    def _moments(self) -> files.Held:
-        return named_moments(self._held(self._adamw.first), self._held(self._adamw.second))
+    def _moments(self) -> files.Contents:
+        return named_moments(self._contents(self._adamw.first), self._contents(self._adamw.second))
 
     def _loaded(self) -> Zero:
         assert self._zero is not None, "the driver loads first"
         return self._zero
 
-    def _unload(self) -> None:
-        if self._zero is not None:
-            self._zero.destroy()
-            self._zero = self._probe = self._parked = None
-            del self._adamw
-            gc.collect()
-            self._forget_blocks()
-
-    def _forget_blocks(self) -> None:
+    def _empty_cache(self) -> None:
         if self._device.type == "cuda":
-            # The allocator keeps freed blocks for itself, and a sampler counts what is free.
+            # Return freed blocks: a sampler measures the free memory.
             torch.cuda.empty_cache()
 
 
-def _meet(seat: Seat, device: str) -> None:
-    """Join the group. The environment is where DeepSpeed looks for what torch.distributed was told."""
+def join_group(seat: Seat, device: str) -> None:
+    """Join torch.distributed. DeepSpeed reads the same values from the environment."""
     os.environ.update(RANK=str(seat.rank), WORLD_SIZE=str(seat.ranks), LOCAL_RANK="0")
     if seat.local:
         os.environ.update(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo")
@@ -362,5 +362,5 @@ def _meet(seat: Seat, device: str) -> None:
 
 
 def _by_place(parts: Sequence[Part], tally: Tally) -> Values:
-    """A tally's log-probabilities by the places of the caller's groups, of which a rank may have several parts."""
+    """Log-probabilities by place in the caller's list of groups; a rank may have several parts of a group."""
     return merged({parts[number].place: rows} for number, rows in tally.logprobs.items())

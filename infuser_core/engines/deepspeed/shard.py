@@ -1,4 +1,4 @@
-"""Shard: one rank's part of all parameters as one fp32 buffer, and whole parameters gathered from all ranks.
+"""One rank's part of all parameters as one fp32 buffer, and whole parameters gathered from all ranks.
 
 Shard buffers are flat tensors of one layout: masters, both moments, gradients, a reference direction. A fragment is the
 contiguous run of a parameter that a rank owns; every element of every parameter has one owner.
@@ -19,7 +19,7 @@ class Fragment:
     """A run of one parameter in a rank's buffers."""
 
     name: str
-    """Parameter."""
+    """Name of the parameter."""
     offset: int
     """First element in the rank's buffers."""
     start: int
@@ -29,7 +29,7 @@ class Fragment:
 
 
 class Shard(FlatBuffers):
-    """One rank's shard. AdamW steps on it as on the local trainer's parameters; its norms are those of all ranks."""
+    """One rank's shard, for AdamW like the local trainer's parameters; its norms are those of all ranks."""
 
     def __init__(
         self, data: Tensor, fragments: Sequence[Fragment], *, shapes: Mapping[str, torch.Size], device: torch.device
@@ -51,41 +51,43 @@ class Shard(FlatBuffers):
         return {each.name: buffer[each.offset : each.offset + each.length] for each in self.fragments}
 
     def mine(self, name: str, buffer: Tensor) -> tuple[Fragment, Tensor] | None:
-        """This rank's fragment of a parameter and its values of a buffer, flat, where it has one."""
-        found = self._by_name.get(name)
-        return None if found is None else (found, buffer[found.offset : found.offset + found.length])
+        """This rank's fragment of a parameter with its values in a buffer, flat; None if it owns none."""
+        fragment = self._by_name.get(name)
+        if fragment is None:
+            return None
+        return fragment, buffer[fragment.offset : fragment.offset + fragment.length]
 
     def own(self, buffer: Tensor) -> Iterator[tuple[Fragment, Tensor]]:
-        """This rank's fragments of all parameters with their values of a buffer, flat."""
+        """This rank's fragments of all parameters with their values in a buffer, flat."""
         return zip(self.fragments, self.views(buffer).values(), strict=True)
 
     def total(self, value: Tensor) -> Tensor:
-        """A small fp64 tensor summed over ranks, on the compute device. All ranks call it."""
-        moved = value.to(self.device)
-        dist.all_reduce(moved)
-        return moved
+        """Sum a small fp64 tensor over ranks, on the compute device. All ranks call it."""
+        result = value.to(self.device)
+        dist.all_reduce(result)
+        return result
 
     def whole(self, name: str, buffer: Tensor) -> Tensor:
-        """A parameter's values of a buffer from every owner, in its shape, on the compute device. All ranks call it."""
+        """Gather a parameter's values in a buffer, in its shape, on the compute device. All ranks call it."""
         shape, owners = self.shapes[name], self._owners[name]
         mine = self._by_name.get(name)
         step = owners[0][1].length
-        if mine is not None and _even(owners, step):
-            sent = torch.zeros(step, dtype=buffer.dtype, device=self.device)
-            sent[: mine.length] = buffer[mine.offset : mine.offset + mine.length]
-            found = torch.empty(step * len(owners), dtype=buffer.dtype, device=self.device)
-            dist.all_gather_into_tensor(found, sent)
-            return found[: shape.numel()].view(shape)
-        found = torch.empty(shape.numel(), dtype=buffer.dtype, device=self.device)
+        if mine is not None and _is_even(owners, step):
+            own = torch.zeros(step, dtype=buffer.dtype, device=self.device)
+            own[: mine.length] = buffer[mine.offset : mine.offset + mine.length]
+            values = torch.empty(step * len(owners), dtype=buffer.dtype, device=self.device)
+            dist.all_gather_into_tensor(values, own)
+            return values[: shape.numel()].view(shape)
+        values = torch.empty(shape.numel(), dtype=buffer.dtype, device=self.device)
         if mine is not None:
-            found[mine.start : mine.start + mine.length] = buffer[mine.offset : mine.offset + mine.length]
-        for rank, each in owners:
-            dist.broadcast(found[each.start : each.start + each.length], src=rank)
-        return found.view(shape)
+            values[mine.start : mine.start + mine.length] = buffer[mine.offset : mine.offset + mine.length]
+        for rank, fragment in owners:
+            dist.broadcast(values[fragment.start : fragment.start + fragment.length], src=rank)
+        return values.view(shape)
 
     def parts(self, buffer: Tensor, place: int, count: int) -> Iterator[tuple[Fragment, Tensor]]:
-        """The part `place` of `count` of every parameter's values of a buffer, from every owner. All ranks exhaust
-        it."""
+        """Part number `place` of `count` equal parts of every parameter in a buffer, gathered from its owners. All
+        ranks exhaust it."""
         for name in self.shapes:
             flat = self.whole(name, buffer).reshape(-1)
             step = -(-len(flat) // count)
@@ -93,8 +95,8 @@ class Shard(FlatBuffers):
             yield Fragment(name=name, offset=0, start=min(place * step, len(flat)), length=len(run)), run
 
 
-def _even(owners: Sequence[tuple[int, Fragment]], step: int) -> bool:
-    """Whether every rank owns one run, all of the same length but for the end."""
+def _is_even(owners: Sequence[tuple[int, Fragment]], step: int) -> bool:
+    """Whether every rank owns one run, all of length `step` except at the end."""
     ends = [each.start + each.length for _, each in owners]
     starts = [each.start for _, each in owners]
     if len(owners) != dist.get_world_size() or starts != [0, *ends[:-1]]:
@@ -102,24 +104,25 @@ def _even(owners: Sequence[tuple[int, Fragment]], step: int) -> bool:
     return all(min((rank + 1) * step, ends[-1]) == end for rank, end in enumerate(ends))
 
 
-KEPT = 2
-"""Parameters held at a time: a weight and its bias take turns while one layer's gradient is formed."""
+CACHED = 2
+"""Parameters in the cache: a weight and its bias alternate while one layer's gradient is computed."""
 
 
 class Gathered(Mapping[str, Tensor]):
-    """Whole parameters of a sharded buffer while a pass reads them: every rank reaches them in the same order."""
+    """Whole parameters of a sharded buffer, gathered when a pass reads them; every rank reads them in the same
+    order."""
 
     def __init__(self, shard: Shard, buffer: Tensor) -> None:
         self._shard = shard
         self._buffer = buffer
-        self._held: dict[str, Tensor] = {}
+        self._cache: dict[str, Tensor] = {}
 
     def __getitem__(self, name: str) -> Tensor:
-        if name not in self._held:
-            while len(self._held) >= KEPT:
-                del self._held[next(iter(self._held))]
-            self._held[name] = self._shard.whole(name, self._buffer)
-        return self._held[name]
+        if name not in self._cache:
+            while len(self._cache) >= CACHED:
+                del self._cache[next(iter(self._cache))]
+            self._cache[name] = self._shard.whole(name, self._buffer)
+        return self._cache[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._shard.shapes)

@@ -37,38 +37,38 @@ ONE_GROUP = 10**15
 
 
 class Parked:
-    """Buffers without storage until `restore`: the `kept` ones have copies on the host, the rest is lost."""
+    """Buffers without storage until `restore`: those of `state` have copies on the host, the `scratch` ones do not."""
 
-    def __init__(self, kept: Iterable[Tensor], lost: Iterable[Tensor]) -> None:
-        self._copies = [(each, each.detach().to("cpu", copy=True)) for each in kept]
-        self._storages = emptied([*(each for each, _ in self._copies), *lost])
+    def __init__(self, state: Iterable[Tensor], scratch: Iterable[Tensor]) -> None:
+        self._copies = [(buffer, buffer.detach().to("cpu", copy=True)) for buffer in state]
+        self._storages = free_storages([*(buffer for buffer, _ in self._copies), *scratch])
 
     def restore(self) -> None:
-        """Take the memory back: copies where they were, zeros elsewhere."""
+        """Allocate the storages again, with the copies or with zeros."""
         for storage, size in self._storages:
             storage.resize_(size)
             torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage).zero_()
-        for each, copy in self._copies:
-            each.detach().copy_(copy)
+        for buffer, copy in self._copies:
+            buffer.detach().copy_(copy)
         self._copies, self._storages = [], []
 
 
-def emptied(buffers: Iterable[Tensor]) -> list[tuple[torch.UntypedStorage, int]]:
-    """Free what lies under the buffers, once each; the storages and their sizes in bytes."""
-    found: list[tuple[torch.UntypedStorage, int]] = []
-    for each in buffers:
-        storage = each.untyped_storage()
+def free_storages(buffers: Iterable[Tensor]) -> list[tuple[torch.UntypedStorage, int]]:
+    """Free the storages of the buffers, once each; the storages and their former sizes in bytes."""
+    storages: list[tuple[torch.UntypedStorage, int]] = []
+    for buffer in buffers:
+        storage = buffer.untyped_storage()
         # Pinned host memory keeps its size.
         if storage.nbytes() and storage.resizable():
-            found.append((storage, storage.nbytes()))
+            storages.append((storage, storage.nbytes()))
             storage.resize_(0)
-    return found
+    return storages
 
 
 def empty_model(folder: Path) -> PreTrainedModel:
-    """The architecture of a folder on the CPU, fp32, as `load_model` gives it but for what the parameters hold.
+    """The model of a folder on the CPU in fp32, as from `load_model`, with uninitialised parameters.
 
-    Memory that nothing has written takes no room on the host, so that a rank holds its shard and the parameter at hand.
+    Memory that was never written takes no room on the host: a rank uses only its shard and one more parameter.
     """
     config = read_config(folder)
     refuse_logit_changes(config)
@@ -76,7 +76,7 @@ def empty_model(folder: Path) -> PreTrainedModel:
         model: PreTrainedModel = AutoModelForCausalLM.from_config(
             config, dtype=torch.float32, attn_implementation=IMPLEMENTATION, trust_remote_code=False
         )
-    # A part of what was left out above.
+    # `no_init_weights` leaves this out.
     model.tie_weights()
     refuse_other_attention(model)
     multiply_experts(model)
@@ -98,10 +98,10 @@ class ZeroOptions:
     offload: str
     """`none`, `optimizer` (masters, moments and gradients in host memory) or `all` (stage 3: weights as well)."""
     bucket: int = BUCKET
-    """Elements reduced or prefetched at a time."""
+    """Number of elements that are reduced or prefetched at a time."""
 
     def to_config(self) -> dict[str, Any]:
-        """DeepSpeed's configuration. Gradients are taken from it after every micro-batch: it accumulates nothing."""
+        """DeepSpeed's configuration. It accumulates nothing: gradients are read after every micro-batch."""
         zero: dict[str, Any] = {
             "stage": self.zero_stage,
             "contiguous_gradients": True,
@@ -131,7 +131,7 @@ class ZeroOptions:
 
 
 class PolicyModule(nn.Module):
-    """The forward calls of a policy as one module, which is what DeepSpeed's hooks want to see."""
+    """The forward calls of a policy as one module, which DeepSpeed's hooks need."""
 
     def __init__(self, policy: ModelPolicy) -> None:
         super().__init__()
@@ -159,17 +159,22 @@ class Zero:
         names = {id(parameter): name for name, parameter in policy.model.named_parameters()}
         shapes = {name: parameter.shape for name, parameter in policy.model.named_parameters()}
         if self._stage == 3:
-            _partition(module, options, device)
-        # Holds the parameter groups alone: it never steps, so its constants are never used.
+            # One parameter after the other: the whole model never is on the device.
+            deepspeed.zero.Init(module=module, config_dict_or_path=options.to_config(), dtype=torch.float32)
+            # DeepSpeed does not move the buffers of a model that is already sharded.
+            for owner in module.modules():
+                for name, buffer in owner.named_buffers(recurse=False):
+                    setattr(owner, name, buffer.to(device))
+        # Only for its parameter groups: it never steps, so its constants do not matter.
         holder = torch.optim.AdamW(self.parameters, lr=0.0)
         self._engine, self._zero, _, _ = deepspeed.initialize(
             model=module, optimizer=holder, config=options.to_config(), dist_init_required=False
         )
         if self._stage == 3 and policy.compute_dtype == torch.bfloat16:
-            _send_rounded(policy.model)
+            _gather_in_bf16(policy.model)
         head = policy.model.get_output_embeddings()
         if self._stage == 3 and head is not None:
-            # The output weight is read outside of its layer.
+            # The output weight is read outside its layer.
             for parameter in head.parameters(recurse=False):
                 deepspeed.zero.register_external_parameter(module, parameter)
         flat, fragments = self._layout(names)
@@ -177,18 +182,18 @@ class Zero:
 
     def logprobs(self, batch: MicroBatch, *, temperature: float) -> Tensor:
         """Log-probabilities of a micro-batch, [S]. All ranks call it."""
-        found: Tensor = self._engine(batch, temperature)
-        return found
+        logprobs_S: Tensor = self._engine(batch, temperature)
+        return logprobs_S
 
     def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
         """The same, and the policy's entropies, [S]. All ranks call it."""
-        found: tuple[Tensor, Tensor] = self._engine(batch, temperature, None, True)
-        return found
+        result: tuple[Tensor, Tensor] = self._engine(batch, temperature, None, True)
+        return result
 
     def recorded(self, batch: MicroBatch, temperature: float, receiver: Receiver | None) -> Tensor:
-        """Log-probabilities whose backward reports to recording layers and leaves no gradient. All ranks call it."""
-        found: Tensor = self._engine.module(batch, temperature, receiver)
-        return found
+        """Log-probabilities whose backward only reports to recording layers, without gradients. All ranks call it."""
+        logprobs_S: Tensor = self._engine.module(batch, temperature, receiver)
+        return logprobs_S
 
     def backward(self, loss: Tensor, into: Tensor) -> None:
         """Add the gradient of the sum of all ranks' losses to the shard buffer `into`. All ranks call it."""
@@ -196,11 +201,18 @@ class Zero:
         self._engine.backward(loss * dist.get_world_size())
         for fragment, gradient in self._gradients():
             into[fragment.offset : fragment.offset + fragment.length] += gradient
-        self._forget()
+        # The next micro-batch starts from zero.
+        self._zero.zero_grad()
+        if self._stage == 2:
+            self._zero.micro_step_id = -1
+            self._zero.averaged_gradients[0] = None
+        offloaded = self._masters().grad
+        if offloaded is not None:
+            offloaded.zero_()
 
     @contextmanager
-    def settled(self) -> Iterator[None]:
-        """A pass after which no weight stays gathered, wherever its backward ended."""
+    def sharded_after(self) -> Iterator[None]:
+        """Shard all weights again after a pass, even if it raises or its backward ends early."""
         try:
             yield
         finally:
@@ -209,7 +221,7 @@ class Zero:
 
     @torch.no_grad()
     def publish(self) -> None:
-        """Make the weights that passes use those of `shard.data`. All ranks call it."""
+        """Copy `shard.data` to the weights that passes use. All ranks call it."""
         if self._stage == 2:
             self._zero.update_lp_params()
         else:
@@ -217,31 +229,30 @@ class Zero:
             self._zero._reassign_or_swap_out_partitioned_parameters(0)
 
     def scratch(self) -> list[Tensor]:
-        """DeepSpeed's buffers on the compute device whose values `publish` or the next pass makes."""
+        """DeepSpeed's buffers on the compute device whose values `publish` or the next pass computes again."""
         parts = [getattr(parameter, "ds_tensor", parameter) for parameter in self.parameters]
         gradients = [*(self._zero.averaged_gradients.get(0) or []), self._masters().grad]
         gradients.append(getattr(self._zero, "grad_partitions_flat_buffer", None))
         for bucket in self._zero.ipg_buckets.values():
-            held = bucket.buffer
-            gradients += held if isinstance(held, list) else [held]
-        found = [each.detach() for each in [*parts, *gradients] if each is not None]
-        return [each for each in found if each.device.type == self.shard.device.type]
+            gradients += bucket.buffer if isinstance(bucket.buffer, list) else [bucket.buffer]
+        buffers = [buffer.detach() for buffer in [*parts, *gradients] if buffer is not None]
+        return [buffer for buffer in buffers if buffer.device.type == self.shard.device.type]
 
     def destroy(self) -> None:
-        """Let go of DeepSpeed's hooks and buffers."""
-        # Its hooks and closures outlive it: only what is freed by hand is free.
-        emptied([*self.scratch(), self.shard.data, self.shard.gradient])
+        """Free DeepSpeed's hooks and buffers."""
+        # Its hooks and closures outlive it and keep references, so storages are freed explicitly.
+        free_storages([*self.scratch(), self.shard.data, self.shard.gradient])
         self._engine.destroy()
 
     def _layout(self, names: dict[int, str]) -> tuple[Tensor, list[Fragment]]:
-        """The flat fp32 masters of this rank, and what lies where in them."""
+        """The flat fp32 masters of this rank, and the fragments in them."""
         fragments: list[Fragment] = []
         if self._stage == 2:
             for parameter in self._zero.bit16_groups[0]:
                 if parameter._hp_mapping is not None:
-                    mine, there = parameter._hp_mapping.hp_fragment_address, parameter._hp_mapping.lp_fragment_address
+                    mine, whole = parameter._hp_mapping.hp_fragment_address, parameter._hp_mapping.lp_fragment_address
                     name = names[id(parameter)]
-                    fragments.append(Fragment(name=name, offset=mine.start, start=there.start, length=mine.numel))
+                    fragments.append(Fragment(name=name, offset=mine.start, start=whole.start, length=mine.numel))
             return self._masters().detach(), fragments
         for parameter in self._zero.fp16_groups[0]:
             _, offset, step = self._zero.grad_position[self._zero.get_param_id(parameter)]
@@ -254,7 +265,7 @@ class Zero:
 
     def _gradients(self) -> Iterator[tuple[Fragment, Tensor]]:
         """This micro-batch's gradient of every fragment."""
-        # Offloading puts it aside, beside the masters in host memory.
+        # With offloading it is in host memory with the masters.
         flat = self._masters().grad
         if flat is None and self._stage == 2:
             flat = torch.cat([part.reshape(-1) for part in self._zero.averaged_gradients[0]])
@@ -270,40 +281,23 @@ class Zero:
         masters: Tensor = flat
         return masters
 
-    def _forget(self) -> None:
-        """The next micro-batch starts anew."""
-        self._zero.zero_grad()
-        if self._stage == 2:
-            self._zero.micro_step_id = -1
-            self._zero.averaged_gradients[0] = None
-        kept = self._masters().grad
-        if kept is not None:
-            kept.zero_()
 
-
-def _partition(module: nn.Module, options: ZeroOptions, device: torch.device) -> None:
-    """Shard the parameters, one after the other; the whole model never lies on the device."""
-    _deepspeed().zero.Init(module=module, config_dict_or_path=options.to_config(), dtype=torch.float32)
-    # DeepSpeed leaves a model that is sharded already where it is, its buffers included.
-    for owner in module.modules():
-        for name, buffer in owner.named_buffers(recurse=False):
-            setattr(owner, name, buffer.to(device))
-
-
-def _send_rounded(model: nn.Module) -> None:
-    """Have ranks gather in bf16 what is only multiplied in bf16, for the very same products; gradients stay fp32."""
+def _gather_in_bf16(model: nn.Module) -> None:
+    """Gather weights in bf16 if they are only multiplied in bf16, for the same products; gradients stay fp32."""
     from deepspeed.runtime.torch_autocast import PARAM_COMM_DTYPE_ATTR_NAME
 
     layers = list(model.modules())
-    other = {id(each) for layer in layers if type(layer) is not nn.Linear for each in layer.parameters(recurse=False)}
+    other = {
+        id(weight) for layer in layers if type(layer) is not nn.Linear for weight in layer.parameters(recurse=False)
+    }
     for layer in layers:
-        # An embedding may be the output layer's weight as well, and is looked up as it is.
+        # A weight that is also an embedding is looked up in fp32.
         if type(layer) is nn.Linear and id(layer.weight) not in other:
             setattr(layer.weight, PARAM_COMM_DTYPE_ATTR_NAME, torch.bfloat16)
 
 
 def _deepspeed() -> Any:
-    """The package, without its own CPU collectives, which it would compile at first use: gloo has them."""
+    """The package, without its CPU collectives, which it would compile at first use: gloo is used instead."""
     import deepspeed
 
     os.environ.setdefault("DS_SKIP_CUDA_CHECK", "1")

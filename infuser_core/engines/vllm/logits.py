@@ -1,8 +1,8 @@
-"""Logits processors that make vLLM report log-probabilities as `Completion.logprobs` means them.
+"""Logits processors that make vLLM report log-probabilities as `Completion.logprobs` defines them.
 
-Asked for processed logits, vLLM returns the sampled token's value after temperature, top-k and top-p. Subtracting the
-log-sum before top-k and top-p changes no draw, since adding a constant to a row never does, and makes that value the
-log-probability. One processor works before the temperature, which greedy rows never see; the other after it.
+With `processed_logits`, vLLM returns the sampled token's value after temperature, top-k and top-p. Subtracting the
+log-sum before top-k and top-p makes that value the log-probability, and changes no draw, since adding a constant to a
+row never does. One processor works before the temperature, for greedy rows, which skip it; the other after it.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from infuser_core.engines.service.server import FORCED
 
 
 class NormaliseRaw(LogitsProcessor):
-    """Logits become log-probabilities at temperature 1: what a greedy row reports."""
+    """Turns logits into log-probabilities at temperature 1, as greedy rows report them."""
 
     def __init__(self, vllm_config: Any, device: Any, is_pin_memory: bool) -> None:
         del vllm_config, device, is_pin_memory
@@ -29,11 +29,11 @@ class NormaliseRaw(LogitsProcessor):
         return False
 
     def update_state(self, batch_update: Any) -> None:
-        """Nothing is kept between steps."""
+        """Keeps no state between steps."""
 
 
 class NormaliseScaled(NormaliseRaw):
-    """Logits divided by the temperature become log-probabilities at that temperature."""
+    """Turns logits divided by the temperature into log-probabilities at that temperature."""
 
     def is_argmax_invariant(self) -> bool:
         """True sends vLLM here after the temperature, before top-k and top-p."""
@@ -41,22 +41,22 @@ class NormaliseScaled(NormaliseRaw):
 
 
 class Forced(AdapterLogitsProcessor):
-    """Given tokens of requests that ask for them: all others become impossible, after the normalisation."""
+    """Makes all but the fixed tokens of a request impossible, after the normalisation."""
 
     def is_argmax_invariant(self) -> bool:
         """True sends vLLM here after NormaliseScaled."""
         return True
 
     def new_req_logits_processor(self, params: Any) -> Callable[[list[int], Tensor], Tensor] | None:
-        """For a request that asks for them; none for any other."""
+        """The processor of a request with FORCED tokens; None for any other."""
         tokens = (params.extra_args or {}).get(FORCED)
         if not tokens:
             return None
 
         def force(before: list[int], logits: Tensor) -> Tensor:
-            kept = logits[tokens[len(before)]].clone()
+            logprob = logits[tokens[len(before)]].clone()
             logits.fill_(float("-inf"))
-            logits[tokens[len(before)]] = kept
+            logits[tokens[len(before)]] = logprob
             return logits
 
         return force

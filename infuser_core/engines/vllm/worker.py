@@ -1,7 +1,7 @@
 """A vLLM engine as a process of the sampling service.
 
-Runs as `python -m infuser_core.engines.vllm.worker FD SETTINGS` in whichever environment holds vllm, and imports
-nothing of the project but its pipe, its checksums and the logits processors.
+Runs as `python -m infuser_core.engines.vllm.worker FD SETTINGS` in an environment with vllm, and imports nothing of the
+project but its pipe, its checksums and the logits processors.
 """
 
 import sys
@@ -14,11 +14,11 @@ from infuser_core.engines.service.checksum import whole
 from infuser_core.engines.service.server import FORCED, Row, main
 
 PROCESSORS = "infuser_core.engines.vllm.logits:"
-"""Where vllm's own processes find the logits processors."""
+"""Module of the logits processors, as vllm's own processes import it."""
 
 
 class VLLMEngine:
-    """A vLLM engine in this process: what a Server serves."""
+    """A vLLM engine in this process, for a Server."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         from vllm import SamplingParams, __version__
@@ -28,7 +28,7 @@ class VLLMEngine:
         from vllm.v1.engine.llm_engine import LLMEngine
 
         self._version, self._params = __version__, SamplingParams
-        # A response comes once, when it is complete: the engine copies what it has of each at every step otherwise.
+        # Responses are returned when they are complete: otherwise the engine copies each one at every step.
         self._whole = RequestOutputKind.FINAL_ONLY
         self._engine = LLMEngine.from_engine_args(
             EngineArgs(
@@ -45,7 +45,7 @@ class VLLMEngine:
                 hf_overrides={"head_dtype": "float32"},
                 disable_log_stats=True,
             ),
-            # Decides how many responses and tokens a step takes, where the settings do not: offline work, not serving.
+            # Defaults for the responses and tokens of a step: those for offline work, not for serving.
             usage_context=UsageContext.LLM_CLASS,
         )
 
@@ -65,15 +65,22 @@ class VLLMEngine:
         return bool(self._engine.has_unfinished_requests())
 
     def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
-        own = {name: value for name, value in params.items() if name != FORCED}
+        settings = {name: value for name, value in params.items() if name != FORCED}
         if FORCED in params:
-            own |= {"extra_args": {FORCED: params[FORCED][key]}, "max_tokens": len(params[FORCED][key])}
-        wanted = self._params(**own, seed=seed, logprobs=0, detokenize=False, output_kind=self._whole)
-        self._engine.add_request(key, {"prompt_token_ids": prompt}, wanted)
+            settings |= {"extra_args": {FORCED: params[FORCED][key]}, "max_tokens": len(params[FORCED][key])}
+        request = self._params(**settings, seed=seed, logprobs=0, detokenize=False, output_kind=self._whole)
+        self._engine.add_request(key, {"prompt_token_ids": prompt}, request)
 
     def step(self) -> list[Row]:
-        """One token of every response under way, as far as memory goes; those that it completes."""
-        return [_row(output) for output in self._engine.step()]
+        """Compute one token of every unfinished response that fits in memory; the completed responses."""
+        rows = []
+        for output in self._engine.step():
+            (completion,) = output.outputs
+            tokens = list(completion.token_ids)
+            logprobs = [values[token].logprob for token, values in zip(tokens, completion.logprobs, strict=True)]
+            reason = str(completion.finish_reason)
+            rows.append(Row(key=output.request_id, tokens=tokens, logprobs=logprobs, reason=reason))
+        return rows
 
     def under_way(self) -> int:
         states = self._engine.output_processor.request_states.values()
@@ -85,8 +92,8 @@ class VLLMEngine:
         self._engine.reset_prefix_cache()
 
     def checksums(self, shapes: dict[str, list[int]], dtype: str) -> dict[str, list[int]]:
-        """Of the tensors as all ranks together hold them (see held)."""
-        from infuser_core.engines.vllm.held import checksums
+        """Checksums of the tensors that all ranks together hold (see weights)."""
+        from infuser_core.engines.vllm.weights import checksums
 
         ranks = self._engine.apply_model(partial(checksums, shapes=shapes, dtype=dtype))
         return {
@@ -102,19 +109,12 @@ class VLLMEngine:
 
 
 def _pack_again(model: Any) -> None:
-    """Renew what kernels made of tied weights: vLLM's reload passes over the second layer of a tensor that has two."""
+    """Let kernels pack tied weights again: vLLM's reload skips the second layer of a tensor that has two."""
     layers = [layer for layer in model.modules() if getattr(layer, "weight", None) is not None]
     owners = Counter(id(layer.weight) for layer in layers)
     for layer in layers:
         if owners[id(layer.weight)] > 1 and hasattr(layer, "quant_method"):
             layer.quant_method.process_weights_after_loading(layer)
-
-
-def _row(output: Any) -> Row:
-    (made,) = output.outputs
-    tokens = list(made.token_ids)
-    logprobs = [found[token].logprob for token, found in zip(tokens, made.logprobs, strict=True)]
-    return Row(key=output.request_id, tokens=tokens, logprobs=logprobs, reason=str(made.finish_reason))
 
 
 if __name__ == "__main__":

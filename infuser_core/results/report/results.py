@@ -9,9 +9,9 @@ from pathlib import Path
 from statistics import stdev
 from typing import Any
 
-from infuser_core.evaluation.plan import AskedQuestion, Plan
-from infuser_core.evaluation.record import Record
-from infuser_core.evaluation.saved import Answers, Scored
+from infuser_core.evaluation.plan import AskedQuestion, ExamPlan
+from infuser_core.evaluation.record import EvaluationRecord
+from infuser_core.evaluation.saved import SavedAnswers, ScoredAnswers
 from infuser_core.evaluation.scores import SheetScore
 from infuser_core.evaluation.statistics.averages import as_fraction, format_decimal
 from infuser_core.results.report.page import escape, grid
@@ -145,7 +145,7 @@ def curves_text(curves: JSON) -> str:
     return f"{head}\n{table(rows)}"
 
 
-def leaderboard(results: JSON, plan: Plan, questions: Sequence[QuestionScore]) -> JSON:
+def leaderboard(results: JSON, plan: ExamPlan, questions: Sequence[QuestionScore]) -> JSON:
     """One JSON object per run in the layout that leaderboards import: results by task, configuration, sample counts."""
     tasks = {}
     for sheet in plan.sheets:
@@ -183,15 +183,15 @@ def leaderboard(results: JSON, plan: Plan, questions: Sequence[QuestionScore]) -
 
 def export_tables(
     folder: Path,
-    record: Record,
+    record: EvaluationRecord,
     results: JSON,
-    answers: Answers,
+    answers: SavedAnswers,
     scores: Sequence[SheetScore],
     questions: Sequence[QuestionScore],
 ) -> None:
     """Write every table of an evaluation into a folder."""
     record.write(folder)
-    save_rows(folder / "questions.parquet", answers.plan.labelled(), AskedQuestion)
+    save_rows(folder / "questions.parquet", answers.plan.question_rows(), AskedQuestion)
     save_rows(folder / "results.parquet", [row.score for row in scores], BenchmarkScore)
     save_rows(folder / "question_scores.parquet", questions, QuestionScore)
     durable.write_json(folder / "leaderboard.json", leaderboard(results, answers.plan, questions))
@@ -201,7 +201,7 @@ def export_tables(
     durable.write_json(folder / "results.json", results)
 
 
-def export_answers(folder: Path, store: Store, answers: Answers) -> None:
+def export_answers(folder: Path, store: Store, answers: SavedAnswers) -> None:
     """Write the responses into the folder of tables, so that they can be scored elsewhere."""
     rows = [
         replace(row, benchmark=label)
@@ -211,7 +211,7 @@ def export_answers(folder: Path, store: Store, answers: Answers) -> None:
     save_rows(folder / "responses.parquet", rows, BenchmarkResponse)
 
 
-def export_verdicts(folder: Path, scored: Sequence[Scored], *, has_judge: bool = False) -> None:
+def export_verdicts(folder: Path, scored: Sequence[ScoredAnswers], *, has_judge: bool = False) -> None:
     """Write one parquet file per preset; its name ends in `+judge` if a judge broke ties."""
     for one in scored:
         save_rows(folder / f"{one.preset}{'+judge' if has_judge else ''}.parquet", one.verdicts, BenchmarkVerdict)

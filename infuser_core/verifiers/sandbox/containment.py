@@ -1,12 +1,12 @@
 """Containment of an untrusted interpreter: bubblewrap, its view of the host, and the system call filter.
 
-The sandbox shows the interpreter and nothing else; without bubblewrap there are limits alone. Bubblewrap runs as an
-ordinary user even where we are root: the limit on the number of processes does not bind user 0, not even one that is
-called nobody inside its own namespace. Its environment is empty before it starts, since `/proc/1/environ` shows what
-bubblewrap itself was given, whatever it gives on.
+Only the interpreter is visible in the sandbox; without bubblewrap there are only resource limits. Bubblewrap runs as an
+ordinary user even if this process is root: the limit on the number of processes does not bind user 0, not even if it is
+mapped to nobody in its namespace. Its environment is empty from the start, because `/proc/1/environ` shows bubblewrap's
+own environment.
 
-The filter is the wall behind the wall: system calls that no solution needs and most escapes begin with. It is a classic
-BPF program as the kernel takes it, 8 bytes per instruction, with the numbers of the kernel's own tables.
+The filter is a second wall: it denies system calls that no solution needs and with which most escapes begin. It is a
+classic BPF program, 8 bytes per instruction, with the numbers of the kernel's tables.
 """
 
 import importlib.util
@@ -32,29 +32,29 @@ class Interpreter:
     """One installation of Python."""
 
     executable: Path
-    """The binary itself, links resolved."""
+    """The binary, with links resolved."""
     prefix: Path
-    """Its installation; the standard library lies in `lib` or `lib64` below."""
+    """Its installation, with the standard library in `lib` or `lib64`."""
     hidden_by: Path | None
-    """Topmost folder above the installation that an ordinary user may not enter; None when there is none."""
+    """Topmost folder above the installation that an ordinary user may not enter, if any."""
 
     def libraries(self) -> list[Path]:
-        """Folders of its installation that hold the standard library and shared libraries."""
+        """Folders of the installation with the standard library and shared libraries."""
         return [path for name in ("lib", "lib64") if (path := self.prefix / name).is_dir() and not path.is_symlink()]
 
     def packages(self) -> list[Path]:
-        """Folders with installed packages: no part of the language, and a place where answers of benchmarks may lie."""
+        """Folders with installed packages: no part of the language, and they may contain answers of benchmarks."""
         libraries = {*self.libraries(), Path("/usr/lib"), Path("/usr/lib64")}
         names = ("site-packages", "dist-packages")
-        found = [path for lib in libraries for name in names for path in lib.glob(f"python3*/{name}")]
-        return sorted(path for path in found if path.is_dir())
+        paths = [path for lib in libraries for name in names for path in lib.glob(f"python3*/{name}")]
+        return sorted(path for path in paths if path.is_dir())
 
 
-def candidates() -> list[Interpreter]:
-    """This process's own Python and the system's, where they exist, best first.
+def find_interpreters() -> list[Interpreter]:
+    """The Python of this process and that of the system if it exists, best first.
 
-    The own one, unless it lies in a closed folder and the system's is of the same version: root would have to show it
-    to the sandbox first, at every start.
+    The system's is better if it has the same version and the other one is in a closed folder, which root would have to
+    mount at every start.
     """
     path = Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
     own = _interpreter(path, Path(sys.base_prefix).resolve())
@@ -66,11 +66,12 @@ def candidates() -> list[Interpreter]:
 
 
 def _interpreter(executable: Path, prefix: Path) -> Interpreter:
-    return Interpreter(executable=executable, prefix=prefix, hidden_by=_closed(executable) or _closed(prefix / "lib"))
+    hidden_by = _first_closed_folder(executable) or _first_closed_folder(prefix / "lib")
+    return Interpreter(executable=executable, prefix=prefix, hidden_by=hidden_by)
 
 
-def _closed(path: Path) -> Path | None:
-    """The first folder on the way to `path` that the user who will run it may not enter."""
+def _first_closed_folder(path: Path) -> Path | None:
+    """The first folder on the way to `path` that the sandbox's user may not enter, if any."""
     for folder in reversed(path.parents):
         if os.geteuid() != 0:
             if not os.access(folder, os.X_OK):
@@ -93,7 +94,7 @@ DENIED = {
     "kexec_load": (246, 104), "kexec_file_load": (320, 294), "swapon": (167, 224), "swapoff": (168, 225),
     "reboot": (169, 142), "personality": (135, 92), "acct": (163, 89), "syslog": (103, 116), "kcmp": (312, 272),
     "fanotify_init": (300, 262),
-    # Memory that belongs to no process: the watch over resident memory would not see it.
+    # Memory that belongs to no process, which the limit on resident memory would miss.
     "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "msgget": (68, 186),
     "semget": (64, 190), "mq_open": (240, 180),
 }  # fmt: skip
@@ -102,27 +103,26 @@ NEW_NAMESPACES = 0x7E020080
 """CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET and NEWTIME."""
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 X32 = 0x40000000
-"""First number of the other calling convention of x86_64, under which the same calls have other numbers."""
+"""First call number of the x32 ABI, in which the same calls have other numbers."""
 
 LOAD, EQUAL, AT_LEAST, ANY_BIT, RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 NOT_PERMITTED, NOT_IMPLEMENTED = 0x00050001, 0x00050026
-"""Fail with EPERM, and with ENOSYS."""
+"""Fail with EPERM or with ENOSYS."""
 NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
-"""Offsets in the kernel's description of a call, bytes."""
+"""Offsets in the kernel's `seccomp_data`, bytes."""
 
 
 @lru_cache
 def filter_program(machine: str = "") -> bytes:
-    """The filter of system calls for a machine, this one by default; empty where it has no table here."""
-    known = ARCHITECTURES.get(machine or platform.machine())
-    if known is None:
+    """The system call filter for a machine, by default this one; empty if its call numbers are unknown."""
+    column, architecture = ARCHITECTURES.get(machine or platform.machine(), (0, 0))
+    if not architecture:
         return b""
-    column, architecture = known
     lines = [
         *(_line(LOAD, ARCHITECTURE), _line(EQUAL, architecture, 1, 0), _line(RETURN, KILL)),
         *(_line(LOAD, NUMBER), _line(AT_LEAST, X32, 0, 1), _line(RETURN, NOT_IMPLEMENTED)),
-        # The C library falls back to clone, whose flags can be looked at.
+        # The C library falls back to clone, whose flags the filter can inspect.
         *(_line(EQUAL, CLONE3, 0, 1), _line(RETURN, NOT_IMPLEMENTED)),
     ]
     for numbers in DENIED.values():
@@ -137,20 +137,20 @@ def _line(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 PACKAGES = "/packages"
-"""Folder inside with the scientific packages, for programs that may use them."""
+"""Folder in the sandbox with the scientific packages, for programs that may use them."""
 SCIENTIFIC = ("numpy", "numpy.libs", "sortedcontainers")
-"""Folders of packages that programs may be shown: what solutions to contest problems import beside the language."""
+"""Folders of the packages that solutions to contest problems import."""
 WORK = "/box"
-"""The only folder that can be written inside."""
+"""The only writable folder in the sandbox."""
 VIEW = Path("/mnt")
-"""Mount point at which root shows an installation from a closed folder to the sandbox."""
-# The root and /dev are memory of the sandbox's own, and bubblewrap leaves both open to writing.
+"""Mount point for an installation from a closed folder, if this process is root."""
+# The root and /dev are a tmpfs, and bubblewrap leaves both writable.
 READ_ONLY = ("--remount-ro", "/dev", "--remount-ro", "/")
 LIBRARIES = ("lib", "lib64")
-# Isolated as by -I, save that the environment, which is ours, is read: sets of texts have the same order in every run.
+# Isolated as by -I, except that our environment is read: sets of strings have the same order in every run.
 FLAGS = ("-s", "-S", "-B", "-X", "utf8")
 ENVIRONMENT = {"PYTHONHASHSEED": "0"}
-# Code arrives compiled on the request line: compiling it anew would cost a quarter of the start-up time.
+# Reads compiled code from the request pipe: compiling it at each start would take a quarter of the start-up time.
 STUB = """\
 import marshal, posix, sys
 size, code, line = 8, b"", int(sys.argv[1])
@@ -168,57 +168,56 @@ exec(marshal.loads(code))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Containment:
-    """One way to start a contained interpreter; made and proved by `probe.py`."""
+    """A way to start a contained interpreter; `run.prove` tests it."""
 
     mode: str
     """bwrap or unsafe."""
     interpreter: Interpreter
-    """The Python that runs inside."""
     launcher: tuple[str, ...]
-    """Commands in front: those that make the interpreter visible, and those that drop root."""
+    """Leading commands that mount the interpreter, drop root and start bubblewrap."""
     walls: tuple[str, ...]
-    """Bubblewrap's name spaces and the view of the host; empty without bubblewrap."""
+    """Bubblewrap's namespaces and the view of the host; empty without bubblewrap."""
     boot: bytes
-    """`inside.py`, compiled by that interpreter; empty while probing."""
+    """`inside.py`, compiled by that interpreter; empty before the test."""
 
     def command(
         self, *, requests: int, answers: int, disk_mb: int, info: int = -1, filter_: int = -1, scientific: bool = False
     ) -> list[str]:
-        """The whole command line; numbers are descriptors that the process inherits."""
+        """The command line; the numbers are descriptors that the process inherits."""
         python = [str(self.interpreter.executable), *FLAGS, "-c", STUB, str(requests), str(answers)]
         if self.mode != "bwrap":
             return [*self.launcher, *python]
         work = ["--size", str(disk_mb << 20), "--tmpfs", WORK, "--chdir", WORK]
         extra = ["--info-fd", str(info)] + (["--seccomp", str(filter_)] if filter_ >= 0 else [])
-        # One thread each: a pool of threads would be most of the processes that a program may have.
-        shown = ["--setenv", "OPENBLAS_NUM_THREADS", "1"] if scientific else []
+        # One thread: a thread pool would use up most of the processes that a program may have.
+        packages = ["--setenv", "OPENBLAS_NUM_THREADS", "1"] if scientific else []
         for folder in scientific_folders(self.interpreter) if scientific else ():
-            shown += ["--ro-bind", str(folder), f"{PACKAGES}/{folder.name}"]
-        return [*self.launcher, *self.walls, *work, *shown, *READ_ONLY, *extra, "--", *python]
+            packages += ["--ro-bind", str(folder), f"{PACKAGES}/{folder.name}"]
+        return [*self.launcher, *self.walls, *work, *packages, *READ_ONLY, *extra, "--", *python]
 
 
-def contained(interpreter: Interpreter) -> Containment:
-    """Bubblewrap around an interpreter. Raises SandboxUnavailable naming what is missing."""
+def contain_with_bwrap(interpreter: Interpreter) -> Containment:
+    """Contain an interpreter with bubblewrap. Raises SandboxUnavailable that names what is missing."""
     bwrap = _tool("bwrap", "install bubblewrap; or INFUSER_SANDBOX=unsafe to run with limits alone")
     stage: list[str] = []
-    seen_at = interpreter.prefix
+    mounted_at = interpreter.prefix
     if interpreter.hidden_by is not None:
         if os.geteuid() != 0:
             raise _unreadable(interpreter)
-        stage, seen_at = _unveiling(interpreter), VIEW
-    launcher = (*stage, *_dropping(), bwrap)
+        stage, mounted_at = _mount_command(interpreter), VIEW
+    launcher = (*stage, *_drop_root(), bwrap)
     user = ["--unshare-all", "--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY), "--disable-userns"]
     process = ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "box", "--clearenv"]
     environment = [word for name, value in ENVIRONMENT.items() for word in ("--setenv", name, value)]
-    walls = (*user, *process, *environment, *_view(interpreter, seen_at))
+    walls = (*user, *process, *environment, *_view_of_host(interpreter, mounted_at))
     return Containment(mode="bwrap", interpreter=interpreter, launcher=launcher, walls=walls, boot=b"")
 
 
-def limited(interpreter: Interpreter) -> Containment:
-    """Limits alone around an interpreter. Raises SandboxUnavailable when the user who is to run it may not."""
+def contain_with_limits(interpreter: Interpreter) -> Containment:
+    """Contain an interpreter by resource limits only. Raises SandboxUnavailable if its user may not run it."""
     if interpreter.hidden_by is not None:
         raise _unreadable(interpreter)
-    launcher = tuple(_dropping())
+    launcher = tuple(_drop_root())
     return Containment(mode="unsafe", interpreter=interpreter, launcher=launcher, walls=(), boot=b"")
 
 
@@ -230,24 +229,24 @@ def _unreadable(interpreter: Interpreter) -> SandboxUnavailable:
 
 
 def _tool(name: str, hint: str) -> str:
-    found = shutil.which(name) or shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin")
-    if found is None:
+    path = shutil.which(name) or shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin")
+    if path is None:
         raise SandboxUnavailable(f"no {name} command on this host", hint=hint)
-    return found
+    return path
 
 
-def _dropping() -> list[str]:
-    """Root becomes nobody; everybody else stays who they are."""
+def _drop_root() -> list[str]:
+    """The command by which root becomes nobody; empty for other users."""
     if os.geteuid() != 0:
         return []
     setpriv = _tool("setpriv", "install util-linux; or start as an ordinary user")
     return [setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
 
 
-def _unveiling(interpreter: Interpreter) -> list[str]:
-    """Commands that show an installation at VIEW, in a mount namespace of root's own, and then become what follows.
+def _mount_command(interpreter: Interpreter) -> list[str]:
+    """A command that mounts an installation at VIEW in a separate mount namespace, then executes what follows.
 
-    Nothing stays in between: bubblewrap ends with its parent, and a parent without root's rights could not end it.
+    No process stays in between: bubblewrap ends with its parent, and a parent without root's rights could not end it.
     """
     if interpreter.prefix not in interpreter.executable.parents or not VIEW.is_dir():
         raise _unreadable(interpreter)
@@ -256,15 +255,22 @@ def _unveiling(interpreter: Interpreter) -> list[str]:
     return [unshare, "--mount", "--propagation", "private", "--", shell, "-c", script, str(interpreter.prefix)]
 
 
-def _view(interpreter: Interpreter, seen_at: Path) -> list[str]:
-    """The part of the host that is visible, read-only: shared libraries, the interpreter, its standard library.
+def _view_of_host(interpreter: Interpreter, mounted_at: Path) -> list[str]:
+    """The visible part of the host, read-only: shared libraries, the interpreter, its standard library.
 
-    `seen_at` is where bubblewrap finds the installation; inside it lies where it always does.
+    `mounted_at` is the installation's folder for bubblewrap; in the sandbox it is at its usual path.
     """
-    words = _libraries()
+    words: list[str] = []
+    for name in LIBRARIES:
+        for path in (Path("/usr") / name, Path("/") / name):
+            if path.is_symlink():
+                words += ["--symlink", str(path.readlink()), str(path)]
+            elif path.is_dir():
+                words += ["--ro-bind", str(path), str(path)]
+    words += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
     prefix = interpreter.prefix
     for path in (interpreter.executable, *([] if prefix == Path("/usr") else interpreter.libraries())):
-        source = path if seen_at == prefix else seen_at / path.relative_to(prefix)
+        source = path if mounted_at == prefix else mounted_at / path.relative_to(prefix)
         words += ["--ro-bind", str(source), str(path)]
     for packages in interpreter.packages():
         words += ["--tmpfs", str(packages), "--remount-ro", str(packages)]
@@ -273,24 +279,12 @@ def _view(interpreter: Interpreter, seen_at: Path) -> list[str]:
 
 @lru_cache
 def scientific_folders(interpreter: Interpreter) -> tuple[Path, ...]:
-    """Scientific packages of this process that an interpreter can load; none for another version of Python."""
+    """The scientific packages of this process that an interpreter can load; none for another version of Python."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     own = Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
-    found = importlib.util.find_spec("numpy")
-    if found is None or not found.origin or (interpreter.executable != own and interpreter.executable.name != version):
+    spec = importlib.util.find_spec("numpy")
+    if spec is None or not spec.origin or (interpreter.executable != own and interpreter.executable.name != version):
         return ()
-    site = Path(found.origin).resolve().parent.parent
+    site = Path(spec.origin).resolve().parent.parent
     folders = [site / name for name in SCIENTIFIC if (site / name).is_dir()]
-    return tuple(folder for folder in folders if _closed(folder / "x") is None)
-
-
-def _libraries() -> list[str]:
-    """The shared libraries of the host, and the index by which they are found."""
-    words: list[str] = []
-    for name in LIBRARIES:
-        for path in (Path("/usr") / name, Path("/") / name):
-            if path.is_symlink():
-                words += ["--symlink", str(path.readlink()), str(path)]
-            elif path.is_dir():
-                words += ["--ro-bind", str(path), str(path)]
-    return [*words, "--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+    return tuple(folder for folder in folders if _first_closed_folder(folder / "x") is None)

@@ -1,11 +1,11 @@
-"""The program's side of the sandbox: sets limits, then runs untrusted code. Its text is sent in with `literals.py`.
+"""The code inside of the sandbox: sets limits, then runs the program. Its text is sent in after that of `literals.py`.
 
-Nothing here is a defence against the code it runs, which shares its interpreter: containment is the kernel's work, and
-what comes out is taken as a claim. It imports only what is compiled into the interpreter, for the start-up time.
+Nothing here defends against the untrusted program, which shares the interpreter: the kernel contains it, and its
+answers are only claims. For a fast start this imports only modules that are compiled into the interpreter.
 
-The descriptors of requests and answers are the process's arguments. A request is its length (8 bytes) and a
-marshalled value; an answer is the request's nonce (16 bytes), a length (8 bytes) and tagged JSON. No exception is
-caught: a program that fails ends the process, and a case without an answer is a failed case.
+The process's arguments are the descriptors of requests and answers. A request is its length (8 bytes) and a marshalled
+value; an answer is the request's nonce (16 bytes), a length (8 bytes) and tagged JSON. No exception is caught: a
+program that fails ends the process, and a case without an answer has failed.
 """
 
 TYPE_CHECKING = False
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Line:
-    """The way out and in."""
+    """The pipes of requests and answers."""
 
     def __init__(self, requests: int, answers: int) -> None:
         self.requests = requests
         self.answers = answers
 
     def receive(self) -> "Any":
-        """The next request; ends the process when there is none."""
+        """The next request; ends the process if there is none."""
         import marshal
 
         return marshal.loads(self.read(int.from_bytes(self.read(8), "little")))
@@ -42,7 +42,7 @@ class Line:
         return b"".join(parts)
 
     def answer(self, nonce: bytes, value: object) -> None:
-        """Sends one value."""
+        """Send one value."""
         import posix
 
         text = encode(value).encode()
@@ -51,7 +51,7 @@ class Line:
             frame = frame[posix.write(self.answers, frame) :]
 
     def close(self) -> None:
-        """No descriptor is left to the program."""
+        """Close both pipes, so that the program cannot use them."""
         import posix
 
         posix.close(self.requests)
@@ -59,14 +59,14 @@ class Line:
 
 
 def main() -> None:
-    """Entry of the sandboxed process."""
+    """Set limits, then run the program of the first request."""
     import builtins
     import sys
 
     line = Line(int(sys.argv[1]), int(sys.argv[2]))
     order = line.receive()
     limit(order["limits"])
-    # What the `site` module would add; programs for online judges end with them.
+    # The `site` module would add these; programs for online judges call them.
     builtins.exit = builtins.quit = sys.exit  # type: ignore[assignment]
     sys.setrecursionlimit(order["recursion"])
     sys.argv[:] = ["program.py"]
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def limit(limits: "list[tuple[str, int]]") -> None:
-    """Resource limits by name; soft and hard alike, so that nothing below can raise them."""
+    """Set resource limits by name, soft and hard, so that the program cannot raise them."""
     import resource
 
     for name, value in limits:
@@ -90,7 +90,7 @@ def limit(limits: "list[tuple[str, int]]") -> None:
 
 
 def run_program(line: Line, order: "dict[str, Any]") -> None:
-    """A whole program as `__main__`, with the pipes of its case as standard input and output."""
+    """Run a whole program as `__main__`, with the pipes of its case as standard input and output."""
     import posix
     import sys
 
@@ -98,20 +98,20 @@ def run_program(line: Line, order: "dict[str, Any]") -> None:
     module = type(sys)("__main__")
     sys.modules["__main__"] = module
     module.__dict__["__file__"] = "program.py"
-    # pathlib would be an import; a program that replaces `open` comes later.
+    # pathlib would be an import; the program, which may replace `open`, runs later.
     with open("program.py", "w", encoding="utf-8", errors="surrogatepass") as file:  # noqa: PTH123
         file.write(order["source"])
     sys.path.insert(0, posix.getcwd())
     try:
         execute(order, module)
     except SystemExit as end:
-        # An ending that the program chose is no failure; text given to it is for people.
+        # `exit()` is no failure, and its text goes to standard error.
         if isinstance(end.code, str):
             sys.stderr.write(end.code + "\n")
 
 
 def run_calls(line: Line, order: "dict[str, Any]") -> None:
-    """One function, called with every case's arguments; an answer before the first says that the program is loaded."""
+    """Call one function with the arguments of each case. A first answer reports that the program is loaded."""
     import sys
 
     module = type(sys)("solution")
@@ -126,7 +126,7 @@ def run_calls(line: Line, order: "dict[str, Any]") -> None:
 
 
 def execute(order: "dict[str, Any]", module: "Any") -> None:
-    """Setup, then the program, in the module's name space."""
+    """Run the setup, then the program, in the module's namespace."""
     if order["setup"]:
         exec(compile(order["setup"], "<setup>", "exec", dont_inherit=True), module.__dict__)
     exec(compile(order["source"], "program.py", "exec", dont_inherit=True), module.__dict__)

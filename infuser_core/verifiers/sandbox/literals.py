@@ -1,8 +1,8 @@
-"""Plain data as tagged JSON: the only thing that comes back from a sandbox, and the way tests are stored.
+"""Plain data as tagged JSON, the format of answers from a sandbox and of stored tests.
 
-The text of this file also runs inside the sandbox, so it imports nothing there: `json` alone would double the start-up
-time. `encode` is written for a hostile neighbourhood (subclasses are read through the base type's own methods, so an
-overridden `__iter__` or `__eq__` is never called); `decode` is written for hostile input.
+The text of this file also runs inside of the sandbox, so it imports nothing: `json` alone would double the start-up
+time. `encode` runs next to hostile code: it uses the methods of the base type, so an overridden `__iter__` or `__eq__`
+of a subclass is never called. `decode` gets hostile input.
 
 None, booleans and small integers are themselves, printable ASCII strings too; a scalar of numpy is the Python value
 that it equals. Everything else is a list that starts with its tag: i integer (hexadecimal), f float (hexadecimal, nan,
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 EXACT = 1 << 53
-"""Integers from here on are written in hexadecimal: other readers of JSON keep no more digits."""
+"""Smallest integer that is written in hexadecimal: many JSON parsers round larger ones."""
 CONTAINERS = {"l": list, "t": tuple, "s": set, "z": frozenset}
 
 
 def encode(value: object) -> str:
-    """One line of JSON. Raises TypeError for anything that is no plain data, naming its type."""
+    """One line of JSON. Raises TypeError that names the type of anything else than plain data."""
     if value is None or value is True or value is False:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int):
@@ -28,7 +28,10 @@ def encode(value: object) -> str:
     if isinstance(value, float):
         return f'["f","{float.hex(value)}"]'
     if isinstance(value, str):
-        return _text(str.__str__(value))
+        text = str.__str__(value)
+        if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+            return f'"{text}"'
+        return f'["u","{text.encode("utf-8", "surrogatepass").hex()}"]'
     if isinstance(value, (bytes, bytearray)):
         return f'["b","{bytes(memoryview(value)).hex()}"]'
     if isinstance(value, complex):
@@ -47,14 +50,8 @@ def encode(value: object) -> str:
     raise TypeError(f"no plain data: {type(value).__name__}")
 
 
-def _text(text: str) -> str:
-    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    return f'["u","{text.encode("utf-8", "surrogatepass").hex()}"]'
-
-
 def decode(tagged: "Any") -> "Any":
-    """The value behind parsed JSON. Raises ValueError for anything that `encode` does not write."""
+    """The value of parsed tagged JSON. Raises ValueError for anything that `encode` does not write."""
     if not isinstance(tagged, list):
         if tagged is None or type(tagged) in (bool, int, str):
             return tagged

@@ -1,4 +1,4 @@
-"""Processes and pipes of one sandbox: which there are, what they hold, what they say, and their end."""
+"""The pipes of a sandbox, and its process tree: its memory, its waiting time, its end."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 CHUNK = 1 << 18
-"""Bytes moved at a time."""
+"""Most bytes per read or write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,15 +18,14 @@ class Inlet:
     """Bytes received on one descriptor."""
 
     limit: int
-    """Bytes kept; one more is an overflow."""
+    """Most bytes; more are an overflow."""
     keeps_end: bool
-    """Whether what exceeds the limit pushes out the oldest bytes instead of being an overflow."""
+    """Whether to drop the oldest bytes beyond the limit instead."""
     content: bytearray = field(default_factory=bytearray)
-    """Bytes received and not yet taken."""
 
 
 class Exchange:
-    """Reads and writes whatever is ready. Descriptors handed to it are closed by it."""
+    """Non-blocking reads and writes on several descriptors. Closes the descriptors that were added."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -35,7 +34,7 @@ class Exchange:
         self._last: set[int] = set()
         self.overflowed = False
 
-    def inlet(self, descriptor: int, limit: int, *, keeps_end: bool = False) -> Inlet:
+    def add_inlet(self, descriptor: int, limit: int, *, keeps_end: bool = False) -> Inlet:
         """Receive on a descriptor."""
         os.set_blocking(descriptor, False)
         self._selector.register(descriptor, selectors.EVENT_READ)
@@ -43,16 +42,16 @@ class Exchange:
         return self._inlets[descriptor]
 
     def watch(self, descriptor: int) -> None:
-        """Wake up when a descriptor that is not read becomes readable."""
+        """End `step` when a descriptor becomes readable, without reading it."""
         self._selector.register(descriptor, selectors.EVENT_READ)
 
-    def outlet(self, descriptor: int) -> None:
+    def add_outlet(self, descriptor: int) -> None:
         """Send on a descriptor."""
         os.set_blocking(descriptor, False)
         self._outlets[descriptor] = bytearray()
 
     def send(self, descriptor: int, content: bytes, *, last: bool = False) -> None:
-        """Queue bytes for an outlet; `last` closes it after them."""
+        """Queue bytes for an outlet; `last` closes it afterwards."""
         if not self._outlets[descriptor]:
             self._selector.register(descriptor, selectors.EVENT_WRITE)
         self._outlets[descriptor] += content
@@ -60,7 +59,7 @@ class Exchange:
             self._last.add(descriptor)
 
     def step(self, timeout: float) -> None:
-        """Moves what can be moved, waiting for it up to `timeout` seconds."""
+        """Read and write what is ready, waiting up to `timeout` seconds."""
         for key, _ in self._selector.select(max(0.0, timeout)):
             if key.fd in self._inlets:
                 self._read(key.fd)
@@ -68,13 +67,13 @@ class Exchange:
                 self._write(key.fd)
 
     def drain(self) -> None:
-        """Reads what is left in the pipes once nobody writes any more."""
+        """Read the rest of all pipes, after the end of all writers."""
         for descriptor in list(self._inlets):
             while descriptor in self._inlets and not self.overflowed and self._read(descriptor):
                 pass
 
     def close(self) -> None:
-        """Closes every descriptor."""
+        """Close every descriptor."""
         self._selector.close()
         for descriptor in {*self._inlets, *self._outlets}:
             os.close(descriptor)
@@ -82,7 +81,7 @@ class Exchange:
         self._outlets.clear()
 
     def _read(self, descriptor: int) -> bool:
-        """Whether there was something to read."""
+        """Read once; whether there was something to read."""
         inlet = self._inlets[descriptor]
         try:
             part = os.read(descriptor, CHUNK)
@@ -126,14 +125,14 @@ PROC = Path("/proc")
 NAME_BYTES = 1 << 10
 """Kernel memory of an empty file, about."""
 END_SECONDS = 10.0
-"""A killed namespace that is still there after this long is a broken host."""
+"""Longest time in which a killed namespace has to end."""
 
 
 class Tree:
-    """A process and everything below it.
+    """A process and its descendants.
 
-    Inside a process namespace nothing gets away: orphans become children of the namespace's first process, and with it
-    the kernel ends them all before the end of the first one can be seen.
+    Nothing escapes from a process namespace: orphans become children of its first process, and the kernel ends them all
+    before the end of the first process is visible.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
@@ -143,7 +142,7 @@ class Tree:
         self._ended = False
 
     def adopt(self, first: int) -> None:
-        """`first` is process 1 of the namespace; nothing is held of one whose tree has ended already."""
+        """Set the first process of the namespace. Does nothing after `end`."""
         if self._ended:
             return
         with contextlib.suppress(ProcessLookupError):
@@ -151,38 +150,38 @@ class Tree:
             self.top = first
 
     def members(self) -> list[int]:
-        """Process ids, the top one included."""
-        found, waiting = [], [self.top]
+        """Process ids, including the top one."""
+        pids, waiting = [], [self.top]
         while waiting:
             pid = waiting.pop()
-            found.append(pid)
-            waiting += _children(pid)
-        return found
+            pids.append(pid)
+            waiting += _child_pids(pid)
+        return pids
 
     def held_bytes(self, folder: str) -> int:
-        """Memory of all of them, pages that two share counted twice, and of the files in their working folder."""
+        """Memory of all processes, with shared pages counted for each, and of the files in the working folder."""
         resident = sum(int(_field(pid, "statm", 1)) * PAGE for pid in self.members())
         if self._first < 0:
             return resident
         with contextlib.suppress(OSError):
             used = os.statvfs(f"/proc/{self.top}/root{folder}")
-            # A limit on the size of a file system in memory does not count its names: empty files are not free.
+            # The size limit of a tmpfs does not count its names, so count empty files here.
             names = (used.f_files - used.f_ffree) * NAME_BYTES
             return resident + names + (used.f_blocks - used.f_bfree) * used.f_frsize
         return resident
 
     def waited_seconds(self) -> float:
-        """Longest time that one of them was ready to run and had no processor."""
+        """Longest time that one process was ready to run but had no processor."""
         return max(int(_field(pid, "schedstat", 1)) for pid in self.members()) / 1e9
 
     def end(self) -> bool:
-        """Kills all; whether all are gone."""
-        gone, self._ended = True, True
+        """Kill all processes; whether all have ended."""
+        all_ended, self._ended = True, True
         if self._first >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._first, signal.SIGKILL)
         else:
-            # Without a namespace a member can start others while it is looked for: sweep until none is left.
+            # Without a namespace a process can start others during the sweep: repeat until none remains.
             for _ in range(100):
                 below = self.members()[1:]
                 for pid in below:
@@ -193,19 +192,19 @@ class Tree:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         if self._first >= 0:
-            # `select.select` refuses descriptors from 1,024 on, which a process with many files has.
+            # `select.select` refuses descriptors from 1,024 on.
             ending = select.poll()
             ending.register(self._first, select.POLLIN)
-            gone = bool(ending.poll(END_SECONDS * 1000))
+            all_ended = bool(ending.poll(END_SECONDS * 1000))
             os.close(self._first)
             self._first = -1
         self.process.kill()
         self.process.wait()
-        return gone
+        return all_ended
 
 
-def of_user(uid: int) -> int:
-    """Processes and threads that a user has now."""
+def count_of_user(uid: int) -> int:
+    """Number of processes and threads of a user."""
     count = 0
     for folder in PROC.iterdir():
         with contextlib.suppress(OSError):
@@ -214,17 +213,17 @@ def of_user(uid: int) -> int:
     return count
 
 
-def _children(pid: int) -> list[int]:
-    found: list[int] = []
+def _child_pids(pid: int) -> list[int]:
+    pids: list[int] = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
             with open(f"/proc/{pid}/task/{task}/children", "rb") as file:  # noqa: PTH123
-                found += map(int, file.read().split())
-    return found
+                pids += map(int, file.read().split())
+    return pids
 
 
 def _field(pid: int, name: str, place: int) -> bytes:
-    """One number of a file under /proc; 0 for a process that has ended."""
+    """One number of a file in /proc/PID; 0 if the process has ended."""
     with contextlib.suppress(OSError, IndexError):
         return (PROC / str(pid) / name).read_bytes().split()[place]
     return b"0"

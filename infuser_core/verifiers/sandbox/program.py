@@ -1,4 +1,4 @@
-"""A program to run in the sandbox, its limits, its outcomes, and the sandbox's own failures."""
+"""Programs to run in the sandbox, their limits and outcomes, and errors of the sandbox itself."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,18 +8,18 @@ from infuser_core.errors import InfuserError
 
 
 class SandboxError(InfuserError, RuntimeError):
-    """A sandbox did not start or broke down."""
+    """A sandbox did not start or failed."""
 
 
 class SandboxUnavailable(InfuserError, RuntimeError):
-    """This host cannot contain untrusted code as asked."""
+    """This host cannot contain untrusted code as configured."""
 
 
 Kind = Literal["stdin", "call"]
 
 
 class Status(StrEnum):
-    """The end of one case. Only `returned` carries a value or an output."""
+    """The end of a case. Only `returned` has a value or an output."""
 
     RETURNED = "returned"
     RAISED = "raised"
@@ -31,26 +31,24 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """Untrusted source code and how it is used."""
+    """Untrusted Python source and how to run it."""
 
     source: str
-    """Python source text."""
     kind: Kind = "stdin"
-    """stdin: a fresh process per case, run as `__main__`. call: one process, in which `entry` is called per case."""
+    """stdin: a new process per case, run as `__main__`. call: one process, in which `entry` is called per case."""
     entry: str = ""
-    """call: a function, or `Class.method` of an instance made afresh per case."""
+    """call: a function, or `Class.method` of a new instance per case."""
     setup: str = ""
-    """Trusted source that runs before the program, in the same name space."""
+    """Trusted source that runs before the program in the same namespace."""
     scientific: bool = False
     """Whether it may import numpy and the few other packages of `containment.SCIENTIFIC`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One input. What the program should make of it is not part of it."""
+    """One input, without the expected output."""
 
     stdin: str = ""
-    """stdin: whole standard input."""
     args: tuple[Any, ...] = ()
     """call: positional arguments, plain data."""
 
@@ -60,9 +58,9 @@ class Limits:
     """Limits on a program's time, memory, output, files and processes."""
 
     seconds: float = 6.0
-    """Wall clock per case, and for loading a program whose functions are called; without the interpreter's start."""
+    """Wall-clock time per case, and to load a program whose function is called; without the interpreter's start."""
     total_seconds: float = 300.0
-    """Wall clock of all cases together."""
+    """Wall-clock time of all cases together."""
     memory_mb: int = 512
     """Resident memory of all processes together, MiB; one process may reserve 1 GiB more than it touches."""
     output_bytes: int = 16 << 20
@@ -75,13 +73,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseOutcome:
-    """The outcome of one case. Everything here is the program's claim except `status`."""
+    """The outcome of one case. Everything but `status` is only the program's claim."""
 
     status: Status
-    """The case's end."""
     value: Any = None
-    """call: the returned value, plain data only."""
+    """call: the returned value, plain data."""
     stdout: str = ""
-    """stdin: whole standard output."""
     detail: str = ""
-    """For people: last line of an error, the limit that was hit."""
+    """Last line of the error, or the limit that was exceeded; for display only."""

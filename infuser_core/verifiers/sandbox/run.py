@@ -1,4 +1,4 @@
-"""Runs a program on its cases in a sandbox that was found and proved to work on this host."""
+"""Run a program on its cases in a sandbox that has been tested on this host."""
 
 import marshal
 import os
@@ -11,7 +11,12 @@ from importlib.resources import files
 from infuser_core.settings import sandbox_mode
 from infuser_core.system.child import Watch
 from infuser_core.verifiers.sandbox.cell import Cell
-from infuser_core.verifiers.sandbox.containment import Containment, candidates, contained, limited
+from infuser_core.verifiers.sandbox.containment import (
+    Containment,
+    contain_with_bwrap,
+    contain_with_limits,
+    find_interpreters,
+)
 from infuser_core.verifiers.sandbox.program import (
     Case,
     CaseOutcome,
@@ -22,7 +27,7 @@ from infuser_core.verifiers.sandbox.program import (
     Status,
 )
 
-# Returns the machinery of the inside as compiled by the interpreter that is going to run it.
+# Compiles `inside.py` with the interpreter that is going to run it.
 COMPILE = """
 import marshal
 def compiled(text):
@@ -31,20 +36,20 @@ def compiled(text):
 PROBE_LIMITS = Limits(seconds=30.0)
 
 
-def find() -> Containment:
-    """The sandbox that `INFUSER_SANDBOX` asks for. Raises SandboxUnavailable: it never falls back to a weaker one."""
-    return _find(sandbox_mode(), os.geteuid())
+def find_containment() -> Containment:
+    """The sandbox that `INFUSER_SANDBOX` selects. Raises SandboxUnavailable instead of falling back to a weaker one."""
+    return _find_containment(sandbox_mode(), os.geteuid())
 
 
 @lru_cache(maxsize=8)
-def _find(mode: str, user: int) -> Containment:
+def _find_containment(mode: str, user: int) -> Containment:
     if sys.platform != "linux":
         raise SandboxUnavailable(f"no sandbox on {sys.platform}", hint="programs can be run on Linux only")
-    make = contained if mode == "bwrap" else limited
+    make = contain_with_bwrap if mode == "bwrap" else contain_with_limits
     problems: list[str] = []
-    for interpreter in candidates():
+    for interpreter in find_interpreters():
         try:
-            return proved(make(interpreter))
+            return prove(make(interpreter))
         except (SandboxError, SandboxUnavailable) as error:
             problems.append(f"{interpreter.executable}: {error.message}")
     hint = "install bubblewrap and allow user namespaces; or INFUSER_SANDBOX=unsafe to run with limits alone"
@@ -53,26 +58,26 @@ def _find(mode: str, user: int) -> Containment:
     raise SandboxUnavailable(f"no sandbox {mode!r} on this host: {'; '.join(problems)}", hint=hint)
 
 
-def proved(containment: Containment) -> Containment:
-    """A containment with its machinery inside, after a start that worked. Raises SandboxError when it did not."""
+def prove(containment: Containment) -> Containment:
+    """Test a containment and return it with the compiled `inside.py`. Raises SandboxError if it does not start."""
     folder = files("infuser_core.verifiers.sandbox")
     parts = [(folder / name).read_text(encoding="utf-8") for name in ("literals.py", "inside.py")]
     text = "\n".join(parts)
-    # Source is data that every interpreter reads; code is not.
+    # Any interpreter can load source text; compiled code needs the same version.
     raw = replace(containment, boot=marshal.dumps(text, 2))
     program = Program(source=COMPILE, kind="call", entry="compiled")
     with Cell(raw, program, PROBE_LIMITS) as cell:
         loaded = cell.ask()
-        if cell.answered(PROBE_LIMITS.seconds) is None and not cell.ended:
-            cell.take(loaded)
+        if cell.wait_for_answer(PROBE_LIMITS.seconds) is None and not cell.has_ended:
+            cell.take_answer(loaded)
             nonce = cell.ask((text,))
-            if cell.answered(PROBE_LIMITS.seconds) is None and not cell.ended:
-                return replace(raw, boot=cell.take(nonce))
+            if cell.wait_for_answer(PROBE_LIMITS.seconds) is None and not cell.has_ended:
+                return replace(raw, boot=cell.take_answer(nonce))
     raise SandboxError(f"its interpreter did not answer: {cell.last_words()}", hint="see the message")
 
 
 Stop = Callable[[int, CaseOutcome], bool]
-"""`(number of the case, its outcome)`: whether the remaining cases are not wanted."""
+"""`(number of the case, its outcome)`: whether to skip the remaining cases."""
 NOT_REACHED = CaseOutcome(status=Status.MISSING, detail="not reached")
 
 
@@ -85,14 +90,13 @@ def run(
 ) -> tuple[CaseOutcome, ...]:
     """One outcome per case, in order; cases after `stop` are missing.
 
-    A program can kill its process, and so can a person or a system without memory: what is killed runs once more.
-    Raises SandboxError when the sandbox itself failed, which says nothing about the program, and SandboxUnavailable
-    when this host has none.
+    If a process is killed, by the program or from outside, everything runs once more. Raises SandboxError if the
+    sandbox itself failed, which says nothing about the program, and SandboxUnavailable if this host has none.
     """
-    containment = find()
+    containment = find_containment()
     for _ in range(2):
         batch = _Batch(containment, program, cases, limits, stop)
-        outcomes = batch.whole_programs() if program.kind == "stdin" else batch.calls()
+        outcomes = batch.run_whole() if program.kind == "stdin" else batch.run_calls()
         if not batch.killed:
             break
     return (*outcomes, *[NOT_REACHED] * (len(cases) - len(outcomes)))
@@ -113,77 +117,70 @@ class _Batch:
         self.killed = False
         """Whether a process was killed, by itself or from outside."""
 
-    def whole_programs(self) -> list[CaseOutcome]:
+    def run_whole(self) -> list[CaseOutcome]:
         """A fresh process per case."""
         outcomes: list[CaseOutcome] = []
         for number, case in enumerate(self.cases):
-            outcomes.append(self._whole_program(case))
-            if self.stop(number, outcomes[-1]):
+            if self._seconds_left() <= 0:
+                outcome = self._out_of_time()
+            else:
+                with Cell(self.containment, self.program, self.limits, self.watch) as cell:
+                    cell.send_stdin(case.stdin)
+                    status = cell.wait_for_end(self._seconds_left())
+                    if status is None and cell.failed:
+                        status = self._status_of_death(cell)
+                    detail = cell.last_words() if status == Status.RAISED else self._exceeded_limit(status)
+                    outcome = CaseOutcome(status=status or Status.RETURNED, stdout=cell.output(), detail=detail)
+            outcomes.append(outcome)
+            if self.stop(number, outcome):
                 break
         return outcomes
 
-    def _whole_program(self, case: Case) -> CaseOutcome:
-        if self._left() <= 0:
-            return self._out_of_time()
-        with Cell(self.containment, self.program, self.limits, self.watch) as cell:
-            cell.feed(case.stdin)
-            status = cell.wait(lambda: cell.ended, self._left())
-            if status is None and cell.failed:
-                status = self._death(cell)
-            detail = cell.last_words() if status == Status.RAISED else self._limit(status)
-            return CaseOutcome(status=status or Status.RETURNED, stdout=cell.output(), detail=detail)
-
-    def calls(self) -> list[CaseOutcome]:
-        """One process until it dies, then another for the cases that are left."""
+    def run_calls(self) -> list[CaseOutcome]:
+        """One process until it dies, then another one for the remaining cases."""
         outcomes: list[CaseOutcome] = []
-        stopped = False
-        while len(outcomes) < len(self.cases) and not stopped:
-            if self._left() <= 0:
+        while len(outcomes) < len(self.cases):
+            if self._seconds_left() <= 0:
                 return [*outcomes, *[self._out_of_time()] * (len(self.cases) - len(outcomes))]
             with Cell(self.containment, self.program, self.limits, self.watch) as cell:
-                failed = self._answer_of(cell, cell.ask())
+                failed = self._outcome_of_answer(cell, cell.ask())
                 if failed.status != Status.RETURNED:
-                    # It would fail to load for every case alike.
+                    # It does not load, so every case fails.
                     return [*outcomes, *[failed] * (len(self.cases) - len(outcomes))]
-                stopped = self._some_calls(cell, outcomes)
+                for number in range(len(outcomes), len(self.cases)):
+                    outcome = self._outcome_of_answer(cell, cell.ask(self.cases[number].args))
+                    outcomes.append(outcome)
+                    if self.stop(number, outcome):
+                        return outcomes
+                    if outcome.status != Status.RETURNED:
+                        break
         return outcomes
 
-    def _some_calls(self, cell: Cell, outcomes: list[CaseOutcome]) -> bool:
-        """Calls until the process ends; whether `stop` ended them."""
-        for number in range(len(outcomes), len(self.cases)):
-            outcome = self._answer_of(cell, cell.ask(self.cases[number].args))
-            outcomes.append(outcome)
-            if self.stop(number, outcome):
-                return True
-            if outcome.status != Status.RETURNED:
-                return False
-        return False
-
-    def _answer_of(self, cell: Cell, nonce: bytes) -> CaseOutcome:
-        status = cell.answered(self._left())
+    def _outcome_of_answer(self, cell: Cell, nonce: bytes) -> CaseOutcome:
+        status = cell.wait_for_answer(self._seconds_left())
         if status is not None:
-            return CaseOutcome(status=status, detail=self._limit(status))
-        if not cell.is_answered():
-            return CaseOutcome(status=self._death(cell), detail=cell.last_words() or "ended unasked")
+            return CaseOutcome(status=status, detail=self._exceeded_limit(status))
+        if not cell.has_answer():
+            return CaseOutcome(status=self._status_of_death(cell), detail=cell.last_words() or "ended unasked")
         try:
-            return CaseOutcome(status=Status.RETURNED, value=cell.take(nonce))
+            return CaseOutcome(status=Status.RETURNED, value=cell.take_answer(nonce))
         except (ValueError, RecursionError) as error:
             cell.end()
             return CaseOutcome(status=Status.MISSING, detail=f"no answer: {error!s:.200}")
 
-    def _death(self, cell: Cell) -> Status:
-        """Reason of a process's end before its answer; its last words, its own, change only the name of a failure."""
+    def _status_of_death(self, cell: Cell) -> Status:
+        """Status of a process that ended before its answer. Its own error text decides only which failure it is."""
         self.killed = self.killed or cell.killed
         return Status.MEMORY if cell.last_words().startswith("MemoryError") else Status.RAISED
 
-    def _left(self) -> float:
-        """Time for the next case."""
+    def _seconds_left(self) -> float:
+        """Time limit of the next case."""
         return min(self.limits.seconds, self.limits.total_seconds - self.watch.look())
 
     def _out_of_time(self) -> CaseOutcome:
         return CaseOutcome(status=Status.TIMEOUT, detail=f"{self.limits.total_seconds:g} s for all cases")
 
-    def _limit(self, status: Status | None) -> str:
+    def _exceeded_limit(self, status: Status | None) -> str:
         limits, whole = self.limits, self.program.kind == "stdin"
         passed = {
             Status.TIMEOUT: f"more than {limits.seconds:g} s",

@@ -1,0 +1,107 @@
+"""Checksums of the weights in a vLLM engine, by the checkpoint's names: parts of fused layers, shards, packed copies.
+
+A kernel may multiply by its own packed copy of a layer's weights. To read that copy, the identity is multiplied by it,
+which gives every weight exactly. Norms, biases and embeddings are read from memory.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infuser_core.engines.service.checksum import Block, checksum, matrix
+
+_COLUMNS = 1024
+"""Columns of a weight that are multiplied at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Owner:
+    """The layer with a tensor of the checkpoint."""
+
+    layer: Any
+    part: int | None
+    """Number of the tensor among those that are fused in the layer; None if the layer has no other."""
+
+
+def checksums(model: Any, shapes: Mapping[str, Sequence[int]], dtype: str) -> dict[str, list[list[Block]]]:
+    """Blocks of this rank of every known tensor, by form: as in memory, and as the layer's kernel holds it."""
+    blocks = {name: _forms(model, name, shape, getattr(torch, dtype)) for name, shape in shapes.items()}
+    return {name: forms for name, forms in blocks.items() if forms}
+
+
+def _forms(model: Any, name: str, shape: Sequence[int], dtype: torch.dtype) -> list[list[Block]]:
+    path, _, leaf = name.rpartition(".")
+    owner = _find_owner(model, path)
+    if owner is None:
+        return []
+    height, width = shape[0], torch.Size(shape).numel() // shape[0]
+    in_memory = getattr(owner.layer, leaf, None)
+    forms = []
+    if isinstance(in_memory, Tensor) and in_memory.numel() > 0:
+        forms.append([(0, matrix(in_memory))])
+    if leaf == "weight" and hasattr(owner.layer, "output_partition_sizes") and len(shape) == 2:
+        forms.append(list(_kernel_columns(owner.layer, dtype)))
+    blocks = [
+        [
+            (row, column, checksum(part.to(dtype), row=row, column=column))
+            for row, column, part in _parts(owner, form, height, width)
+        ]
+        for form in forms
+    ]
+    return [form for form in blocks if form]
+
+
+def _find_owner(model: Any, path: str) -> _Owner | None:
+    """The layer of that path, or the layer that it is fused into."""
+    above, _, last = path.rpartition(".")
+    for fused, parts in {last: [last], **getattr(model, "packed_modules_mapping", {})}.items():
+        try:
+            layer = model.get_submodule(f"{above}.{fused}" if above else fused) if last in parts else None
+        except AttributeError:
+            continue
+        if layer is not None:
+            return _Owner(layer=layer, part=None if fused == last else parts.index(last))
+    return None
+
+
+@torch.no_grad()
+def _kernel_columns(layer: Any, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
+    """Groups of columns of the matrix by which the layer's kernel multiplies, each with the number of its first."""
+    width = getattr(layer, "input_size_per_partition", None) or layer.input_size
+    for first in range(0, width, _COLUMNS):
+        count = min(_COLUMNS, width - first)
+        unit = torch.zeros(count, width, dtype=dtype, device=layer.weight.device)
+        unit[torch.arange(count), torch.arange(first, first + count)] = 1
+        yield first, layer.quant_method.apply(layer, unit, bias=None).T
+
+
+def _parts(
+    owner: _Owner, columns: Sequence[tuple[int, Tensor]], height: int, width: int
+) -> Iterator[tuple[int, int, Tensor]]:
+    """The tensor's rows in groups of columns, each with its first row and column in the whole tensor; none if their
+    sizes do not fit the tensor."""
+    layer = owner.layer
+    rank, ranks = getattr(layer, "tp_rank", 0), getattr(layer, "tp_size", 1)
+    num_columns = sum(group.shape[1] for _, group in columns)
+    start, stop, row = _rows(owner, columns[0][1].shape[0], height, rank, ranks)
+    if stop - start > height or width % num_columns:
+        return
+    column = rank * (width // num_columns) // ranks * num_columns
+    for first, group in columns:
+        yield row, column + first, group[start:stop]
+
+
+def _rows(owner: _Owner, num_rows: int, height: int, rank: int, ranks: int) -> tuple[int, int, int]:
+    """First row of the tensor in the layer, the row after its last, and the number of the first in the whole tensor."""
+    shard = getattr(owner.layer, "shard_indices", None)
+    if shard is not None:
+        return 0, shard.org_vocab_end_index - shard.org_vocab_start_index, shard.org_vocab_start_index
+    start, count = 0, num_rows
+    if owner.part is not None:
+        sizes = owner.layer.output_partition_sizes
+        start, count = sum(sizes[: owner.part]), sizes[owner.part]
+    # Heads of keys and values are repeated if there are fewer of them than ranks.
+    return start, start + count, rank * max(1, height // count) // ranks * count
