@@ -21,9 +21,9 @@ from corpus.pool import read_sources, registry_of
 from corpus.read import convert as converting
 from corpus.read import embedded
 from corpus.read.books import convert as converting_books
-from corpus.read.convert import Book
+from corpus.read.convert import SourceFile
 from corpus.read.file_kinds import file_of
-from corpus.read.page import Job
+from corpus.read.page import ConversionJob
 from infuser_core import plugins
 from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import Progress
@@ -95,7 +95,7 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
     """One group's files to Markdown. What was converted before a kill is not converted again."""
     config = run.config.corpus.convert
     group = _group(run, sources, download)
-    helped = not converting.help_trouble(Job(settings=config))
+    helped = not converting.helper_trouble(ConversionJob(settings=config))
     values = {
         "settings": config,
         "version": embedded.CONVERTER,
@@ -110,7 +110,7 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         folder = run.store.verified_folder(download)
         pieces = Pieces(run.store.partial(recipe), Page)
-        job = Job(settings=config, work=run.store.partial(recipe).resolve())
+        job = ConversionJob(settings=config, work=run.store.partial(recipe).resolve())
         made = {page.source_id: page for page in pieces.rows()}
 
         def keep(page: Page) -> None:
@@ -120,7 +120,7 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
             progress(len(made), len(group), 0)
 
         ahead = [source for source in group if source.source_id not in made]
-        books = [Book(path=file_of(folder, row.sha256).resolve(), source_id=row.source_id) for row in ahead]
+        books = [SourceFile(path=file_of(folder, row.sha256).resolve(), source_id=row.source_id) for row in ahead]
         converting.convert(books, job, run.workers, keep)
         pages = [made[source.source_id] for source in group]
         rejected = sum(bool(page.reason) for page in pages)

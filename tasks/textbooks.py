@@ -19,7 +19,7 @@ from corpus.find.queries import PROMPTS, Query, librarian_of
 from corpus.find.search import Failure, Ranking, TopicSearch, search_topic
 from corpus.find.topics import Assignment, Merge, extract
 from corpus.model_reply import ModelCall
-from corpus.read.convert import kept_suffix
+from corpus.read.convert import storage_suffix
 from corpus.read.file_kinds import file_of
 from infuser_core import settings
 from infuser_core.config.recorded import recorded
@@ -339,7 +339,7 @@ def take_file(run: Run, item: Item) -> Work:
     name, change nothing."""
     path, source = item.path, item.source
     assert path is not None, f"{item.given} has no file"
-    name = f"{source.sha256}{kept_suffix(path)}"
+    name = f"{source.sha256}{storage_suffix(path)}"
     row = replace(source, title="", source_url="", download_url="", filename=name)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:

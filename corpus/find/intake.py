@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from corpus.find import identifiers
 from corpus.find.registry import ADMITTED, REJECTED
-from corpus.read.books.format import Layout
-from corpus.read.books.library import ZIP, belongs, books, suffix_of
-from corpus.read.books.tree import Folder, fault, is_text_file, pack
+from corpus.read.books.format import BookLayout
+from corpus.read.books.library import ZIP, find_books, is_in_book, suffix_of
+from corpus.read.books.tree import Folder, file_fault, is_text_file, pack_files
 from corpus.read.file_kinds import PDF, SUFFIXES, file_of
 from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError, UsageError
@@ -74,11 +74,11 @@ def _of_folder(path: Path, out: Path, packed: Path) -> list[Item]:
     tree, pool = Folder(path), out.resolve()
     try:
         names = [name for name in tree.names() if pool not in (path / name).resolve().parents]
-        layouts = [one for one in books(tree) if any(part.name in names for part in one.parts)]
+        layouts = [one for one in find_books(tree) if any(part.name in names for part in one.parts)]
     except DocumentError as error:
         return [_refused(path, error.message)]
-    items = [_packed(path, one, [name for name in names if belongs(name, one)], packed) for one in layouts]
-    alone = [path / name for name in names if not any(belongs(name, one) for one in layouts) and _is_book(name)]
+    items = [_packed(path, one, [name for name in names if is_in_book(name, one)], packed) for one in layouts]
+    alone = [path / name for name in names if not any(is_in_book(name, one) for one in layouts) and _is_book(name)]
     items += [_of_file(each) for each in alone]
     items += [_refused(Path(name), reason) for name, reason in tree.refused.items() if _is_book(name)]
     if not items:
@@ -90,13 +90,13 @@ def _is_book(name: str) -> bool:
     return name.lower().endswith((PDF, *SUFFIXES, *OTHERS)) or bool(suffix_of(name))
 
 
-def _packed(path: Path, layout: Layout, names: Sequence[str], folder: Path) -> Item:
+def _packed(path: Path, layout: BookLayout, names: Sequence[str], folder: Path) -> Item:
     """A book of several files as one archive below `folder`, named by its digest."""
     texts = [name for name in names if is_text_file(path / name)]
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as draft:
         target = Path(draft.name)
-    pack(path, texts, layout.root, target)
+    pack_files(path, texts, layout.root, target)
     digest = digest_of_file(target)
     archive = target.replace(folder / f"{digest}{ZIP}")
     given = str(path / (layout.root or ""))
@@ -111,7 +111,7 @@ def _refused(path: Path, reason: str) -> Item:
 
 
 def _of_file(path: Path) -> Item:
-    digest, size, reason, suffix = "", 0, fault(path), path.suffix.lower()
+    digest, size, reason, suffix = "", 0, file_fault(path), path.suffix.lower()
     try:
         if not reason:
             digest, size = digest_of_file(path), path.stat().st_size

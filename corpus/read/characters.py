@@ -1,4 +1,4 @@
-"""Characters of a page: their codes, printed lines and turns, and the blanks that are missing between words."""
+"""Characters of a page: their codes, printed lines and rotation, and the blanks that are missing between words."""
 
 import ctypes
 import math
@@ -12,23 +12,23 @@ import pypdfium2.raw as raw
 
 from corpus.read.fonts import TextObjects
 
-# PDFium marks the hyphen of a word broken at a line end with one of these instead of "-".
+# PDFium marks the hyphen of a word divided at a line end with one of these instead of "-".
 BROKEN_WORD = frozenset({0x02, 0xFFFE})
 LINE_ENDS = frozenset({0x0A, 0x0D})
 BLANKS = frozenset({0x20, 0xA0})
-"""Codes of a blank and of one that parts no line."""
+"""Codes of the blank and the no-break space."""
 SLANT, SLANTING = 0.15, -1
-"""Share of a quarter turn up to which text is straight, and the turns of text that is not."""
+"""Share of a quarter turn up to which text is straight, and the value for text that is not."""
 SAMPLED = 24
-"""Lines of a page that say how it is turned."""
+"""Lines of a page that are sampled for its rotation."""
 RUN_ON = re.compile(r"[a-z]{2}[,;:.](?=[A-Za-z][a-z])")
-"""A mark with no blank behind it: the sign of such a book, where there is a gap."""
+"""A punctuation mark with no blank after it; with a gap there, the book's blanks are missing."""
 LEAST, MOST = 0.12, 1.0
 """Width of a gap between two words, in units of the font size; kerning stays below."""
 SAME_LINE = 0.3
 """Distance of the lower edges of two letters of one line, points."""
 BEFORE = re.compile(r"[^\W\d_]|[,;:.)\u2019\u201d]")
-BEHIND = re.compile(r"[^\W\d_]|[\u2018\u201c]")
+AFTER = re.compile(r"[^\W\d_]|[\u2018\u201c]")
 LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
 DROPPED = dict.fromkeys(
     [
@@ -49,7 +49,7 @@ DROPPED = dict.fromkeys(
 
 
 def clean(text: str) -> str:
-    """Blanks collapsed, controls without ink dropped, surrogate halves (PDFium returns them one by one) joined."""
+    """Collapse blanks, drop controls without ink, and join surrogate halves, which PDFium returns one by one."""
     if not text.isascii():
         whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         text = whole.replace("\u00a0", " ")
@@ -57,24 +57,25 @@ def clean(text: str) -> str:
 
 
 class WordGaps:
-    """Places of missing blanks in a book; pages are measured from the first one on that shows such a gap."""
+    """Places of missing blanks in a book; pages are measured from the first one with such a gap on."""
 
     def __init__(self) -> None:
-        self.found = False
+        self.has_gaps = False
+        """Whether a page so far has such a gap."""
         self.rect = raw.FS_RECTF()
 
-    def on(self, textpage: Any, codes: Sequence[int]) -> frozenset[int]:
-        """Characters of a page that a blank is missing behind."""
+    def missing_on(self, textpage: Any, codes: Sequence[int]) -> frozenset[int]:
+        """Characters of a page after which a blank is missing."""
         text = "".join(map(chr, codes))
-        if not self.found:
-            self.found = any(self._gap(textpage, match.end() - 1) for match in RUN_ON.finditer(text))
-        if not self.found:
+        if not self.has_gaps:
+            self.has_gaps = any(self._gap(textpage, match.end() - 1) for match in RUN_ON.finditer(text))
+        if not self.has_gaps:
             return frozenset()
         gaps = [
-            self._gap(textpage, place) if BEFORE.match(text[place]) and BEHIND.match(text[place + 1]) else 0.0
+            self._gap(textpage, place) if BEFORE.match(text[place]) and AFTER.match(text[place + 1]) else 0.0
             for place in range(len(text) - 1)
         ]
-        # Letters that are set apart have gaps on both sides.
+        # Spaced letters have gaps on both sides.
         return frozenset(
             place
             for place, gap in enumerate(gaps)
@@ -82,7 +83,7 @@ class WordGaps:
         )
 
     def _gap(self, textpage: Any, place: int) -> float:
-        """Width of the gap behind a character, in units of the font size; 0 where it parts no words."""
+        """Width of the gap after a character, in units of the font size; 0 if it does not separate words."""
         rect = self.rect
         raw.FPDFText_GetLooseCharBox(textpage, place, rect)
         end, bottom = rect.right, rect.bottom
@@ -94,7 +95,7 @@ class WordGaps:
 
 
 Span = tuple[int, int, bool]
-"""First character of a printed line, one past the last, and whether the last word goes on."""
+"""First character of a printed line, one past the last, and whether its last word continues on the next line."""
 
 
 def printed_lines(codes: Sequence[int]) -> Iterator[Span]:
@@ -112,51 +113,52 @@ def printed_lines(codes: Sequence[int]) -> Iterator[Span]:
 
 
 def codes_of(textpage: Any) -> list[int]:
-    """UTF-16 code of every character: read at once where the bulk text has one unit per character."""
+    """UTF-16 code of every character, read in one call if the text has one unit per character."""
     count = raw.FPDFText_CountChars(textpage)
     buffer = (ctypes.c_ushort * (count + 2))()
-    written = raw.FPDFText_GetText(textpage, 0, count, buffer) - 1
-    if written == count:
+    units = raw.FPDFText_GetText(textpage, 0, count, buffer) - 1
+    if units == count:
         return array("H", bytes(buffer)[: 2 * count]).tolist()
     return [min(raw.FPDFText_GetUnicode(textpage, index), 0xFFFF) for index in range(count)]
 
 
 class Turns:
-    """Quarter turns of a page's text: most of it may be printed sideways, and some along another edge than the rest."""
+    """Rotation of a page's text in quarter turns: most of it may be sideways, and some of it along another edge."""
 
     def __init__(self, textpage: Any, codes: Sequence[int], lines: Sequence[Span], objects: TextObjects) -> None:
         self.textpage, self.codes, self.objects = textpage, codes, objects
         self.matrix = raw.FS_MATRIX()
-        self.drawn: dict[int, int | None] = {}
-        found: Counter[int] = Counter()
+        self.turn_of_object: dict[int, int | None] = {}
+        votes: Counter[int] = Counter()
         for start, end, _ in lines[:: max(1, len(lines) // SAMPLED)]:
-            turn = self._of(start)
+            turn = self._turn(start)
             if turn is not None and turn != SLANTING:
-                found[turn] += end - start
-        self.most = found.most_common(1)[0][0] if found else 0
+                votes[turn] += end - start
+        self.page = votes.most_common(1)[0][0] if votes else 0
+        """Quarter turns of most text on the page."""
 
-    def _of(self, index: int) -> int | None:
+    def _turn(self, index: int) -> int | None:
         """Quarter turns of a character, or SLANTING; None for a blank that PDFium made up."""
         if self.codes[index] <= 0x20:
             return None
-        drawn = self.objects.of(index)
-        if drawn not in self.drawn:
-            self.drawn[drawn] = None
+        object_id = self.objects.of(index)
+        if object_id not in self.turn_of_object:
+            self.turn_of_object[object_id] = None
             if raw.FPDFText_GetMatrix(self.textpage, index, self.matrix):
                 turn = math.atan2(self.matrix.b, self.matrix.a) / (math.pi / 2)
-                self.drawn[drawn] = round(turn) % 4 if abs(turn - round(turn)) < SLANT else SLANTING
-        return self.drawn[drawn]
+                self.turn_of_object[object_id] = round(turn) % 4 if abs(turn - round(turn)) < SLANT else SLANTING
+        return self.turn_of_object[object_id]
 
-    def parted(self, line: Span) -> Iterator[tuple[Span, bool]]:
-        """A line in stretches, and whether each is turned as the page is; names of axes are not."""
+    def split(self, line: Span) -> Iterator[tuple[Span, bool]]:
+        """Cut a line into stretches, each with whether it is turned as the page is; names of axes are not."""
         start, end, broken = line
-        if all(self._of(index) in (self.most, None) for index in (start, (start + end) // 2, end - 1)):
+        if all(self._turn(index) in (self.page, None) for index in (start, (start + end) // 2, end - 1)):
             yield line, True
             return
-        turns = [self._of(index) for index in range(start, end)]
+        turns = [self._turn(index) for index in range(start, end)]
         parts = [[start, start, next(turn for turn in turns if turn is not None)]]
         for index, turn in enumerate(turns, start):
             if turn is not None and turn != parts[-1][2]:
                 parts.append([index, index, turn])
             parts[-1][1] = index + 1
-        yield from (((first, last, broken and last == end), turn == self.most) for first, last, turn in parts)
+        yield from (((first, last, broken and last == end), turn == self.page) for first, last, turn in parts)

@@ -1,9 +1,10 @@
-"""Conversion of a source to Markdown: by its text layer where that is sound, by a converter that looks where it is not.
+"""Conversion of a source to Markdown: by its text layer if that is sound, otherwise by a converter that sees the page.
 
-A converter of PDFs is one file of `corpus/read/converters`, found by its name: `convert(path, source_id, job)` returns
-a page and raises DocumentError where the converter itself cannot work, `trouble(job)` says beforehand why it cannot.
+A converter of PDFs is one file of `corpus/read/converters`, looked up by its name: `convert(path, source_id, job)`
+returns a page and raises DocumentError if the converter itself cannot work; `trouble(job)` returns the reason upfront.
 
-Many sources are converted by a pool of workers: the text layers on every core, what needs a look on every accelerator.
+A pool of workers converts many sources: text layers on every core, pages that need a visual converter on every
+accelerator.
 """
 
 import re
@@ -12,17 +13,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from corpus.read.books.convert import convert_book, is_book
 from corpus.read.books.library import suffix_of
-from corpus.read.books.tree import decoded
+from corpus.read.books.tree import decode_text
 from corpus.read.converters import pdfium
 from corpus.read.file_kinds import MARKDOWN, PDF, is_text
 from corpus.read.formats.markdown import FENCED
 from corpus.read.garble import GARBLED_PAGE, PAGE_CHARS, debris
-from corpus.read.page import Job, Kept, Removed, page_of
+from corpus.read.page import ConversionJob, RemovedText, SharedResources, page_of
 from infuser_core.engines.worker_pool import Task, WorkerPool
 from infuser_core.errors import DocumentError
 from infuser_core.plugins import Registry
@@ -30,127 +32,122 @@ from infuser_core.schemas import Page
 
 CONVERTERS = Registry(kind="converter", package="corpus.read.converters", outside="my_package.my_converter")
 NEEDS_A_LOOK = ("needs_ocr", "garbled", "debris")
-"""Reasons that a converter which looks at the printed page can help with."""
+"""Reasons that a converter which sees the printed page can help with."""
 MAX_GARBLED_PAGES = 0.25
 """Share of pages with garbled formulas above which such a converter is preferred."""
 TEXT = "text-2"
-"""Name of the converter of files that are Markdown or plain text already."""
+"""Name and version of the converter of files that are Markdown or plain text already."""
 SETTINGS = re.compile(
     r"\A---[ \t]*\n(?=[\w-]+[ \t]*:)(?P<keys>(?:(?!---|\.\.\.)[^\n]*\n)*)(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
 )
-"""Settings for a site generator at the beginning of a file; as Markdown they would be a heading."""
+"""Front matter of a site generator; as Markdown it would be a heading."""
 TITLE = re.compile(r"^title[ \t]*:[ \t]*['\"]?(?P<title>[^\n]*?)['\"]?[ \t]*$", re.MULTILINE)
 INLINE = re.compile(r"`[^`\n]+`")
 """Code within text."""
 MAX_BYTES = 1 << 30
 
 
-def _converter(name: str) -> Any:
-    return CONVERTERS.find(name)[0]
-
-
-def help_trouble(job: Job) -> str:
-    """Reason for which nobody looks at pages without a good text layer; empty when somebody does."""
+def helper_trouble(job: ConversionJob) -> str:
+    """Return why no helper converts pages without a good text layer; empty if one does."""
     helper = job.settings.helper
     if job.settings.type != "auto" or not helper:
         return "it is switched off"
-    return str(_converter(helper).trouble(job))
+    return str(CONVERTERS.find(helper)[0].trouble(job))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Book:
+class SourceFile:
     """A file to convert."""
 
     path: Path
-    """The file; all machines see it there."""
+    """Path on every machine."""
     source_id: str
-    """Its source."""
-    seen: Page | None = None
-    """Page of its text layer, once that is read."""
-    why: str = ""
-    """The doubt about that page for which a second look would help; empty where none would."""
+    page: Page | None = None
+    """Page of its text layer; None before that is read."""
+    doubt: str = ""
+    """Fault of that page which a visual converter may mend; empty if there is none."""
 
 
-def convert(books: Sequence[Book], job: Job, workers: WorkerPool, keep: Callable[[Page], None]) -> None:
-    """A page per book as Markdown by the converter that suits it; `chosen` says why. `keep` is told each when it is
-    there. Nothing raises for a bad file.
+def convert(books: Sequence[SourceFile], job: ConversionJob, workers: WorkerPool, keep: Callable[[Page], None]) -> None:
+    """Convert each book to a page of Markdown with the converter that suits it, and pass every page to `keep`.
 
-    Raises DocumentError when a converter is asked for by name and cannot work.
+    A page's `chosen` says why its converter was chosen. A bad file becomes a rejected page and raises nothing.
+    Raises DocumentError if a converter is requested by name and cannot work.
     """
-    named = partial(Task, name="conversion", item=_name_of, apart=False)
+    task = partial(Task, name="conversion", item=attrgetter("source_id"), apart=False)
     doubtful = []
-    for _, book in workers.each(named(begin=partial(_opened, _text_layer, job), accelerator=_is_asked(job)), books):
-        if book.why and not help_trouble(job):
+    read_layers = partial(_with_resources, _read_text_layer, job)
+    for _, book in workers.each(task(begin=read_layers, accelerator=_is_requested_by_name(job)), books):
+        if book.doubt and not helper_trouble(job):
             doubtful.append(book)
         else:
-            keep(_decided(book, job))
-    for _, page in workers.each(named(begin=partial(_opened, _decided, job), accelerator=True), doubtful):
+            keep(_choose_page(book, job))
+    for _, page in workers.each(task(begin=partial(_with_resources, _choose_page, job), accelerator=True), doubtful):
         keep(page)
 
 
-def _name_of(book: Book) -> str:
-    return book.source_id
-
-
 @contextmanager
-def _opened(work: Callable[[Book, Job], Any], job: Job) -> Iterator[Callable[[Book], Any]]:
-    """Work of a worker pool on one book, and what its converter keeps from book to book."""
-    with Kept() as kept:
-        own = replace(job, kept=kept)
-        yield lambda book: work(book, own)
+def _with_resources(
+    work: Callable[[SourceFile, ConversionJob], Any], job: ConversionJob
+) -> Iterator[Callable[[SourceFile], Any]]:
+    """Yield the work on one book; its converter shares resources, such as servers, between the books of a worker."""
+    with SharedResources() as resources:
+        worker_job = replace(job, resources=resources)
+        yield lambda book: work(book, worker_job)
 
 
-def kept_suffix(path: Path) -> str:
-    """Suffix under which a file is kept, and by which its converter is chosen: PDF, Markdown or a book's format."""
+def storage_suffix(path: Path) -> str:
+    """Suffix under which a file is stored, and which selects its converter: PDF, Markdown or a book's format."""
     return MARKDOWN if is_text(path) else suffix_of(path.name) or PDF
 
 
-def _is_asked(job: Job) -> bool:
-    """Whether a converter is asked for by name: it sees every PDF."""
+def _is_requested_by_name(job: ConversionJob) -> bool:
+    """Whether the settings name a visual converter, which then converts every PDF."""
     return job.settings.type not in ("auto", "pdfium")
 
 
-def _text_layer(book: Book, job: Job) -> Book:
-    """The book with its page before a second look, and the doubt for which one would help."""
-    is_marked, asked = is_text(book.path) or is_book(book.path), _is_asked(job)
+def _read_text_layer(book: SourceFile, job: ConversionJob) -> SourceFile:
+    """Fill in the book's page, and the doubt that a visual converter may resolve."""
+    is_marked, is_requested = is_text(book.path) or is_book(book.path), _is_requested_by_name(job)
     if is_text(book.path):
         page = convert_text(book.path, book.source_id)
     elif is_marked:
         page = convert_book(book.path, book.source_id, job.limits)
     else:
-        page = (_converter(job.settings.type) if asked else pdfium).convert(book.path, book.source_id, job)
-    page = _in_a_language(page, fenced=is_marked)
-    return replace(book, seen=page, why="" if is_marked or asked else _doubt(page))
+        converter: Any = CONVERTERS.find(job.settings.type)[0] if is_requested else pdfium
+        page = converter.convert(book.path, book.source_id, job)
+    page = _reject_debris(page, fenced=is_marked)
+    return replace(book, page=page, doubt="" if is_marked or is_requested else _find_doubt(page))
 
 
-def _decided(book: Book, job: Job) -> Page:
-    """The page, or where it is in doubt that of the converter which looks, if there is one.
+def _choose_page(book: SourceFile, job: ConversionJob) -> Page:
+    """The book's page, or the helper's page if the first one is doubtful and the helper can convert the file.
 
-    Without one, a rejected page says which it needs.
+    If it cannot, a rejected page names the converter that it needs.
     """
-    page = book.seen
+    page = book.page
     assert page
-    if not book.why:
+    if not book.doubt:
         return page
-    trouble = help_trouble(job)
+    trouble = helper_trouble(job)
     if not trouble:
         try:
-            made: Page = _converter(job.settings.helper).convert(book.path, book.source_id, job)
-            trouble = made.reason
+            second: Page = CONVERTERS.find(job.settings.helper)[0].convert(book.path, book.source_id, job)
+            trouble = second.reason
         except DocumentError as error:
             trouble = str(error)
     if not trouble:
-        return replace(made, chosen=f"{job.settings.helper}: {book.why}")
+        return replace(second, chosen=f"{job.settings.helper}: {book.doubt}")
     helper = job.settings.helper or "a converter that looks"
     if page.reason:
         return replace(page, reason=f"{page.reason}; needs {helper}: {trouble}")
-    return replace(page, chosen=f"{page.chosen}; {book.why}, but {helper} could not help: {trouble}")
+    return replace(page, chosen=f"{page.chosen}; {book.doubt}, but {helper} could not help: {trouble}")
 
 
-def _in_a_language(page: Page, *, fenced: bool = False) -> Page:
-    """The page; rejected where its text is debris of a wrong font map or a wrong encoding.
+def _reject_debris(page: Page, *, fenced: bool = False) -> Page:
+    """The page, rejected if its text is debris of a wrong font map or a wrong encoding.
 
-    Code is in no language: with `fenced` the author has marked it, and it is left out.
+    Code is in no language: with `fenced` the author has marked it, and it is not judged.
     """
     if page.reason:
         return page
@@ -162,33 +159,38 @@ def _in_a_language(page: Page, *, fenced: bool = False) -> Page:
     )
 
 
-def _doubt(page: Page) -> str:
-    """Reason for which the text layer is not good enough; empty when it is, or when no converter could help."""
+def _find_doubt(page: Page) -> str:
+    """Return why the text layer is not good enough; empty if it is, or if no converter could help."""
     if page.reason:
         return page.reason if page.reason.startswith(NEEDS_A_LOOK) else ""
-    bad = sum(score >= GARBLED_PAGE for score in page.math_garbled)
+    bad = sum(share >= GARBLED_PAGE for share in page.math_garbled)
     if bad > MAX_GARBLED_PAGES * max(len(page.math_garbled), 1):
         return f"{bad} of {page.num_pages} pages have garbled formulas"
     return ""
 
 
 def convert_text(path: Path, source_id: str) -> Page:
-    """The file as it is, save for a byte order mark and with line feeds as line ends: readers of text files change the
-    others, and offsets would no longer fit. What is no UTF-8 text is a rejected page that names the byte."""
+    """The file's text without a byte order mark and with line feeds as line ends, so that offsets fit every reader.
+
+    A file that is not UTF-8 is a rejected page that names the byte.
+    """
     size = path.stat().st_size
     if size > MAX_BYTES:
         reason = f"too_long: {size} bytes, at most {MAX_BYTES} are read"
         return page_of(source_id, converter=TEXT, reason=reason)
     raw = path.read_bytes()
     try:
-        text = decoded(raw, strict=True)
+        text = decode_text(raw, strict=True)
     except UnicodeDecodeError as error:
         reason = (
             f"not_utf8: byte 0x{raw[error.start]:02x} at offset {error.start} ({error.reason}); convert it with iconv"
         )
         return page_of(source_id, converter=TEXT, reason=reason)
     settings = SETTINGS.match(text)
-    text = SETTINGS.sub(_titled, text)
+    if settings:
+        title = TITLE.search(settings["keys"])
+        heading = f"# {title['title']}\n\n" if title and title["title"] else ""
+        text = heading + text[settings.end() :]
     reason = "" if text.strip() else "empty: the file has no text"
     if "\x00" in text:
         reason = f"not_text: a zero byte at character {text.index(chr(0))}"
@@ -200,11 +202,5 @@ def convert_text(path: Path, source_id: str) -> Page:
         reason=reason,
         page_starts=[] if reason else [0],
         chosen="text: the file is Markdown already",
-        removed=[Removed(text=settings["keys"], reason="settings", page=-1)] if settings else [],
+        removed=[RemovedText(text=settings["keys"], reason="settings", page=-1)] if settings else [],
     )
-
-
-def _titled(settings: re.Match[str]) -> str:
-    """The title of a file's settings as its heading."""
-    named = TITLE.search(settings["keys"])
-    return f"# {named['title']}\n\n" if named and named["title"] else ""

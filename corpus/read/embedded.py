@@ -1,4 +1,4 @@
-"""Reader of a born-digital PDF by its text layer: Markdown, or why there is none. Called in limited processes only."""
+"""Conversion of a born-digital PDF by its text layer, or the reason for a rejection. Runs in limited processes only."""
 
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -6,7 +6,7 @@ from typing import Any
 
 from corpus.read import garble
 from corpus.read.file_kinds import count_pages
-from corpus.read.printed import Printed, Removed
+from corpus.read.printed import PdfContent, RemovedText
 
 CONVERTER = "embedded-23"
 MAX_EMPTY_SHARE = 0.8
@@ -24,7 +24,7 @@ class ReadingConfig:
     max_pages: int
     """Pages a source may have; more is no textbook."""
     max_leftward: float = 0.1
-    """Share of letters written from right to left above which the source is rejected: lines are read from the left."""
+    """Share of letters of right-to-left scripts above which the source is rejected: lines are read from the left."""
     use_outline: bool = True
     """Whether bookmarks are read; without them headings are recognised by their fonts alone."""
 
@@ -34,51 +34,50 @@ class Reading:
     """Result of converting one file."""
 
     num_pages: int
-    """Pages of the file."""
     num_empty: int = 0
     """Pages without a usable text layer."""
     reason: str = ""
-    """Why it was refused; empty otherwise."""
+    """Why the file was rejected; empty otherwise."""
     markdown: str = ""
-    """The book; empty when it was refused."""
+    """Empty for a rejected file."""
     page_starts: list[int] = field(default_factory=list)
     """Offset at which each page's text begins, in characters."""
     math_garbled: list[float] = field(default_factory=list)
     """Per page, the share of tokens that are debris of formulas."""
-    removed: list[Removed] = field(default_factory=list)
+    removed: list[RemovedText] = field(default_factory=list)
     """Printed lines that are not in the Markdown."""
 
 
 def convert_file(path: str, **options: Any) -> dict[str, Any]:
-    """Entry of the limited process: `Reading` as plain values for `ReadingConfig(**options)`."""
+    """Entry point of the limited process: `Reading` as plain values for `ReadingConfig(**options)`."""
     return asdict(convert(path, ReadingConfig(**options)))
 
 
 def convert(path: str, config: ReadingConfig) -> Reading:
-    """The file's text as Markdown, or the reason why there is none."""
-    # Imported here, as below: a plan knows the converter and converts nothing.
+    """Convert a PDF's text layer to Markdown, or return the reason for rejecting the file."""
+    # Imported here, as below: a plan needs only the converter's name and version.
     from corpus.read import pdf
 
     num_pages = count_pages(path)
     if num_pages > config.max_pages:
         reason = f"too_long: {num_pages} pages, at most {config.max_pages} are converted"
         return Reading(num_pages=num_pages, reason=reason)
-    printed = pdf.read(path)
-    sizes = [sum(len(piece.text) for piece in page) for page in printed.pages]
-    empty = sum(size < config.min_page_chars for size in sizes)
-    if reason := _fault(printed, sizes, empty, config):
-        return Reading(num_pages=num_pages, num_empty=empty, reason=reason)
-    return _read(printed, empty, use_outline=config.use_outline)
+    content = pdf.read_pdf(path)
+    sizes = [sum(len(piece.text) for piece in page) for page in content.pages]
+    num_empty = sum(size < config.min_page_chars for size in sizes)
+    if reason := _text_layer_fault(content, sizes, num_empty, config):
+        return Reading(num_pages=num_pages, num_empty=num_empty, reason=reason)
+    return _render_markdown(content, num_empty, use_outline=config.use_outline)
 
 
-def _fault(printed: Printed, sizes: list[int], empty: int, config: ReadingConfig) -> str:
-    """Reason for which the text layer is not usable; empty for one that is."""
+def _text_layer_fault(content: PdfContent, sizes: list[int], empty: int, config: ReadingConfig) -> str:
+    """Return why the text layer is not usable; empty if it is."""
     num_pages = len(sizes)
-    if printed.unreadable and printed.unreadable == num_pages:
+    if content.unreadable and content.unreadable == num_pages:
         return "unreadable: no page could be loaded"
     if sum(sizes) < config.min_page_chars or empty > MAX_EMPTY_SHARE * num_pages:
         return f"needs_ocr: {empty} of {num_pages} pages have under {config.min_page_chars} characters"
-    text = "".join(piece.text for page in printed.pages for piece in page)
+    text = "".join(piece.text for page in content.pages for piece in page)
     if (share := garble.share_leftward(text)) > config.max_leftward:
         most = f"at most {config.max_leftward:.0%} may be in a PDF; use the book's EPUB, HTML or LaTeX"
         return f"right_to_left: {share:.0%} of the letters are written from right to left, {most}"
@@ -86,28 +85,28 @@ def _fault(printed: Printed, sizes: list[int], empty: int, config: ReadingConfig
     return f"garbled: {share:.0%} of the characters have no Unicode meaning" if share > config.max_meaningless else ""
 
 
-def _read(printed: Printed, empty: int, *, use_outline: bool) -> Reading:
-    """Reading order, running heads, headings, paragraphs, print, one step each."""
+def _render_markdown(content: PdfContent, num_empty: int, *, use_outline: bool) -> Reading:
+    """Render the pages: reading order, running heads, headings, paragraphs and Markdown, one step each."""
     from corpus.read import headings, lines, paragraphs, running_heads
-    from corpus.read.formulas.stacks import marked_texts
-    from corpus.read.markdown import print_texts
+    from corpus.read.formulas.stacks import mark_garbled_blocks
+    from corpus.read.markdown import render_blocks
 
-    outline = printed.outline if use_outline else []
-    pages: list[list[lines.Line]] = []
-    removed: list[Removed] = []
-    for index, (page, labels) in enumerate(zip(printed.pages, printed.labels, strict=True)):
-        kept, numbers = lines.without_line_numbers(page)
-        pages.append(lines.lines_of(kept, index))
-        removed += [Removed(page=index, text=piece.text, reason="line_number") for piece in numbers]
-        removed += [Removed(page=index, text=label, reason="label") for label in labels]
-    cleaned, heads = running_heads.without_running_heads(pages, headings.titles_of(outline))
-    body = lines.body_size(cleaned)
-    noted = [lines.with_note_marks(page, body) for page in cleaned]
-    texts = paragraphs.texts_of(headings.mark_headings(noted, outline), body)
-    text, starts = print_texts(marked_texts(texts, body), len(pages))
+    outline = content.outline if use_outline else []
+    pages: list[list[lines.PdfLine]] = []
+    removed: list[RemovedText] = []
+    for index, (page, labels) in enumerate(zip(content.pages, content.labels, strict=True)):
+        pieces, numbers = lines.split_line_numbers(page)
+        pages.append(lines.lines_of(pieces, index))
+        removed += [RemovedText(page=index, text=piece.text, reason="line_number") for piece in numbers]
+        removed += [RemovedText(page=index, text=label, reason="label") for label in labels]
+    text_pages, heads = running_heads.split_running_heads(pages, headings.titles_of(outline))
+    body = lines.body_size(text_pages)
+    note_pages = [lines.resolve_note_marks(page, body) for page in text_pages]
+    blocks = paragraphs.blocks_of(headings.mark_headings(note_pages, outline), body)
+    text, starts = render_blocks(mark_garbled_blocks(blocks, body), len(pages))
     return Reading(
         num_pages=len(pages),
-        num_empty=empty,
+        num_empty=num_empty,
         markdown=text,
         page_starts=starts,
         math_garbled=[garble.math_garbled(text[start:end]) for start, end in pairwise([*starts, len(text)])],

@@ -1,4 +1,4 @@
-"""File kinds by content: a whole PDF that opens, or a Markdown text. Names and types are not believed."""
+"""File kinds by content, not by name or declared type: a whole PDF that opens, or a Markdown text."""
 
 import codecs
 from pathlib import Path
@@ -11,7 +11,7 @@ TAIL_BYTES = 4096
 BLOCK_BYTES = 1 << 20
 PDF, MARKDOWN = ".pdf", ".md"
 SUFFIXES = frozenset({MARKDOWN, ".markdown", ".mdown", ".txt", ".text"})
-"""Names of Markdown and plain text."""
+"""Suffixes of Markdown and plain text."""
 COUNTER = "corpus.read.file_kinds:count_pages"
 ARCHIVES = {
     b"PK\x03\x04": "a ZIP archive (EPUB, DOCX, ...)",
@@ -24,20 +24,20 @@ ARCHIVES = {
     b"{\\rtf": "an RTF file",
 }
 HYPERTEXT = (b"<html", b"<!doctype", b"<head", b"<script", b"<?xml")
-# Bytes that no text has: it would be some binary format that happens to be valid UTF-8.
+# Bytes that no text has; a file with one is a binary format that happens to be valid UTF-8.
 BINARY = bytes([*range(0, 8), *range(14, 27), *range(28, 32), 127])
 
 
 def file_of(folder: Path, sha256: str) -> Path:
-    """The file with this digest in a folder of downloaded books: the PDF, or in another format where there is one."""
-    named = folder / f"{sha256}{PDF}"
-    if named.is_file() or not sha256:
-        return named
-    return next((path for path in sorted(folder.glob(f"{sha256}.*")) if path.is_file()), named)
+    """Path of the file with this digest in a folder of downloaded books: the PDF, else a file of another format."""
+    pdf = folder / f"{sha256}{PDF}"
+    if pdf.is_file() or not sha256:
+        return pdf
+    return next((path for path in sorted(folder.glob(f"{sha256}.*")) if path.is_file()), pdf)
 
 
 def is_text(path: Path) -> bool:
-    """Whether the file's name says that it is text and its first bytes do not contradict."""
+    """Whether the file has a suffix of text and does not begin as a PDF."""
     if path.suffix.lower() not in SUFFIXES:
         return False
     with path.open("rb") as file:
@@ -45,9 +45,9 @@ def is_text(path: Path) -> bool:
 
 
 def pdf_fault(path: Path) -> str:
-    """One line on why a file cannot be a whole PDF, without parsing it; empty when nothing speaks against it.
+    """Return why a file cannot be a whole PDF, without parsing it; empty if it may be one.
 
-    The end mark is looked for because a connection that closes early looks complete when the server sent no length.
+    The end mark is checked because a download that breaks off looks complete if the server sent no length.
     """
     try:
         head = _head(path)
@@ -65,7 +65,7 @@ def pdf_fault(path: Path) -> str:
 
 
 def check(path: Path, limits: child.Limits, *, measured: bool = True) -> str:
-    """The suffix under which the file is kept. Raises DocumentError with the reason for anything but PDF and Markdown.
+    """Return the suffix for storing the file. Raises DocumentError with the reason for all but PDF and Markdown.
 
     `measured` says whether the transfer would have noticed a missing end: a PDF has an end mark, a text has none.
     """
@@ -77,9 +77,9 @@ def check(path: Path, limits: child.Limits, *, measured: bool = True) -> str:
         return PDF
     if _is_hypertext(head):
         raise DocumentError("an HTML page, no PDF")
-    named = next((name for mark, name in ARCHIVES.items() if head.startswith(mark)), "")
-    if named:
-        raise DocumentError(f"no PDF but {named}")
+    archive = next((name for mark, name in ARCHIVES.items() if head.startswith(mark)), "")
+    if archive:
+        raise DocumentError(f"no PDF but {archive}")
     _check_text(path)
     if not measured:
         raise DocumentError("a text whose end cannot be checked: the server named no length")
@@ -101,8 +101,8 @@ def _check_pdf(path: Path, limits: child.Limits) -> None:
 
 
 def count_pages(path: str) -> int:
-    """Number of pages, after the first one was parsed. Called in limited processes only: see COUNTER."""
-    # Imported here: PDFium is for the limited process.
+    """Number of pages; parses the first one as a check. Called in limited processes only: see COUNTER."""
+    # Imported here: only the limited process loads PDFium.
     import pypdfium2 as pdfium
 
     with pdfium.PdfDocument(path) as document:
@@ -114,7 +114,7 @@ def count_pages(path: str) -> int:
 def _check_text(path: Path) -> None:
     """Raises DocumentError unless the whole file is UTF-8 text. Reads in blocks: a text may be one line of 100 MB."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    done = 0
+    offset = 0
     with path.open("rb") as file:
         while block := file.read(BLOCK_BYTES):
             if block.translate(None, delete=BINARY) != block:
@@ -122,8 +122,8 @@ def _check_text(path: Path) -> None:
             try:
                 decoder.decode(block)
             except UnicodeDecodeError as error:
-                raise DocumentError(f"no PDF, and no UTF-8 text at byte {done + error.start}") from error
-            done += len(block)
+                raise DocumentError(f"no PDF, and no UTF-8 text at byte {offset + error.start}") from error
+            offset += len(block)
     try:
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Fonts of a page's characters: size, bold, typewriter, slanted; asked for once for all that one object draws."""
+"""Fonts of a page's characters: size, bold, typewriter, slanted; read once per text object of the PDF."""
 
 import ctypes
 import math
@@ -16,86 +16,87 @@ SUBSET = re.compile(r"^[A-Z]{6}\+")
 BOLD_WEIGHT = 600
 FIXED_PITCH = 1
 PITCH = 0.04
-"""Difference of the advances of a typewriter font that rounding leaves, as a share."""
+"""Relative difference of the advances of a typewriter font that rounding causes."""
 PROBED = 25
-"""Characters before and behind a place that say how wide those of a font are."""
+"""Characters before and after a place from which a font's advances are measured."""
 ITALIC = 1 << 6
 SLANTED = re.compile(r"ital|obli|cmmi|cmsl|cmti|math|mtmi|txmi|pxmi|eurm", re.IGNORECASE)
 BLANK, NO_BREAK = 0x20, 0xA0
 LETTERS = frozenset(code for code in range(0x250) if chr(code).isalpha())
-"""Characters whose advances tell a typewriter's font: digits and East Asian signs are equally wide in all."""
+"""Characters whose advances identify a typewriter font: digits and East Asian signs are equally wide in all fonts."""
 LEAST_SIZE = 0.1
-"""Font size where the file has none, points."""
+"""Font size if the file has none, points."""
 
 
-def by_address(function: Any, result: Any, *arguments: Any) -> Any:
-    """The same function with addresses for pointers: making pointers takes a third of a call's time."""
+def bind_by_address(function: Any, result: Any, *arguments: Any) -> Any:
+    """Bind a PDFium function so that it takes addresses as pointers: making pointers takes a third of a call's time."""
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address
     return ctypes.PYFUNCTYPE(result, *arguments)(address)
 
 
-_object_of = by_address(raw.FPDFText_GetTextObject, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
-_font_of = by_address(raw.FPDFTextObj_GetFont, ctypes.c_void_p, ctypes.c_void_p)
+_object_of = bind_by_address(raw.FPDFText_GetTextObject, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+_font_of = bind_by_address(raw.FPDFTextObj_GetFont, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class TextObjects:
-    """Objects of one page by their characters. Those of an object lie side by side, on one straight line."""
+    """Text objects of one page by their characters, which are consecutive and on one straight line."""
 
     def __init__(self, textpage: Any, count: int) -> None:
         self.textpage, self.page = ctypes.cast(textpage, ctypes.c_void_p), textpage
         self.matrix = raw.FS_MATRIX()
-        self.known: list[int | None] = [None] * count
+        self.ids: list[int | None] = [None] * count
+        """Object of each character; None for one that was not looked up yet."""
         self.fonts: dict[int, int] = {0: 0}
         self.sizes: dict[int, float] = {}
 
     def of(self, index: int) -> int:
-        """The object that draws a character; 0 for those that PDFium made up."""
-        drawn = self.known[index]
-        if drawn is None:
-            drawn = self.known[index] = _object_of(self.textpage, index) or 0
-        return drawn
+        """Address of the object that draws a character; 0 for a character that PDFium made up."""
+        object_id = self.ids[index]
+        if object_id is None:
+            object_id = self.ids[index] = _object_of(self.textpage, index) or 0
+        return object_id
 
     def font_of(self, index: int) -> int:
-        """Identity of a character's font on this page; 0 where it has none."""
-        drawn = self.of(index)
-        if drawn not in self.fonts:
-            self.fonts[drawn] = _font_of(drawn) or 0
-        return self.fonts[drawn]
+        """Identity of a character's font on this page; 0 if it has none."""
+        object_id = self.of(index)
+        if object_id not in self.fonts:
+            self.fonts[object_id] = _font_of(object_id) or 0
+        return self.fonts[object_id]
 
     def size_of(self, index: int) -> float:
         """Font size of a character as printed, points."""
-        drawn = self.of(index)
-        if drawn not in self.sizes:
+        object_id = self.of(index)
+        if object_id not in self.sizes:
             scale = 1.0
             if raw.FPDFText_GetMatrix(self.page, index, self.matrix):
                 scale = math.hypot(self.matrix.c, self.matrix.d) or 1.0
-            # A font can be drawn at a size that rounds to nothing, and nothing divides by its size.
-            self.sizes[drawn] = round(raw.FPDFText_GetFontSize(self.page, index) * scale, 1) or LEAST_SIZE
-        return self.sizes[drawn]
+            # A font can be drawn at a size that rounds to 0, and sizes are divisors.
+            self.sizes[object_id] = round(raw.FPDFText_GetFontSize(self.page, index) * scale, 1) or LEAST_SIZE
+        return self.sizes[object_id]
 
     def end(self, first: int, last: int) -> int:
-        """One past the last of the characters from `first` on, before `last`, that its object draws."""
-        drawn = self.of(first)
-        if not drawn:
+        """One past the last character, below `last`, of the object that draws `first`."""
+        object_id = self.of(first)
+        if not object_id:
             return first + 1
-        known, step, place = self.known, 1, first
-        while place + step < last and self.of(place + step) == drawn:
+        step, place = 1, first
+        while place + step < last and self.of(place + step) == object_id:
             place += step
             step *= 2
         beyond = min(place + step, last)
         while beyond - place > 1:
             middle = (place + beyond) // 2
-            if self.of(middle) == drawn:
+            if self.of(middle) == object_id:
                 place = middle
             else:
                 beyond = middle
-        known[first:beyond] = [drawn] * (beyond - first)
+        self.ids[first:beyond] = [object_id] * (beyond - first)
         return beyond
 
 
 class Fonts:
-    """Fonts of one page; one that neither name nor file calls a typewriter's, by the advance of its letters."""
+    """Fonts of one page. A typewriter font is recognised by its name, else by the advance of its letters."""
 
     def __init__(self, textpage: Any, codes: list[int], objects: TextObjects) -> None:
         self.textpage = textpage
@@ -104,40 +105,40 @@ class Fonts:
         self.x, self.y = ctypes.c_double(), ctypes.c_double()
         self.name = ctypes.create_string_buffer(128)
         self.fixed: dict[int, bool] = {}
-        self.named: dict[bytes, tuple[str, bool, bool]] = {}
-        self.drawn: dict[int, tuple[str, bool, bool]] = {}
+        self.by_name: dict[bytes, tuple[str, bool, bool]] = {}
+        self.by_object: dict[int, tuple[str, bool, bool]] = {}
         self.turns = 0
         self.probes: list[int] = []
 
     def expect(self, probes: list[int], turns: int) -> None:
-        """Characters of every line, from which fonts without a name are measured, and the page's quarter turns."""
+        """Set the characters near which fonts are measured, one per line, and the page's quarter turns."""
         self.probes, self.turns, self.fixed = probes, turns, {}
-        self.named.clear()
-        self.drawn.clear()
+        self.by_name.clear()
+        self.by_object.clear()
 
     def of(self, index: int) -> tuple[str, bool, bool]:
         """(name, bold, typewriter)"""
-        drawn = self.objects.of(index)
-        if drawn not in self.drawn:
-            self.drawn[drawn] = self._found(index) if drawn else ("", False, False)
-        return self.drawn[drawn]
+        object_id = self.objects.of(index)
+        if object_id not in self.by_object:
+            self.by_object[object_id] = self._read_font(index) if object_id else ("", False, False)
+        return self.by_object[object_id]
 
-    def _found(self, index: int) -> tuple[str, bool, bool]:
+    def _read_font(self, index: int) -> tuple[str, bool, bool]:
         flags = ctypes.c_int()
         raw.FPDFText_GetFontInfo(self.textpage, index, self.name, len(self.name), flags)
         value = self.name.value
         if not value:
             return "", raw.FPDFText_GetFontWeight(self.textpage, index) >= BOLD_WEIGHT, self._is_fixed(index)
-        if value not in self.named:
+        if value not in self.by_name:
             name = SUBSET.sub("", value.decode("utf-8", "replace"))
             heavy = raw.FPDFText_GetFontWeight(self.textpage, index) >= BOLD_WEIGHT or bool(BOLD.search(name))
-            named = bool(MONO.search(name))
-            # Files say of fonts of text that all letters are equally wide: what is printed counts.
-            self.named[value] = (name, heavy, named or self._is_fixed(index, bool(flags.value & FIXED_PITCH)))
-        return self.named[value]
+            # Files wrongly declare text fonts as fixed-pitch: the printed advances decide.
+            mono = bool(MONO.search(name)) or self._is_fixed(index, bool(flags.value & FIXED_PITCH))
+            self.by_name[value] = (name, heavy, mono)
+        return self.by_name[value]
 
     def face(self, index: int) -> str:
-        """Identity of a character's font on this page: fonts of old TeX installations have no name."""
+        """Identity of a character's font on this page; fonts of old TeX installations have no name."""
         return self.of(index)[0] or str(self.objects.font_of(index))
 
     def is_slanted(self, index: int) -> bool:
@@ -146,30 +147,30 @@ class Fonts:
         raw.FPDFText_GetFontInfo(self.textpage, index, self.name, len(self.name), flags)
         return bool(flags.value & ITALIC) or bool(SLANTED.search(self.name.value.decode("utf-8", "replace")))
 
-    def _is_fixed(self, index: int, said: bool = False) -> bool:
-        """Whether a font is a typewriter's: by the advance of its letters, or where few are printed, as `said`."""
+    def _is_fixed(self, index: int, declared: bool = False) -> bool:
+        """Whether a font is a typewriter font by the advance of its letters; `declared` if too few are printed."""
         if not self.fixed:
             self.fixed[0] = False
             for probe in self.probes:
                 self._measure(probe)
-        return self.fixed.get(self.objects.font_of(index), said)
+        return self.fixed.get(self.objects.font_of(index), declared)
 
     def _measure(self, index: int) -> None:
         font = self.objects.font_of(index)
         if not font or font in self.fixed:
             return
-        codes, advances, seen, before = self.codes, [], set[int](), None
+        codes, advances, letters, last = self.codes, [], set[int](), None
         for place in range(max(0, index - PROBED), min(len(codes), index + PROBED)):
             if codes[place] <= BLANK or codes[place] == NO_BREAK or self.objects.font_of(place) != font:
-                before = None
+                last = None
                 continue
             raw.FPDFText_GetCharOrigin(self.textpage, place, self.x, self.y)
             here = (self.x.value, self.y.value, -self.x.value, -self.y.value)[self.turns]
-            if before is not None and here > before and codes[place - 1] in LETTERS:
-                advances.append(here - before)
-                seen.add(codes[place - 1])
-            before = here
-        if len(advances) >= 6 and len(seen) >= 4:
+            if last is not None and here > last and codes[place - 1] in LETTERS:
+                advances.append(here - last)
+                letters.add(codes[place - 1])
+            last = here
+        if len(advances) >= 6 and len(letters) >= 4:
             usual = median(advances)
             alike = sum(abs(advance - usual) < PITCH * usual for advance in advances)
             self.fixed[font] = alike >= 0.9 * len(advances)

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 MARK = "<!-- garbled formula -->"
-"""Stands in the Markdown behind a block with a formula that could not be read."""
+"""Follows a block with a formula that could not be read in the Markdown."""
 GARBLED_PAGE = 0.4
-"""`math_garbled` of a page with such a formula, or whose formulas came out as debris."""
-# Short words of ordinary prose; other short tokens are what formulas leave behind.
+"""`math_garbled` of a page with such a formula, or whose formulas became debris."""
+# Short words of ordinary prose; other short tokens are debris of formulas.
 _SHORT = (
     "a i of to in is it be as at so we he by or on do if me my up an go no us am de la le et en un du il "
     "ne se ce sa au da di du es el lo al su si ja er in im am zu so ob um wo"
@@ -23,7 +23,7 @@ MEANINGLESS = frozenset({"Co", "Cn", "Cs", "Cc"})
 def math_garbled(text: str) -> float:
     """Share of tokens that are one or two signs and no word, 0 to 1; 0 for an empty page, at least 0.4 with a mark.
 
-    Ordinary prose stays below 0.15, a page of display formulas lies above 0.4.
+    Ordinary prose has less than 0.15, a page of displayed formulas more than 0.4.
     """
     tokens = [token for token in text.split() if token not in LAYOUT]
     if not tokens:
@@ -45,7 +45,7 @@ def _is_debris(token: str) -> bool:
 
 
 def meaningless(text: str) -> float:
-    """Share of characters that stand for nothing: private use, unassigned, control, or the replacement sign."""
+    """Share of characters without a meaning in Unicode: private use, unassigned, control, or the replacement sign."""
     counts = Counter(text)
     ink = sum(count for c, count in counts.items() if not c.isspace())
     bad = sum(
@@ -57,19 +57,19 @@ def meaningless(text: str) -> float:
 
 
 def share_leftward(text: str) -> float:
-    """Share of the letters that are written from right to left, 0 to 1; 0 for a text without letters."""
+    """Share of the letters of right-to-left scripts, 0 to 1; 0 for a text without letters."""
     letters = sum(map(str.isalpha, text))
     return min(1.0, sum(map(len, LEFTWARD.findall(text))) / letters) if letters else 0.0
 
 
 WORDS = 30
-"""Words from which a page says whether it is written in a language."""
+"""Least number of words from which a page can be judged."""
 LANGUAGE = 0.8
 """Share of a page's words that could be words: books have .93 or more, those with shifted letters .75 or less."""
 PAGES = 0.5
-"""Share of the measured pages below that from which a book is refused."""
+"""Share of the judged pages below LANGUAGE above which a book is rejected."""
 PAGE_CHARS = 2500
-"""Length of a page where the source has none, characters."""
+"""Length of a page for a source without pages, characters."""
 _WORD = re.compile(r"[^\W\d_]{3,}")
 _VOWEL = re.compile("[aeiouy\u00e6\u00f8\u0153\u0131]")
 _CONSONANTS = re.compile("[^aeiouy\u00e6\u00f8\u0153\u0131]{7,}")
@@ -86,23 +86,23 @@ _MIXED_SCRIPTS = re.compile(f"[{_RTL}][A-Za-z]|[A-Za-z][{_RTL}]")
 
 
 def debris(pages: Sequence[str]) -> str:
-    """Reason to refuse a book whose pages are in no language, with examples of its words; empty for any other.
+    """Return why a book is rejected whose pages are in no language, with examples of its words; empty for others.
 
     Latin words are judged by their form (a vowel, no long run of consonants, no capital inside), Chinese by the share
     of its most frequent characters, Hebrew and Arabic by Latin letters within words; other scripts are not judged.
     """
-    scores = [score for page in pages if (score := language(page)) is not None]
-    bad = sum(score < LANGUAGE for score in scores)
-    if bad <= PAGES * len(scores):
+    shares = [share for page in pages if (share := language_share(page)) is not None]
+    bad = sum(share < LANGUAGE for share in shares)
+    if bad <= PAGES * len(shares):
         return ""
     odd = Counter(word for page in pages for word in _WORD.findall(page) if not _is_word(word))
     examples = ", ".join(repr(word[:20]) for word, _ in odd.most_common(5))
-    told = f", such as {examples}" if examples else ""
-    return f"debris: {bad} of {len(scores)} pages are in no language{told}; at most {PAGES:.0%} may be"
+    sample = f", such as {examples}" if examples else ""
+    return f"debris: {bad} of {len(shares)} pages are in no language{sample}; at most {PAGES:.0%} may be"
 
 
-def language(page: str) -> float | None:
-    """Share of a page's words that could be words of a language, 0 to 1; None for a page that does not say."""
+def language_share(page: str) -> float | None:
+    """Share of a page's words that could be words of a language, 0 to 1; None for a page with too few words."""
     han = _HAN.findall(page)
     if len(han) >= 4 * WORDS and not re.search("[\u3040-\u30ff]", page):
         return float(sum(sign in _COMMON_HAN for sign in han) >= _FEW_HAN * len(han))

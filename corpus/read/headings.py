@@ -1,4 +1,4 @@
-"""Headings among printed lines and their levels: by the outline, and by fonts where it says too little."""
+"""Headings among printed lines and their levels: by the outline, and by fonts if the outline is too short."""
 
 import re
 from collections import Counter, defaultdict
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from itertools import pairwise
 
-from corpus.read.lines import CHAPTER, NUMERAL, SECTION_NUMBER, Line, key, prose
+from corpus.read.lines import CHAPTER, NUMERAL, SECTION_NUMBER, PdfLine, prose_lines, title_key
 from corpus.read.printed import OutlineEntry
 
 TITLE_CHARS = 150
@@ -15,17 +15,17 @@ TITLE_LINES = 3
 MEAN_CHARS = 70
 """Mean length of the titles of one style, characters."""
 PAGES_PER_ENTRY = 12
-"""An outline with fewer entries than one in so many pages names chapters only; fonts are asked as well."""
+"""An outline with fewer than one entry per this many pages names chapters only; fonts are used as well."""
 SURE_DEPTH = 3
-"""Parts of a section number from which one title alone makes a style."""
+"""Parts of a section number from which a single title makes a heading style."""
 TRUSTED = 0.6
 """Share of a style's blocks that the outline must name before its other titles count as headings too."""
 PURE = 0.55
-"""Share of a style's blocks that must look like titles before the style is one of headings."""
+"""Share of a style's blocks that must look like titles for it to be a heading style."""
 MAX_SHARE = 0.1
 """Largest share of the text that the lines of one heading style make up."""
 EDGE_SHARE = 0.15
-"""Share of a book's lines that stand in a column with a left edge before it counts as one of the text."""
+"""Share of a book's lines in columns with a left edge from which it counts as an edge of the text."""
 NUMBERED = re.compile(
     r"^(?:(?:chapter|section|appendix)\s+)?((?:\d{1,3}|[A-Z](?=\.))(?:\.\d{1,3})*)[.:)]?\s+\S"
     r"|^\u7b2c\s*\S{1,3}\s*[\u7ae0\u8282]",
@@ -41,8 +41,8 @@ MATTER = re.compile(
     r"|\u76ee\u5f55|\u76ee\u6b21|\u524d\u8a00|\u5e8f\u8a00?|\u53c2\u8003\u6587\u732e|\u7d22\u5f15",
     re.IGNORECASE,
 )
-ENDED = (".", "\u3002", "\uff0c", "\uff1b", "\uff1a", ":", ";")
-# Dot leaders, or a section number in front and a page number behind ("World War 2" is a title).
+ENDS = (".", "\u3002", "\uff0c", "\uff1b", "\uff1a", ":", ";")
+# Dot leaders, or a section number before and a page number after the title ("World War 2" is a title).
 CONTENTS_LINE = re.compile(
     r"(?:\.\s?){3,}\s*(?:[ivxlc]{1,7}|[A-Z]?\d[\d.,\s-]*)$|^\d+(?:\.\d+)*\.?\s+\S.*\s(?:\d{1,4}|[ivxlc]{1,6})$"
 )
@@ -55,7 +55,7 @@ SENTENCES = re.compile(r"\u3002|[\uff0c\uff1b].*[\uff0c\uff1b]|[a-z]{3}[.!?] [A-
 CAPTION = re.compile(r"^(?:fig(?:ure|\.)|tab(?:le|\.)|listing|\u56fe|\u8868)\s*\d", re.I)
 
 Style = tuple[str, float, bool, bool, int]
-"""Font, size, weight, whether all letters are capitals, and depth class of the number: none, `3`, `3.1` and deeper."""
+"""Font, size, whether bold, whether all letters are capitals, and 0, 1 or 2 for no number, `3`, or `3.1` and deeper."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,66 +65,65 @@ class _Block:
     page: int
     """Page index."""
     place: int
-    """Place of its first line."""
+    """Index of its first line on the page."""
     count: int
-    """Lines."""
+    """Number of lines."""
     text: str
-    """Their text."""
-    titled: bool
+    is_title: bool
     """Whether it looks like a title."""
-    defined: bool
-    """Whether it stands where text does and what is below it further in, as a term above its definition."""
+    is_term: bool
+    """Whether it is at the edge of the text and the lines below are indented, as a term above its definition."""
 
 
-def mark_headings(pages: Sequence[list[Line]], outline: Sequence[OutlineEntry]) -> list[list[Line]]:
-    """Pages whose heading lines carry a level, multi-line titles put together."""
-    marked = [list(page) for page in pages]
-    matched = _match_outline(marked, outline)
-    body = _body(pages)
-    blocks = _blocks(marked, body)
-    if matched and matched.total() * PAGES_PER_ENTRY >= len(pages):
-        levels = _trusted(matched, blocks)
+def mark_headings(pages: Sequence[list[PdfLine]], outline: Sequence[OutlineEntry]) -> list[list[PdfLine]]:
+    """Set the level of heading lines, and join titles over several lines."""
+    pages = [list(page) for page in pages]
+    body = _body_style(pages)
+    votes = _match_outline(pages, outline)
+    blocks = _blocks_by_style(pages, body)
+    if votes and votes.total() * PAGES_PER_ENTRY >= len(pages):
+        levels = _levels_by_outline(votes, blocks)
     else:
-        levels = _by_rank(blocks, body, marked, matched)
+        levels = _levels_by_font(blocks, body, pages, votes)
     # The depth of a section number is added to the level of the chapters.
-    chapters = Counter({style: sum(b.titled for b in blocks[style]) for style in levels if style[4] == 1})
+    chapters = Counter({style: sum(b.is_title for b in blocks[style]) for style in levels if style[4] == 1})
     base = levels[chapters.most_common(1)[0][0]] if chapters else 1
     for style, level in levels.items():
         for block in blocks.get(style, []):
-            if block.titled:
-                parts = depth(block.text)
-                _mark(marked[block.page], block, min(base + parts - 1, 6) if parts > 1 else level)
-    for style, found in blocks.items():
-        sizes = [level for (_, size, bold, *_), level in levels.items() if (size, bold) == style[1:3]]
-        for block in found:
-            if sizes and block.titled and MATTER.fullmatch(block.text):
-                _mark(marked[block.page], block, min(sizes))
-    return [_joined(page) for page in marked]
+            if block.is_title:
+                parts = number_depth(block.text)
+                _set_level(pages[block.page], block, min(base + parts - 1, 6) if parts > 1 else level)
+    for style, style_blocks in blocks.items():
+        levels_of_size = [level for (_, size, bold, *_), level in levels.items() if (size, bold) == style[1:3]]
+        for block in style_blocks:
+            if levels_of_size and block.is_title and MATTER.fullmatch(block.text):
+                _set_level(pages[block.page], block, min(levels_of_size))
+    return [_join_titles(page) for page in pages]
 
 
 def titles_of(outline: Sequence[OutlineEntry]) -> frozenset[tuple[int, str]]:
-    """(page, key) of every bookmark that points somewhere."""
-    return frozenset((entry.page, key(entry.title)) for entry in outline if entry.page >= 0)
+    """(page, title key) of every bookmark that points to a page."""
+    return frozenset((entry.page, title_key(entry.title)) for entry in outline if entry.page >= 0)
 
 
-def style_of(line: Line) -> Style:
+def style_of(line: PdfLine) -> Style:
     """Style shared by lines of one purpose."""
     letters = sum(c.lower() != c.upper() for c in line.text)
-    # East Asian titles mix fonts: their Latin words are set in another one.
+    # East Asian titles mix fonts: their Latin words are in a different one.
     font = "" if WIDE.search(line.text) else line.font
     caps = letters > 3 and bool(font) and line.text.upper() == line.text
-    return font, round(line.size * 2) / 2, line.bold, caps, min(depth(line.text), 2)
+    return font, round(line.size * 2) / 2, line.bold, caps, min(number_depth(line.text), 2)
 
 
-def depth(text: str) -> int:
-    """Parts of the section number in front: 0 for none, 2 for `3.1`."""
+def number_depth(text: str) -> int:
+    """Parts of the section number at the beginning: 0 for none, 2 for `3.1`."""
     number = NUMBERED.match(text)
     return 0 if not number else (number[1] or "1").count(".") + 1
 
 
-def _body(pages: Sequence[list[Line]]) -> Style:
+def _body_style(pages: Sequence[list[PdfLine]]) -> Style:
     chars: Counter[tuple[str, float, bool]] = Counter()
-    for line in prose(pages):
+    for line in prose_lines(pages):
         chars[("" if WIDE.search(line.text) else line.font, round(line.size * 2) / 2, line.bold)] += len(line.text)
     font, size, bold = min(chars, key=lambda style: (-chars[style], style)) if chars else ("", 0.0, False)
     return font, size, bold, False, 0
@@ -133,78 +132,78 @@ def _body(pages: Sequence[list[Line]]) -> Style:
 # By the outline
 
 
-def _match_outline(pages: list[list[Line]], outline: Sequence[OutlineEntry]) -> Counter[tuple[Style, int]]:
-    """Mark the lines that print bookmarks; how often each style had which level."""
+def _match_outline(pages: list[list[PdfLine]], outline: Sequence[OutlineEntry]) -> Counter[tuple[Style, int]]:
+    """Mark the lines that print bookmarks; returns how often each style had which level."""
     votes: Counter[tuple[Style, int]] = Counter()
-    waiting = []
+    unmatched = []
     for entry in outline:
-        if entry.page < 0 or not key(entry.title):
+        if entry.page < 0 or not title_key(entry.title):
             continue
         near = [number for number in (entry.page, entry.page + 1, entry.page - 1) if 0 <= number < len(pages)]
-        line = next((found for number in near if (found := _claim(pages[number], entry))), None)
+        line = next((match for number in near if (match := _mark_exact(pages[number], entry))), None)
         if line:
             votes[(style_of(line), entry.level)] += 1
         elif 0 <= entry.page < len(pages):
-            waiting.append(entry)
-    for entry in waiting:
-        if line := _claim_alike(pages[entry.page], entry):
+            unmatched.append(entry)
+    for entry in unmatched:
+        if line := _mark_similar(pages[entry.page], entry):
             votes[(style_of(line), entry.level)] += 1
     return votes
 
 
-def _claim(page: list[Line], entry: OutlineEntry) -> Line | None:
-    """The run of lines that prints the entry's title, the one nearest to where the entry points; marked."""
-    wanted = key(entry.title)
+def _mark_exact(page: list[PdfLine], entry: OutlineEntry) -> PdfLine | None:
+    """Mark the lines that print the entry's title, those nearest to where it points, as one heading line."""
+    title = title_key(entry.title)
     best: tuple[tuple[int, float], int, int] | None = None
     for place, first in enumerate(page):
-        if not wanted.startswith(key(first.text)[: len(wanted)]) and not LABEL.match(first.text):
+        if not title.startswith(title_key(first.text)[: len(title)]) and not LABEL.match(first.text):
             continue
         for span in range(1, TITLE_LINES + 2):
             run = page[place : place + span]
             text = _text(run)
             if len(run) < span or any(line.level for line in run) or len(text) > 2 * TITLE_CHARS:
                 break
-            if key(text) == wanted and not (CONTENTS_LINE.search(text) and text != entry.title):
+            if title_key(text) == title and not (CONTENTS_LINE.search(text) and text != entry.title):
                 distance = round(abs(run[0].y + run[0].size - entry.y) / 20) if entry.y and entry.y > 0 else 0
                 rank = (distance, -run[0].size)
                 if best is None or rank < best[0]:
                     best = (rank, place, span)
-    return _claimed(page, best[1], best[2], entry) if best else None
+    return _mark_title(page, best[1], best[2], entry) if best else None
 
 
-def _claimed(page: list[Line], place: int, span: int, entry: OutlineEntry) -> Line:
-    """The run as one heading line, with the `Chapter 3` printed above it."""
+def _mark_title(page: list[PdfLine], place: int, span: int, entry: OutlineEntry) -> PdfLine:
+    """Replace a run of lines, and a `Chapter 3` above it, by one heading line of the entry's level."""
     if place and LABEL.match(page[place - 1].text) and not page[place - 1].level:
         place, span = place - 1, span + 1
     run = page[place : place + span]
     main = max(run, key=lambda line: len(line.text))
-    made = replace(main, text=_text(run), level=min(entry.level, 6), x0=run[0].x0, x1=run[-1].x1, y=run[-1].y)
-    page[place : place + span] = [made]
-    return made
+    heading = replace(main, text=_text(run), level=min(entry.level, 6), x0=run[0].x0, x1=run[-1].x1, y=run[-1].y)
+    page[place : place + span] = [heading]
+    return heading
 
 
-def _claim_alike(page: list[Line], entry: OutlineEntry) -> Line | None:
-    """The line where the entry points whose text resembles the title: formulas are printed differently there."""
+def _mark_similar(page: list[PdfLine], entry: OutlineEntry) -> PdfLine | None:
+    """Mark the line where the entry points if its text resembles the title: bookmarks write formulas differently."""
     if entry.y is None:
         return None
-    wanted = key(entry.title)
+    title = title_key(entry.title)
     best = (0.6, -1)
     for place, line in enumerate(page):
         if line.level or not -5 <= entry.y - line.y <= 5 * line.size or len(line.text) > TITLE_CHARS:
             continue
-        best = max(best, (SequenceMatcher(None, key(line.text), wanted, autojunk=False).ratio(), place))
-    return _claimed(page, best[1], 1, entry) if best[1] >= 0 else None
+        best = max(best, (SequenceMatcher(None, title_key(line.text), title, autojunk=False).ratio(), place))
+    return _mark_title(page, best[1], 1, entry) if best[1] >= 0 else None
 
 
-def _trusted(votes: Counter[tuple[Style, int]], blocks: dict[Style, list[_Block]]) -> dict[Style, int]:
-    """Levels of the styles that are those of bookmarks: their other lines are titles too (a preface, the contents)."""
-    named: Counter[Style] = Counter()
+def _levels_by_outline(votes: Counter[tuple[Style, int]], blocks: dict[Style, list[_Block]]) -> dict[Style, int]:
+    """Levels of the styles of bookmarks; other lines of these styles are titles too (a preface, the contents)."""
+    entries: Counter[Style] = Counter()
     for (style, _), count in votes.items():
-        named[style] += count
+        entries[style] += count
     levels = {}
-    for style, count in named.items():
-        rest = len(blocks.get(style, []))
-        if count >= TRUSTED * (count + rest):
+    for style, count in entries.items():
+        others = len(blocks.get(style, []))
+        if count >= TRUSTED * (count + others):
             levels[style] = -max((n, -level) for (name, level), n in votes.items() if name == style)[1]
     return levels
 
@@ -212,9 +211,9 @@ def _trusted(votes: Counter[tuple[Style, int]], blocks: dict[Style, list[_Block]
 # By fonts
 
 
-def _blocks(pages: Sequence[list[Line]], body: Style) -> dict[Style, list[_Block]]:
-    """Runs of lines of one style that no outline entry claimed."""
-    found: dict[Style, list[_Block]] = defaultdict(list)
+def _blocks_by_style(pages: Sequence[list[PdfLine]], body: Style) -> dict[Style, list[_Block]]:
+    """Runs of lines of one style that no outline entry matched."""
+    blocks: dict[Style, list[_Block]] = defaultdict(list)
     lefts = Counter(round(line.left) for page in pages for line in page)
     edges = [left for left, count in lefts.items() if count > EDGE_SHARE * lefts.total()]
     for page in pages:
@@ -227,18 +226,18 @@ def _blocks(pages: Sequence[list[Line]], body: Style) -> dict[Style, list[_Block
             if not run[0].level:
                 above = page[start - 1] if start else None
                 text = _text(run)
-                titled = len(run) <= TITLE_LINES and _could_be_title(run, text, body)
-                titled = titled and _stands_alone(run, above, line, body)
-                defined = titled and _is_defined(run[0], page[place : place + 2], edges)
-                found[style_of(run[0])].append(
-                    _Block(page=run[0].page, place=start, count=len(run), text=text, titled=titled, defined=defined)
+                is_title = len(run) <= TITLE_LINES and _could_be_title(run, text, body)
+                is_title = is_title and _is_isolated(run, above, line, body)
+                is_term = is_title and _is_term(run[0], page[place : place + 2], edges)
+                blocks[style_of(run[0])].append(
+                    _Block(page=run[0].page, place=start, count=len(run), text=text, is_title=is_title, is_term=is_term)
                 )
             start = place
-    return found
+    return blocks
 
 
-def _is_defined(term: Line, below: Sequence[Line], edges: Sequence[float]) -> bool:
-    """Whether a line at the edge of the text has a paragraph below it all of whose lines are indented."""
+def _is_term(term: PdfLine, below: Sequence[PdfLine], edges: Sequence[float]) -> bool:
+    """Whether all lines of the paragraph below a line at the edge of the text are indented."""
     if not below or not any(abs(term.x0 - edge) < term.size / 2 for edge in edges):
         return False
     first, second = below[0], below[-1]
@@ -246,12 +245,11 @@ def _is_defined(term: Line, below: Sequence[Line], edges: Sequence[float]) -> bo
     return first.y < term.y and first.x0 > term.x0 + term.size / 2 and (apart or second.x0 > first.x0 - 1)
 
 
-def _stands_alone(run: Sequence[Line], above: Line | None, below: Line | None, body: Style) -> bool:
-    """Whether it does not fill the column as text does, has more space above than lines of text, and no text of the
-    same kind right below."""
+def _is_isolated(run: Sequence[PdfLine], above: PdfLine | None, below: PdfLine | None, body: Style) -> bool:
+    """Whether lines do not fill their column, have more space above, and no text of their kind right below."""
     last = run[-1]
-    if last.size < body[1] + 1 and last.left < last.margin < last.x1 + last.size and depth(_text(run)) < 2:
-        # Running text ends where the column does; a title in letters of its size seldom happens to.
+    if last.size < body[1] + 1 and last.left < last.margin < last.x1 + last.size and number_depth(_text(run)) < 2:
+        # Running text ends at the edge of its column; a title in letters of its size seldom does.
         return False
     if above and not above.level and 0 < above.y - run[0].y < 1.25 * max(above.size, run[0].size):
         return False
@@ -261,11 +259,11 @@ def _stands_alone(run: Sequence[Line], above: Line | None, below: Line | None, b
     return not (below and below.y > last.y + 2 and below.x0 < last.x0)
 
 
-def _could_be_title(run: Sequence[Line], text: str, body: Style) -> bool:
+def _could_be_title(run: Sequence[PdfLine], text: str, body: Style) -> bool:
     first = run[0]
     stands_out = first.size >= body[1] + 1 or (first.bold and not body[2])
     if (
-        (first.mono and depth(text) < 2)
+        (first.mono and number_depth(text) < 2)
         or _length(text) > TITLE_CHARS
         or CONTENTS_LINE.search(text)
         or BULLET.match(text)
@@ -288,49 +286,49 @@ def _could_be_title(run: Sequence[Line], text: str, body: Style) -> bool:
     return letters >= 2 and letters >= 0.5 * len(bare)
 
 
-def _by_rank(
+def _levels_by_font(
     blocks: dict[Style, list[_Block]],
     body: Style,
-    pages: Sequence[list[Line]],
+    pages: Sequence[list[PdfLine]],
     votes: Counter[tuple[Style, int]],
 ) -> dict[Style, int]:
-    """Levels of the styles that stand out: the larger, the higher. An outline's own levels come first."""
+    """Levels of the heading styles: the larger the font, the higher. Levels of the outline take precedence."""
     total = sum(len(line.text) for page in pages for line in page)
-    styles = [style for style, found in blocks.items() if _is_heading_style(style, found, body, total)]
-    front = {style for style in styles if all(block.page < 2 for block in blocks[style] if block.titled)}
+    styles = [style for style, members in blocks.items() if _is_heading_style(style, members, body, total)]
+    front = {style for style in styles if all(block.page < 2 for block in blocks[style] if block.is_title)}
     ranks = sorted({style[1:4] for style in set(styles) - front}, reverse=True)
-    named = {style[1:4]: level for (style, level), _ in sorted(votes.items(), key=lambda vote: vote[1])}
-    lowest = max(named.values(), default=0)
-    place = {rank: named.get(rank, min(lowest + number, 6)) for number, rank in enumerate(ranks, start=1)}
+    by_outline = {style[1:4]: level for (style, level), _ in sorted(votes.items(), key=lambda vote: vote[1])}
+    lowest = max(by_outline.values(), default=0)
+    place = {rank: by_outline.get(rank, min(lowest + number, 6)) for number, rank in enumerate(ranks, start=1)}
     return {style: place.get(style[1:4], 1) for style in styles}
 
 
-def _is_heading_style(style: Style, found: Sequence[_Block], body: Style, total: int) -> bool:
+def _is_heading_style(style: Style, blocks: Sequence[_Block], body: Style, total: int) -> bool:
     font, size, bold, caps, number = style
-    titled = [block for block in found if block.titled]
-    if not titled or len(titled) < PURE * len(found) or sum(len(b.text) for b in titled) > MAX_SHARE * total:
+    titles = [block for block in blocks if block.is_title]
+    if not titles or len(titles) < PURE * len(blocks) or sum(len(b.text) for b in titles) > MAX_SHARE * total:
         return False
-    if sum(_length(block.text) for block in titled) > MEAN_CHARS * len(titled):
+    if sum(_length(block.text) for block in titles) > MEAN_CHARS * len(titles):
         return False
-    if size < body[1] + 1 and not number and sum(block.defined for block in titled) > 0.5 * len(titled):
+    if size < body[1] + 1 and not number and sum(block.is_term for block in titles) > 0.5 * len(titles):
         return False
-    ended = sum(block.text.endswith(ENDED) for block in titled) > 0.5 * len(titled)
+    are_sentences = sum(block.text.endswith(ENDS) for block in titles) > 0.5 * len(titles)
     if size >= body[1] + 1:
-        return number > 0 or not ended or size >= body[1] + 1.5
-    # A number shows that a title is one of many, even where no other has its depth.
-    if size < body[1] - 1 or (len(titled) < 2 and depth(titled[0].text) < SURE_DEPTH):
+        return number > 0 or not are_sentences or size >= body[1] + 1.5
+    # A number shows that a title is one of many, even if no other has its depth.
+    if size < body[1] - 1 or (len(titles) < 2 and number_depth(titles[0].text) < SURE_DEPTH):
         return False
     if bold and not body[2]:
-        return number > 1 or not ended
-    return number > 1 and (font, caps) != (body[0], body[3]) and not ended
+        return number > 1 or not are_sentences
+    return number > 1 and (font, caps) != (body[0], body[3]) and not are_sentences
 
 
 def _length(text: str) -> int:
-    """Characters, East Asian ones twice: they say as much as two letters."""
+    """Number of characters, East Asian ones counted twice: each says as much as two letters."""
     return len(text) + len(WIDE.findall(text))
 
 
-def _mark(page: list[Line], block: _Block, level: int) -> None:
+def _set_level(page: list[PdfLine], block: _Block, level: int) -> None:
     for place in range(block.place, block.place + block.count):
         page[place] = replace(page[place], level=level)
 
@@ -338,13 +336,13 @@ def _mark(page: list[Line], block: _Block, level: int) -> None:
 # Titles over several lines
 
 
-def _joined(page: Sequence[Line]) -> list[Line]:
-    """A title that runs over two lines by font alone is one heading."""
-    result: list[Line] = []
+def _join_titles(page: Sequence[PdfLine]) -> list[PdfLine]:
+    """Join the lines of each title, and the label of its chapter above it, to one heading."""
+    result: list[PdfLine] = []
     for line in page:
         while line.level and result and _is_label(result[-1], line):
             above = result.pop()
-            # Only the mark behind it tells a number in words from the first word of a title.
+            # Only the full stop after it distinguishes a spelled number from the first word of a title.
             spelled = SPELLED.match(above.text)
             mark = "." if spelled and spelled[1] else ""
             text = f"{above.text}{mark} {line.text}"
@@ -357,20 +355,20 @@ def _joined(page: Sequence[Line]) -> list[Line]:
     return result
 
 
-def _is_label(above: Line, title: Line) -> bool:
-    """Whether a line is the word or the number of the chapter that a title below names."""
+def _is_label(above: PdfLine, title: PdfLine) -> bool:
+    """Whether a line is the word or number of the chapter whose title is below."""
     near = above.page == title.page and 0 < above.y - title.y < 8 * title.size
     return near and bool((LABEL if above.level else SPELLED).match(above.text)) and (above.level > 0 or above.bold)
 
 
-def _same_title(above: Line, line: Line) -> bool:
-    """Whether a line goes on with the title above; one with a section number of its own begins another."""
+def _same_title(above: PdfLine, line: PdfLine) -> bool:
+    """Whether a line continues the title above; a line with another section number begins a new title."""
     alike = above.bold == line.bold and abs(above.size - line.size) < 0.5
-    alike = alike and not (depth(above.text) > 1 and depth(line.text) > 1)
+    alike = alike and not (number_depth(above.text) > 1 and number_depth(line.text) > 1)
     return alike and 0 < above.y - line.y < 1.7 * line.size
 
 
-def _text(run: Sequence[Line]) -> str:
+def _text(run: Sequence[PdfLine]) -> str:
     text = run[0].text
     for above, line in pairwise(run):
         text += line.text if above.broken else f" {line.text}"

@@ -1,4 +1,4 @@
-"""Printed lines of a PDF: columns and reading order, and the size of running text."""
+"""Printed lines of a PDF: columns, reading order, marks of footnotes, and the size of running text."""
 
 import re
 from collections import Counter
@@ -22,17 +22,16 @@ BLANK = 0.15
 RAISED, SMALLER = 0.25, 0.88
 """Distance from its line, in units of the font size, and relative size of a piece that is neither text nor script."""
 QUOTIENT = "\u29f8"
-"""Bar of a quotient, whose sides stand above and below the line in letters of its size."""
+"""Bar of a quotient, whose sides are above and below the line in letters of its size."""
 FULL = 0.8
 """Share of its column that a line of running text fills."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class PdfCell:
     """A part of a line between two wide gaps."""
 
     text: str
-    """Text with blanks collapsed."""
     x0: float
     """Left edge, points."""
     x1: float
@@ -40,87 +39,88 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One printed line."""
+class PdfLine:
+    """One printed line. Lengths and positions are in points, from the page's lower left corner."""
 
     text: str
     """Text with blanks collapsed."""
     page: int
     """Page index, 0-based."""
     x0: float
-    """Left edge, points."""
+    """Left edge."""
     x1: float
-    """Right edge, points."""
+    """Right edge."""
     y: float
-    """Baseline above the page's lower edge, points."""
+    """Baseline."""
     size: float
-    """Font size, points."""
+    """Font size."""
     bold: bool
-    """Whether the line is set in bold."""
     mono: bool
     """Whether the line is set in a typewriter font."""
     broken: bool
     """Whether the last word continues on the next line; its hyphen is not in the text."""
     font: str = ""
     """Name of the font of most of the line."""
-    cells: tuple[Cell, ...] = ()
-    """Its parts, where wide gaps divide it; one cell for running text."""
+    cells: tuple[PdfCell, ...] = ()
+    """Its parts between wide gaps; one cell for running text."""
     left: float = 0.0
-    """Left edge of the column it stands in, points."""
+    """Left edge of its column."""
     margin: float = 0.0
-    """Right edge of the column it stands in, points."""
+    """Right edge of its column."""
     level: int = 0
     """Heading level, 1 for the highest; 0 for text."""
 
 
-def key(text: str) -> str:
-    """Letters and digits only, leading section number ignored: titles compare equal across typesettings."""
+def title_key(text: str) -> str:
+    """Letters and digits of a title without its section number: titles compare equal across typesettings."""
     bare = SECTION_NUMBER.sub("", text, count=1)
     return re.sub(r"[\W_]+", "", bare or text).casefold()
 
 
-def body_size(pages: Sequence[list[Line]]) -> float:
+def body_size(pages: Sequence[list[PdfLine]]) -> float:
     """Font size of most running text, points; 0 for a document without text."""
     sizes: Counter[float] = Counter()
-    for line in prose(pages):
+    for line in prose_lines(pages):
         sizes[round(line.size * 2) / 2] += len(line.text)
     return min(sizes, key=lambda size: (-sizes[size], size)) if sizes else 0.0
 
 
-def with_note_marks(page: Sequence[Line], body: float) -> list[Line]:
-    """Lines of a page, with the one power that stands for the mark of a foot note as its mark, and the other way round.
+def resolve_note_marks(page: Sequence[PdfLine], body: float) -> list[PdfLine]:
+    """Correct raised numbers of a page that were read as exponents but mark footnotes, and the reverse.
 
-    A number raised behind a bracket looks like an exponent. It is a mark where a note of that number stands on the
-    page, the note has no other mark there, and no other number of the page could be it. A number raised behind a word
-    looks like a mark. It is the exponent of a unit where the page has notes and no line begins with that number.
+    A raised number after a bracket looks like an exponent. It is a mark if the page has a note of that number, the
+    note has no other mark there, and no other number of the page could be it. A raised number after a word looks like
+    a mark. It is the exponent of a unit if the page has notes and no line begins with that number.
     """
     small = body - NOTE_SMALLER
     text = [line for line in page if line.size >= small]
     labels = {match[1] for line in page if line.size < small and (match := NOTE_LABEL.match(line.text))}
-    begun = {match[1] for line in page if (match := NOTE_NUMBER.match(line.text))}
-    marked = {number for line in page for number in NOTE_MARK.findall(line.text)}
-    raised = Counter(number for line in text for number in POWER.findall(line.text))
-    notes = {label for label in labels - marked if raised[label] == 1}
-    powers = marked - begun if labels else set[str]()
+    first_numbers = {match[1] for line in page if (match := NOTE_NUMBER.match(line.text))}
+    marks = {number for line in page for number in NOTE_MARK.findall(line.text)}
+    exponents = Counter(number for line in text for number in POWER.findall(line.text))
+    notes = {label for label in labels - marks if exponents[label] == 1}
+    powers = marks - first_numbers if labels else set[str]()
     if not notes and not powers:
         return list(page)
 
-    def read(text: str) -> str:
+    def correct(text: str) -> str:
         text = NOTE_MARK.sub(lambda mark: f"^{{{mark[1]}}}" if mark[1] in powers else mark[0], text)
         return POWER.sub(lambda power: f"[^{power[1]}]" if power[1] in notes else power[0], text)
 
     return [
-        replace(line, text=read(line.text), cells=tuple(replace(cell, text=read(cell.text)) for cell in line.cells))
+        replace(
+            line, text=correct(line.text), cells=tuple(replace(cell, text=correct(cell.text)) for cell in line.cells)
+        )
         if line.size >= small
         else line
         for line in page
     ]
 
 
-def prose(pages: Sequence[list[Line]]) -> list[Line]:
-    """Lines that fill their column and are not in a typewriter font; where these are few, all lines.
+def prose_lines(pages: Sequence[list[PdfLine]]) -> list[PdfLine]:
+    """Lines that fill their column and are not in a typewriter font; all lines if these are few.
 
-    A manual may hold more characters in its listings than in its text, but their lines are short.
+    A manual may have more characters in its listings than in its text, but their lines are short.
     """
     lines = [line for page in pages for line in page]
     full = [line for line in lines if not line.mono and line.x1 - line.left > FULL * (line.margin - line.left)]
@@ -128,10 +128,10 @@ def prose(pages: Sequence[list[Line]]) -> list[Line]:
 
 
 NOTE_SMALLER = 0.7
-"""Points by which a foot note is smaller than the text."""
+"""Points by which a footnote is smaller than the text."""
 NOTE_LABEL = re.compile(r"^(\d{1,3})(?=[^\W\d_])")
 NOTE_NUMBER = re.compile(r"^(?:\[\^)?(\d{1,3})(?!\d)")
-"""Number in front of what may be a note, whatever its size."""
+"""Number at the beginning of what may be a note, in any size."""
 NOTE_MARK = re.compile(r"\[\^(\d{1,3})\]")
 POWER = re.compile(r"\^\{(\d{1,3})\}")
 MIN_ROWS = 5
@@ -139,40 +139,42 @@ MIN_ROWS = 5
 FILL = 0.6
 """Least share of its column that a line of running text fills; cells of a table fill less."""
 STRAY = 0.05
-"""Share of the pieces of a column that may reach into the space beside it."""
+"""Share of the pieces of a column that may reach into the space next to it."""
 CROSSING = 0.3
 """Largest share of the text that may run over both columns (titles, wide tables)."""
 CLEAR, HALF, NEARLY_ALL = 0.12, 0.5, 0.85
-"""With so little text across, half of a column may be drawings and formulas; otherwise nearly all of it is text."""
+"""With at most CLEAR of the text across, half of a column may be drawings and formulas; else nearly all is text."""
 GUTTER = 6.0
 """Least space between two columns, points."""
 LINE_NUMBERS = 8
-"""Rising numbers in the left margin that count lines."""
+"""Least number of rising numbers in the left margin that count lines."""
 TABLE_ROWS = 3
 """Rows with cells on both sides that make a table over both columns."""
 MAX_GUTTER = 0.15
 """Largest space between two columns, as a share of the text's width; keys and values of a list are further apart."""
 
 REMARK = re.compile(r"/\*|//")
-"""Beginning of a remark in a listing, which may be set in another font."""
+"""Beginning of a comment in a listing, which may be set in another font."""
 WITHIN = re.compile(r"[\[\](){}<>;,|&*+=.-]+$|/\*.*\*/$|//")
-"""Lines that stand in no text, but in a listing."""
+"""Lines that occur in listings only."""
 LEADERS = re.compile(r"\s*(?:\.\s?){5,}\s*")
-"""Dots that lead the eye from a title to its page number."""
+"""Dots between a title and its page number."""
 
 
-def lines_of(pieces: Sequence[Piece], page: int) -> list[Line]:
-    """The page's lines in reading order: down the left column, then down the right one."""
-    middle = gutter(pieces)
+def lines_of(pieces: Sequence[Piece], page: int) -> list[PdfLine]:
+    """Lines of a page in reading order: down the left column, then down the right one."""
+    middle = find_gutter(pieces)
     if middle is None:
-        return _listed(list(_rows(_falling(pieces), page, _edges_columns(pieces))))
-    edges = _edges_columns([p for p in pieces if p.x1 <= middle]), _edges_columns([p for p in pieces if p.x0 >= middle])
-    parts = _ordered(pieces, middle)
-    return _listed([line for part in parts for line in _rows(part, page, edges[max(p.x1 for p in part) > middle])])
+        return _extend_listings(list(_join_rows(_down_the_page(pieces), page, _column_edges(pieces))))
+    edges = _column_edges([p for p in pieces if p.x1 <= middle]), _column_edges([p for p in pieces if p.x0 >= middle])
+    parts = _reading_order(pieces, middle)
+    return _extend_listings(
+        [line for part in parts for line in _join_rows(part, page, edges[max(p.x1 for p in part) > middle])]
+    )
 
 
-def without_line_numbers(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], Sequence[Piece]]:
-    """Pieces without the numbers that count the lines of a manuscript in its margin, and those numbers."""
+def split_line_numbers(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], Sequence[Piece]]:
+    """Split pieces into the text and the numbers that count the lines of a manuscript in its margin."""
     numbers = [piece for piece in pieces if piece.text.isdecimal() and len(piece.text) < 6]
     if len(numbers) < LINE_NUMBERS or len(numbers) == len(pieces):
         return pieces, ()
@@ -185,8 +187,8 @@ def without_line_numbers(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], Sequ
     return [piece for piece in pieces if id(piece) not in dropped], margin
 
 
-def _edges_columns(pieces: Sequence[Piece]) -> tuple[float, float]:
-    """Left and right edges of a column's lines, save for those that are indented or stick out."""
+def _column_edges(pieces: Sequence[Piece]) -> tuple[float, float]:
+    """Left and right edges of a column's lines, ignoring those that are indented or stick out."""
     if not pieces:
         return 0.0, 0.0
     widest = max(_width(piece) for piece in pieces)
@@ -195,11 +197,11 @@ def _edges_columns(pieces: Sequence[Piece]) -> tuple[float, float]:
     return median(full), ends[int(0.95 * (len(ends) - 1))]
 
 
-def _ordered(pieces: Sequence[Piece], middle: float) -> list[list[Piece]]:
-    """Stretches of pieces, read one after the other."""
+def _reading_order(pieces: Sequence[Piece], middle: float) -> list[list[Piece]]:
+    """Pieces of a page with two columns in stretches, in reading order."""
     places: dict[int, tuple[int, int]] = {}
     band = 0
-    rows = _grouped(pieces)
+    rows = _rows_by_baseline(pieces)
     for row, wide in zip(rows, _wide_rows(rows, middle), strict=True):
         for piece in row:
             places[id(piece)] = (band, 2 if wide else int(piece.x0 >= middle))
@@ -207,11 +209,11 @@ def _ordered(pieces: Sequence[Piece], middle: float) -> list[list[Piece]]:
     parts: dict[tuple[int, int], list[Piece]] = {}
     for piece in pieces:
         parts.setdefault(places[id(piece)], []).append(piece)
-    return [_falling(parts[place]) for place in sorted(parts)]
+    return [_down_the_page(parts[place]) for place in sorted(parts)]
 
 
-def _grouped(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Pieces by baseline, from above."""
+def _rows_by_baseline(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Pieces grouped by baseline, from the top."""
     rows: list[list[Piece]] = []
     for piece in sorted(pieces, key=lambda piece: (-piece.y, piece.x0)):
         if rows and rows[-1][0].y - piece.y < 2:
@@ -222,7 +224,7 @@ def _grouped(pieces: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _wide_rows(rows: Sequence[Sequence[Piece]], middle: float) -> list[bool]:
-    """Rows that run over both columns: text across the space between, or a table with cells on both sides.
+    """Per row, whether it spans both columns: text across the gutter, or a table with cells on both sides.
 
     A single row with several pieces on both sides is two lines of text that were stretched to fill their columns.
     """
@@ -235,7 +237,7 @@ def _wide_rows(rows: Sequence[Sequence[Piece]], middle: float) -> list[bool]:
     return across
 
 
-def gutter(pieces: Sequence[Piece]) -> float | None:
+def find_gutter(pieces: Sequence[Piece]) -> float | None:
     """Position of the space between two columns of running text; None on a page with one column."""
     if len(pieces) < 2 * MIN_ROWS:
         return None
@@ -253,23 +255,23 @@ def gutter(pieces: Sequence[Piece]) -> float | None:
     least = HALF if crossing <= CLEAR * total else NEARLY_ALL
     if crossing > CROSSING * total or not all(_is_column(side, least) for side in sides):
         return None
-    # A label of a drawing or a long formula may stand in between.
+    # A label of a drawing or a long formula may be in between.
     ends, starts = sorted(piece.x1 for piece in sides[0]), sorted(piece.x0 for piece in sides[1])
     inner = ends[int((1 - STRAY) * (len(ends) - 1))], starts[int(STRAY * (len(starts) - 1))]
     return sum(inner) / 2 if GUTTER <= inner[1] - inner[0] <= MAX_GUTTER * (right - left) else None
 
 
 def _is_column(side: Sequence[Piece], least: float) -> bool:
-    """Whether this share of the text stands in rows that fill the width, as running text does."""
-    rows = [sum(piece.x1 - piece.x0 for piece in row) for row in _grouped(side)]
+    """Whether at least this share of the text is in rows that fill the width, as running text does."""
+    rows = [sum(piece.x1 - piece.x0 for piece in row) for row in _rows_by_baseline(side)]
     if len(rows) < MIN_ROWS:
         return False
     width = max(piece.x1 for piece in side) - min(piece.x0 for piece in side)
     return sum(row for row in rows if row >= FILL * width) >= least * sum(rows)
 
 
-def _falling(pieces: Sequence[Piece]) -> list[Piece]:
-    """The drawing order where it runs down the page, as it nearly always does; otherwise by row, from above and left.
+def _down_the_page(pieces: Sequence[Piece]) -> list[Piece]:
+    """The drawing order if it runs down the page, as it nearly always does; else rows from the top, each from the left.
 
     A raised or lowered mark belongs to the row of its neighbour.
     """
@@ -290,8 +292,8 @@ def _same_row(one: Piece, other: Piece) -> bool:
     return abs(one.y - other.y) < 0.45 * max(one.size, other.size)
 
 
-def _rows(pieces: Sequence[Piece], page: int, edges: tuple[float, float]) -> Iterator[Line]:
-    """Pieces that follow each other on one printed line, as a line."""
+def _join_rows(pieces: Sequence[Piece], page: int, edges: tuple[float, float]) -> Iterator[PdfLine]:
+    """Join the pieces of each printed line to a line."""
     row: list[Piece] = []
     for piece in pieces:
         if row and not (_same_row(max(row, key=_width), piece) and piece.x0 >= row[-1].x1 - 0.5 * piece.size):
@@ -306,23 +308,23 @@ def _width(piece: Piece) -> float:
     return piece.x1 - piece.x0
 
 
-def _line(row: Sequence[Piece], page: int, edges: tuple[float, float]) -> Line:
+def _line(row: Sequence[Piece], page: int, edges: tuple[float, float]) -> PdfLine:
     mono = _is_mono(row)
     main = max((piece for piece in row if piece.mono or not mono), key=lambda piece: len(piece.text))
-    cells = [Cell(text=row[0].text, x0=row[0].x0, x1=row[0].x1)]
-    for before, piece, behind in zip(row, row[1:], [*row[2:], None], strict=False):
+    cells = [PdfCell(text=row[0].text, x0=row[0].x0, x1=row[0].x1)]
+    for before, piece, after in zip(row, row[1:], [*row[2:], None], strict=False):
         gap = piece.x0 - before.x1
         if gap > max(piece.size, before.size):
-            cells.append(Cell(text=piece.text, x0=piece.x0, x1=piece.x1))
+            cells.append(PdfCell(text=piece.text, x0=piece.x0, x1=piece.x1))
         else:
             joint = "" if gap < BLANK * main.size else " "
-            beside = before.text.endswith(QUOTIENT) or (behind is not None and behind.text.startswith(QUOTIENT))
-            unclear = gap < BLANK * main.size and not mono and not beside and _is_raised(piece, main)
-            cells[-1] = Cell(
+            in_quotient = before.text.endswith(QUOTIENT) or (after is not None and after.text.startswith(QUOTIENT))
+            unclear = gap < BLANK * main.size and not mono and not in_quotient and _is_off_baseline(piece, main)
+            cells[-1] = PdfCell(
                 text=f"{cells[-1].text}{joint}{piece.text}{GARBLED * unclear}", x0=cells[-1].x0, x1=piece.x1
             )
-    return Line(
-        text=LEADERS.sub(" ... ", " ".join(cell.text for cell in cells)) if not main.mono else _aligned(cells, main),
+    return PdfLine(
+        text=_align_cells(cells, main) if main.mono else LEADERS.sub(" ... ", " ".join(cell.text for cell in cells)),
         page=page,
         x0=row[0].x0,
         x1=row[-1].x1,
@@ -338,26 +340,26 @@ def _line(row: Sequence[Piece], page: int, edges: tuple[float, float]) -> Line:
     )
 
 
-def _is_raised(piece: Piece, main: Piece) -> bool:
-    """Whether letters or digits stand beside the baseline of their line and are not smaller, as scripts are."""
+def _is_off_baseline(piece: Piece, main: Piece) -> bool:
+    """Whether letters or digits are off their line's baseline without being smaller, as scripts are."""
     shift = abs(piece.y - main.y) / main.size
     return shift > RAISED and piece.size > SMALLER * main.size and bool(re.search(r"\w", piece.text))
 
 
-def _listed(lines: list[Line]) -> list[Line]:
-    """Lines in order; brackets and remarks that are set in another font within a listing belong to it."""
+def _extend_listings(lines: list[PdfLine]) -> list[PdfLine]:
+    """Mark lines of brackets or comments next to a listing as part of it, whatever their font."""
     code = [line.mono for line in lines]
     for numbers in (range(1, len(lines)), range(len(lines) - 2, -1, -1)):
         step = 1 if numbers.step > 0 else -1
         for number in numbers:
-            line, beside = lines[number], lines[number - step]
-            near = abs(line.y - beside.y) < 2 * beside.size and abs(line.size - beside.size) < 1
+            line, neighbour = lines[number], lines[number - step]
+            near = abs(line.y - neighbour.y) < 2 * neighbour.size and abs(line.size - neighbour.size) < 1
             code[number] |= code[number - step] and near and bool(WITHIN.match(line.text))
     return [replace(line, mono=mono) if mono else line for line, mono in zip(lines, code, strict=True)]
 
 
 def _is_mono(row: Sequence[Piece]) -> bool:
-    """Whether a line is code: all words of it are in a typewriter font; arrows and its number may be in another."""
+    """Whether a line is code: all its words are in a typewriter font; arrows and its line number may be in another."""
     words = [piece for piece in row if re.search(r"\w", piece.text)]
     remark = next((place for place, piece in enumerate(words) if REMARK.match(piece.text)), 0)
     words = words[: remark or len(words)]
@@ -366,8 +368,8 @@ def _is_mono(row: Sequence[Piece]) -> bool:
     return all(piece.mono for piece in words) and any(piece.mono for piece in row)
 
 
-def _aligned(cells: Sequence[Cell], main: Piece) -> str:
-    """Cells of a typewriter line with as many blanks between them as fit there."""
+def _align_cells(cells: Sequence[PdfCell], main: Piece) -> str:
+    """Join the cells of a typewriter line with as many blanks as fit between them."""
     advance = max(_width(main) / max(len(main.text), 1), 0.1)
     text = cells[0].text
     for before, cell in pairwise(cells):

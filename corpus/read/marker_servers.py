@@ -1,7 +1,7 @@
-"""Servers with marker's models: one set of them serves one book after the other, and ends with the worker that has it.
+"""Servers with marker's models: one set serves the books of a worker one after the other, and ends with the worker.
 
-marker 2 leaves them running in sessions of their own, and finds those of others by records in the home folder. A home
-of its own for a worker's commands is therefore a set of servers of its own.
+marker 2 leaves them running in separate sessions, and finds running ones by records in the home folder. A separate
+home folder per worker therefore gives each worker its own set of servers.
 """
 
 import json
@@ -17,10 +17,10 @@ from infuser_core.system import child
 GIVEN_UP = re.compile(
     r"^\S*LocalEntryNotFoundError|Failed to download \S+ after|^\S*OfflineModeIsEnabled", re.MULTILINE
 )
-"""Last words of a helper server; the command goes on waiting for it, for minutes and without a word."""
+"""Last log lines of a helper server that gave up; the command silently waits for it for minutes more."""
 SERVER_FOLDER = ".cache/datalab/surya"
 PAGES = 5000
-"""Pages after which the servers are started anew."""
+"""Pages after which the servers are restarted, because their memory grows."""
 DOCKER_SECONDS = 60.0
 REAL_HOME = {
     "XDG_CACHE_HOME": ".cache",
@@ -31,31 +31,31 @@ REAL_HOME = {
 
 
 class Servers(AbstractContextManager["Servers"]):
-    """The servers of all commands that are given this home; they end with it."""
+    """The servers of all commands that run with this home folder; closing it ends them."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="infuser-marker-", ignore_cleanup_errors=True)
         self.home = Path(self._folder.name)
-        """Home of the commands that share them."""
+        """Home folder of the commands that share them."""
         self.proven = False
         """Whether they have served a page."""
         self._pages = 0
 
     def environment(self) -> dict[str, str]:
-        """Variables of a command."""
-        places = {name: str(Path.home() / folder) for name, folder in REAL_HOME.items()}
-        given = child.environment_here()
-        mine = {"VLLM_GPUS": given[child.CARDS]} if given.get(child.CARDS) else {}
-        return {**places, **mine, **given, "SURYA_INFERENCE_KEEP_ALIVE": "true", "HOME": str(self.home)}
+        """Environment variables of a command."""
+        folders = {name: str(Path.home() / folder) for name, folder in REAL_HOME.items()}
+        here = child.environment_here()
+        gpus = {"VLLM_GPUS": here[child.CARDS]} if here.get(child.CARDS) else {}
+        return {**folders, **gpus, **here, "SURYA_INFERENCE_KEEP_ALIVE": "true", "HOME": str(self.home)}
 
-    def given_up(self) -> str:
-        """Last words of a server that gave up; empty while none did."""
+    def failure(self) -> str:
+        """End of the log of a server that gave up; empty if none did."""
         logs = sorted(self.home.glob(f"{SERVER_FOLDER}/*.log"))
         ends = (file.read_text(errors="replace")[-child.TAIL_BYTES :] for file in logs)
-        return next((said for said in ends if GIVEN_UP.search(said)), "")
+        return next((end for end in ends if GIVEN_UP.search(end)), "")
 
-    def served(self, pages: int) -> None:
-        """Count pages; after many the servers end, and what they let grow with them."""
+    def count_pages(self, pages: int) -> None:
+        """Count converted pages; after PAGES the servers end, which frees their memory."""
         self.proven = True
         self._pages += pages
         if self._pages >= PAGES:

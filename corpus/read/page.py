@@ -1,4 +1,4 @@
-"""Page rows: what every converter is given and returns for a source, converted or rejected with its reason."""
+"""Input and output of every converter: the job, and the page row of a source, converted or rejected with a reason."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -7,40 +7,39 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from corpus.read.printed import Removed
+from corpus.read.printed import RemovedText
 from infuser_core.config.corpus import ConvertSettings
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 from infuser_core.system import child
 
-Thing = TypeVar("Thing")
+Resource = TypeVar("Resource")
 
 
-class Kept(ExitStack):
-    """Resources that a converter keeps from book to book, such as servers with its models; its worker closes them."""
+class SharedResources(ExitStack):
+    """Resources that a converter reuses between books, such as servers with its models; its worker closes them."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._found: dict[Any, Any] = {}
+        self._resources: dict[Any, Any] = {}
 
-    def once(self, begin: Callable[[], AbstractContextManager[Thing]]) -> Thing:
-        """The one thing that `begin` makes."""
-        if begin not in self._found:
-            self._found[begin] = self.enter_context(begin())
-        found: Thing = self._found[begin]
-        return found
+    def once(self, begin: Callable[[], AbstractContextManager[Resource]]) -> Resource:
+        """Return the resource that `begin` opens; later calls return the same one."""
+        if begin not in self._resources:
+            self._resources[begin] = self.enter_context(begin())
+        resource: Resource = self._resources[begin]
+        return resource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """Conditions of a conversion."""
+class ConversionJob:
+    """Settings and resources of a conversion."""
 
     settings: ConvertSettings = field(default_factory=ConvertSettings)
-    """The run's settings."""
     work: Path | None = None
-    """Folder where a converter may keep what it finished before a kill; None keeps nothing."""
-    kept: Kept | None = None
-    """The worker's; without, nothing outlives a book."""
+    """Folder where a converter may store finished parts, which survive a kill; None stores nothing."""
+    resources: SharedResources | None = None
+    """Resources of the worker; without them a converter opens its own for each book."""
 
     @property
     def limits(self) -> child.Limits:
@@ -59,9 +58,9 @@ def page_of(
     chosen: str = "",
     page_starts: Sequence[int] = (),
     math_garbled: Sequence[float] = (),
-    removed: Sequence[Removed] = (),
+    removed: Sequence[RemovedText] = (),
 ) -> Page:
-    """A page row; its status follows from the reason."""
+    """Build a page row; its status follows from the reason."""
     return Page(
         source_id=source_id,
         markdown=text,
@@ -80,7 +79,7 @@ def page_of(
 
 
 def reason_of(error: DocumentError) -> str:
-    """The reason in the row of a file that could not be parsed."""
+    """Reason for the row of a file that could not be parsed."""
     if "password" in error.message.lower():
         return "encrypted: the file needs a password"
     return f"unreadable: {error.message}"

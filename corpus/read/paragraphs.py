@@ -10,7 +10,7 @@ from statistics import median
 
 from corpus.read.formulas.displays import begins_display, ends_display
 from corpus.read.headings import CAPTION, CONTENTS_LINE
-from corpus.read.lines import Cell, Line
+from corpus.read.lines import PdfCell, PdfLine
 
 MIN_ROWS = 3
 MAX_COLUMNS = 12
@@ -19,7 +19,7 @@ LABEL = re.compile(
     re.I,
 )
 MARGINAL = re.compile(r"\[[A-Z][^\]]*\]|\([\dA-Z][\d.]*[a-z]?\)")
-"""A note at the right margin of a line: the kind of a defined name, the number of a formula."""
+"""A note at the right margin of a line, such as the number of a formula."""
 ALIGNED = 1.0
 """Distance of the left edges of cells of one column, points."""
 WORD = re.compile(r"[^\W\d_]{3,}")
@@ -34,13 +34,13 @@ SIGN = re.compile(r"^[*\u2013\u2014-]\s")
 ITEM = re.compile(r"^(?:\(?\d{1,3}[.)]|\(?[a-z][.)]|\([ivx]{1,5}\)|\[[^\]\s]{1,12}\])\s+\S", re.I)
 LEADERS = re.compile(r"(?:\.\s?){3,}\s*\S{1,12}$")
 PARAGRAPH_GAP = 1.3
-"""Distance of two lines that separates paragraphs, in units of the usual one."""
+"""Distance of two lines that separates paragraphs, in units of the usual distance."""
 HEAD_CHARS = 25
-"""Length of a line that may be the head of a float's column, characters."""
+"""Longest line that may be the head of a float's column, characters."""
 
 
-class Role(StrEnum):
-    """Kinds of block."""
+class BlockKind(StrEnum):
+    """Kind of a block."""
 
     HEADING = "heading"
     PARAGRAPH = "paragraph"
@@ -50,25 +50,26 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
-    """Lines that belong together."""
+class TextBlock:
+    """Lines of one block."""
 
-    role: Role
-    """Their role on the page."""
-    lines: tuple[Line, ...]
-    """The lines in order."""
+    kind: BlockKind
+    lines: tuple[PdfLine, ...]
     rows: tuple[tuple[str, ...], ...] = ()
-    """Cells of a table by row; empty for anything else."""
+    """Cells of a table by row; empty for other kinds."""
     garbled: bool = False
-    """Whether it holds a formula that its layout leaves open."""
+    """Whether it has a formula that could not be read."""
 
 
-def _table_at(lines: Sequence[Line], start: int) -> Text | None:
-    """The table that begins with this line; None where there is none."""
+def _table_at(lines: Sequence[PdfLine], start: int) -> TextBlock | None:
+    """The table that begins with this line; None if none does."""
     stop = start
     while stop < len(lines) and _may_belong(lines, start, stop):
         stop += 1
-    run = _without_tail(lines[start:stop])
+    run = lines[start:stop]
+    # Lines of one cell at the end belong to the table only below its second column.
+    while run and len(run[-1].cells) < 2 and (len(run) < 2 or run[-1].x0 < run[0].cells[1].x0 - run[0].size):
+        run = run[:-1]
     full = [line for line in run if len(line.cells) > 1]
     kinds = [
         (bool(LABEL.match(line.cells[0].text)), bool(CONTENTS_LINE.search(line.text)), _has_margin(line), line.mono)
@@ -78,20 +79,26 @@ def _table_at(lines: Sequence[Line], start: int) -> Text | None:
     other = any(2 * sum(kind) > len(full) for kind in zip(*kinds, strict=True))
     if other or (len(full) < MIN_ROWS and not _is_pair(full)):
         return None
-    columns = _columns(full)
+    # Columns are the extents of the cells, united if they overlap.
+    columns: list[tuple[float, float]] = []
+    for x0, x1 in sorted((cell.x0, cell.x1) for line in full for cell in line.cells):
+        if columns and x0 < columns[-1][1]:
+            columns[-1] = (columns[-1][0], max(x1, columns[-1][1]))
+        else:
+            columns.append((x0, x1))
     if not 2 <= len(columns) <= MAX_COLUMNS:
         return None
-    rows = _filled(run, columns)
+    rows = _table_rows(run, columns)
     if rows is None or sum(len(cell) for row in rows for cell in row) < MIN_CELL_CHARS * sum(len(r.cells) for r in run):
         return None
-    return Text(role=Role.TABLE, lines=tuple(run), rows=tuple(map(tuple, rows)))
+    return TextBlock(kind=BlockKind.TABLE, lines=tuple(run), rows=tuple(map(tuple, rows)))
 
 
-def _may_belong(lines: Sequence[Line], start: int, place: int) -> bool:
+def _may_belong(lines: Sequence[PdfLine], start: int, place: int) -> bool:
     line = lines[place]
     if line.level or line.page != lines[start].page:
         return False
-    # Code goes on only below a later cell of the first row.
+    # Code continues only below a later cell of the first row.
     in_column = any(abs(line.x0 - cell.x0) < ALIGNED for cell in lines[start].cells[1:])
     if line.mono and len(line.cells) < 2 and not in_column:
         return False
@@ -100,11 +107,11 @@ def _may_belong(lines: Sequence[Line], start: int, place: int) -> bool:
     above = lines[place - 1]
     if not 0 < above.y - line.y < 2.5 * max(line.size, above.size):
         return False
-    # A single cell goes on from the row above when it does not begin at the table's left edge.
+    # A single cell continues the row above if it does not begin at the table's left edge.
     return len(line.cells) > 1 or line.x0 > lines[start].x0 + line.size
 
 
-def _is_pair(rows: Sequence[Line]) -> bool:
+def _is_pair(rows: Sequence[PdfLine]) -> bool:
     """Whether two lines are rows of one table: cells of words that begin at the same places."""
     if len(rows) != 2 or len(rows[0].cells) != len(rows[1].cells):
         return False
@@ -113,35 +120,22 @@ def _is_pair(rows: Sequence[Line]) -> bool:
     return worded and all(abs(one.x0 - other.x0) < ALIGNED for one, other in pairs)
 
 
-def _without_tail(run: Sequence[Line]) -> Sequence[Line]:
-    stop = len(run)
-    while stop and len(run[stop - 1].cells) < 2 and (stop < 2 or run[stop - 1].x0 < run[0].cells[1].x0 - run[0].size):
-        stop -= 1
-    return run[:stop]
-
-
-def _has_margin(line: Line) -> bool:
+def _has_margin(line: PdfLine) -> bool:
     """Whether a line ends at the margin with something that is no part of its text."""
     return len(line.cells) > 1 and bool(MARGINAL.fullmatch(line.cells[-1].text)) and line.x1 > line.margin - ALIGNED * 4
 
 
-def _columns(rows: Sequence[Line]) -> list[tuple[float, float]]:
-    """Horizontal extents of the columns: those of the cells, united where they overlap."""
-    columns: list[tuple[float, float]] = []
-    for x0, x1 in sorted((cell.x0, cell.x1) for line in rows for cell in line.cells):
-        if columns and x0 < columns[-1][1]:
-            columns[-1] = (columns[-1][0], max(x1, columns[-1][1]))
-        else:
-            columns.append((x0, x1))
-    return columns
+def _table_rows(run: Sequence[PdfLine], columns: Sequence[tuple[float, float]]) -> list[list[str]] | None:
+    """Texts by row and column; None if two cells of a row share a column, which no table has."""
 
+    def column_of(cell: PdfCell) -> int:
+        overlaps = [min(cell.x1, right) - max(cell.x0, left) for left, right in columns]
+        return max(range(len(columns)), key=lambda place: overlaps[place])
 
-def _filled(run: Sequence[Line], columns: Sequence[tuple[float, float]]) -> list[list[str]] | None:
-    """Texts by row and column; None where two cells of a row share a column, as cells of no table do."""
     rows: list[list[str]] = []
     broken = False
     for line in run:
-        places = [_column(cell, columns) for cell in line.cells]
+        places = [column_of(cell) for cell in line.cells]
         if len(set(places)) < len(places):
             return None
         if len(places) == 1 and rows:
@@ -157,71 +151,69 @@ def _filled(run: Sequence[Line], columns: Sequence[tuple[float, float]]) -> list
     return rows
 
 
-def _column(cell: Cell, columns: Sequence[tuple[float, float]]) -> int:
-    overlaps = [min(cell.x1, right) - max(cell.x0, left) for left, right in columns]
-    return max(range(len(columns)), key=lambda place: overlaps[place])
-
-
-def texts_of(pages: Sequence[list[Line]], body: float) -> list[Text]:
-    """Blocks in order."""
-    pitch = _pitch([line for page in pages for line in page])
-    found: list[Text] = []
+def blocks_of(pages: Sequence[list[PdfLine]], body: float) -> list[TextBlock]:
+    """Join the lines of a book to blocks, in order. `body` is the font size of running text, points."""
+    # The usual distance of two baselines, in units of the font size.
+    gaps = [
+        (above.y - line.y) / line.size
+        for above, line in pairwise(line for page in pages for line in page)
+        if above.page == line.page and above.size == line.size and 0 < above.y - line.y < 3 * line.size
+    ]
+    pitch = median(gaps) if gaps else 1.2
+    blocks: list[TextBlock] = []
     for page in pages:
         place = 0
         while place < len(page):
             if len(page[place].cells) > 1 and (table := _table_at(page, place)):
-                found.append(table)
+                blocks.append(table)
                 place += len(table.lines)
                 continue
-            last = found[-1] if found else None
+            last = blocks[-1] if blocks else None
             if last and _continues(last, page[place], pitch):
-                found[-1] = replace(last, lines=(*last.lines, page[place]))
+                blocks[-1] = replace(last, lines=(*last.lines, page[place]))
             else:
-                found.append(Text(role=_role(page[place]), lines=(page[place],)))
+                blocks.append(TextBlock(kind=_kind_of(page[place]), lines=(page[place],)))
             place += 1
-    return _floats_behind(_lone_signs(found), body)
+    return _move_floats(_demote_lone_stars(blocks), body)
 
 
-def _lone_signs(texts: Sequence[Text]) -> list[Text]:
-    """Blocks; one that a star at the column's edge begins is no item where none on these pages has another."""
-    stars = Counter(text.lines[0].page for text in texts if text.role is Role.ITEM and text.lines[0].text[0] == "*")
-    made = []
-    for text in texts:
-        line = text.lines[0]
-        lone = stars[line.page] == 1 and not stars[line.page - 1] and not stars[line.page + 1]
-        sign = lone and text.role is Role.ITEM and line.text[0] == "*" and line.x0 - line.left < 1
-        made.append(replace(text, role=Role.PARAGRAPH) if sign else text)
-    return made
+def _demote_lone_stars(blocks: Sequence[TextBlock]) -> list[TextBlock]:
+    """Make an item whose bullet is a star at the column's edge a paragraph if no other item nearby has one."""
+    stars = Counter(
+        block.lines[0].page for block in blocks if block.kind is BlockKind.ITEM and block.lines[0].text[0] == "*"
+    )
+    result = []
+    for block in blocks:
+        line = block.lines[0]
+        is_lone = stars[line.page] == 1 and not stars[line.page - 1] and not stars[line.page + 1]
+        is_sign = is_lone and block.kind is BlockKind.ITEM and line.text[0] == "*" and line.x0 - line.left < 1
+        result.append(replace(block, kind=BlockKind.PARAGRAPH) if is_sign else block)
+    return result
 
 
-def _role(line: Line) -> Role:
+def _kind_of(line: PdfLine) -> BlockKind:
     if line.level:
-        return Role.HEADING
+        return BlockKind.HEADING
     if line.mono:
-        return Role.LISTING
-    return Role.ITEM if BULLET.match(line.text) or ITEM.match(line.text) else Role.PARAGRAPH
+        return BlockKind.LISTING
+    return BlockKind.ITEM if BULLET.match(line.text) or ITEM.match(line.text) else BlockKind.PARAGRAPH
 
 
-def _pitch(lines: Sequence[Line]) -> float:
-    """Usual distance of two baselines in units of the font size."""
-    gaps = [
-        (above.y - line.y) / line.size
-        for above, line in pairwise(lines)
-        if above.page == line.page and above.size == line.size and 0 < above.y - line.y < 3 * line.size
-    ]
-    return median(gaps) if gaps else 1.2
-
-
-def _continues(text: Text, line: Line, pitch: float) -> bool:
-    above = text.lines[-1]
-    if text.role in (Role.HEADING, Role.TABLE) or line.level:
+def _continues(block: TextBlock, line: PdfLine, pitch: float) -> bool:
+    """Whether a line belongs to the block above it."""
+    above = block.lines[-1]
+    if block.kind in (BlockKind.HEADING, BlockKind.TABLE) or line.level:
         return False
-    if text.role is Role.LISTING:
-        return line.mono and _same_listing(above, line, pitch)
-    if line.mono and (abs(above.x0 - line.x0) >= 2 or SENTENCE_END.search(above.text) or not _full(above, line)):
+    if block.kind is BlockKind.LISTING:
+        if not line.mono or abs(above.size - line.size) >= 1:
+            return False
+        # A listing may have empty lines.
+        near = above.page == line.page and 0 < above.y - line.y < 3.2 * pitch * line.size
+        return above.page + 1 == line.page or near
+    if line.mono and (abs(above.x0 - line.x0) >= 2 or SENTENCE_END.search(above.text) or not _is_full(above, line)):
         # Otherwise it is the middle of a sentence: a long address, a long name.
         return False
-    if abs(above.size - line.size) > 1 or (BULLET.match(line.text) and not _is_operator(text, line)):
+    if abs(above.size - line.size) > 1 or (BULLET.match(line.text) and not _begins_with_operator(block, line)):
         return False
     if _has_margin(line) or _has_margin(above):
         return False
@@ -231,56 +223,49 @@ def _continues(text: Text, line: Line, pitch: float) -> bool:
         # A raised part of the formula to the left.
         return True
     if above.page != line.page or line.y > above.y:
-        return _flows_on(text, line)
+        return _flows_on(block, line)
     if above.broken:
         return True
     if above.y - line.y > PARAGRAPH_GAP * max(pitch, 1.0) * max(line.size, above.size):
         return False
-    return not _begins(text, line)
+    return not _begins(block, line)
 
 
-def _is_operator(text: Text, line: Line) -> bool:
-    """Whether a sign in front of a line is the operator of a formula that the margin divided, not a bullet."""
-    above, first = text.lines[-1], text.lines[0]
+def _begins_with_operator(block: TextBlock, line: PdfLine) -> bool:
+    """Whether the sign at the start of a line is the operator of a formula that the margin divided, not a bullet."""
+    above, first = block.lines[-1], block.lines[0]
     if not SIGN.match(line.text) or SENTENCE_END.search(above.text) or above.page != line.page:
         return False
-    listed = first.text[:1] == line.text[0] and abs(first.x0 - line.x0) < 2
-    filled = _full(above, line) or any(abs(other.x1 - above.x1) < 2 for other in text.lines[:-1])
-    return not listed and abs(above.x0 - line.x0) < 2 and filled
+    is_item = first.text[:1] == line.text[0] and abs(first.x0 - line.x0) < 2
+    is_full = _is_full(above, line) or any(abs(other.x1 - above.x1) < 2 for other in block.lines[:-1])
+    return not is_item and abs(above.x0 - line.x0) < 2 and is_full
 
 
-def _same_listing(above: Line, line: Line, pitch: float) -> bool:
-    """Lines of one listing, empty lines between them included."""
-    if abs(above.size - line.size) >= 1:
-        return False
-    return above.page + 1 == line.page or (above.page == line.page and 0 < above.y - line.y < 3.2 * pitch * line.size)
-
-
-def _begins(text: Text, line: Line) -> bool:
-    """Whether a line right below another begins a paragraph: by its indentation, its number, or the room left above."""
-    above = text.lines[-1]
-    ended = bool(SENTENCE_END.search(above.text))
+def _begins(block: TextBlock, line: PdfLine) -> bool:
+    """Whether a line right below another begins a paragraph: by its indentation, its number, or the space above."""
+    above = block.lines[-1]
+    ends_sentence = bool(SENTENCE_END.search(above.text))
     if ITEM.match(line.text):
-        return ended or text.role is Role.ITEM
-    if not ended:
+        return ends_sentence or block.kind is BlockKind.ITEM
+    if not ends_sentence:
         return ends_display(above, line) or begins_display(above, line)
     indent = line.x0 - above.x0
-    if text.role is Role.ITEM:
-        return indent < -0.7 * line.size and len(text.lines) > 1
-    if len(text.lines) == 1 and indent < 0:
+    if block.kind is BlockKind.ITEM:
+        return indent < -0.7 * line.size and len(block.lines) > 1
+    if len(block.lines) == 1 and indent < 0:
         indent = 0.0
-    return abs(indent) > 0.7 * line.size or not _full(above, line)
+    return abs(indent) > 0.7 * line.size or not _is_full(above, line)
 
 
-def _full(above: Line, line: Line) -> bool:
-    """Whether the next line's first word would not have fitted any more: the margin ended the line, not the author."""
+def _is_full(above: PdfLine, line: PdfLine) -> bool:
+    """Whether the next line's first word would not have fitted: the margin ended the line above, not the author."""
     width = (line.x1 - line.x0) / max(len(line.text), 1)
     return above.x1 + width * (len(line.text.split(" ", 1)[0]) + 1) > above.margin - 1
 
 
-def _flows_on(text: Text, line: Line) -> bool:
-    """Whether a paragraph goes on over a page or column break."""
-    above = text.lines[-1]
+def _flows_on(block: TextBlock, line: PdfLine) -> bool:
+    """Whether a paragraph continues after a page or column break."""
+    above = block.lines[-1]
     if abs(above.size - line.size) > 0.6 or line.mono:
         return False
     if above.broken:
@@ -291,55 +276,59 @@ def _flows_on(text: Text, line: Line) -> bool:
         return line.text[:1].islower() or above.font == line.font
     # A line of the same paragraph is not indented in its column.
     flush = abs((line.x0 - line.left) - (above.x0 - above.left)) < 2
-    return len(text.lines) > 1 and above.font == line.font and _full(above, line) and flush
+    return len(block.lines) > 1 and above.font == line.font and _is_full(above, line) and flush
 
 
-def _floats_behind(texts: Sequence[Text], body: float) -> list[Text]:
-    """Footnotes, and tables and figures with their captions, moved behind the paragraph that they interrupt."""
-    result: list[Text] = []
+def _move_floats(blocks: Sequence[TextBlock], body: float) -> list[TextBlock]:
+    """Move footnotes, tables and figures with captions after the paragraph that they interrupt."""
+    result: list[TextBlock] = []
     place = 0
-    while place < len(texts):
-        first, behind = texts[place], list[Text]()
+    while place < len(blocks):
+        first, floats = blocks[place], list[TextBlock]()
         place += 1
-        while stop := _interrupted(first, texts, place, body):
-            behind += texts[place:stop]
-            first = replace(first, lines=first.lines + texts[stop].lines)
+        while stop := _resumes_at(first, blocks, place, body):
+            floats += blocks[place:stop]
+            first = replace(first, lines=first.lines + blocks[stop].lines)
             place = stop + 1
-        result += [first, *behind]
+        result += [first, *floats]
     return result
 
 
-def _interrupted(first: Text, texts: Sequence[Text], place: int, body: float) -> int:
-    """Place at which a paragraph goes on behind what stands in between; 0 where it does not."""
-    if first.role not in (Role.PARAGRAPH, Role.ITEM) or _may_float(first) or SENTENCE_END.search(first.lines[-1].text):
+def _resumes_at(first: TextBlock, blocks: Sequence[TextBlock], place: int, body: float) -> int:
+    """Place at which an interrupted paragraph resumes after floats or notes; 0 if it does not."""
+    if (
+        first.kind not in (BlockKind.PARAGRAPH, BlockKind.ITEM)
+        or _may_float(first)
+        or SENTENCE_END.search(first.lines[-1].text)
+    ):
         return 0
     stop = place
-    while stop < len(texts) and (_is_note(texts[stop], body) or _may_float(texts[stop])):
+    while stop < len(blocks) and (_is_note(blocks[stop], body) or _may_float(blocks[stop])):
         stop += 1
-    between = texts[place:stop]
-    captions = [number for number, text in enumerate(between) if CAPTION.match(text.lines[0].text)]
+    between = blocks[place:stop]
+    captions = [number for number, block in enumerate(between) if CAPTION.match(block.lines[0].text)]
     if not captions:
-        notes = [_is_note(text, body) and text.lines[0].page == first.lines[-1].page for text in between]
+        notes = [_is_note(block, body) and block.lines[0].page == first.lines[-1].page for block in between]
         stop = place + (notes.index(False) if False in notes else len(notes))
-    if stop == place or stop == len(texts) or texts[stop].role is not Role.PARAGRAPH:
+    if stop == place or stop == len(blocks) or blocks[stop].kind is not BlockKind.PARAGRAPH:
         return 0
-    above, line = first.lines[-1], texts[stop].lines[0]
-    # A float may stand above or below the line in the same column, a note stands at the end of it.
+    above, line = first.lines[-1], blocks[stop].lines[0]
+    # A float may be above or below the line in the same column; a note is at the column's end.
     follows = line.page == above.page + 1 or (line.page == above.page and (bool(captions) or line.y > above.y))
-    goes_on = line.text[:1].islower() if captions else _flows_on(first, line)
-    return stop if follows and goes_on else 0
+    continues = line.text[:1].islower() if captions else _flows_on(first, line)
+    return stop if follows and continues else 0
 
 
-def _may_float(text: Text) -> bool:
-    """Whether a block is part of a table or figure: a table, a listing, a caption, the heads of columns."""
-    if text.role in (Role.TABLE, Role.LISTING):
+def _may_float(block: TextBlock) -> bool:
+    """Whether a block is part of a table or figure: a table, a listing, a caption or the heads of columns."""
+    if block.kind in (BlockKind.TABLE, BlockKind.LISTING):
         return True
-    if text.role is not Role.PARAGRAPH:
+    if block.kind is not BlockKind.PARAGRAPH:
         return False
-    line = text.lines[0]
-    heads = len(text.lines) == 1 and "=" not in line.text and (len(line.cells) > 1 or len(line.text) < HEAD_CHARS)
+    line = block.lines[0]
+    heads = len(block.lines) == 1 and "=" not in line.text and (len(line.cells) > 1 or len(line.text) < HEAD_CHARS)
     return heads or bool(CAPTION.match(line.text))
 
 
-def _is_note(text: Text, body: float) -> bool:
-    return text.role in (Role.PARAGRAPH, Role.ITEM) and all(line.size < body - 0.7 for line in text.lines)
+def _is_note(block: TextBlock, body: float) -> bool:
+    return block.kind in (BlockKind.PARAGRAPH, BlockKind.ITEM) and all(line.size < body - 0.7 for line in block.lines)

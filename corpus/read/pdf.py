@@ -1,4 +1,4 @@
-"""PDF reader: positioned pieces of text and the outline. Called in limited processes only (`system.child`)."""
+"""PDF reader: positioned pieces of text, and the outline. Runs in limited processes only (`system.child`)."""
 
 import ctypes
 from collections.abc import Iterator, Sequence
@@ -23,17 +23,17 @@ from corpus.read.characters import (
 )
 from corpus.read.fonts import Fonts, TextObjects
 from corpus.read.formulas.accents import Accents
-from corpus.read.formulas.drawn import drawn_on, without_labels
-from corpus.read.formulas.fractions import with_fractions
-from corpus.read.formulas.scripts import SMALLER, assembled
+from corpus.read.formulas.drawings import collect_drawings, split_labels
+from corpus.read.formulas.fractions import assemble_fractions
+from corpus.read.formulas.scripts import SMALLER, assemble_scripts
 from corpus.read.formulas.signs import EXTENSION, GARBLED, HOLE, Signs
-from corpus.read.formulas.stacks import marked_stacks
+from corpus.read.formulas.stacks import mark_stacks
 from corpus.read.garble import LEFTWARD
-from corpus.read.printed import OutlineEntry, Piece, Printed, Rule
+from corpus.read.printed import OutlineEntry, PdfContent, Piece, Rule
 
 TYPED = {0x2018: ord("`"), 0x2019: ord("'")}
 AXIS = 0.25
-"""Height of the axis that signs are centred on above the baseline, in units of the font size."""
+"""Height above the baseline of the axis on which signs are centred, in units of the font size."""
 RULE_SLACK = 0.7
 OVER = 1.8
 """Height above a baseline at which a rule may belong to the line, in units of the font size."""
@@ -53,69 +53,69 @@ Gap = tuple[int, int, float]
 """Last character before a run of blanks, first one behind it, and the run's width in points."""
 
 
-def read(path: str) -> Printed:
+def read_pdf(path: str) -> PdfContent:
     """Pieces of every page, and the outline."""
     with pdfium.PdfDocument(path) as document:
         coded = set[str]()
-        printed = _pages(document, coded)
-        # A font may show late that its values are its codes; those of earlier pages are then other signs as well.
-        return _pages(document, coded) if coded else printed
+        content = _read_pages(document, coded)
+        # A late page may show that a font's values are its codes, which changes its signs on earlier pages too.
+        return _read_pages(document, coded) if coded else content
 
 
-def _pages(document: Any, coded: set[str]) -> Printed:
+def _read_pages(document: Any, coded: set[str]) -> PdfContent:
     pages: list[list[Piece]] = []
     labels: list[list[str]] = []
     unreadable = 0
     gaps = WordGaps()
     for index in range(len(document)):
         try:
-            page, within = _page(document, index, gaps, coded)
+            page, page_labels = _read_page(document, index, gaps, coded)
         except pdfium.PdfiumError:
             unreadable += 1
-            page, within = [], []
+            page, page_labels = [], []
         pages.append(page)
-        labels.append(within)
-    return Printed(pages=pages, labels=labels, outline=_outline(document), unreadable=unreadable)
+        labels.append(page_labels)
+    return PdfContent(pages=pages, labels=labels, outline=_read_outline(document), unreadable=unreadable)
 
 
-def _outline(document: Any) -> list[OutlineEntry]:
+def _read_outline(document: Any) -> list[OutlineEntry]:
+    height_places = {raw.PDFDEST_VIEW_XYZ: 1, raw.PDFDEST_VIEW_FITH: 0, raw.PDFDEST_VIEW_FITBH: 0}
     entries = []
     for item in document.get_toc(max_depth=8):
         destination = item.get_dest()
         index = destination.get_index() if destination else None
         page = -1 if index is None else int(index)
-        y = _height(destination) if destination and page >= 0 else None
+        y = None
+        if destination and page >= 0:
+            view, values = destination.get_view()
+            place = height_places.get(view)
+            if place is not None and len(values) > place and values[place] is not None:
+                y = float(values[place])
         entries.append(OutlineEntry(level=item.level + 1, title=clean(item.get_title()), page=page, y=y))
         if len(entries) >= MAX_OUTLINE:
             break
     return entries
 
 
-def _height(destination: Any) -> float | None:
-    kind, values = destination.get_view()
-    place = {raw.PDFDEST_VIEW_XYZ: 1, raw.PDFDEST_VIEW_FITH: 0, raw.PDFDEST_VIEW_FITBH: 0}.get(kind)
-    return float(values[place]) if place is not None and len(values) > place and values[place] is not None else None
-
-
-def _page(document: Any, index: int, gaps: WordGaps, coded: set[str]) -> tuple[list[Piece], list[str]]:
+def _read_page(document: Any, index: int, gaps: WordGaps, coded: set[str]) -> tuple[list[Piece], list[str]]:
     """Pieces of a page, and the texts within its drawings and along another edge."""
     page = document[index]
     textpage = page.get_textpage()
     try:
         # The bare handle: the wrapper's conversion costs as much as many of the calls.
-        drawn = drawn_on(page.raw)
-        reader = _Reader(textpage.raw, drawn.rules, gaps, coded)
+        drawings = collect_drawings(page.raw)
+        reader = _PageReader(textpage.raw, drawings.rules, gaps, coded)
         pieces = [piece for start, end, broken in reader.lines for piece in reader.pieces(start, end, broken)]
-        printed, within = without_labels([piece for piece in pieces if piece.text.strip()], drawn)
-        read = assembled(marked_stacks(with_fractions(printed, reader.rules) if reader.rules else printed))
-        return read, [*(label.text for label in within), *reader.labels]
+        text, labels = split_labels([piece for piece in pieces if piece.text.strip()], drawings)
+        text = assemble_fractions(text, reader.rules) if reader.rules else text
+        return assemble_scripts(mark_stacks(text)), [*(label.text for label in labels), *reader.labels]
     finally:
         textpage.close()
         page.close()
 
 
-class _Reader:
-    """One page's characters. PDFium answers per character; asking only where it matters keeps this fast."""
+class _PageReader:
+    """Reads one page's characters. PDFium answers per character, so it is called only where the answer matters."""
 
     def __init__(self, textpage: Any, rules: Sequence[Rule], gaps: WordGaps, coded: set[str]) -> None:
         self.textpage = textpage
@@ -124,29 +124,29 @@ class _Reader:
         self.x, self.y = ctypes.c_double(), ctypes.c_double()
         self.objects = TextObjects(textpage, len(self.codes))
         self.fonts = Fonts(textpage, self.codes, self.objects)
-        Signs(textpage, self.codes, self.fonts, coded).give()
-        self._name_holes()
+        Signs(textpage, self.codes, self.fonts, coded).replace_codes()
+        self._mark_unknown_hyphens()
         self.accents = Accents(textpage, self.codes)
         self.rules = self.accents.add_underscores(rules)
-        self.parted = gaps.on(textpage, self.codes)
+        self.missing_blanks = gaps.missing_on(textpage, self.codes)
         spans = list(printed_lines(self.codes))
         turns = Turns(textpage, self.codes, spans, self.objects)
-        self.turns = turns.most
+        self.turns = turns.page
         self.lines: list[Span] = []
         self.labels: list[str] = []
-        for span, straight in [part for line in spans for part in turns.parted(line)]:
+        for span, straight in [part for line in spans for part in turns.split(line)]:
             if straight:
                 self.lines.append(span)
             elif text := self._text(*span[:2]):
                 self.labels.append(text)
         self.fonts.expect([self._middle(start, end) for start, end, _ in self.lines], self.turns)
-        # TeX's typewriter fonts draw the signs of the keyboard as quotation marks, and programs need the signs.
+        # TeX's typewriter fonts draw the keyboard's quotes as quotation marks; programs need those of the keyboard.
         for index, code in enumerate(self.codes):
             if code in TYPED and self.fonts.of(index)[2]:
                 self.codes[index] = TYPED[code]
 
-    def _name_holes(self) -> None:
-        """Signs that PDFium takes for a hyphen at a line's end, and that stand within a line: nobody knows which."""
+    def _mark_unknown_hyphens(self) -> None:
+        """Mark as garbled the signs within a line that PDFium takes for a hyphen at a line's end."""
         for index, code in enumerate(self.codes[:-1]):
             if code not in BROKEN_WORD or self.codes[index + 1] in LINE_ENDS:
                 continue
@@ -169,7 +169,7 @@ class _Reader:
         return (self.y.value, -self.x.value, -self.y.value, self.x.value)[self.turns]
 
     def pieces(self, start: int, end: int, broken: bool) -> Iterator[Piece]:
-        """The line cut at its wide gaps."""
+        """Cut a line into pieces at its wide gaps."""
         codes = self.codes
         while start < end and codes[start] in EMPTY:
             start += 1
@@ -178,22 +178,24 @@ class _Reader:
         if start == end:
             return
         size = self.objects.size_of(self._middle(start, end))
-        ends = self._ends(self._middle(start, end), size)
-        gaps = self._words(list(self._gaps(start, end)), start, end, size)
-        for first, last, inner in _cells(gaps, start, end, size * GAP):
+        ends = self._rule_ends(self._middle(start, end), size)
+        gaps = self._word_gaps(list(self._gaps(start, end)), start, end, size)
+        wide = [gap for gap in gaps if gap[2] > size * GAP]
+        cell_starts, cell_ends = [start, *(gap[1] for gap in wide)], [*(gap[0] + 1 for gap in wide), end]
+        for first, last in zip(cell_starts, cell_ends, strict=True):
             runs = list(self._runs(first, last, ends))
             for begin, stop in runs:
-                within = [gap for gap in inner if begin <= gap[0] and gap[1] < stop]
-                piece = self._piece(begin, stop, within, broken and stop == end)
+                inner = [gap for gap in gaps if begin <= gap[0] and gap[1] < stop]
+                piece = self._piece(begin, stop, inner, broken and stop == end)
                 if len(runs) > 1:
                     piece = replace(piece, run=True, slanted=self.fonts.is_slanted(stop - 1))
                 if EXTENSION.search(piece.font):
                     # Large signs hang below the baseline: the middle of their ink says where their line is.
-                    piece = replace(piece, y=round(self._axis(begin) - AXIS * piece.size, 2))
+                    piece = replace(piece, y=round(self._ink_middle(begin) - AXIS * piece.size, 2))
                 yield piece
 
-    def _ends(self, index: int, size: float) -> list[float]:
-        """Ends of the rules above a line: those of a root or a bar over letters divide text that goes on."""
+    def _rule_ends(self, index: int, size: float) -> list[float]:
+        """Ends of the rules above a line; those of a root or an overline divide its text."""
         if not self.rules or self.turns:
             return []
         base = self._baseline(index)
@@ -203,18 +205,18 @@ class _Reader:
     def _runs(self, first: int, last: int, ends: Sequence[float]) -> Iterator[tuple[int, int]]:
         """(first character, one past the last) of the stretches on one baseline."""
         begin, stop, base = first, first, None
-        for index, after in self._straight(first, last, one_by_one=bool(ends)):
+        for index, after in self._level_stretches(first, last, one_by_one=bool(ends)):
             level = self._baseline(index)
             if base is None:
                 base = level
-            elif abs(level - base) > SAME_BASELINE or (ends and self._is_between(stop - 1, index, ends)):
-                yield from self._sized(begin, stop)
+            elif abs(level - base) > SAME_BASELINE or (ends and self._has_rule_end(stop - 1, index, ends)):
+                yield from self._split_by_size(begin, stop)
                 begin, base = index, level
             stop = after
-        yield from self._sized(begin, last)
+        yield from self._split_by_size(begin, last)
 
-    def _straight(self, first: int, last: int, *, one_by_one: bool) -> Iterator[tuple[int, int]]:
-        """(first character, one past the last) of stretches whose baseline two characters tell: those of one object."""
+    def _level_stretches(self, first: int, last: int, *, one_by_one: bool) -> Iterator[tuple[int, int]]:
+        """(first character, one past the last) of the stretches of one object that begin and end on one baseline."""
         codes, index = self.codes, first
         while index < last:
             if codes[index] in EMPTY:
@@ -230,8 +232,8 @@ class _Reader:
                 yield from ((place, place + 1) for place in range(index, end) if codes[place] not in EMPTY)
             index = after
 
-    def _sized(self, begin: int, stop: int) -> Iterator[tuple[int, int]]:
-        """A stretch, cut at its first blank where the size changes: a script of a script can stand on the baseline."""
+    def _split_by_size(self, begin: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Cut a stretch at its first blank if the size grows there: a script of a script can be on the baseline."""
         blank = next((index for index in range(begin, stop) if self.codes[index] in BLANKS), stop)
         after = next((index for index in range(blank, stop) if self.codes[index] not in EMPTY), stop)
         if begin < blank and after < stop and self.objects.size_of(begin) < SMALLER * self.objects.size_of(after):
@@ -239,14 +241,14 @@ class _Reader:
             begin = after
         yield begin, stop
 
-    def _is_between(self, before: int, index: int, ends: Sequence[float]) -> bool:
+    def _has_rule_end(self, before: int, index: int, ends: Sequence[float]) -> bool:
         """Whether a rule ends between two characters."""
         left = self._edges(index)[0]
         right = self._edges(before)[1]
         return any(right - RULE_SLACK < end < left + RULE_SLACK for end in ends)
 
-    def _axis(self, index: int) -> float:
-        """Height of the middle of a character's ink."""
+    def _ink_middle(self, index: int) -> float:
+        """Height of the middle of a character's ink, points."""
         left, right, bottom, top = (ctypes.c_double() for _ in range(4))
         raw.FPDFText_GetCharBox(self.textpage, index, left, right, bottom, top)
         return ((bottom.value + top.value), -(left.value + right.value))[self.turns % 2] / 2
@@ -264,31 +266,38 @@ class _Reader:
                 place += 1
             yield before, place, self._edges(place)[0] - self._edges(before)[1]
 
-    def _words(self, gaps: list[Gap], start: int, end: int, size: float) -> list[Gap]:
-        """The gaps that part words; PDFium writes a blank into narrower ones, of kerning and of letters set apart."""
+    def _word_gaps(self, gaps: list[Gap], start: int, end: int, size: float) -> list[Gap]:
+        """The gaps between words; PDFium's blanks for kerning and between spaced letters become holes."""
         words = pairwise([start, *(gap[1] for gap in gaps)])
         single = sum(1 for left, right in words if right - left == 2 and chr(self.codes[left]).isalpha())
         least = (SET_APART if single > APART * max(len(gaps), LETTERS) else KERNED) * size
-        kept = []
+        between_words = []
         for before, after, width in gaps:
             if 0 <= width < least and raw.FPDFText_IsGenerated(self.textpage, before + 1):
                 self.codes[before + 1 : after] = [HOLE] * (after - before - 1)
             else:
-                kept.append((before, after, width))
-        return kept
+                between_words.append((before, after, width))
+        return between_words
 
     def _piece(self, first: int, last: int, gaps: list[Gap], broken: bool) -> Piece:
         x0, x1 = self._edges(first)[0], self._edges(last - 1)[1]
         middle = self._middle(first, last)
         name, bold, mono = self.fonts.of(middle)
-        inner = () if last - first < 3 else self._inner(first, last)
-        ends = [self.fonts.of(end)[1:] for end in inner] or [(bold, mono)]
-        # The number in front of a line of a listing is often set in another font.
+        ends = [(bold, mono)]
+        if last - first >= 3:
+            # First and last character that are no brackets: TeX takes those of a listing from another font.
+            inner_first, inner_last = first, last - 1
+            while inner_first < inner_last and self.codes[inner_last] in BRACKETS:
+                inner_last -= 1
+            while inner_first < inner_last and self.codes[inner_first] in BRACKETS:
+                inner_first += 1
+            ends = [self.fonts.of(end)[1:] for end in (inner_first, inner_last)]
+        # The line number of a listing is often set in another font.
         is_digit = 0x30 <= self.codes[first] <= 0x39
         mono = mono and all(fixed for _, fixed in ends[is_digit:])
-        text = self._spaced(first, last, gaps, x1 - x0) if mono else self._text(first, last)
+        text = self._typewriter_text(first, last, gaps, x1 - x0) if mono else self._text(first, last)
         if LEFTWARD.search(text):
-            # PDFium turns the parts of such a line one by one: its order is not that of the sentence.
+            # PDFium turns the parts of such a line one by one: their order is not that of the sentence.
             text, x0, x1 = text + GARBLED, min(x0, x1), max(x0, x1)
         return Piece(
             text=text,
@@ -303,29 +312,20 @@ class _Reader:
         )
 
     def _middle(self, first: int, last: int) -> int:
-        """A character in the middle that is printed: a blank has no size of its own."""
+        """A printed character in the middle: a blank has no font size."""
         middle = first + (last - first) // 2
         while middle > first and self.codes[middle] in EMPTY:
             middle -= 1
         return middle
 
-    def _inner(self, first: int, last: int) -> tuple[int, int]:
-        """First and last character that are no brackets: TeX takes those of a listing from another font."""
-        last -= 1
-        while first < last and self.codes[last] in BRACKETS:
-            last -= 1
-        while first < last and self.codes[first] in BRACKETS:
-            first += 1
-        return first, last
-
     def _text(self, first: int, last: int) -> str:
         signs = [LIGATURES.get(code) or chr(code) for code in self.codes[first:last]]
-        if self.parted:
-            signs = [f"{sign} " if place in self.parted else sign for place, sign in enumerate(signs, first)]
-        return clean(self.accents.over(signs, range(first, last)) if self.accents.of else "".join(signs))
+        if self.missing_blanks:
+            signs = [f"{sign} " if place in self.missing_blanks else sign for place, sign in enumerate(signs, first)]
+        return clean(self.accents.compose(signs, range(first, last)) if self.accents.of else "".join(signs))
 
-    def _spaced(self, first: int, last: int, gaps: list[Gap], width: float) -> str:
-        """Typewriter text with as many blanks as the gaps are wide."""
+    def _typewriter_text(self, first: int, last: int, gaps: list[Gap], width: float) -> str:
+        """Text with as many blanks as the gaps are wide."""
         blanks = sum(gap for _, _, gap in gaps)
         inked = last - first - sum(after - before - 1 for before, after, _ in gaps)
         advance = max((width - blanks) / max(inked, 1), 0.1)
@@ -334,14 +334,3 @@ class _Reader:
             parts += [self._text(start, before + 1), " " * max(1, round(gap / advance))]
             start = after
         return "".join([*parts, self._text(start, last)])
-
-
-def _cells(gaps: list[Gap], start: int, end: int, width: float) -> Iterator[tuple[int, int, list[Gap]]]:
-    inner: list[Gap] = []
-    for before, after, gap in gaps:
-        if gap > width:
-            yield start, before + 1, inner
-            start, inner = after, []
-        else:
-            inner.append((before, after, gap))
-    yield start, end, inner

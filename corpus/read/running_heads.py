@@ -1,8 +1,8 @@
-"""Running heads, page footers and page numbers: recognised by their place on the page, removed with a record.
+"""Removal of running heads, footers and page numbers, which are recognised by their place on the page.
 
-Such a line stands at the same height, in the same size, on many pages, with space between itself and the text. What it
-says decides second: it recurs there, carries the page's number, or the place is taken on most pages. Code and prose at
-the end of a page have none of this, however often they recur.
+Such a line is at the same height, in the same size, on many pages, with space between itself and the text. In
+addition its text recurs there, it has the page's number, or most pages have a line there. Code and prose at the end of
+a page meet none of these conditions, however often they recur.
 """
 
 import re
@@ -12,31 +12,31 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from corpus.read.formulas.stacks import is_formula
-from corpus.read.lines import Line, body_size, key
-from corpus.read.printed import Removed
+from corpus.read.lines import PdfLine, body_size, title_key
+from corpus.read.printed import RemovedText
 
 PAGE_NUMBER = re.compile(
     r"^(?:page\s+)?(?:\d{1,5}|[ivxlc]{1,7})(?:\s*(?:/|of)\s*\d{1,5})?$|^[-\u2013\u2014]\s*\d{1,5}\s*[-\u2013\u2014]$",
     re.I,
 )
 CONTINUED = re.compile(r"^\(?continue[sd] (?:on|from) (?:the )?(?:next|previous) page\)?\.*$", re.I)
-"""Notes that a listing or a table goes on over the page, at any height."""
+"""Notes that a listing or a table continues on another page, at any height."""
 MIN_REPEATS = 3
-"""Pages on which a text must stand at the edge to count as a running head."""
+"""Pages with a text at the edge from which it counts as a running head."""
 OFTEN = 0.3
-"""Share of the pages on which a place is taken by running heads whatever they say."""
+"""Share of the pages with a line at a place from which that is a place of running heads of any text."""
 KNOWN = 0.5
-"""Share of the pages there whose line carries the page's number or is another page's as well."""
+"""Share of the lines there that have the page's number or recur on another page."""
 ALWAYS_APART = 0.8
 """Share of the lines at such a place that have space between themselves and the text."""
 ALWAYS_THERE = 0.5
-"""Share of the lines with one text at the edges of pages that stand at that place."""
+"""Share of the lines with one text at the edges of pages that are at that place."""
 NEAR = 2.5
 """Distance within which lines of several pages are at the same height, points."""
 APART = 1.5
 """Least distance from the text, in units of the font size."""
 LARGE = 1.35
-"""Size from which a number is no page's, in units of the text's."""
+"""Size from which a number is no page number, in units of the text's."""
 HEAD, NUMBER = "running_head", "page_number"
 
 
@@ -44,21 +44,20 @@ HEAD, NUMBER = "running_head", "page_number"
 class _Edge:
     """A line at the upper or lower edge of a page."""
 
-    line: Line
-    """The line."""
+    line: PdfLine
     name: str
     """Its text without numbers and punctuation."""
     shifts: frozenset[int]
     """Numbers at its ends minus the page index."""
-    apart: bool
+    is_apart: bool
     """Whether it has space between itself and the text."""
-    larger: bool
+    is_larger: bool
     """Whether it is larger than the text, as titles are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Slot:
-    """A height that running heads have on many pages."""
+    """A height at which many pages have running heads."""
 
     y: float
     """Height above the page's lower edge, points."""
@@ -66,113 +65,110 @@ class _Slot:
     """Font size, points."""
     names: frozenset[str]
     """Texts that recur there."""
-    often: bool
-    """Whether the place is taken on so many pages that any text there is one."""
+    is_frequent: bool
+    """Whether so many pages have a line there that any text there is a running head."""
 
 
-def without_running_heads(
-    pages: Sequence[list[Line]], titles: Set[tuple[int, str]]
-) -> tuple[list[list[Line]], list[Removed]]:
-    """Pages without their running heads and page numbers, and those lines.
+def split_running_heads(
+    pages: Sequence[list[PdfLine]], titles: Set[tuple[int, str]]
+) -> tuple[list[list[PdfLine]], list[RemovedText]]:
+    """Split pages into their text, and their running heads and page numbers.
 
-    `titles` are (page, key) of known headings: a title that happens to stand on top of several pages stays.
+    `titles` are (page, title key) of known headings: a title that happens to be on top of several pages stays.
     """
     body = body_size(pages)
     edges = [_edges(page, body) for page in pages]
-    every = [edge for page in edges for edge in page.values()]
-    shift = _page_shift(edges, least=max(MIN_REPEATS, len(pages) // 2))
-    slots = _slots(every, pages=len(pages), shift=shift, body=body)
-    kept: list[list[Line]] = []
-    removed: list[Removed] = []
-    for page, edge in zip(pages, edges, strict=True):
-        drop = {
+    all_edges = [edge for page in edges for edge in page.values()]
+    # Printed page number minus page index, if enough pages agree on one.
+    votes = Counter(shift for page in edges for shift in {s for edge in page.values() for s in edge.shifts})
+    shift = max(votes, key=lambda shift: (votes[shift], -abs(shift)), default=None)
+    if shift is not None and votes[shift] < max(MIN_REPEATS, len(pages) // 2):
+        shift = None
+    slots = _find_slots(all_edges, pages=len(pages), shift=shift, body=body)
+    texts: list[list[PdfLine]] = []
+    removed: list[RemovedText] = []
+    for page, page_edges in zip(pages, edges, strict=True):
+        heads = {
             place
-            for place, found in edge.items()
-            if _is_head(found, slots, shift) and not _is_title(page, place, titles)
+            for place, edge in page_edges.items()
+            if _is_head(edge, slots, shift) and not _is_title(page, place, titles)
         }
-        drop |= {place for place, line in enumerate(page) if CONTINUED.match(line.text)}
-        kept.append([line for place, line in enumerate(page) if place not in drop])
-        for line in (page[place] for place in sorted(drop)):
+        heads |= {place for place, line in enumerate(page) if CONTINUED.match(line.text)}
+        texts.append([line for place, line in enumerate(page) if place not in heads])
+        for line in (page[place] for place in sorted(heads)):
             reason = NUMBER if PAGE_NUMBER.match(line.text) else HEAD
-            removed.append(Removed(page=line.page, text=line.text, reason=reason))
-    return kept, removed
+            removed.append(RemovedText(page=line.page, text=line.text, reason=reason))
+    return texts, removed
 
 
-def _is_title(page: Sequence[Line], place: int, titles: Set[tuple[int, str]]) -> bool:
+def _is_title(page: Sequence[PdfLine], place: int, titles: Set[tuple[int, str]]) -> bool:
     """Whether a line is the only one on its page that prints the title of a heading there."""
-    name = key(page[place].text)
-    return (page[place].page, name) in titles and sum(key(line.text) == name for line in page) == 1
+    key = title_key(page[place].text)
+    return (page[place].page, key) in titles and sum(title_key(line.text) == key for line in page) == 1
 
 
-def _edges(page: Sequence[Line], body: float) -> dict[int, _Edge]:
-    """The first and last two lines by position (the drawing order says nothing about it), by their place."""
+def _edges(page: Sequence[PdfLine], body: float) -> dict[int, _Edge]:
+    """The two upper and two lower lines by height (the drawing order may differ), by their index on the page."""
     ranked = sorted(range(len(page)), key=lambda place: -page[place].y)
     number_alone = len(page) == 1 and bool(PAGE_NUMBER.match(page[0].text))
-    found: dict[int, _Edge] = {}
+    edges: dict[int, _Edge] = {}
     for edge in (ranked[:3], ranked[:-4:-1]):
         lines = [page[place] for place in edge]
         gaps = [abs(a.y - b.y) > APART * max(a.size, b.size) for a, b in pairwise(lines)]
         level = [abs(a.y - b.y) < NEAR for a, b in pairwise(lines)]
         for depth, line in enumerate(lines[:2]):
             # Two lines of a head, or its left and right part.
-            apart = any(gaps[depth:]) or (depth == 0 and bool(level) and level[0] and any(gaps)) or number_alone
-            found[edge[depth]] = _edge(line, apart=apart, body=body)
-    return found
+            is_apart = any(gaps[depth:]) or (depth == 0 and bool(level) and level[0] and any(gaps)) or number_alone
+            edges[edge[depth]] = _edge(line, is_apart=is_apart, body=body)
+    return edges
 
 
-def _edge(line: Line, *, apart: bool, body: float) -> _Edge:
-    larger = line.size >= body + 1
+def _edge(line: PdfLine, *, is_apart: bool, body: float) -> _Edge:
+    is_larger = line.size >= body + 1
     words = line.text.split()
     # A page number may be larger than the text, and the number above a chapter's title is still larger.
-    small = not larger or (bool(PAGE_NUMBER.match(line.text)) and line.size < LARGE * body)
+    is_small = not is_larger or (bool(PAGE_NUMBER.match(line.text)) and line.size < LARGE * body)
     numbers = {int(word) for word in (words[0], words[-1]) if word.isdecimal() and len(word) < 5} if words else set()
     return _Edge(
         line=line,
         name=re.sub(r"[\d\W_]+", "", line.text).casefold(),
-        shifts=frozenset(number - line.page for number in numbers) if apart and small else frozenset(),
-        apart=apart,
-        larger=larger,
+        shifts=frozenset(number - line.page for number in numbers) if is_apart and is_small else frozenset(),
+        is_apart=is_apart,
+        is_larger=is_larger,
     )
 
 
-def _page_shift(edges: Sequence[dict[int, _Edge]], *, least: int) -> int | None:
-    """Printed page number minus page index, where enough pages agree on one."""
-    votes = Counter(shift for edge in edges for shift in {s for found in edge.values() for s in found.shifts})
-    best = max(votes, key=lambda shift: (votes[shift], -abs(shift)), default=None)
-    return best if best is not None and votes[best] >= least else None
-
-
-def _slots(edges: Sequence[_Edge], *, pages: int, shift: int | None, body: float) -> list[_Slot]:
-    """Heights at which small lines stand apart from the text on many pages, for a reason that heads have."""
-    found: list[_Slot] = []
+def _find_slots(edges: Sequence[_Edge], *, pages: int, shift: int | None, body: float) -> list[_Slot]:
+    """Heights of running heads: many pages have a small line there, apart from the text, that recurs or is numbered."""
+    slots: list[_Slot] = []
     everywhere = Counter(edge.name for edge in edges)
-    heights = Counter((round(edge.line.y), edge.line.size) for edge in edges if edge.apart)
+    heights = Counter((round(edge.line.y), edge.line.size) for edge in edges if edge.is_apart)
     for (y, size), _ in heights.most_common():
         here = [edge for edge in edges if abs(edge.line.y - y) <= NEAR]
-        apart = [edge for edge in here if edge.apart and abs(edge.line.size - size) < 0.5]
+        apart = [edge for edge in here if edge.is_apart and abs(edge.line.size - size) < 0.5]
         # A head's title and its number may differ in size.
-        if len(_pages(apart)) < MIN_REPEATS or sum(edge.apart for edge in here) < ALWAYS_APART * len(here):
+        if len(_pages(apart)) < MIN_REPEATS or sum(edge.is_apart for edge in here) < ALWAYS_APART * len(here):
             continue
-        # A head has one height; the last line of a listing ends where the page's text does.
+        # A head has one height; the last line of a listing ends with the page's text.
         # The word above the titles of chapters recurs as well, on fewer pages.
-        large = any(edge.larger for edge in apart)
+        large = any(edge.is_larger for edge in apart)
         least = max(MIN_REPEATS, int(ALWAYS_THERE * pages)) if large else MIN_REPEATS
         here_by_name = Counter(edge.name for edge in apart)
         recurring = _recurring(apart, least)
         names = frozenset(name for name in recurring if here_by_name[name] >= ALWAYS_THERE * everywhere[name])
-        # Page numbers, and lines that carry that of their page.
+        # Page numbers, and lines that include the number of their page.
         numbered = _pages(
             edge for edge in apart if shift in edge.shifts or (shift is None and PAGE_NUMBER.match(edge.line.text))
         )
-        taken = 0 if large else len(_pages(edge for edge in apart if not edge.line.mono))
-        many = taken >= max(MIN_REPEATS + 2, OFTEN * pages) or len(numbered) >= MIN_REPEATS
-        # Pages whose text begins or ends with a line above a displayed formula have one here as well, in its size.
+        occupied = 0 if large else len(_pages(edge for edge in apart if not edge.line.mono))
+        many = occupied >= max(MIN_REPEATS + 2, OFTEN * pages) or len(numbered) >= MIN_REPEATS
+        # Pages that begin or end with a line above a displayed formula have a line here as well, in the text's size.
         twice = _recurring(apart, 2)
-        known = numbered | _pages(edge for edge in apart if edge.name in twice)
-        often = many and (size <= body - 1 or len(known) >= KNOWN * len(_pages(apart)))
-        if names or often:
-            found.append(_Slot(y=y, size=size, names=names, often=often))
-    return found
+        explained = numbered | _pages(edge for edge in apart if edge.name in twice)
+        is_frequent = many and (size <= body - 1 or len(explained) >= KNOWN * len(_pages(apart)))
+        if names or is_frequent:
+            slots.append(_Slot(y=y, size=size, names=names, is_frequent=is_frequent))
+    return slots
 
 
 def _recurring(edges: Sequence[_Edge], least: int) -> frozenset[str]:
@@ -185,12 +181,12 @@ def _pages(edges: Iterable[_Edge]) -> set[int]:
 
 
 def _is_head(edge: _Edge, slots: Sequence[_Slot], shift: int | None) -> bool:
-    """Whether a line stands where running heads do and is one, or is its page's own number."""
+    """Whether a line is a running head, or the number of its page."""
     line = edge.line
     for slot in slots:
         if abs(line.y - slot.y) <= NEAR and abs(line.size - slot.size) < 0.5:
-            # A displayed formula at the end of a page stands apart as well.
-            usual = edge.apart and not edge.larger and slot.often
+            # A displayed formula at the end of a page is apart from the text as well.
+            usual = edge.is_apart and not edge.is_larger and slot.is_frequent
             if edge.name in slot.names or (usual and not is_formula(line.text)):
                 return True
-    return edge.apart and not line.mono and shift in edge.shifts and bool(PAGE_NUMBER.match(line.text))
+    return edge.is_apart and not line.mono and shift in edge.shifts and bool(PAGE_NUMBER.match(line.text))

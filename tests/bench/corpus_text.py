@@ -28,7 +28,7 @@ from corpus.chunk.chunk import chunk_page
 from corpus.chunk.langchain_chunk import NOWHERE, chunk_langchain
 from corpus.read import pdf
 from corpus.read.embedded import Reading, ReadingConfig, convert
-from corpus.read.lines import key
+from corpus.read.lines import title_key
 from corpus.read.page import page_of
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.schemas import Page
@@ -84,7 +84,7 @@ def by_characters(text: str) -> int:
 
 
 def score(markdown: str, titles: Sequence[str]) -> Score:
-    found = Counter(key(block.title) for block in scan(markdown) if block.kind is Kind.HEADING)
+    found = Counter(title_key(block.title) for block in scan(markdown) if block.kind is Kind.HEADING)
     wanted = Counter(titles)
     return Score(hits=(found & wanted).total(), wanted=wanted.total(), found=found.total())
 
@@ -94,8 +94,8 @@ def measure_book(path: Path) -> BookResult:
     given = convert(str(path), ReadingConfig(max_pages=4000))
     seconds = time.process_time() - start
     withheld = convert(str(path), ReadingConfig(max_pages=4000, use_outline=False))
-    outline = pdf.read(str(path)).outline
-    titles = [key(entry.title) for entry in outline if entry.page >= 0 and key(entry.title)]
+    outline = pdf.read_pdf(str(path)).outline
+    titles = [title_key(entry.title) for entry in outline if entry.page >= 0 and title_key(entry.title)]
     scores = [score(made.markdown, titles) for made in (given, withheld)]
     return BookResult(
         name=path.name, reading=given, seconds=seconds, bookmarks=len(titles), given=scores[0], withheld=scores[1]

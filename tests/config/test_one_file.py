@@ -17,8 +17,8 @@ from test_named_scores import values
 from torch import nn
 
 from corpus.find.catalogue import connect
-from corpus.read.convert import Book, convert
-from corpus.read.page import Job
+from corpus.read.convert import SourceFile, convert
+from corpus.read.page import ConversionJob
 from infuser_core.config.corpus import ConvertSettings
 from infuser_core.config.optimizers import OPTIMIZERS, options_of
 from infuser_core.cotrain.studies.candidates import SCORES
@@ -99,8 +99,8 @@ def test_a_score_in_the_folder_is_compared_with_the_others(tmp_path: Path):
 def test_a_converter_and_a_catalogue(tmp_path: Path):
     (book := tmp_path / "book.pdf").write_bytes(b"%PDF-1.7")
     pages: list[Page] = []
-    job = Job(settings=ConvertSettings(type="outside.reader"))
-    convert([Book(path=book, source_id="book")], job, LocalPool(1), pages.append)
+    job = ConversionJob(settings=ConvertSettings(type="outside.reader"))
+    convert([SourceFile(path=book, source_id="book")], job, LocalPool(1), pages.append)
     assert [(page.converter, page.status) for page in pages] == [("outside.reader", "converted")]
     with httpx.Client() as client:
         (offer,) = connect("outside.shelf", client=client).search(

@@ -14,7 +14,7 @@ from corpus_books import BookPlan, write_book
 
 from corpus.read.converters import pdfium
 from corpus.read.file_kinds import COUNTER
-from corpus.read.page import Job
+from corpus.read.page import ConversionJob
 from infuser_core.errors import DocumentError, KilledProcessError, UsageError
 from infuser_core.system.child import PROC, ROOT, Limits, call, memory_kills
 
@@ -62,11 +62,11 @@ def test_a_child_that_somebody_kills_says_nothing_about_its_file(number: signal.
 def test_a_book_whose_converter_is_killed_is_not_rejected(tmp_path: Path):
     write_book(tmp_path / "a.pdf", BookPlan())
     with ThreadPoolExecutor(1) as threads:
-        converting = threads.submit(pdfium.convert, tmp_path / "a.pdf", "book", Job())
+        converting = threads.submit(pdfium.convert, tmp_path / "a.pdf", "book", ConversionJob())
         os.kill(child_at_work(), signal.SIGKILL)
         with pytest.raises(KilledProcessError):
             converting.result()
-    assert pdfium.convert(tmp_path / "a.pdf", "book", Job()).reason == ""
+    assert pdfium.convert(tmp_path / "a.pdf", "book", ConversionJob()).reason == ""
 
 
 def child_at_work() -> int:

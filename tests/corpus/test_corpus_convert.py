@@ -8,7 +8,7 @@ from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import PageBreak, Paragraph, Preformatted, SimpleDocTemplate
 
 from corpus.read.converters import pdfium
-from corpus.read.page import Job
+from corpus.read.page import ConversionJob
 
 BODY = ParagraphStyle("body", fontName="Times-Roman", fontSize=10, leading=12, spaceAfter=8)
 TITLES = [
@@ -65,7 +65,7 @@ def chapters() -> list:
 
 
 def converted(path: Path) -> str:
-    page = pdfium.convert(path, "book", Job())
+    page = pdfium.convert(path, "book", ConversionJob())
     assert page.status == "converted", page.reason
     return page.markdown
 
@@ -122,13 +122,13 @@ def test_a_file_without_text_needs_ocr(tmp_path):
         canvas.rect(100, 100, 200, 200, fill=1)
         canvas.showPage()
     canvas.save()
-    page = pdfium.convert(tmp_path / "a.pdf", "book", Job())
+    page = pdfium.convert(tmp_path / "a.pdf", "book", ConversionJob())
     assert page.status == "rejected" and page.reason.startswith("needs_ocr: 3 of 3") and page.markdown == ""
 
 
 def test_a_damaged_file_is_a_rejected_row(tmp_path):
     (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4 nonsense")
-    page = pdfium.convert(tmp_path / "a.pdf", "book", Job())
+    page = pdfium.convert(tmp_path / "a.pdf", "book", ConversionJob())
     assert page.status == "rejected" and page.reason.startswith("truncated")
 
 

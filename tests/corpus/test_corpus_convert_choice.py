@@ -9,20 +9,20 @@ import pytest
 from corpus_books import BookPlan, write_book
 from reportlab.pdfgen.canvas import Canvas
 
-from corpus.read.convert import Book, convert
+from corpus.read.convert import SourceFile, convert
 from corpus.read.embedded import CONVERTER
 from corpus.read.garble import MARK
-from corpus.read.page import Job
+from corpus.read.page import ConversionJob
 from infuser_core.config.corpus import ConvertSettings
 from infuser_core.engines.worker_pool import LocalPool
 from infuser_core.errors import ConfigError, DocumentError
 from infuser_core.schemas import Page
 
 
-def converted(path: Path, job: Job) -> Page:
+def converted(path: Path, job: ConversionJob) -> Page:
     """The one book's page."""
     pages: list[Page] = []
-    convert([Book(path=path, source_id="book")], job, LocalPool(1), pages.append)
+    convert([SourceFile(path=path, source_id="book")], job, LocalPool(1), pages.append)
     (page,) = pages
     return page
 
@@ -53,13 +53,13 @@ def formulas(path: Path) -> Path:
 def job(tmp_path, monkeypatch):
     """A job whose marker is a script of this code; None for no such command."""
 
-    def made(code: str | None, **settings: str) -> Job:
+    def made(code: str | None, **settings: str) -> ConversionJob:
         script = tmp_path / "marker_single"
         if code is not None:
             script.write_text(f"#!{sys.executable}\n{code}\n")
             script.chmod(0o755)
         monkeypatch.setenv("INFUSER_MARKER", "no-such-marker" if code is None else str(script))
-        return Job(settings=ConvertSettings(**settings))
+        return ConversionJob(settings=ConvertSettings(**settings))
 
     return made
 

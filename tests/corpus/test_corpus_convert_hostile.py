@@ -9,11 +9,11 @@ from corpus_books import BookPlan, write_book
 from corpus.read.converters import pdfium
 from corpus.read.embedded import ReadingConfig, convert
 from corpus.read.file_kinds import pdf_fault
-from corpus.read.page import Job
+from corpus.read.page import ConversionJob
 from infuser_core.system.child import Limits
 
 
-class Small(Job):
+class Small(ConversionJob):
     """A job whose limited processes get little memory."""
 
     limits = Limits(wall_seconds=60.0, cpu_seconds=30, memory_bytes=700 << 20)

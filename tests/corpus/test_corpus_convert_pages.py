@@ -14,7 +14,7 @@ from corpus.read.characters import BROKEN_WORD, clean, codes_of
 from corpus.read.converters import pdfium
 from corpus.read.embedded import ReadingConfig, convert
 from corpus.read.garble import math_garbled, meaningless
-from corpus.read.page import Job
+from corpus.read.page import ConversionJob
 
 PROSE = "The harbor carries timber over the ridge and down to the valley where the kiln of a potter is waiting. "
 
@@ -22,7 +22,7 @@ PROSE = "The harbor carries timber over the ridge and down to the valley where t
 @pytest.mark.parametrize("columns", [1, 2])
 def test_headings_lie_on_the_page_that_prints_them(tmp_path, columns):
     write_book(tmp_path / "a.pdf", BookPlan(columns=columns))
-    page = pdfium.convert(tmp_path / "a.pdf", "book", Job())
+    page = pdfium.convert(tmp_path / "a.pdf", "book", ConversionJob())
     with pypdfium2.PdfDocument(tmp_path / "a.pdf") as document:
         printed = [" ".join(document[index].get_textpage().get_text_range().split()) for index in range(len(document))]
     assert len(page.page_starts) == page.num_pages == len(printed) == len(page.math_garbled)
@@ -95,6 +95,6 @@ def test_halves_of_a_sign_beyond_the_basic_plane_are_put_together():
 
 def test_bookmarks_say_where_they_point(tmp_path):
     book = write_book(tmp_path / "a.pdf", BookPlan())
-    outline = pdf.read(str(tmp_path / "a.pdf")).outline
+    outline = pdf.read_pdf(str(tmp_path / "a.pdf")).outline
     assert [(entry.level, entry.title) for entry in outline] == book.headings
     assert all(entry.page >= 1 and entry.y and 0 < entry.y < A4[1] for entry in outline)

@@ -10,7 +10,7 @@ from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import ListFlowable, ListItem, Paragraph, SimpleDocTemplate
 
 from corpus.read.embedded import ReadingConfig, convert
-from corpus.read.markdown import join, vocabulary
+from corpus.read.markdown import join_lines, vocabulary
 
 BODY = ParagraphStyle("body", fontName="Times-Roman", fontSize=10, leading=12, spaceAfter=8)
 FILLER = "The harbor carries timber over the ridge and down to the valley where a kiln is waiting for it. " * 4
@@ -47,12 +47,12 @@ def drawn(path: Path, lines: list[tuple[float, float, str]], font: str = "Times-
     ],
 )
 def test_a_word_divided_by_the_margin_is_put_together_as_the_book_writes_it(left, right, book, whole):
-    assert join(left, right, broken=True, known=vocabulary([book])) == whole
+    assert join_lines(left, right, broken=True, words=vocabulary([book])) == whole
 
 
 def test_lines_of_east_asian_text_join_without_a_blank():
-    assert join("\u6c34\u706b", "\u6728\u91d1", broken=False, known=vocabulary([])) == "\u6c34\u706b\u6728\u91d1"
-    assert join("\u6c34", "PDF", broken=False, known=vocabulary([])) == "\u6c34 PDF"
+    assert join_lines("\u6c34\u706b", "\u6728\u91d1", broken=False, words=vocabulary([])) == "\u6c34\u706b\u6728\u91d1"
+    assert join_lines("\u6c34", "PDF", broken=False, words=vocabulary([])) == "\u6c34 PDF"
 
 
 def test_ligatures_and_hyphens_of_the_page_are_repaired(tmp_path):

@@ -81,7 +81,7 @@ def test_the_bar_of_a_fraction_is_found_on_a_page_that_is_wrapped_like_a_drawing
     canvas.scale(0.9, 0.9)
     canvas.doForm("page")
     canvas.save()
-    assert "x = \\frac{a + b}{c}" in " ".join(p.text for p in pdf.read(str(tmp_path / "page.pdf")).pages[0])
+    assert "x = \\frac{a + b}{c}" in " ".join(p.text for p in pdf.read_pdf(str(tmp_path / "page.pdf")).pages[0])
 
 
 def sketched(path: Path, *, curves: int, caption: str = "") -> Reading:

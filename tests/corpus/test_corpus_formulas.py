@@ -11,8 +11,8 @@ from reportlab.pdfgen.canvas import Canvas
 
 from corpus.read import pdf
 from corpus.read.embedded import ReadingConfig, convert
-from corpus.read.formulas.fractions import with_fractions
-from corpus.read.formulas.scripts import assembled
+from corpus.read.formulas.fractions import assemble_fractions
+from corpus.read.formulas.scripts import assemble_scripts
 from corpus.read.printed import Piece, Rule
 
 SUPER, SUB = 3.6, -1.5
@@ -45,7 +45,7 @@ def drawn(path: Path, parts: list[Part], font: str = "Times-Roman") -> str:
         canvas.drawString(start, 700 + rise, text)
         x = max(x, start + stringWidth(text, font, size))
     canvas.save()
-    return " ".join(piece.text for piece in pdf.read(str(path)).pages[0])
+    return " ".join(piece.text for piece in pdf.read_pdf(str(path)).pages[0])
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ def test_the_outer_scripts_of_a_fraction_and_of_a_root_belong_to_them(root):
     under = [piece("a", 92.0, 97.3, 88.0), piece("(m)", 97.3, 110.6, 93.2, 7.0), piece("mm", 97.3, 111.4, 86.5, 7.0)]
     if root:
         sign = replace(piece("\u221a", 83.0, 91.0, 99.0), font="CMSY10")
-        made = with_fractions([sign, *under], [Rule(x0=91.0, x1=112.0, y=100.5)])
+        made = assemble_fractions([sign, *under], [Rule(x0=91.0, x1=112.0, y=100.5)])
         assert [each.text for each in made] == ["\\sqrt{a_{mm}^{(m)}}"]
     else:
-        made = with_fractions([*over, *under], [Rule(x0=91.0, x1=112.0, y=100.5)])
+        made = assemble_fractions([*over, *under], [Rule(x0=91.0, x1=112.0, y=100.5)])
         assert [each.text for each in made] == ["\\frac{a_{jm}^{(m)}}{a_{mm}^{(m)}}"]
 
 
@@ -141,7 +141,7 @@ def test_an_exponent_of_a_tall_bracket_is_part_of_its_denominator():
 
     below = [piece("1 +", 293.8, 311.4, 669.9), piece("(", 314.1, 321.2, 670.0, font="CMEX10")]
     below += [piece("z", 321.4, 345.3, 669.9), piece(")", 345.5, 352.7, 670.0, font="CMEX10")]
-    read = with_fractions(
+    read = assemble_fractions(
         [piece("1", 322.7, 328.5, 692.5), *below, piece("2", 352.7, 356.9, 680.5, 8.0)],
         [Rule(x0=293.3, x1=357.9, y=687.3)],
     )
@@ -159,7 +159,7 @@ def test_the_fraction_in_the_line_above_is_not_under_a_root():
         piece("x + y", 196, 252, 420.6),
     ]
     rules = [Rule(x0=194.5, x1=212, y=446.4), Rule(x0=195.5, x1=253.2, y=429.8)]
-    read = [piece.text for piece in with_fractions([*above, *root], rules)]
+    read = [piece.text for piece in assemble_fractions([*above, *root], rules)]
     assert read == ["\\frac{L}{mg}", "r =", "\\sqrt{x + y}"]
 
 
@@ -168,7 +168,7 @@ def test_underlined_code_is_no_fraction():
         return Piece(text=words, x0=72, x1=95, y=y, size=10, font="CMTT10", bold=False, mono=True)
 
     lines = [typed("2 5;", 700), typed("3 6;", 687)]
-    assert with_fractions(lines, [Rule(x0=72, x1=95, y=698.5)]) == lines
+    assert assemble_fractions(lines, [Rule(x0=72, x1=95, y=698.5)]) == lines
 
 
 def test_letters_set_apart_make_words(tmp_path):
@@ -191,7 +191,7 @@ def test_primes_that_a_font_of_symbols_codes_as_noughts(font, text):
         return Piece(text=words, x0=x0, x1=x1, y=y, size=size, font=font, bold=False, mono=False, run=True)
 
     parts = [piece("y", 72, 77, 700, 10, "CMMI10"), piece("00", 77, 82, 703.6, 7, font)]
-    (whole,) = assembled([*parts, piece("= 2y", 85, 105, 700, 10, "CMR10")])
+    (whole,) = assemble_scripts([*parts, piece("= 2y", 85, 105, 700, 10, "CMR10")])
     assert whole.text == text
 
 
@@ -210,7 +210,7 @@ def test_a_bar_that_is_painted_as_a_picture_divides_a_fraction(tmp_path):
     canvas.drawString(93, 693, "b")
     canvas.drawImage(ImageReader(Image.new("1", (1, 1))), 92, 702.3, 7, 0.4)
     canvas.save()
-    pieces = pdf.read(str(tmp_path / "a.pdf")).pages[0]
+    pieces = pdf.read_pdf(str(tmp_path / "a.pdf")).pages[0]
     assert " ".join(piece.text for piece in pieces) == "y = \\frac{a}{b}"
 
 
@@ -224,7 +224,7 @@ def test_a_sum_of_the_next_line_that_is_drawn_within_a_line_stands_in_its_own():
         piece("i burns", 422, 540, 422.7),
     ]
     limits = [piece("m", 325.5, 332, 415.7, 7.0), piece("i=1", 325.5, 336, 408.2, 7.0), piece("r", 338, 342, 410.7)]
-    read = " ".join(part.text for part in assembled([*first, *limits]))
+    read = " ".join(part.text for part in assemble_scripts([*first, *limits]))
     assert "where the kiln i burns" in read and "\u2211_{i=1}^{m} r" in read
 
 
@@ -293,7 +293,7 @@ def small(pieces: list[tuple[str, float, float]], size: float = 5.0) -> list[Pie
 
 def test_a_script_in_the_smallest_size_is_as_large_as_its_base():
     over = small([("\u03c3", 86.0, 712.0), ("2", 89.95, 714.0), ("ij", 89.9, 709.2)])
-    (whole,) = with_fractions([*over, *small(FINEST)], [Rule(x0=78.3, x1=103.0, y=708.65)])
+    (whole,) = assemble_fractions([*over, *small(FINEST)], [Rule(x0=78.3, x1=103.0, y=708.65)])
     assert whole.text == "\\frac{\u03c3_{ij}^{2}}{a^{2}+b_{n}c}"
 
 
@@ -309,11 +309,11 @@ def test_a_script_in_the_smallest_size_is_as_large_as_its_base():
     ],
 )
 def test_small_pieces_beside_each_other_are_no_scripts(pieces):
-    assert not any(sign in piece.text for piece in assembled(small(pieces)) for sign in "^_")
+    assert not any(sign in piece.text for piece in assemble_scripts(small(pieces)) for sign in "^_")
 
 
 def test_larger_pieces_of_one_size_are_no_scripts():
-    assert not any("^" in piece.text for piece in assembled(small([("a", 72, 700.0), ("2", 79.8, 703.0)], 10.0)))
+    assert not any("^" in piece.text for piece in assemble_scripts(small([("a", 72, 700.0), ("2", 79.8, 703.0)], 10.0)))
 
 
 @pytest.mark.parametrize("mark", ["d", "2"])

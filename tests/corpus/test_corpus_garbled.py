@@ -11,11 +11,11 @@ from corpus.chunk.chunk import Discard, chunk_page
 from corpus.chunk.split import count_tokens
 from corpus.read.embedded import ReadingConfig, convert
 from corpus.read.formulas.signs import GARBLED
-from corpus.read.formulas.stacks import marked_stacks, marked_texts
+from corpus.read.formulas.stacks import mark_garbled_blocks, mark_stacks
 from corpus.read.garble import MARK, debris
 from corpus.read.lines import lines_of
 from corpus.read.page import page_of
-from corpus.read.paragraphs import Role, Text
+from corpus.read.paragraphs import BlockKind, TextBlock
 from corpus.read.printed import Piece
 from infuser_core.config.corpus import ChunkSettings
 
@@ -284,9 +284,9 @@ def test_signs_of_the_font_of_blackboard_letters_are_no_codes(tmp_path):
 )
 def test_scripts_and_roots_without_a_base_and_letters_set_apart_are_marked(text):
     line = lines_of([piece(text)], 0)[0]
-    assert marked_texts([Text(role=Role.PARAGRAPH, lines=(line,))], 10.0)[0].garbled
+    assert mark_garbled_blocks([TextBlock(kind=BlockKind.PARAGRAPH, lines=(line,))], 10.0)[0].garbled
 
 
 def test_a_tall_bar_that_is_put_together_from_pieces_is_one():
     bars = [piece("\u2016", x0=72, y=700 + rise) for rise in (6, 0, -6)]
-    assert [bar.y for bar in marked_stacks([*bars, piece("x", x0=80)])] == [700, 700]
+    assert [bar.y for bar in mark_stacks([*bars, piece("x", x0=80)])] == [700, 700]

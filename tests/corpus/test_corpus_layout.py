@@ -9,9 +9,9 @@ from reportlab.pdfgen.canvas import Canvas
 
 from corpus.read import pdf
 from corpus.read.embedded import ReadingConfig, convert
-from corpus.read.formulas.stacks import marked_texts
-from corpus.read.lines import Line, lines_of
-from corpus.read.paragraphs import Role, Text
+from corpus.read.formulas.stacks import mark_garbled_blocks
+from corpus.read.lines import PdfLine, lines_of
+from corpus.read.paragraphs import BlockKind, TextBlock
 from corpus.read.printed import Piece
 
 LEFT = [f"Line {n:02} of the left column that is filled with words up to" for n in range(30)]
@@ -188,7 +188,7 @@ def test_words_that_only_a_narrow_gap_parts_are_parted_and_kerned_letters_are_no
         canvas.drawString(x, 700, word)
         x += stringWidth(word, "Times-Roman", 11) + (0.5 if word == "con" else 2.0)
     canvas.save()
-    assert pdf.read(str(tmp_path / "book.pdf")).pages[0][0].text == "Nevertheless, the elegant ideas converge"
+    assert pdf.read_pdf(str(tmp_path / "book.pdf")).pages[0][0].text == "Nevertheless, the elegant ideas converge"
 
 
 def test_a_title_with_a_number_of_its_own_does_not_go_on_with_the_one_above(tmp_path):
@@ -344,13 +344,13 @@ def test_one_star_at_the_edge_of_the_text_is_an_operator_and_several_are_bullets
 
 
 def test_bullets_without_a_text_are_marked():
-    def text(said: str) -> Text:
-        line = Line(text=said, page=0, x0=72, x1=90, y=700, size=10, bold=False, mono=False, broken=False)
-        return Text(role=Role.ITEM, lines=(line,))
+    def text(said: str) -> TextBlock:
+        line = PdfLine(text=said, page=0, x0=72, x1=90, y=700, size=10, bold=False, mono=False, broken=False)
+        return TextBlock(kind=BlockKind.ITEM, lines=(line,))
 
-    made = marked_texts([text("\u2022 One"), text("\u2022"), text("\u2022 )"), text("\u2022 Two")], 10)
+    made = mark_garbled_blocks([text("\u2022 One"), text("\u2022"), text("\u2022 )"), text("\u2022 Two")], 10)
     assert [each.garbled for each in made] == [False, True, False, False]
-    assert not any(each.garbled for each in marked_texts([text("\u2022 One"), text("\u2022")], 10))
+    assert not any(each.garbled for each in mark_garbled_blocks([text("\u2022 One"), text("\u2022")], 10))
 
 
 def test_a_listing_keeps_its_indentation_over_pages_with_other_margins(tmp_path):

@@ -11,11 +11,11 @@ import pytest
 from places import DATA
 from reportlab.pdfgen.canvas import Canvas
 
-from corpus.read.convert import Book, convert
+from corpus.read.convert import SourceFile, convert
 from corpus.read.converters import marker
-from corpus.read.converters.marker import OPTIONS, cleaned
+from corpus.read.converters.marker import OPTIONS, clean_markup
 from corpus.read.marker_servers import Servers
-from corpus.read.page import Job, Kept
+from corpus.read.page import ConversionJob, SharedResources
 from infuser_core.config.corpus import ConvertSettings
 from infuser_core.engines.worker_pool import LocalPool
 from infuser_core.errors import DocumentError
@@ -66,7 +66,7 @@ def book(tmp_path) -> Path:
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Job]:
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., ConversionJob]:
     """A job whose command is a stand-in: it writes what marker writes, after the trouble it was told to have."""
 
     def made(
@@ -75,9 +75,9 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jo
         shift: str = "0",
         attempts: int = 1,
         work: Path | None = None,
-        kept: Kept | None = None,
+        resources: SharedResources | None = None,
         **settings: float,
-    ) -> Job:
+    ) -> ConversionJob:
         script = tmp_path / "marker_single"
         code = SHIPPED.replace("{trouble}", trouble).replace("{shift}", shift).replace("{known!r}", repr(str(HELP)))
         script.write_text(f"#!{sys.executable}\n{code}\n")
@@ -85,7 +85,9 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Jo
         monkeypatch.setenv("INFUSER_MARKER", str(script))
         monkeypatch.setattr(marker, "ATTEMPTS", attempts)
         given = {"seconds": 30.0, **settings}
-        return Job(settings=ConvertSettings(type="marker", marker_pages=3, **given), work=work, kept=kept)
+        return ConversionJob(
+            settings=ConvertSettings(type="marker", marker_pages=3, **given), work=work, resources=resources
+        )
 
     return made
 
@@ -187,7 +189,7 @@ def test_what_is_no_pdf_never_reaches_the_command(tmp_path, command, content):
 def test_a_missing_command_is_an_error(book, monkeypatch):
     monkeypatch.setenv("INFUSER_MARKER", "no-such-marker")
     with pytest.raises(DocumentError, match="install marker-pdf"):
-        marker.convert(book, "book", Job())
+        marker.convert(book, "book", ConversionJob())
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ def test_servers_serve_one_book_after_the_other_and_end_with_the_worker(book, tm
         served.append((tmp_path / "pid").read_text())
         assert not is_gone(tmp_path)
 
-    convert([Book(path=book, source_id="a"), Book(path=second, source_id="b")], job, LocalPool(1), keep)
+    convert([SourceFile(path=book, source_id="a"), SourceFile(path=second, source_id="b")], job, LocalPool(1), keep)
     assert [page.markdown for page in found] == [TEXT, TEXT] and len(set(served)) == 1
     assert is_gone(tmp_path)
 
@@ -267,8 +269,8 @@ if first == 3 and not log.with_name('killed').exists():
 
 
 def test_a_server_that_is_killed_in_the_middle_of_a_book_is_started_again(book, tmp_path, command):
-    with Kept() as kept:
-        job = command(NEEDS_IT, attempts=2, kept=kept)
+    with SharedResources() as resources:
+        job = command(NEEDS_IT, attempts=2, resources=resources)
         assert marker.convert(book, "book", job).markdown == TEXT
         assert calls(tmp_path) == ["0-2", "3-5", "3-5", "6-6"]
         assert marker.convert(book, "book", job).markdown == TEXT
@@ -278,8 +280,8 @@ def test_a_server_that_is_killed_in_the_middle_of_a_book_is_started_again(book, 
 
 def test_a_book_that_fails_twice_has_its_reason_and_the_next_one_new_servers(book, tmp_path, command):
     always = NEEDS_IT.replace("not log.with_name('killed').exists()", "not log.with_name('mended').exists()")
-    with Kept() as kept:
-        job = command(always, attempts=2, kept=kept)
+    with SharedResources() as resources:
+        job = command(always, attempts=2, resources=resources)
         page = marker.convert(book, "book", job)
         assert page.reason == "marker: pages 4-6 of 7: exit status 1: APIConnectionError: the model has gone away"
         assert calls(tmp_path) == ["0-2", "3-5", "3-5"]
@@ -325,7 +327,7 @@ See [Section 2](#page-9-1) and [the moon](https://moon.example), 10<sup>6</sup> 
 
 def test_anchors_jumps_and_pictures_do_not_stay():
     pictures: list[str] = []
-    text = cleaned(MARKED, pictures)
+    text = clean_markup(MARKED, pictures)
     assert text.startswith(
         "# Tides\n\nSee Section 2 and [the moon](https://moon.example), $10^{6}$ of $x_{1}$.$^{4}$\n\n|"
     )

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from corpus.read.books.convert import convert_book
-from corpus.read.formats.mediawiki import pages
+from corpus.read.formats.mediawiki import prepare
 from infuser_core.system.child import Limits
 
 PAGE = "<page><title>{title}</title><ns>{ns}</ns><revision><text>{text}</text></revision></page>"
@@ -23,15 +23,15 @@ def test_an_article_has_the_pages_that_it_includes_and_others_places_have_none()
         ("Ovens", 0, "#REDIRECT [[Kilns]]"),
         ("Talk:Kilns", 1, "Who wrote this?"),
     )
-    assert pages(book) == "= Kilns =\n\nHot.\n\nShut.\n\n\n= Kilns/Doors =\n\nShut."
+    assert prepare(book) == "= Kilns =\n\nHot.\n\nShut.\n\n\n= Kilns/Doors =\n\nShut."
 
 
 def test_a_page_that_includes_itself_ends():
-    assert pages(export(("Loop", 0, "Round. {{:Loop}}"))).count("Round.") < 20
+    assert prepare(export(("Loop", 0, "Round. {{:Loop}}"))).count("Round.") < 20
 
 
 def test_marks_of_ours_in_a_text_are_no_marks():
-    assert pages("<nowiki>\0000\000</nowiki> and \0009\000 {{!}}") == "<nowiki>0</nowiki> and 9 |"
+    assert prepare("<nowiki>\0000\000</nowiki> and \0009\000 {{!}}") == "<nowiki>0</nowiki> and 9 |"
 
 
 def test_templates_in_a_sentence_show_their_words_and_values(tmp_path: Path):

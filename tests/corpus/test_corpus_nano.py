@@ -14,7 +14,7 @@ from corpus.find.search import search_topic
 from corpus.find.session import live
 from corpus.read.converters import pdfium
 from corpus.read.file_kinds import file_of
-from corpus.read.page import Job
+from corpus.read.page import ConversionJob
 from infuser_core.config.corpus import CatalogueSettings, ChunkSettings
 from infuser_core.nano import language, textbooks
 from infuser_core.nano.shelf import serve_shelf
@@ -42,7 +42,7 @@ def test_every_section_of_the_admitted_books_is_one_chunk(tmp_path):
     assert len(books) == len(admitted) == 4
 
     files = {row.source_id: file_of(tmp_path / "pdf", row.sha256) for row in fetched if row.sha256}
-    pages = [pdfium.convert(path, name, Job()) for name, path in files.items()]
+    pages = [pdfium.convert(path, name, ConversionJob()) for name, path in files.items()]
     config = ChunkSettings(min_tokens=16, max_tokens=96, small_sections="drop")
     chunks = [row for page in pages for row in chunk_page(page, lambda text: len(text.split()), config, "d")]
     found = [match[1] for row in chunks if not row.discard and (match := SECTION.fullmatch(row.document.text))]

@@ -6,23 +6,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from corpus.read.books import pandoc
-from corpus.read.books.library import ZIP, Piece, cut_at, format_of, suffix_of
-from corpus.read.books.pandoc import Cut
+from corpus.read.books.library import ZIP, BookPiece, format_of, split_text, suffix_of
+from corpus.read.books.pandoc import Omission
 from corpus.read.books.tree import Archive
 from corpus.read.page import page_of, reason_of
-from corpus.read.printed import Removed
+from corpus.read.printed import RemovedText
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 from infuser_core.system import child
 
 CONVERTER = "pandoc-10"
 MAX_LOST = 0.2
-"""Share of a book's text, or of its binary parts, that may fail; else it is refused with the first one's reason."""
+"""Share of a book's text, or of its binary parts, that may fail; above it the book is rejected."""
 UNREADABLE = "unreadable"
 
 
 def name() -> str:
-    """The converter's name and version, with those of pandoc; they change what a book becomes."""
+    """Name and version of the converter and of pandoc; both determine a book's Markdown."""
     return f"{CONVERTER}/{pandoc.version() or 'missing'}"
 
 
@@ -32,42 +32,44 @@ def is_book(path: Path) -> bool:
 
 
 def convert_book(path: Path, source_id: str, limits: child.Limits) -> Page:
-    """The book's parts in reading order as Markdown, with what was left out; or a rejected page with its reason.
+    """Convert the book's parts to Markdown in reading order; returns its page, or a rejected one with the reason.
 
-    The limits are those of the process that prepares the parts; pandoc has the time that is left of them.
+    The limits apply to the process that prepares the parts; pandoc has the rest of its time.
     """
     end = time.monotonic() + limits.wall_seconds
     suffix = suffix_of(path.name)
-    page = _read(path, source_id, suffix, limits, end)
+    page = _convert_as(suffix, path, source_id, limits, end)
     kind = format_of(path.name)
     if page.reason and kind is not None and kind.is_binary and zipfile.is_zipfile(path):
-        # pandoc refuses a whole package for one wrong entry of its list of files.
-        parts = _read(path, source_id, ZIP, limits, end)
+        # pandoc rejects a whole package for one wrong entry of its list of files: convert its parts one by one.
+        parts = _convert_as(ZIP, path, source_id, limits, end)
         return page if parts.reason else parts
     return page
 
 
-def _read(path: Path, source_id: str, suffix: str, limits: child.Limits, end: float) -> Page:
-    """The book's page, read as a file of the suffix's format: a package at once, or as an archive of its parts."""
+def _convert_as(suffix: str, path: Path, source_id: str, limits: child.Limits, end: float) -> Page:
+    """Convert the book as a file of the suffix's format: a package as a whole, or an archive part by part."""
     try:
         if not pandoc.program():
             raise DocumentError(pandoc.WITHOUT)
         argument = {"path": str(path), "suffix": suffix}
-        made = child.call("corpus.read.books.library:prepare_file", argument, limits)
+        book = child.call("corpus.read.books.library:prepare_file", argument, limits)
     except DocumentError as error:
         has_reason = error.message.startswith(("too_long", "pandoc"))
         return page_of(source_id, converter=CONVERTER, reason=error.message if has_reason else reason_of(error))
-    pieces = [Piece(**each) for each in made["pieces"]]
-    cuts = [Cut(**each) for each in made["cuts"]]
+    pieces = [BookPiece(**each) for each in book["pieces"]]
+    omissions = [Omission(**each) for each in book["cuts"]]
     texts = []
-    for written, more in _written(path, pieces, suffix, end):
-        texts.append(written)
-        cuts += more
-    return _page(source_id, pieces, texts, cuts, suffix)
+    for text, piece_omissions in _convert_pieces(path, pieces, suffix, end):
+        texts.append(text)
+        omissions += piece_omissions
+    return _join_pieces(source_id, pieces, texts, omissions, suffix)
 
 
-def _written(path: Path, pieces: list[Piece], suffix: str, end: float) -> Iterator[tuple[str, list[Cut]]]:
-    """Markdown of each piece and what is not in it; a piece that fails costs no other."""
+def _convert_pieces(
+    path: Path, pieces: list[BookPiece], suffix: str, end: float
+) -> Iterator[tuple[str, list[Omission]]]:
+    """Markdown of each piece, and what is not in it; a piece that fails does not affect the others."""
     archive = Archive(path) if suffix == ZIP else None
     for piece in pieces:
         if not piece.name:
@@ -76,48 +78,55 @@ def _written(path: Path, pieces: list[Piece], suffix: str, end: float) -> Iterat
         kind = format_of(piece.name)
         if kind is not None and kind.is_binary:
             content = archive.content(piece.name) if archive else path.read_bytes()
-            yield _converted(piece, b"", content, end)
+            yield _convert_text(piece, b"", content, end)
             continue
-        markdown, cuts = _converted(piece, _bytes(piece.head), _bytes(piece.text), end)
-        parts = list(cut_at(piece.head + kind.above, piece.text, kind.finer, kind)) if kind and kind.finer else []
-        if not markdown and len(parts) > 1 and any(cut.reason == UNREADABLE for cut in cuts):
-            made = [_converted(piece, _bytes(head), _bytes(text), end) for head, text in parts]
-            markdown, cuts = "\n\n".join(text for text, _ in made if text), [cut for _, more in made for cut in more]
-        yield markdown, cuts
+        markdown, omissions = _convert_text(piece, _bytes(piece.head), _bytes(piece.text), end)
+        sections = (
+            list(split_text(piece.head + kind.above, piece.text, kind.finer, kind)) if kind and kind.finer else []
+        )
+        if not markdown and len(sections) > 1 and any(omission.reason == UNREADABLE for omission in omissions):
+            results = [_convert_text(piece, _bytes(head), _bytes(text), end) for head, text in sections]
+            markdown = "\n\n".join(text for text, _ in results if text)
+            omissions = [omission for _, of_section in results for omission in of_section]
+        yield markdown, omissions
 
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-def _converted(piece: Piece, head: bytes, content: bytes, end: float) -> tuple[str, list[Cut]]:
-    def write(text: bytes) -> tuple[str, list[Cut]]:
-        return pandoc.write(text, piece.reader, depth=piece.depth, seconds=max(end - time.monotonic(), 0.1))
+def _convert_text(piece: BookPiece, head: bytes, content: bytes, end: float) -> tuple[str, list[Omission]]:
+    """Convert definitions and content of a piece, a second time if pandoc skips commands that can be defined."""
+
+    def run_pandoc(text: bytes) -> tuple[str, list[Omission]]:
+        return pandoc.to_markdown(text, piece.reader, depth=piece.depth, seconds=max(end - time.monotonic(), 0.1))
 
     try:
-        markdown, cuts = write(head + content)
-        named = pandoc.plain_commands(cuts)
-        return write(named + head + content) if named else (markdown, cuts)
+        markdown, omissions = run_pandoc(head + content)
+        definitions = pandoc.definitions_for(omissions)
+        return run_pandoc(definitions + head + content) if definitions else (markdown, omissions)
     except DocumentError as error:
-        return "", [Cut(reason=UNREADABLE, text=f"{piece.name}: {error.message}{_near(content)}", size=len(content))]
+        # The first line with text is a hint to the part's place in the file.
+        line = next((line for line in content.decode("utf-8", "replace").splitlines() if line.strip()), "")
+        place = f" (in the part that begins {line.strip()[:60]!r})" if line else ""
+        omission = Omission(reason=UNREADABLE, text=f"{piece.name}: {error.message}{place}", size=len(content))
+        return "", [omission]
 
 
-def _near(content: bytes) -> str:
-    """The first line of a part with text in it, as a hint to its place in the file."""
-    line = next((line for line in content.decode("utf-8", "replace").splitlines() if line.strip()), "")
-    return f" (in the part that begins {line.strip()[:60]!r})" if line else ""
-
-
-def _page(source_id: str, pieces: list[Piece], texts: list[str], cuts: list[Cut], suffix: str) -> Page:
+def _join_pieces(
+    source_id: str, pieces: list[BookPiece], texts: list[str], omissions: list[Omission], suffix: str
+) -> Page:
+    """Join the texts to one page, which is rejected if too much of the book failed."""
     text = "\n\n".join(each for each in texts if each)
-    lost = [cut for cut in cuts if cut.reason == UNREADABLE]
-    failed = len(lost)
+    failures = [omission for omission in omissions if omission.reason == UNREADABLE]
+    failed = len(failures)
     files = failed + sum(bool(piece.name and each) for piece, each in zip(pieces, texts, strict=True))
-    whole = sum(len(_bytes(piece.text)) for piece in pieces)
-    share = sum(cut.size for cut in lost) / whole if whole else failed / max(files, 1)
+    size = sum(len(_bytes(piece.text)) for piece in pieces)
+    share = sum(failure.size for failure in failures) / size if size else failed / max(files, 1)
     reason = ""
     if share > MAX_LOST:
-        reason = f"unreadable: {failed} of {files} parts, {share:.0%} of it, at most {MAX_LOST:.0%} may: {lost[0].text}"
+        allowed = f"{share:.0%} of it, at most {MAX_LOST:.0%} may"
+        reason = f"unreadable: {failed} of {files} parts, {allowed}: {failures[0].text}"
     elif not text.strip():
         reason = "empty: the book has no text"
     return page_of(
@@ -127,5 +136,5 @@ def _page(source_id: str, pieces: list[Piece], texts: list[str], cuts: list[Cut]
         converter=name(),
         reason=reason,
         chosen=f"{suffix}: {files} parts by pandoc" + (f", {failed} of them unreadable" if failed else ""),
-        removed=[Removed(text=cut.text, reason=cut.reason, page=-1) for cut in cuts],
+        removed=[RemovedText(text=omission.text, reason=omission.reason, page=-1) for omission in omissions],
     )

@@ -1,4 +1,4 @@
-"""MyST Markdown's directives, roles and references as plain Markdown: formulas, code and prose as what they are."""
+"""MyST Markdown as plain Markdown: directives, roles and references become formulas, code and prose."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ FORMULA = re.compile(
 )
 """A formula that may have a label."""
 NAMED = re.compile(r"(?m)(?<=\$\$)[ \t]*\([\w.]*[-_:][\w:.-]*\)[ \t]*$")
-"""The label of a formula behind it: a word with a separator; other words in brackets are text."""
+"""The label after a formula: a word with a separator; other words in brackets are text."""
 LABEL = re.compile(r":label:[ \t]*(\S+)")
 REMARK = re.compile(r"(?m)(?<!\\)%.*$")
 REFERENCE = re.compile(
@@ -25,35 +25,31 @@ REFERENCE = re.compile(
 SEPARATORS = re.compile(r"[-_:.]+")
 CODE = frozenset({"code", "code-block", "code-cell", "sourcecode", "ipython", "prompt"})
 SILENT = frozenset({"toctree", "tableofcontents", "bibliography", "index", "raw", "contents", "only"})
-"""Directives that print nothing of a book's own."""
+"""Directives that print nothing of the book's text."""
 TITLED = re.compile(
     r"(?:prf:)?(?:theorem|lemma|definition|proposition|corollary|example|exercise|proof|remark|algorithm)"
 )
 
 
-def plain(text: str) -> str:
-    """The text without MyST's own marks: `{math}` blocks between $$, code fenced, the rest as prose."""
-    made = "\n".join(_lines(NAMED.sub("", TARGET.sub("", text)).split("\n"), _formulas(text)))
-    return ROLE.sub(lambda match: f"${match[2]}$" if match[1] == "math" else match[2].partition("<")[0].strip(), made)
+def plain_markdown(text: str) -> str:
+    """The text without MyST's syntax: `{math}` blocks between $$, code in fences, the rest as prose."""
+    # Labelled formulas, each in one line.
+    formulas = {}
+    for formula in FORMULA.finditer(text):
+        label = formula["label"] or next(iter(LABEL.findall(formula["options"] or "")), "")
+        formulas[label] = " ".join(REMARK.sub("", formula["dollars"] or formula["inner"]).split())
+    text = "\n".join(_plain_lines(NAMED.sub("", TARGET.sub("", text)).split("\n"), formulas))
+    return ROLE.sub(lambda role: f"${role[2]}$" if role[1] == "math" else role[2].partition("<")[0].strip(), text)
 
 
-def _formulas(text: str) -> dict[str, str]:
-    """The labelled formulas of a text, each in one line."""
-    made = {}
-    for found in FORMULA.finditer(text):
-        label = found["label"] or next(iter(LABEL.findall(found["options"] or "")), "")
-        made[label] = " ".join(REMARK.sub("", found["dollars"] or found["inner"]).split())
-    return made
+def _plain_lines(lines: list[str], formulas: dict[str, str]) -> Iterator[str]:
+    """Lines with the fences of directives, which may be nested, and references replaced."""
 
-
-def _lines(lines: list[str], formulas: dict[str, str]) -> Iterator[str]:
-    """Lines, with the fences of directives replaced; fences may stand in one another."""
-
-    def referred(found: re.Match[str]) -> str:
-        label = (found["target"] or "").rpartition("#")[2]
-        if found["code"] or (found["embed"] and not found["target"].startswith("#")):
-            return found[0]
-        if found["embed"] and label in formulas:
+    def reference_text(reference: re.Match[str]) -> str:
+        label = (reference["target"] or "").rpartition("#")[2]
+        if reference["code"] or (reference["embed"] and not reference["target"].startswith("#")):
+            return reference[0]
+        if reference["embed"] and label in formulas:
             return f"$${formulas[label]}$$"
         return SEPARATORS.sub(" ", label.rpartition("/")[2].removesuffix(".md")).strip()
 
@@ -61,11 +57,11 @@ def _lines(lines: list[str], formulas: dict[str, str]) -> Iterator[str]:
     head = front = False
     for line in lines:
         kind = stack[-1][1] if stack else "prose"
-        ended = _ended(stack, line.strip())
-        if ended < len(stack):
-            for _, inner in reversed(stack[ended:]):
+        stay = _num_still_open(stack, line.strip())
+        if stay < len(stack):
+            for _, inner in reversed(stack[stay:]):
                 yield {"math": "$$", "code": "```"}.get(inner, "" if inner != "plain" else line)
-            del stack[ended:]
+            del stack[stay:]
             head = front = False
         elif head and (front or OPTION.match(line) or line.strip() == "---"):
             front = front != (line.strip() == "---")
@@ -75,7 +71,7 @@ def _lines(lines: list[str], formulas: dict[str, str]) -> Iterator[str]:
             if kind != "silent" and (kind != "math" or line.strip()):
                 yield line
         elif match := OPEN.match(line):
-            kind, first = _opened(match[3], match[4])
+            kind, first = _open_directive(match[3], match[4])
             stack.append((match[2], kind))
             head = True
             yield from ("", first) if first else ("",)
@@ -83,12 +79,12 @@ def _lines(lines: list[str], formulas: dict[str, str]) -> Iterator[str]:
             head = False
             if match := PLAIN.match(line):
                 stack.append((match[1], "plain"))
-            # A heading's link to itself is a sign beside it.
-            yield line if match or line.startswith("#") else REFERENCE.sub(referred, line)
+            # A heading's link to itself is a sign next to it.
+            yield line if match or line.startswith("#") else REFERENCE.sub(reference_text, line)
 
 
-def _ended(stack: list[tuple[str, str]], line: str) -> int:
-    """Place in the stack of the fence that a line closes with all in it: one as long, or the outermost shorter one."""
+def _num_still_open(stack: list[tuple[str, str]], line: str) -> int:
+    """Number of fences still open after a line, which closes an equal inner fence, else the outermost shorter one."""
     if not stack or stack[-1][0] == line:
         return max(len(stack) - 1, 0)
     shorter = (
@@ -97,8 +93,8 @@ def _ended(stack: list[tuple[str, str]], line: str) -> int:
     return next(shorter, len(stack))
 
 
-def _opened(name: str, argument: str) -> tuple[str, str]:
-    """Kind of a directive, and the line that stands for its beginning."""
+def _open_directive(name: str, argument: str) -> tuple[str, str]:
+    """Kind of a directive, and the line that replaces its first one."""
     if name == "math":
         return "math", "$$"
     if name in CODE:
@@ -108,6 +104,6 @@ def _opened(name: str, argument: str) -> tuple[str, str]:
         return "silent", ""
     if name in ("figure", "image", "include", "literalinclude"):
         return "prose", ""
-    named = name.rpartition(":")[2].capitalize() if TITLED.fullmatch(name) else ""
-    title = " ".join(each for each in (named, argument) if each)
+    kind = name.rpartition(":")[2].capitalize() if TITLED.fullmatch(name) else ""
+    title = " ".join(each for each in (kind, argument) if each)
     return "prose", f"**{title}**\n" if title else ""

@@ -1,4 +1,4 @@
-"""Reading order of a book's files: by what includes what, by a table of contents, or by numbers in names."""
+"""Reading order of a book's files: by inclusions, by a table of contents, or by numbers in their names."""
 
 import posixpath
 import re
@@ -6,25 +6,25 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from re import Pattern
 
-from corpus.read.books.format import Layout, Part, Tree
+from corpus.read.books.format import BookLayout, BookPart, BookTree
 
 MAX_DEPTH = 12
-"""Files within files, at most: one that includes itself ends there."""
+"""Depth of files within files; stops files that include themselves."""
 MAX_CHARS = 200_000_000
-"""Text that inclusions may grow to, characters."""
+"""Longest text with all inclusions, characters."""
 COMMENTED = re.compile(r"(?<!\\)%")
 ROOT = re.compile(r"^\\[A-Za-z]+\s*/")
 NUMBER = re.compile(r"(\d+)")
 ANCHOR = re.compile(r"\bANCHOR(?P<end>_END)?:[ \t]*(?P<name>[\w-]+)")
 """A mark, in a comment of any language, at which an excerpt of a file begins or ends."""
 ROUGHLY_ALL = 0.8
-"""Share of the files of a folder that are numbered where their numbers are the reading order."""
+"""Share of a folder's files with numbers from which the numbers are the reading order."""
 FEWEST = 3
-"""Numbered files that make a book."""
+"""Least number of numbered files of a book."""
 
 
-def found(tree: Tree, name: str, other: str, suffixes: Sequence[str]) -> str:
-    """The file that `name` means by `other`, from its own folder or a folder above; empty where there is none."""
+def resolve_name(tree: BookTree, name: str, other: str, suffixes: Sequence[str]) -> str:
+    """Path of the file that `name` refers to as `other`, from its folder or a folder above; empty if there is none."""
     names = set(tree.names())
     folder = posixpath.dirname(name)
     while True:
@@ -37,8 +37,8 @@ def found(tree: Tree, name: str, other: str, suffixes: Sequence[str]) -> str:
         folder = posixpath.dirname(folder)
 
 
-def inlined(
-    tree: Tree,
+def inline_inclusions(
+    tree: BookTree,
     name: str,
     include: Pattern[str] | None,
     suffixes: Sequence[str],
@@ -46,24 +46,26 @@ def inlined(
     part: str | None = None,
     depth: int = 0,
 ) -> str:
-    """A file's text with the files it includes in their places. What is not there, or goes too deep, leaves no text."""
+    """A file's text with the text of the files it includes. Those that are missing or too deep become empty."""
     text = tree.text(name) if part is None else _excerpt(tree.text(name), part)
     if include is None or depth >= MAX_DEPTH:
         return text
     parts, place, size = [], 0, 0
     for match in _inclusions(text, include):
         target = _target(tree, name, match, suffixes)
-        wanted = match.groupdict().get("part")
-        is_program = wanted is not None and not target.lower().endswith(tuple(suffixes))
-        known = bool(target) and target != name
-        excerpt = wanted if wanted or is_program else None
-        inner = inlined(tree, target, include, suffixes, part=excerpt, depth=depth + 1) if known else ""
-        # An excerpt that the file lacks is not lost in silence: its line stays.
-        inner = match[0] if known and wanted and not inner else inner
+        excerpt = match.groupdict().get("part")
+        is_program = excerpt is not None and not target.lower().endswith(tuple(suffixes))
+        inner = ""
+        if target and target != name:
+            inner_part = excerpt if excerpt or is_program else None
+            inner = inline_inclusions(tree, target, include, suffixes, part=inner_part, depth=depth + 1)
+            if excerpt and not inner:
+                # An excerpt that the file lacks does not vanish silently: its line stays.
+                inner = match[0]
         size += len(inner)
         if size > MAX_CHARS:
             break
-        # Lines of a program stand between those of the listing that includes them.
+        # Lines of a program are lines of the listing that includes them.
         edge = "" if is_program else "\n"
         parts += [text[place : match.start()], edge, inner, edge]
         place = match.end()
@@ -71,7 +73,7 @@ def inlined(
 
 
 def _excerpt(text: str, part: str) -> str:
-    """The lines of a file that `:name` means, those between its marks, or `:first:last`; without a part all of them.
+    """The lines of a file between the marks of `:name`, or those of `:first:last`; without a part all lines.
 
     Lines with marks are left out.
     """
@@ -81,80 +83,82 @@ def _excerpt(text: str, part: str) -> str:
     if not name and part:
         start = max(int(first or 1) - 1, 0)
         lines = lines[start : (int(last) if last.isdecimal() else None) if ranged else start + 1]
-    made, inside = [], not name
+    result, inside = [], not name
     for line in lines:
         mark = ANCHOR.search(line)
         if mark and mark["name"] == name:
             inside = not mark["end"]
         elif inside and not mark:
-            made.append(line)
-    return "\n".join(made)
+            result.append(line)
+    return "\n".join(result)
 
 
 def _inclusions(text: str, include: Pattern[str]) -> Iterator[re.Match[str]]:
-    """The inclusions of a text that no percent sign before them turns into a comment."""
+    """The inclusions of a text that are not in a comment after a percent sign."""
     for match in include.finditer(text):
         if not COMMENTED.search(text, text.rfind("\n", 0, match.start()) + 1, match.start()):
             yield match
 
 
-def _target(tree: Tree, name: str, match: re.Match[str], suffixes: Sequence[str]) -> str:
-    """The file that an inclusion stands for; a macro in front of its path is the top of the book."""
+def _target(tree: BookTree, name: str, match: re.Match[str], suffixes: Sequence[str]) -> str:
+    """Path of an included file, empty if it is missing; a macro before the path means the top of the book."""
     groups = match.groupdict()
     other = ROOT.sub("", (groups["name"] or groups.get("bare") or "").strip().strip("\"'"))
     folder = ROOT.sub("", (groups.get("folder") or "").strip())
-    inside = found(tree, name, f"{folder}/{other}", suffixes) if folder else ""
-    return inside or found(tree, name, other, suffixes)
+    inside = resolve_name(tree, name, f"{folder}/{other}", suffixes) if folder else ""
+    return inside or resolve_name(tree, name, other, suffixes)
 
 
-def included(tree: Tree, name: str, include: Pattern[str], suffixes: Sequence[str]) -> Iterator[str]:
-    """The files that a file includes itself."""
+def included_files(tree: BookTree, name: str, include: Pattern[str], suffixes: Sequence[str]) -> Iterator[str]:
+    """The files that a file includes directly."""
     for match in _inclusions(tree.text(name), include):
         if target := _target(tree, name, match, suffixes):
             yield target
 
 
-def absent(tree: Tree, name: str, include: Pattern[str], suffixes: Sequence[str]) -> Iterator[str]:
+def missing_inclusions(tree: BookTree, name: str, include: Pattern[str], suffixes: Sequence[str]) -> Iterator[str]:
     """The inclusions of a file, and of the files it includes, that name no file of the book."""
-    todo, seen = [name], {name}
+    todo, visited = [name], {name}
     while todo:
         name = todo.pop()
         for match in _inclusions(tree.text(name), include):
             target = _target(tree, name, match, suffixes)
             if not target:
                 yield match[0].strip()
-            elif target not in seen:
-                seen.add(target)
+            elif target not in visited:
+                visited.add(target)
                 todo.append(target)
 
 
-def by_inclusion(tree: Tree, suffixes: Sequence[str], include: Pattern[str], mark: str = "") -> list[Layout]:
-    """The file of each top folder that includes others, is included by none and, with them, holds the most text.
+def order_by_inclusion(
+    tree: BookTree, suffixes: Sequence[str], include: Pattern[str], mark: str = ""
+) -> list[BookLayout]:
+    """One book per folder: the file that includes others, is included by none and has the most text with them.
 
     `mark` is text that a whole book has, such as LaTeX's begin of the document.
     """
-    mine = [name for name in tree.names() if name.lower().endswith(tuple(suffixes))]
-    below = {name: list(included(tree, name, include, suffixes)) for name in mine}
+    files = [name for name in tree.names() if name.lower().endswith(tuple(suffixes))]
+    below = {name: list(included_files(tree, name, include, suffixes)) for name in files}
     inner = {target for targets in below.values() for target in targets}
     best: dict[str, tuple[int, str]] = {}
-    for name in mine:
+    for name in files:
         if name in inner or not below[name]:
             continue
-        text = inlined(tree, name, include, suffixes)
+        text = inline_inclusions(tree, name, include, suffixes)
         top = posixpath.dirname(name)
         if mark in text and len(text) > best.get(top, (0, ""))[0]:
             best[top] = (len(text), name)
-    return [Layout(root=name, parts=[Part(name=name)], base=top) for top, (_, name) in sorted(best.items())]
+    return [BookLayout(root=name, parts=[BookPart(name=name)], base=top) for top, (_, name) in sorted(best.items())]
 
 
-def natural(name: str) -> list[tuple[int, int, str]]:
-    """Sort key: numbers in names count as numbers."""
+def natural_key(name: str) -> list[tuple[int, int, str]]:
+    """Sort key that compares numbers in names as numbers."""
     words = NUMBER.split(name.lower())
     return [(0, int(word), "") if word.isdecimal() else (1, 0, word) for word in words if word]
 
 
-def by_numbers(tree: Tree, suffixes: Sequence[str]) -> list[Layout]:
-    """The folders whose files of a format are numbered, nearly all, as books; the others follow those with numbers."""
+def order_by_numbers(tree: BookTree, suffixes: Sequence[str]) -> list[BookLayout]:
+    """One book per folder in which nearly all files of the format have numbers; files without follow the others."""
     folders: dict[str, list[str]] = {}
     for name in tree.names():
         if name.lower().endswith(tuple(suffixes)):
@@ -163,23 +167,25 @@ def by_numbers(tree: Tree, suffixes: Sequence[str]) -> list[Layout]:
     for folder, names in sorted(folders.items()):
         numbered = Counter(bool(NUMBER.search(posixpath.basename(name))) for name in names)
         if numbered[True] >= FEWEST and numbered[True] >= ROUGHLY_ALL * len(names):
-            parts = [Part(name=name) for name in sorted(names, key=natural)]
-            layouts.append(Layout(root=folder, parts=parts, base=folder))
+            parts = [BookPart(name=name) for name in sorted(names, key=natural_key)]
+            layouts.append(BookLayout(root=folder, parts=parts, base=folder))
     return layouts
 
 
-def of_contents(tree: Tree, root: str, entries: Sequence[Part], suffixes: Sequence[str]) -> list[Layout]:
-    """The book whose table of contents is the file `root`; entries are named from its folder, perhaps without suffix.
+def order_by_contents(
+    tree: BookTree, root: str, entries: Sequence[BookPart], suffixes: Sequence[str]
+) -> list[BookLayout]:
+    """The book whose table of contents is the file `root`; entries are relative to its folder, with or without suffix.
 
-    An entry is a part once, and none where its file is not there.
+    Repeated entries and entries without a file are left out.
     """
-    parts: list[Part] = []
-    seen = set()
+    parts: list[BookPart] = []
+    names = set()
     for entry in entries:
-        name = found(tree, root, entry.name, suffixes) if entry.name else ""
-        if (entry.name and not name) or (name and name in seen):
+        name = resolve_name(tree, root, entry.name, suffixes) if entry.name else ""
+        if (entry.name and not name) or (name and name in names):
             continue
-        seen.add(name)
-        parts.append(Part(name=name, title=entry.title, depth=entry.depth))
+        names.add(name)
+        parts.append(BookPart(name=name, title=entry.title, depth=entry.depth))
     base = posixpath.dirname(root)
-    return [Layout(root=root, parts=parts, base=base)] if any(part.name for part in parts) else []
+    return [BookLayout(root=root, parts=parts, base=base)] if any(part.name for part in parts) else []

@@ -1,4 +1,4 @@
-"""Files of a book as one tree: a folder, an archive or a single file; paths never lead out of it."""
+"""Files of a book as a tree: a folder, an archive or a single file. Paths never lead out of the tree."""
 
 import stat
 import zipfile
@@ -16,15 +16,15 @@ MAX_FILE_BYTES = 128 << 20
 """Bytes of one of its files."""
 HIDDEN = frozenset({"node_modules", "__pycache__", "__MACOSX"})
 MAX_PART_BYTES = 32 << 20
-"""Bytes of one file of a book that lies in a folder."""
+"""Bytes of one file of a book in a folder."""
 NO_PARTS = frozenset({".svg", ".pdf", ".csv", ".tsv", ".css", ".js", ".eps", ".lock"})
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def decoded(content: bytes, *, strict: bool = False) -> str:
-    """Text in UTF-8, or UTF-16 with its mark; else Latin-1, which older sources are written in.
+def decode_text(content: bytes, *, strict: bool = False) -> str:
+    """Decode UTF-8, UTF-16 with a byte order mark, or else Latin-1, which older sources use.
 
-    With `strict` any other text than those of Unicode raises UnicodeDecodeError.
+    With `strict`, raises UnicodeDecodeError for text that is neither UTF-8 nor UTF-16.
     """
     wide = content.startswith((b"\xff\xfe", b"\xfe\xff"))
     try:
@@ -36,8 +36,8 @@ def decoded(content: bytes, *, strict: bool = False) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def fault(path: Path) -> str:
-    """One line on why a path is no regular file, found without opening it; empty for one that is."""
+def file_fault(path: Path) -> str:
+    """Return why a path is no regular file, without opening it; empty if it is one."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
@@ -48,12 +48,12 @@ def fault(path: Path) -> str:
         stat.S_IFCHR: "a device",
         stat.S_IFBLK: "a device",
     }
-    found = kinds.get(stat.S_IFMT(mode), "")
-    return f"no_file: {found}; only regular files are read" if found else ""
+    kind = kinds.get(stat.S_IFMT(mode), "")
+    return f"no_file: {kind}; only regular files are read" if kind else ""
 
 
 def is_text_file(path: Path) -> bool:
-    """Whether a file can be a part of a book in text form: no picture, no data of another program."""
+    """Whether a file can be a part of a book in text form: no picture, and no data of another program."""
     if path.stat().st_size > MAX_PART_BYTES or path.suffix.lower() in NO_PARTS:
         return False
     with path.open("rb") as file:
@@ -61,12 +61,12 @@ def is_text_file(path: Path) -> bool:
 
 
 class Folder:
-    """The files below a folder; hidden ones, links out of it and what is no regular file left out."""
+    """The regular files below a folder, without hidden ones and links out of it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.refused: dict[str, str] = {}
-        """Paths that are not read, with the reason: links out of the folder, pipes, devices; known after `names`."""
+        """Paths that are not read, with the reason: links out of the folder, pipes, devices. Complete after `names`."""
 
     def _files(self) -> Iterator[str]:
         top = self._path.resolve()
@@ -79,14 +79,14 @@ class Folder:
             elif path.is_file():
                 yield name.as_posix()
             elif not path.is_dir():
-                self.refused[str(path)] = fault(path)
+                self.refused[str(path)] = file_fault(path)
 
     @cached_property
     def _names(self) -> list[str]:
         return sorted(self._files())
 
     def names(self) -> Sequence[str]:
-        """Paths below the folder. Raises DocumentError for too many."""
+        """Paths below the folder. Raises DocumentError if there are too many."""
         if len(self._names) > MAX_FILES:
             raise DocumentError(
                 f"too_long: {len(self._names)} files, at most {MAX_FILES} make a book", hint="name a part"
@@ -94,27 +94,31 @@ class Folder:
         return self._names
 
     def text(self, name: str) -> str:
-        """A file's text; empty where there is none, or it is larger than any text."""
+        """A file's text; empty if there is no such file, or it is larger than MAX_FILE_BYTES."""
         path = self._path / name
-        if name not in self._known or path.stat().st_size > MAX_FILE_BYTES:
+        if name not in self._name_set or path.stat().st_size > MAX_FILE_BYTES:
             return ""
-        return decoded(path.read_bytes())
+        return decode_text(path.read_bytes())
 
     @cached_property
-    def _known(self) -> frozenset[str]:
+    def _name_set(self) -> frozenset[str]:
         return frozenset(self._names)
 
 
 class Archive:
-    """The files of a ZIP archive, none of which is ever written to disk."""
+    """The files of a ZIP archive, which are never written to disk."""
 
     def __init__(self, path: Path) -> None:
         try:
             self._zip = zipfile.ZipFile(path)
         except (zipfile.BadZipFile, OSError, NotImplementedError) as error:
             raise DocumentError(f"no ZIP archive: {error}", hint="the file is damaged") from error
-        entries = [each for each in self._zip.infolist() if not each.is_dir() and _inside(each.filename)]
-        self._sizes = {each.filename: each.file_size for each in entries}
+        self._sizes = {}
+        for entry in self._zip.infolist():
+            parts = PurePosixPath(entry.filename).parts
+            is_inside = bool(parts) and not entry.filename.startswith("/") and ".." not in parts
+            if not entry.is_dir() and is_inside and not set(parts) & HIDDEN:
+                self._sizes[entry.filename] = entry.file_size
         if len(self._sizes) > MAX_FILES or sum(self._sizes.values()) > MAX_BYTES:
             raise DocumentError(
                 f"too_long: {len(self._sizes)} files of {sum(self._sizes.values())} bytes, "
@@ -127,7 +131,7 @@ class Archive:
         return sorted(self._sizes)
 
     def content(self, name: str) -> bytes:
-        """A file's bytes, never more than its entry promised; none where there is no such file."""
+        """A file's bytes, at most as many as its entry declares; empty if there is no such file."""
         if self._sizes.get(name, MAX_FILE_BYTES + 1) > MAX_FILE_BYTES:
             return b""
         try:
@@ -138,21 +142,16 @@ class Archive:
 
     def text(self, name: str) -> str:
         """A file's text."""
-        return decoded(self.content(name))
+        return decode_text(self.content(name))
 
     @property
     def root(self) -> str:
-        """The book that a packed folder stands for; empty for an archive of somebody else's."""
+        """File that names the book's parts, if `pack_files` wrote the archive; else its comment, usually empty."""
         return self._zip.comment.decode("utf-8", "replace") if len(self._zip.comment) < 4096 else ""
 
 
-def _inside(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    return bool(parts) and not name.startswith("/") and ".." not in parts and not set(parts) & HIDDEN
-
-
 class Single:
-    """One file alone."""
+    """A tree of one file."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._path, self._name = path, name
@@ -163,11 +162,11 @@ class Single:
 
     def text(self, name: str) -> str:
         """Its text."""
-        return decoded(self._path.read_bytes()) if name == self._name else ""
+        return decode_text(self._path.read_bytes()) if name == self._name else ""
 
 
-def pack(folder: Path, names: Sequence[str], root: str, target: Path) -> None:
-    """Some files of a folder as an archive: the same files give the same bytes, whatever their dates."""
+def pack_files(folder: Path, names: Sequence[str], root: str, target: Path) -> None:
+    """Write some files of a folder to an archive; its bytes do not depend on the files' dates."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
         archive.comment = root.encode()
         for name in sorted(names):

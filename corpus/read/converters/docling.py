@@ -1,14 +1,14 @@
-"""docling as a converter of PDFs: the command that `INFUSER_DOCLING` names, with options of its own there."""
+"""docling as a converter of PDFs: the command in `INFUSER_DOCLING`, which may include further options."""
 
 import re
 import shlex
 import tempfile
 from pathlib import Path
 
-from corpus.read.converters.marker import cleaned, missing
+from corpus.read.converters.marker import clean_markup, command_fault
 from corpus.read.garble import MARK
-from corpus.read.page import Job, page_of
-from corpus.read.printed import Removed
+from corpus.read.page import ConversionJob, page_of
+from corpus.read.printed import RemovedText
 from infuser_core import settings
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
@@ -18,34 +18,36 @@ OPTIONS = ("--from", "pdf", "--to", "md", "--image-export-mode", "placeholder")
 
 NO_FORMULA = "<!-- formula-not-decoded -->"
 NO_LETTER = re.compile(r"(?m)^.*(?:GLYPH(?:<|&lt;)|glyph\[\w+\]).*$")
-"""A line with a sign that docling found no value for."""
+"""A line with a sign that docling could not map to Unicode."""
 
 
-def trouble(job: Job) -> str:
-    """Reason for which it cannot work here; empty when nothing speaks against it."""
-    return missing(settings.docling_command())
+def trouble(job: ConversionJob) -> str:
+    """Return why it cannot work here; empty if it can."""
+    return command_fault(settings.docling_command())
 
 
-def convert(path: Path, source_id: str, job: Job) -> Page:
-    """One PDF, whole: docling's Markdown names no pages. Raises DocumentError where the command is missing."""
-    if lacking := trouble(job):
-        raise DocumentError(f"docling: {lacking}", hint="install docling, or name its command in INFUSER_DOCLING")
+def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
+    """Convert one PDF; docling's Markdown names no pages. Raises DocumentError if the command is missing."""
+    if fault := trouble(job):
+        raise DocumentError(f"docling: {fault}", hint="install docling, or set INFUSER_DOCLING to its command")
     with tempfile.TemporaryDirectory(prefix="infuser-docling-") as folder:
         words = [*shlex.split(settings.docling_command()), str(path.resolve()), *OPTIONS, "--output", folder]
         memory = int(job.settings.marker_gigabytes * 10**9)
-        ended = child.run(words, wall_seconds=job.settings.seconds, resident_bytes=memory)
-        written = sorted(Path(folder).rglob("*.md"))
+        process = child.run(words, wall_seconds=job.settings.seconds, resident_bytes=memory)
+        files = sorted(Path(folder).rglob("*.md"))
         pictures: list[str] = []
-        text = written[0].read_text(encoding="utf-8", errors="replace") if written else ""
-        # Lost formulas and signs carry the mark that keeps their chunk out.
-        text = cleaned(NO_LETTER.sub(rf"\g<0> {MARK}", text.replace(NO_FORMULA, MARK)), pictures)
-    failed = ended.fault or (f"exit status {ended.status}: {ended.tail.strip()[-300:]}" if ended.status else "")
-    reason = f"docling: {failed or 'wrote no text'}" if failed or not text.strip() else ""
+        text = files[0].read_text(encoding="utf-8", errors="replace") if files else ""
+        # Formulas and signs that are lost get the mark that excludes their chunk.
+        text = clean_markup(NO_LETTER.sub(rf"\g<0> {MARK}", text.replace(NO_FORMULA, MARK)), pictures)
+    failure = process.fault or (
+        f"exit status {process.status}: {process.tail.strip()[-300:]}" if process.status else ""
+    )
+    reason = f"docling: {failure or 'wrote no text'}" if failure or not text.strip() else ""
     return page_of(
         source_id,
         "" if reason else text,
         converter="docling",
         reason=reason,
         chosen="docling was asked for",
-        removed=[Removed(text=name, reason="image", page=-1) for name in pictures],
+        removed=[RemovedText(text=name, reason="image", page=-1) for name in pictures],
     )

@@ -10,29 +10,32 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from corpus.read.page import Job, page_of
+from corpus.read.page import ConversionJob, page_of
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
 
 MAX_BYTES = 1 << 28
 
 
-def trouble(job: Job) -> str:
-    """Reason for which it cannot work here; empty when nothing speaks against it."""
+def trouble(job: ConversionJob) -> str:
+    """Return why it cannot work here; empty if it can."""
     return "" if job.settings.url else "corpus.convert.url is empty"
 
 
-def convert(path: Path, source_id: str, job: Job) -> Page:
-    """One PDF. An answer that is no Markdown is a rejected page. Raises DocumentError where nobody answers."""
-    if lacking := trouble(job):
-        raise DocumentError(f"http: {lacking}", hint="name the service's address in corpus.convert.url")
+def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
+    """Convert one PDF. An answer that is no Markdown gives a rejected page.
+
+    Raises DocumentError if the service does not answer.
+    """
+    if fault := trouble(job):
+        raise DocumentError(f"http: {fault}", hint="set corpus.convert.url to the service's address")
     headers = {"Content-Type": "application/pdf", "Accept": "text/markdown, application/json"}
     request = urllib.request.Request(job.settings.url, data=path.read_bytes(), headers=headers, method="POST")
     text, reason = "", ""
     try:
         with urllib.request.urlopen(request, timeout=job.settings.seconds) as answer:
             raw = answer.read(MAX_BYTES + 1)
-            text = _markdown(raw, answer.headers.get_content_type())
+            text = _answer_text(raw, answer.headers.get_content_type())
     except urllib.error.HTTPError as error:
         reason = f"http: status {error.code} from {job.settings.url}"
     except TimeoutError:
@@ -45,14 +48,14 @@ def convert(path: Path, source_id: str, job: Job) -> Page:
     return page_of(source_id, "" if reason else text, converter="http", reason=reason, chosen=chosen)
 
 
-def _markdown(raw: bytes, kind: str) -> str:
-    """The answer's text; empty where there is none."""
-    if not kind.endswith("json"):
-        return raw.decode("utf-8", "replace") if kind in ("text/markdown", "text/plain") else ""
+def _answer_text(raw: bytes, content_type: str) -> str:
+    """Markdown in the answer; empty if it has none."""
+    if not content_type.endswith("json"):
+        return raw.decode("utf-8", "replace") if content_type in ("text/markdown", "text/plain") else ""
     try:
         value: Any = json.loads(raw)
     except ValueError:
         return ""
     document = value.get("document", value) if isinstance(value, dict) else None
-    found = [document.get(key) for key in ("markdown", "md_content")] if isinstance(document, dict) else []
-    return next((text for text in found if isinstance(text, str)), "")
+    fields = [document.get(key) for key in ("markdown", "md_content")] if isinstance(document, dict) else []
+    return next((text for text in fields if isinstance(text, str)), "")

@@ -1,10 +1,10 @@
-"""marker as a converter of PDFs: the command that `INFUSER_MARKER` names, on ranges of pages.
+"""marker as a converter of PDFs: the command in `INFUSER_MARKER`, on ranges of pages.
 
 Its licence, memory use and crashes stay outside this process.
 
-One process per range of pages: it loses everything when it dies in the middle, and its memory grows with the book.
-Finished ranges are kept, so that the next attempt goes on where this one ended. The models are loaded by servers that
-the command starts and finds again (see Servers): they serve one book after the other.
+Each range of pages is converted by one process: marker loses everything if it dies, and its memory grows with the book.
+Finished ranges are stored, so the next attempt resumes after them. The models are loaded by servers that the command
+starts and finds again (see Servers): they serve one book after the other.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from corpus.read.file_kinds import COUNTER, pdf_fault
-from corpus.read.formats.markdown import outside
+from corpus.read.formats.markdown import substitute_outside
 from corpus.read.marker_servers import Servers
-from corpus.read.page import Job, Kept, page_of, reason_of
-from corpus.read.printed import Removed
+from corpus.read.page import ConversionJob, SharedResources, page_of, reason_of
+from corpus.read.printed import RemovedText
 from infuser_core import settings
 from infuser_core.config.corpus import ConvertSettings
 from infuser_core.errors import DocumentError
@@ -50,7 +50,7 @@ LACKING = {
         "install llama.cpp's llama-server, or start the server and name it in SURYA_INFERENCE_URL",
     ),
 }
-"""Faults that only the command's owner can mend: how each shows, its name, and what to do."""
+"""Faults that only the user can mend: the message's pattern, what is missing, and the remedy."""
 SEPARATOR = re.compile(r"(?:^|\n)\s*\{(\d+)\}-{10,}[ \t]*\n*")
 TAIL_CHARS = 300
 FENCED = re.compile(r"(?ms)^[ \t]*(`{3,}|~{3,}).*?^[ \t]*\1[`~]*[ \t]*$")
@@ -76,31 +76,31 @@ class _Range:
     text: str
     """Markdown without page separators."""
     starts: dict[int, int]
-    """Page index to the offset of its text, for the pages the command told apart."""
+    """Page index to the offset of its text, for the pages that the command separated."""
     pictures: list[str]
     """Captions or names of pictures that were left out."""
 
 
-def missing(command: str) -> str:
-    """Fault of a command line that names no program on this machine; empty for any other."""
+def command_fault(command: str) -> str:
+    """Return why a command cannot run: its program is not installed; empty if it is."""
     words = shlex.split(command)
     return "" if words and shutil.which(words[0]) else f"no command {command!r} is installed"
 
 
-def trouble(job: Job) -> str:
-    """Reason for which it cannot work here; empty when nothing speaks against it."""
-    return missing(settings.marker_command())
+def trouble(job: ConversionJob) -> str:
+    """Return why it cannot work here; empty if it can."""
+    return command_fault(settings.marker_command())
 
 
-def convert(path: Path, source_id: str, job: Job) -> Page:
-    """The command's Markdown for one PDF, with the page map. A file that it cannot convert is a rejected page.
+def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
+    """Convert one PDF to Markdown with its page map. A file that marker cannot convert is a rejected page.
 
-    Raises DocumentError when the command itself cannot work: not installed, or its weights, font or server missing.
+    Raises DocumentError if the command itself cannot work: not installed, or its weights, font or server missing.
     """
-    if lacking := trouble(job):
+    if fault := trouble(job):
         raise DocumentError(
-            f"marker: {lacking}",
-            hint="install marker-pdf in its own environment and name its marker_single in INFUSER_MARKER, "
+            f"marker: {fault}",
+            hint="install marker-pdf in its own environment and set INFUSER_MARKER to its marker_single, "
             "or use the embedded converter",
         )
     if fault := pdf_fault(path):
@@ -111,35 +111,35 @@ def convert(path: Path, source_id: str, job: Job) -> Page:
         return page_of(source_id, converter=_name(), reason=reason_of(error))
     ranges, step = [], job.settings.marker_pages
     with ExitStack() as stack:
-        servers = (job.kept or stack.enter_context(Kept())).once(Servers)
-        none = stack.enter_context(tempfile.TemporaryDirectory(dir=servers.home))
-        folder = _kept_folder(path, job.work) if job.work else Path(none)
+        servers = (job.resources or stack.enter_context(SharedResources())).once(Servers)
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(dir=servers.home))
+        folder = _range_folder(path, job.work) if job.work else Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         for first in range(0, num_pages, step):
             last = min(first + step, num_pages) - 1
-            kept = folder / f"{first:06}-{last:06}.json"
-            found = _kept(kept) or _converted(path, servers, kept, first, last, job.settings)
-            if isinstance(found, str):
-                reason = f"marker: pages {first + 1}-{last + 1} of {num_pages}: {found}"
+            file = folder / f"{first:06}-{last:06}.json"
+            pages = _load_range(file) or _convert_range(path, servers, file, first, last, job.settings)
+            if isinstance(pages, str):
+                reason = f"marker: pages {first + 1}-{last + 1} of {num_pages}: {pages}"
                 return page_of(source_id, num_pages=num_pages, converter=_name(), reason=reason)
-            ranges.append(found)
-    return _merged(source_id, ranges, num_pages, step)
+            ranges.append(pages)
+    return _join_ranges(source_id, ranges, num_pages, step)
 
 
 def _name() -> str:
-    """Name for the page, with a version that the command does not tell."""
+    """Converter name for the page; the command does not report its version."""
     return f"{Path(shlex.split(settings.marker_command())[0]).name}-unknown"
 
 
-def _kept_folder(path: Path, work: Path) -> Path:
-    """One folder per file content and way of converting it."""
+def _range_folder(path: Path, work: Path) -> Path:
+    """Folder of a book's finished ranges, by the file's content and the way of converting it."""
     name = hashlib.sha256(path.read_bytes())
     name.update(json.dumps([KEPT_VERSION, _name(), OPTIONS]).encode())
     return work / "marker" / name.hexdigest()[:24]
 
 
-def _kept(file: Path) -> _Range | None:
-    """A range finished earlier, unless its file is damaged."""
+def _load_range(file: Path) -> _Range | None:
+    """A range finished earlier; None if it was not, or its file is damaged."""
     try:
         value = sealed.read(file)
     except (OSError, ValueError):
@@ -148,72 +148,73 @@ def _kept(file: Path) -> _Range | None:
     return _Range(text=value["text"], starts=starts, pictures=value["pictures"])
 
 
-def _converted(
-    path: Path, servers: Servers, kept: Path, first: int, last: int, limits: ConvertSettings
+def _convert_range(
+    path: Path, servers: Servers, file: Path, first: int, last: int, limits: ConvertSettings
 ) -> _Range | str:
-    """The range, or why it could not be converted. Raises DocumentError where new servers end as the first ones did."""
-    made: _Range | str = ""
+    """Convert a range and store it in `file`, or return why that failed.
+
+    Raises DocumentError if something is missing for new servers as well.
+    """
+    result: _Range | str = ""
     for _ in range(ATTEMPTS):
-        made, lacking = "", None
+        result, missing = "", None
         with tempfile.TemporaryDirectory(dir=servers.home) as folder:
             try:
-                ended = _ended(path, Path(folder), servers, first, last, limits)
-                made = _failure(ended, servers) or _read(Path(folder), first)
+                process = child.run(
+                    [
+                        *shlex.split(settings.marker_command()),
+                        str(path.resolve()),
+                        "--output_dir",
+                        folder,
+                        "--page_range",
+                        f"{first}-{last}",
+                        *OPTIONS,
+                    ],
+                    wall_seconds=limits.seconds,
+                    resident_bytes=int(limits.marker_gigabytes * 10**9),
+                    environment=servers.environment(),
+                    trouble=servers.failure,
+                )
+                result = _failure(process, servers) or _read_range(Path(folder), first)
             except DocumentError as error:
-                # A server that was killed is missed with the same words as one that never was.
-                lacking = error
+                # The message for a server that was killed is that for one that is not installed.
+                missing = error
             finally:
-                if isinstance(made, str):
+                if isinstance(result, str):
                     servers.end()
-        if isinstance(made, _Range):
-            sealed.write(kept, asdict(made))
-            servers.served(last + 1 - first)
-            return made
-        if not lacking and ended.fault:
+        if isinstance(result, _Range):
+            sealed.write(file, asdict(result))
+            servers.count_pages(last + 1 - first)
+            return result
+        if not missing and process.fault:
             break
-    if lacking:
-        raise lacking
-    return made
+    if missing:
+        raise missing
+    return result
 
 
-def _ended(
-    path: Path, folder: Path, servers: Servers, first: int, last: int, limits: ConvertSettings
-) -> child.Finished:
-    words = [*shlex.split(settings.marker_command()), str(path.resolve()), "--output_dir", str(folder)]
-    return child.run(
-        [*words, "--page_range", f"{first}-{last}", *OPTIONS],
-        wall_seconds=limits.seconds,
-        resident_bytes=int(limits.marker_gigabytes * 10**9),
-        environment=servers.environment(),
-        trouble=servers.given_up,
-    )
-
-
-def _failure(ended: child.Finished, servers: Servers) -> str:
-    """Reason for which the command failed; empty when it did not. What only its owner can mend is an error."""
-    if not ended.fault and not ended.status:
+def _failure(process: child.Finished, servers: Servers) -> str:
+    """Return why the command failed; empty if it did not. Raises DocumentError for what only the user can mend."""
+    if not process.fault and not process.status:
         return ""
-    if ended.killed:
-        raise child.killed("marker", ended.status)
-    served = servers.given_up()
-    if ended.fault and not served:
-        return ended.fault
-    said = _last_error(" ".join((served or ended.tail).split()))
-    for pattern, (what, hint) in LACKING.items():
-        # Of servers that have served pages none is missing: this book ends them.
-        if not servers.proven and pattern.search(said):
-            raise DocumentError(f"marker: cannot load {what}: {said}", hint=hint)
-    return f"exit status {ended.status}: {said}"
-
-
-def _last_error(words: str) -> str:
-    """From the last exception on that is written with its module; what else was said before the end is progress."""
+    if process.killed:
+        raise child.killed("marker", process.status)
+    server_log = servers.failure()
+    if process.fault and not server_log:
+        return process.fault
+    words = " ".join((server_log or process.tail).split())
+    # The message begins with the last exception that has its module in front; what precedes it is progress.
     names = list(re.finditer(r"\w+(?:\.\w+)+(?:Error|Exception): ", words))
-    return words[names[-1].start() :][:TAIL_CHARS] if names else words[-TAIL_CHARS:]
+    message = words[names[-1].start() :][:TAIL_CHARS] if names else words[-TAIL_CHARS:]
+    for pattern, (what, hint) in LACKING.items():
+        # Servers that have converted pages have all they need: this book ended them.
+        if not servers.proven and pattern.search(message):
+            raise DocumentError(f"marker: cannot load {what}: {message}", hint=hint)
+    return f"exit status {process.status}: {message}"
 
 
-def _read(folder: Path, first: int) -> _Range | str:
-    """The one file that was written, without its page separators, which become the page map; or what is wrong."""
+def _read_range(folder: Path, first: int) -> _Range | str:
+    """Read the one file that marker wrote, its page separators as the page map; or return what is wrong with it."""
     files = list(folder.rglob("*.md"))
     if len(files) != 1:
         return f"wrote {len(files)} Markdown files, expected one"
@@ -225,12 +226,12 @@ def _read(folder: Path, first: int) -> _Range | str:
     shift = first if marks and int(marks[0][1]) < first else 0
     edges = [*(mark.start() for mark in marks), len(source)]
     pictures: list[str] = []
-    before = cleaned(source[: edges[0]], pictures).strip()
+    before = clean_markup(source[: edges[0]], pictures).strip()
     texts = [before] if before else []
     starts: dict[int, int] = {first: 0} if texts else {}
     position = len(texts[0]) + 2 if texts else 0
     for mark, end in zip(marks, edges[1:], strict=True):
-        part = cleaned(source[mark.end() : end], pictures).strip("\n")
+        part = clean_markup(source[mark.end() : end], pictures).strip("\n")
         starts.setdefault(int(mark[1]) + shift, position)
         if part.strip():
             texts.append(part)
@@ -238,23 +239,23 @@ def _read(folder: Path, first: int) -> _Range | str:
     return _Range(text="\n\n".join(texts), starts=starts, pictures=pictures)
 
 
-def cleaned(text: str, pictures: list[str]) -> str:
-    """marker's Markdown without anchors, jumps within the file, pictures and styles, save in code.
+def clean_markup(text: str, pictures: list[str]) -> str:
+    """marker's Markdown without anchors, links within the file, pictures and styles, except in code.
 
-    Raised and lowered marks become LaTeX. The captions of pictures, or their names, are added to `pictures`.
+    Superscripts and subscripts become LaTeX. The captions of pictures, or their names, are added to `pictures`.
     """
-    return BLANK.sub("\n\n", outside(FENCED, lambda part: _without_markup(part, pictures), text))
+
+    def clean(part: str) -> str:
+        pictures.extend(match[1] or match[2] for match in PICTURE.finditer(part))
+        part = JUMP.sub(r"\1", PICTURE.sub("", ANCHOR.sub("", part)))
+        part = RAISED.sub(lambda match: f"${match[1]}{'^' if match[2] == 'sup' else '_'}{{{match[3]}}}$", part)
+        return STYLE.sub("", BREAK.sub(" ", part))
+
+    return BLANK.sub("\n\n", substitute_outside(FENCED, clean, text))
 
 
-def _without_markup(text: str, pictures: list[str]) -> str:
-    pictures += [match[1] or match[2] for match in PICTURE.finditer(text)]
-    text = JUMP.sub(r"\1", PICTURE.sub("", ANCHOR.sub("", text)))
-    text = RAISED.sub(lambda match: f"${match[1]}{'^' if match[2] == 'sup' else '_'}{{{match[3]}}}$", text)
-    return STYLE.sub("", BREAK.sub(" ", text))
-
-
-def _merged(source_id: str, ranges: list[_Range], num_pages: int, step: int) -> Page:
-    """Ranges one after the other, their offsets moved along."""
+def _join_ranges(source_id: str, ranges: list[_Range], num_pages: int, step: int) -> Page:
+    """Join the ranges to one page, their offsets shifted accordingly."""
     starts: dict[int, int] = {}
     position = 0
     for number, part in enumerate(ranges):
@@ -262,9 +263,9 @@ def _merged(source_id: str, ranges: list[_Range], num_pages: int, step: int) -> 
         starts.update({page: position + start for page, start in part.starts.items()})
         position += len(part.text) + 2
     text = "\n\n".join(part.text for part in ranges) + "\n"
-    filled: list[int] = []
+    page_starts: list[int] = []
     for page in range(num_pages):
-        filled.append(min(max(starts.get(page, 0), filled[-1] if filled else 0), len(text)))
+        page_starts.append(min(max(starts.get(page, 0), page_starts[-1] if page_starts else 0), len(text)))
     pictures = [name for part in ranges for name in part.pictures]
     return page_of(
         source_id,
@@ -272,7 +273,7 @@ def _merged(source_id: str, ranges: list[_Range], num_pages: int, step: int) -> 
         num_pages=num_pages,
         converter=_name(),
         reason="" if text.strip() else "marker: wrote no text",
-        page_starts=filled,
+        page_starts=page_starts,
         chosen="marker was asked for",
-        removed=[Removed(text=name, reason="image", page=-1) for name in pictures],
+        removed=[RemovedText(text=name, reason="image", page=-1) for name in pictures],
     )

@@ -1,39 +1,39 @@
-"""Electronic books: EPUB, whose spine is the reading order, also unpacked, and FictionBook."""
+"""Electronic books: FictionBook, and EPUB, packed or unpacked, whose spine is the reading order."""
 
 import posixpath
 import re
 from urllib.parse import unquote, urldefrag
 from xml.etree import ElementTree
 
-from corpus.read.books.format import Format, Layout, Part, Tree
-from corpus.read.books.order import of_contents
+from corpus.read.books.format import BookLayout, BookPart, BookTree, Format
+from corpus.read.books.order import order_by_contents
 
 CONTAINER = "META-INF/container.xml"
 PAGES = re.compile(r"(?:^|/)(?:toc|nav|contents|cover|titlepage)\.x?html?$", re.IGNORECASE)
 
 
-def _unpacked(tree: Tree) -> list[Layout]:
-    """The spines of the packages that containers name."""
-    made = []
+def _find_unpacked(tree: BookTree) -> list[BookLayout]:
+    """The unpacked books of a tree, in the order of their packages' spines."""
+    layouts = []
     for name in (name for name in tree.names() if name.endswith(CONTAINER)):
         top = name.removesuffix(CONTAINER)
         for root in re.findall(r'full-path="([^"]+)"', tree.text(name)):
             package = posixpath.normpath(top + root)
-            if text := tree.text(package):
-                made += of_contents(tree, package, _spine(text), ())
-    return made
-
-
-def _spine(package: str) -> list[Part]:
-    document = ElementTree.fromstring(package)
-    # Some programs list a place within a page as a page of its own.
-    items = {item.get("id"): unquote(urldefrag(item.get("href", "")).url) for item in document.iterfind(".//{*}item")}
-    names = [items.get(item.get("idref"), "") for item in document.iterfind(".//{*}itemref")]
-    return [Part(name=name) for name in names if name and not PAGES.search(name)]
+            if not (text := tree.text(package)):
+                continue
+            document = ElementTree.fromstring(text)
+            # Some programs list a place within a page as a separate page.
+            items = {
+                item.get("id"): unquote(urldefrag(item.get("href", "")).url) for item in document.iterfind(".//{*}item")
+            }
+            pages = [items.get(item.get("idref"), "") for item in document.iterfind(".//{*}itemref")]
+            spine = [BookPart(name=page) for page in pages if page and not PAGES.search(page)]
+            layouts += order_by_contents(tree, package, spine, ())
+    return layouts
 
 
 FORMATS = (
     Format(suffixes=(".epub",), reader="epub", is_binary=True),
     Format(suffixes=(".fb2",), reader="fb2"),
-    Format(suffixes=(".opf",), reader="html", layouts=_unpacked),
+    Format(suffixes=(".opf",), reader="html", layouts=_find_unpacked),
 )

@@ -1,12 +1,12 @@
-"""LaTeX projects: the main file with what it inputs, chapter by chapter, each with the definitions of the preamble."""
+"""LaTeX projects: the main file with its inputs, chapter by chapter, each with the definitions of the preamble."""
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import cast
 
-from corpus.read.books.format import Format, Layout, Tree
-from corpus.read.books.order import by_inclusion
+from corpus.read.books.format import BookLayout, BookTree, Format
+from corpus.read.books.order import order_by_inclusion
 
 SUFFIXES = (".tex", ".ltx", ".latex")
 INCLUDE = re.compile(
@@ -18,7 +18,7 @@ OWN = re.compile(
     r"(?P<name>[A-Za-z]+)(?P<body>.{0,1500}?)(?=^\\[A-Za-z]|\Z)",
     re.MULTILINE | re.DOTALL,
 )
-"""The definition of a command, to the next command that begins a line."""
+"""The definition of a command, up to the next command at the beginning of a line."""
 READS = re.compile(r"\\(?:input|include|subfile|import|subimport|includefrom)\s*\{(?P<path>[^{}\n]*#\d[^{}\n]*)\}")
 LEVEL = re.compile(r"(part|chapter|(?:sub)*section)$")
 ENVIRONMENT = re.compile(
@@ -29,7 +29,7 @@ LISTING = re.compile(
     r"\\(?:lstnewenvironment|DefineVerbatimEnvironment|CustomVerbatimEnvironment)\s*\{(?P<name>[A-Za-z]+\*?)\}"
 )
 """The definition of an environment whose text is a listing."""
-GIVEN = r"(?:[ \t]*\[[^\]\n]*\])?(?:\{[^{}\n]*\})*"
+ARGUMENTS = r"(?:[ \t]*\[[^\]\n]*\])?(?:\{[^{}\n]*\})*"
 """Arguments of an environment, on its first line."""
 UNNAMED = re.compile(r"(\\begin\{lstlisting\}(?:\[[^\]\n]*\])?)\{\}")
 """A listing with an empty argument, which would be its first line."""
@@ -49,11 +49,11 @@ HEAD = re.compile(
     r"|\\newtheorem|\\def.*?\{",
     re.DOTALL,
 )
-"""A definition to the brace of its body."""
+"""A definition up to the opening brace of its body."""
 PROGRAM = re.compile(r"@|\\(?:expandafter|csname|csuse|let|edef|begingroup|noexpand|the[a-z]|if[a-z]|IfNoValue)")
 DELIMITED = re.compile(r"\\def\s*\\[A-Za-z]+(?:[^#{\s]|#\d[^#{])")
 BARE = re.compile(r"\\((?:sub)*section|chapter|paragraph)(\*?)(\\[A-Za-z]+)")
-"""A title that is a macro without braces."""
+"""A heading whose title is a macro without braces."""
 SKIP = re.compile(r"(\\[vhm]skip[ \t]*-?[ \t]*)(?=\\[A-Za-z])")
 """A skip by a length without a factor, which pandoc takes for an error."""
 DIAGRAM = re.compile(
@@ -61,32 +61,32 @@ DIAGRAM = re.compile(
     r"(?P<all>\\begin\{tikzcd\}.*?\\end\{tikzcd\})",
     re.DOTALL,
 )
-"""A diagram of arrows, in a formula or by itself, where pandoc would leave it out."""
+"""A diagram of arrows, in a formula or outside, where pandoc would drop it."""
 MAX_LINES = 12
-"""Lines of one definition."""
+"""Longest definition, lines."""
 
 
 def prepare(text: str) -> str:
-    """The body behind the definitions of the preamble; a piece of a book without a preamble is a body."""
+    """Reduce the preamble to its definitions; a piece of a book without a preamble is all body."""
     text = UNNAMED.sub(r"\1", BARE.sub(r"\\\1\2{\3}", SKIP.sub(r"\g<1>1", text)))
-    text = DIAGRAM.sub(lambda found: found[0] if found["math"] else f"\\[{found['all']}\\]", text)
+    text = DIAGRAM.sub(lambda diagram: diagram[0] if diagram["math"] else f"\\[{diagram['all']}\\]", text)
     preamble, begin, body = text.partition(BEGIN)
     if not begin:
         return text
-    # Parts that can be set alone are documents within the document.
+    # Parts that can be typeset separately are documents within the document.
     body = NESTED.sub("", body)
     return "\n".join([definitions(preamble), BEGIN, (body.rpartition(END)[0] or body).replace(END, "")])
 
 
 def definitions(text: str) -> str:
-    """The definitions of a text, one below the other."""
-    return "".join(f"{made}\n" for made in _definitions(COMMENT.sub(r"\1", text)))
+    """The definitions of a text, one per line."""
+    return "".join(f"{definition}\n" for definition in _find_definitions(COMMENT.sub(r"\1", text)))
 
 
-def _definitions(text: str) -> Iterator[str]:
-    """Definitions to the end of their braces, without those of TeX's own programming.
+def _find_definitions(text: str) -> Iterator[str]:
+    """Definitions up to the end of their braces, without those that program in TeX.
 
-    Names with @ and arguments without braces send other readers of LaTeX into expansions without an end.
+    Names with @ and arguments without braces make other readers of LaTeX expand without end.
     """
     place = 0
     while match := DEFINITION.search(text, place):
@@ -98,17 +98,18 @@ def _definitions(text: str) -> Iterator[str]:
             opened = opened or HEAD.match("\n".join(lines)) is not None
             if opened and depth <= 0:
                 break
-        made = "\n".join(lines)
-        place = match.start() + len(made)
-        whole = made.count(r"\begin{") == made.count(r"\end{")
-        if opened and depth == 0 and whole and not PROGRAM.search(made) and not DELIMITED.match(made):
-            yield made
+        definition = "\n".join(lines)
+        place = match.start() + len(definition)
+        is_whole = definition.count(r"\begin{") == definition.count(r"\end{")
+        is_program = PROGRAM.search(definition) or DELIMITED.match(definition)
+        if opened and depth == 0 and is_whole and not is_program:
+            yield definition
 
 
-class _Expanded:
-    r"""A tree whose own commands for reading files, such as `\chapterof{2}{sets}`, are written as inclusions."""
+class _ExpandedTree:
+    r"""A tree in which the book's own commands for reading files, such as `\chapterof{2}{sets}`, are inclusions."""
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: BookTree) -> None:
         self._tree = tree
         self._paths: dict[str, list[str]] = {}
         self._heads: dict[str, str] = {}
@@ -117,15 +118,15 @@ class _Expanded:
             if name.lower().endswith(DEFINING):
                 self._learn(COMMENT.sub(r"\1", tree.text(name)))
         names = "|".join(map(re.escape, sorted(self._listings)))
-        self._edge = re.compile(rf"\\(?:(begin)\{{(?:{names})\}}{GIVEN}|(end)\{{(?:{names})\}})")
-        self._call = _calls(self._paths, r"(?P<all>(?:\{[^{}\n]*\})+)")
-        self._head = _calls(self._heads, r"(?P<all>(?:\{(?:[^{}\n]|\{[^{}\n]*\})*\})+)")
+        self._edge = re.compile(rf"\\(?:(begin)\{{(?:{names})\}}{ARGUMENTS}|(end)\{{(?:{names})\}})")
+        self._call = _call_pattern(self._paths, r"(?P<all>(?:\{[^{}\n]*\})+)")
+        self._head = _call_pattern(self._heads, r"(?P<all>(?:\{(?:[^{}\n]|\{[^{}\n]*\})*\})+)")
 
     def _learn(self, text: str) -> None:
-        """Commands that read files, and those for headings, by their definitions."""
+        """Collect the commands that read files or print headings, and the environments of listings."""
         for match in OWN.finditer(text):
             level = LEVEL.search(match["name"])
-            if paths := [found["path"] for found in READS.finditer(match["body"])]:
+            if paths := [inclusion["path"] for inclusion in READS.finditer(match["body"])]:
                 self._paths[match["name"]] = paths
             elif level and level[0] != match["name"] and "{#" in match["body"] and "ref{" not in match["body"]:
                 self._heads[match["name"]] = level[0]
@@ -143,16 +144,16 @@ class _Expanded:
         if not name.lower().endswith(SUFFIXES):
             return text
         if self._listings:
-            text = self._edge.sub(lambda found: f"\\{found[1] or found[2]}{{lstlisting}}", text)
-        text = self._head.sub(self._heading, text) if self._heads else text
-        return self._call.sub(self._inclusions, text) if self._paths else text
+            text = self._edge.sub(lambda edge: f"\\{edge[1] or edge[2]}{{lstlisting}}", text)
+        text = self._head.sub(self._expand_heading, text) if self._heads else text
+        return self._call.sub(self._expand_inclusions, text) if self._paths else text
 
-    def _heading(self, call: re.Match[str]) -> str:
+    def _expand_heading(self, call: re.Match[str]) -> str:
         title, name = TITLE.findall(call["all"])[-1], call["name"]
-        rest = f"\n\\{name}" if name.startswith("begin{") else ""
-        return f"\\{self._heads[name]}{{{title}}}{rest}"
+        environment = f"\n\\{name}" if name.startswith("begin{") else ""
+        return f"\\{self._heads[name]}{{{title}}}{environment}"
 
-    def _inclusions(self, call: re.Match[str]) -> str:
+    def _expand_inclusions(self, call: re.Match[str]) -> str:
         arguments = ARGUMENT.findall(call["all"])
         paths = []
         for path in self._paths[call["name"]]:
@@ -160,29 +161,29 @@ class _Expanded:
                 path = path.replace(f"#{place}", argument)
             paths.append(path)
         if any("#" in path or "\\" in path for path in paths):
-            # What the command makes of its arguments is programming; a folder and a file is the usual case.
+            # The command computes the path from its arguments; a folder and a file is the usual case.
             return f"\\subimport{{{call['folder'] or '.'}}}{{{arguments[0]}}}"
         return "\n".join(f"\\input{{{path}}}" for path in paths)
 
 
-def _calls(names: Iterable[str], arguments: str) -> re.Pattern[str]:
-    """Uses of the commands, with what stands in brackets and in braces."""
+def _call_pattern(names: Iterable[str], arguments: str) -> re.Pattern[str]:
+    """Pattern of calls of the commands, with their arguments in brackets and in braces."""
     longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     return re.compile(rf"\\(?P<name>{longest_first})\*?(?:\[(?P<folder>[^\[\]\n]*)\])?{arguments}")
 
 
 @lru_cache(maxsize=2)
-def _expanded(tree: Hashable) -> Tree:
-    return _Expanded(cast(Tree, tree))
+def _expand_tree(tree: Hashable) -> BookTree:
+    return _ExpandedTree(cast(BookTree, tree))
 
 
-def view(tree: Tree) -> Tree:
-    """The tree with the book's own commands for inclusions and headings written as LaTeX's."""
-    return _expanded(cast(Hashable, tree))
+def view(tree: BookTree) -> BookTree:
+    """The tree with the book's own commands for inclusions and headings replaced by LaTeX's."""
+    return _expand_tree(cast(Hashable, tree))
 
 
-def _layouts(tree: Tree) -> list[Layout]:
-    return by_inclusion(view(tree), SUFFIXES, INCLUDE, BEGIN)
+def _find_layouts(tree: BookTree) -> list[BookLayout]:
+    return order_by_inclusion(view(tree), SUFFIXES, INCLUDE, BEGIN)
 
 
 FORMATS = (
@@ -195,6 +196,6 @@ FORMATS = (
         carry=definitions,
         split=CHAPTER,
         finer=SECTION,
-        layouts=_layouts,
+        layouts=_find_layouts,
     ),
 )

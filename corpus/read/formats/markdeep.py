@@ -1,4 +1,4 @@
-"""Markdeep: Markdown in a web page without tags, which a script of the page prints."""
+"""Markdeep: Markdown in a web page, which a script of the page renders."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ PAGE = re.compile(
     r"(?ims)(?P<code>^[ \t]*(?P<sign>[~`])(?P=sign){2,}.*?^[ \t]*(?P=sign){3,}[ \t]*$)"
     r"|<!--.*?-->|<(?P<tag>style|script)\b.*?</(?P=tag)\s*>|<(?:meta|link)\b[^>]*>|</?div\b[^>]*>|</?kbd>"
 )
-"""Parts of the page itself, but not in listings; its divisions keep print together and would end paragraphs."""
+"""HTML of the page itself, except in listings; divisions would end paragraphs."""
 FENCE = re.compile(r"([ \t]*)([~`])\2{2,}[ \t]*(\S*)")
 ITEM = re.compile(r"[ \t]*(?:[-*+]|\d+[.)])[ \t]")
 LISTING = re.compile(r"[ \t]*\[(?:Listing|Figure) \[([\w-]+)\]:[ \t]*(.*)\][ \t]*")
@@ -19,24 +19,25 @@ LISTING = re.compile(r"[ \t]*\[(?:Listing|Figure) \[([\w-]+)\]:[ \t]*(.*)\][ \t]
 
 
 def prepare(text: str) -> str:
-    """Markdown without indentation save in lists, since nothing indented is code; fences that mark lines left out."""
-    bare = PAGE.sub(lambda found: found["code"] or "", text)
-    return "\n".join(_lines(bare.splitlines())) + "\n"
+    """Plain Markdown: without HTML, and without indentation except in lists, since indented text is no code."""
+    bare = PAGE.sub(lambda part: part["code"] or "", text)
+    return "\n".join(_plain_lines(bare.splitlines())) + "\n"
 
 
-def _lines(lines: list[str]) -> Iterator[str]:
+def _plain_lines(lines: list[str]) -> Iterator[str]:
+    """Lines without indentation, with usual fences and captions; fences that only highlight lines are left out."""
     margin, sign, in_list = 0, "", False
     for line in lines:
-        found = FENCE.fullmatch(line.rstrip()) or FENCE.match(line)
+        fence = FENCE.fullmatch(line.rstrip()) or FENCE.match(line)
         if sign:
-            if not found or found[2] != sign:
+            if not fence or fence[2] != sign:
                 yield line[min(margin, len(line) - len(line.lstrip())) :]
-            elif not found[3]:
+            elif not fence[3]:
                 yield 3 * sign
                 sign = ""
-        elif found:
-            margin, sign = len(found[1]), found[2]
-            yield f"\n{3 * sign} {found[3]}".rstrip(" ")
+        elif fence:
+            margin, sign = len(fence[1]), fence[2]
+            yield f"\n{3 * sign} {fence[3]}".rstrip(" ")
         else:
             in_list = bool(ITEM.match(line)) or (in_list and line[:1] in ("", " ", "\t"))
             line = line if in_list else line.lstrip()

@@ -1,4 +1,4 @@
-"""Books of Markdown files: Quarto, R Markdown, MDX, Jupyter Book, mdBook, MkDocs and folders with a toc block."""
+"""Books of Markdown files: Quarto, R Markdown, MDX, MyST, Jupyter Book, mdBook, MkDocs and folders with a toc block."""
 
 import posixpath
 import re
@@ -9,9 +9,9 @@ from typing import Any
 
 import yaml
 
-from corpus.read.books.format import Format, Layout, Part, Tree
-from corpus.read.books.myst import SEPARATORS, plain
-from corpus.read.books.order import by_numbers, natural, of_contents
+from corpus.read.books.format import BookLayout, BookPart, BookTree, Format
+from corpus.read.books.myst import SEPARATORS, plain_markdown
+from corpus.read.books.order import natural_key, order_by_contents, order_by_numbers
 
 QUARTO = (".qmd", ".rmd", ".rmarkdown")
 MDX = (".mdx",)
@@ -23,22 +23,22 @@ INCLUDE = re.compile(
 )
 CELL = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,}))[ \t]*\{\.?([A-Za-z][\w+-]*)\b[^\n]*\}[ \t]*$")
 PROSE = re.compile(r"(?ms)^([ \t]*`{3,})[ \t]*\{(?:block2?|asis)\b[^}\n]*\}[ \t]*\n(.*?)^\1[ \t]*$")
-"""Cells whose text is printed as it stands: remarks in boxes."""
+"""Cells whose text is printed unchanged: remarks in boxes."""
 WHOLE = re.compile(
     r"(?ms)^(?P<fence>[ \t]*(?:`{3,}|~{3,}))[ \t]*\{(?P<head>[A-Za-z][^\n]*)\}[ \t]*\n"
     r"(?P<options>(?:[ \t]*(?:#\||//\||%%\|)[^\n]*\n)*)(?P<code>.*?)^(?P=fence)[ \t]*$"
 )
-"""A cell with its settings, which stand in braces or in lines of its own."""
+"""A cell with its settings, which are in braces or on separate lines."""
 OFF = re.compile(r"\b(echo|include|eval)[ \t]*[=:][ \t]*(?:FALSE|F|false|False)\b")
 STRING = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 CAPTION = re.compile(
     r"\b(?:fig|tab)\.cap[ \t]*=[ \t]*(?:[\w.$:]+\()?(?P<sign>[\"'])(?!(?P=sign))(?P<text>.+?)(?<!\\)(?P=sign)"
 )
 CAPTIONS = ("fig-cap", "fig.cap", "tbl-cap", "tab.cap")
-"""Settings that hold a caption, where they stand in lines of their own."""
+"""Names of settings on separate lines that give a caption."""
 QUOTED = re.compile(r"\\([\\\"'])")
 WORDS = re.compile(r"(?m)^\(ref:([^)\s]+)\)[ \t]+(\S.*)$")
-"""A paragraph with the words for a name that stands elsewhere for them."""
+"""A paragraph that defines the text of a name used elsewhere."""
 NAME = re.compile(r"\(ref:([^)\s]+)\)")
 KINDS = {
     "fig": "Figure",
@@ -55,14 +55,14 @@ KINDS = {
     "exr": "Exercise",
     "alg": "Algorithm",
 }
-"""Words that Quarto prints before the number of what a label names."""
+"""Words that Quarto prints before a number, by the kind in the label."""
 REFERENCE = re.compile(
     r"\\{1,2}@ref\((?:[a-z]+:)?(?P<label>[^)\s]+)\)(?P<part>(?=\w))?"
     rf"|(?<![\w\\@`/.-])@(?P<kind>{'|'.join(KINDS)})-(?P<typed>[\w-]*\w)"
 )
-"""A reference by a number that only the book's program knows: of bookdown, or of Quarto."""
+"""A reference of bookdown or Quarto, for which only these programs know the number."""
 INFO = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,})[ \t]*[\w+#-]+)[ \t]*[ \t,:][^`\n]*$")
-"""The first line of a block of code with more than its language, which pandoc takes for text."""
+"""The first line of a code block with more than its language, which pandoc takes for text."""
 RUST = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,})[ \t]*\{?\.?rust\b[^\n]*\n.*?^\1\2[`~]*[ \t]*$")
 UNSHOWN = re.compile(r"(?m)^[ \t]*#(?:[ \t].*)?\n")
 """A line of Rust that is compiled but not printed; attributes are."""
@@ -70,7 +70,7 @@ ESCAPED = re.compile(r"(?m)^([ \t]*)##")
 OPTION = re.compile(r"(?m)^[ \t]*(?:#\||//\||%%\|)[ \t](.*)\n")
 SHORTCODE = re.compile(r"\{\{<.*?>\}\}")
 DIRECTIVE = re.compile(r"(?m)^ {0,3}(\{\{[%#][^`\n]*\}\})[ \t]*$")
-"""A line that calls mdBook, one of its programs or Hugo."""
+"""A line that calls mdBook, one of its preprocessors or Hugo."""
 LABEL = re.compile(
     r"(?m)^:(?:label|width|height|numref|begin_tab|end_tab|bibliography)[:`].*$|:(?:label|eqlabel):`[^`\n]*`"
     r"|\(\\{1,2}#[a-z]+:[^)\s]+\)"
@@ -81,57 +81,57 @@ TOC = re.compile(r"(?ms)^(`{3,})\{?(?:toc|toctree)\}?[^\n]*\n(.*?)^\1")
 IMPORT = re.compile(r"(?m)^(?:import|export)\s[^\n]*(?:\n[ \t}][^\n]*)*$")
 JSX = re.compile(r"</?[A-Z][\w.]*(?:\s[^<>]*)?/?>|\{/\*.*?\*/\}", re.DOTALL)
 TAB = re.compile(r"(?m)^(?P<margin>[ \t]*)<(?P<tag>hfoption|[A-Z]\w*[a-z][\w.]*)\b(?P<settings>[^<>]*)(?<!/)>")
-"""A tag that begins a tab or another component with a name, which its page prints."""
+"""Start tag of a tab or another component with a name, which its page prints."""
 SETTING = re.compile(r"(?<![\w-])(\w+)=[\"']([^\"'\n]+)[\"']")
 NAMES = {"hfoption": "id", "TabItem": "value"}
-"""Setting that names a component which has neither a label nor a title."""
+"""Setting that names a component without a label and a title."""
 BETWEEN_TAGS = re.compile(r"(?ms)^([ \t]*<(?P<tag>[A-Z][\w.]*)\b[^<>]*(?<!/)>[ \t]*\n)(.*?)(?=^[ \t]*</(?P=tag)>)")
-"""Text between two tags of a component, each on a line of its own."""
+"""Text between the tags of a component that are on separate lines."""
 FENCED = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,}).*?^\1\2[`~]*[ \t]*$")
-"""A block of code between fences."""
+"""A code block between fences."""
 BETWEEN_RULES = re.compile(r"(?ms)(?:\A|(?<=^\n))---[ \t]*\n(?=\S)(?P<inner>.*?)^(?:---|\.\.\.)[ \t]*$")
-"""Text that pandoc takes for metadata: between rules, behind an empty line or at the beginning."""
+"""Text that pandoc takes for metadata: between rules, after an empty line or at the beginning."""
 TITLE = re.compile(r"(?m)^#[ \t]|(?<=\S\n)=+[ \t]*$|<h1\b")
 KEY = re.compile(r"[\w-]+[ \t]*:(?:\s|$)")
-"""The beginning of metadata, in YAML that may be broken further on."""
+"""The beginning of metadata, in YAML that may be invalid later."""
 
 
-class _Lenient(yaml.SafeLoader):
-    """Settings of site generators have tags of their own."""
+class _LenientLoader(yaml.SafeLoader):
+    """YAML loader that ignores unknown tags, which settings of site generators may have."""
 
 
-_Lenient.add_multi_constructor("", lambda loader, suffix, node: None)
+_LenientLoader.add_multi_constructor("", lambda loader, suffix, node: None)
 
 
-def _settings(text: str) -> Any:
+def _load_settings(text: str) -> Any:
     try:
-        return yaml.load(text, _Lenient)
+        return yaml.load(text, _LenientLoader)
     except (yaml.YAMLError, RecursionError):
         return None
 
 
-def _chapters(value: Any, depth: int = 0) -> Iterator[Part]:
+def _chapters(value: Any, depth: int = 0) -> Iterator[BookPart]:
     """Files of a nested table of contents, in order, with the titles of groups."""
     if isinstance(value, str):
-        yield Part(name=value, depth=depth)
+        yield BookPart(name=value, depth=depth)
     elif isinstance(value, list):
-        for each in value:
-            yield from _chapters(each, depth)
+        for entry in value:
+            yield from _chapters(entry, depth)
     elif isinstance(value, dict):
         name = next(
             (value[key] for key in ("file", "root", "part", "href", "caption") if isinstance(value.get(key), str)), ""
         )
         is_file = "file" in value or "root" in value or "href" in value or name.endswith(SUFFIXES)
         if name:
-            yield Part(name=name, depth=depth) if is_file else Part(title=name, depth=depth)
+            yield BookPart(name=name, depth=depth) if is_file else BookPart(title=name, depth=depth)
         inner = [value[key] for key in ("chapters", "sections", "parts", "appendices", "contents") if key in value]
-        for each in inner or ([] if name else list(value.values())):
-            yield from _chapters(each, min(depth + (bool(name) and "root" not in value), 5))
+        for entry in inner or ([] if name else list(value.values())):
+            yield from _chapters(entry, min(depth + (bool(name) and "root" not in value), 5))
 
 
-def _book(text: str) -> list[Part]:
-    """Files that `_quarto.yml`, `_toc.yml`, `_bookdown.yml` and `mkdocs.yml` list."""
-    value = _settings(text)
+def _yaml_parts(text: str) -> list[BookPart]:
+    """Parts that `_quarto.yml`, `_toc.yml`, `_bookdown.yml` and `mkdocs.yml` list."""
+    value = _load_settings(text)
     if not isinstance(value, dict):
         return []
     book = value.get("book")
@@ -147,15 +147,16 @@ def _book(text: str) -> list[Part]:
     )
 
 
-def _summary(text: str) -> list[Part]:
-    found = [(len(blank.expandtabs(4)), name) for blank, name in SUMMARY.findall(text)]
-    widths = sorted({width for width, _ in found})
-    return [Part(name=name, depth=min(widths.index(width), 4)) for width, name in found]
+def _summary_parts(text: str) -> list[BookPart]:
+    """Parts that mdBook's `SUMMARY.md` lists."""
+    entries = [(len(blank.expandtabs(4)), name) for blank, name in SUMMARY.findall(text)]
+    widths = sorted({width for width, _ in entries})
+    return [BookPart(name=name, depth=min(widths.index(width), 4)) for width, name in entries]
 
 
-def _blocks(tree: Tree, name: str, text: str, depth: int = 0) -> list[Part]:
-    """Entries of the toc blocks of an index, those of their own blocks behind each."""
-    made = []
+def _toc_parts(tree: BookTree, name: str, text: str, depth: int = 0) -> list[BookPart]:
+    """Parts that the toc blocks of an index list, each followed by those of its own toc blocks."""
+    parts = []
     for match in TOC.finditer(text):
         for line in match[2].splitlines():
             entry = line.strip()
@@ -164,157 +165,151 @@ def _blocks(tree: Tree, name: str, text: str, depth: int = 0) -> list[Part]:
             path = f"{name.rpartition('/')[0]}/{entry}".lstrip("/")
             below = next((path + end for end in PLAIN if path + end in tree.names()), "")
             if below:
-                made += [Part(name=below, depth=depth), *_blocks(tree, below, tree.text(below), depth + 1)]
-    return made
+                parts += [BookPart(name=below, depth=depth), *_toc_parts(tree, below, tree.text(below), depth + 1)]
+    return parts
 
 
 MANIFESTS = {
-    "_quarto.yml": _book,
-    "_toc.yml": _book,
-    "_bookdown.yml": _book,
-    "mkdocs.yml": _book,
-    "SUMMARY.md": _summary,
+    "_quarto.yml": _yaml_parts,
+    "_toc.yml": _yaml_parts,
+    "_bookdown.yml": _yaml_parts,
+    "mkdocs.yml": _yaml_parts,
+    "SUMMARY.md": _summary_parts,
 }
 
 
-def _layouts(tree: Tree) -> list[Layout]:
-    made: list[Layout] = []
+def _find_layouts(tree: BookTree) -> list[BookLayout]:
+    """The books of a tree by their manifests or toc blocks, else by the numbers of their files."""
+    layouts: list[BookLayout] = []
     for name in tree.names():
         file = name.rpartition("/")[2]
         if file in MANIFESTS:
             entries = MANIFESTS[file](tree.text(name))
             if file == "_bookdown.yml" and not entries:
+                # Without a list, bookdown takes the folder's files by name, with the index first.
                 folder = name.removesuffix(file)
-                entries = [Part(name=each.removeprefix(folder)) for each in _rmd(tree, folder)]
+                files = [each for each in tree.names() if each.startswith(folder) and "/" not in each[len(folder) :]]
+                chapters = sorted((each for each in files if each.lower().endswith(QUARTO)), key=natural_key)
+                chapters.sort(key=lambda each: not each.lower().endswith("index.rmd"))
+                entries = [BookPart(name=each.removeprefix(folder)) for each in chapters]
             if file == "mkdocs.yml":
                 entries = [
-                    Part(name=f"docs/{each.name}" if each.name else "", title=each.title, depth=each.depth)
+                    BookPart(name=f"docs/{each.name}" if each.name else "", title=each.title, depth=each.depth)
                     for each in entries
                 ]
             base = posixpath.dirname(name)
-            # mdBook's listings lie beside its texts.
+            # mdBook's listings are next to the folder of its texts.
             top = base.rpartition("/")[0] if posixpath.basename(base) == "src" and file == "SUMMARY.md" else base
-            made += [replace(layout, base=top) for layout in of_contents(tree, name, entries, SUFFIXES)]
+            layouts += [replace(layout, base=top) for layout in order_by_contents(tree, name, entries, SUFFIXES)]
         elif file == "index.md" and TOC.search(tree.text(name)):
             folder = name.removesuffix(file)
             entries = [
-                Part(name=each.name.removeprefix(folder), depth=each.depth)
-                for each in _blocks(tree, name, tree.text(name))
+                BookPart(name=each.name.removeprefix(folder), depth=each.depth)
+                for each in _toc_parts(tree, name, tree.text(name))
             ]
-            made += of_contents(tree, name, entries, PLAIN)
-    return made or by_numbers(tree, (*QUARTO, *MDX))
+            layouts += order_by_contents(tree, name, entries, PLAIN)
+    return layouts or order_by_numbers(tree, (*QUARTO, *MDX))
 
 
-def _rmd(tree: Tree, folder: str) -> list[str]:
-    mine = [name for name in tree.names() if name.startswith(folder) and "/" not in name[len(folder) :]]
-    chapters = sorted((name for name in mine if name.lower().endswith(QUARTO)), key=natural)
-    return sorted(chapters, key=lambda name: not name.lower().endswith("index.rmd"))
+def normalize_metadata(text: str) -> str:
+    """Print the title of the metadata if the text has none, and turn what only looks like metadata into text.
+
+    pandoc rejects a whole text for a part between rules that is no YAML.
+    """
+
+    def keep_metadata(block: re.Match[str]) -> str:
+        inner = block["inner"]
+        if isinstance(_load_settings(inner), dict):
+            return block[0]
+        return "" if not block.start() and KEY.match(inner) else f"* * *\n\n{inner}\n* * *"
+
+    text = _substitute(BETWEEN_RULES, keep_metadata, text)
+    metadata = BETWEEN_RULES.match(text)
+    settings = _load_settings(metadata["inner"]) if metadata else None
+    title = settings.get("title") if isinstance(settings, dict) else None
+    if not metadata or not isinstance(title, str) or TITLE.search(FENCED.sub("", text[metadata.end() :])):
+        return text
+    return f"{metadata[0]}\n\n# {' '.join(title.split())}\n\n{text[metadata.end() :]}"
 
 
-def without_false_metadata(text: str) -> str:
-    """Markdown under its own title, whose remarks between rules are text: pandoc refuses all for what is no YAML."""
-
-    def plain_rules(found: re.Match[str]) -> str:
-        inner = found["inner"]
-        if isinstance(_settings(inner), dict):
-            return found[0]
-        return "" if not found.start() and KEY.match(inner) else f"* * *\n\n{inner}\n* * *"
-
-    return _titled(_replaced(BETWEEN_RULES, plain_rules, text))
-
-
-def _replaced(pattern: re.Pattern[str], change: Callable[[re.Match[str]], str], text: str) -> str:
-    """The text with what a pattern finds changed, save in blocks of code."""
+def _substitute(pattern: re.Pattern[str], change: Callable[[re.Match[str]], str], text: str) -> str:
+    """Replace the matches of a pattern, except in code blocks."""
     code = [match.span() for match in FENCED.finditer(text)]
     return pattern.sub(lambda m: m[0] if any(start < m.start() < end for start, end in code) else change(m), text)
 
 
-def outside(code: re.Pattern[str], change: Callable[[str], str], text: str) -> str:
-    """The text changed, save in the blocks of code that a pattern finds."""
-    made, place = [], 0
+def substitute_outside(code: re.Pattern[str], change: Callable[[str], str], text: str) -> str:
+    """Change the text, except for the matches of the pattern `code`."""
+    result, place = [], 0
     for match in code.finditer(text):
-        made += [change(text[place : match.start()]), match[0]]
+        result += [change(text[place : match.start()]), match[0]]
         place = match.end()
-    return "".join([*made, change(text[place:])])
+    return "".join([*result, change(text[place:])])
 
 
-def _titled(text: str) -> str:
-    """The text with the title of its metadata above it, as pages print it, where it has no title of its own."""
-    found = BETWEEN_RULES.match(text)
-    settings = _settings(found["inner"]) if found else None
-    title = settings.get("title") if isinstance(settings, dict) else None
-    if not found or not isinstance(title, str) or TITLE.search(FENCED.sub("", text[found.end() :])):
-        return text
-    return f"{found[0]}\n\n# {' '.join(title.split())}\n\n{text[found.end() :]}"
-
-
-def _cell(cell: re.Match[str]) -> str:
-    """A cell, as a record of it where its book does not print the code, and the caption of what it draws."""
+def _replace_cell(cell: re.Match[str]) -> str:
+    """Mark the code of a cell as hidden if its book does not print it, and print the caption of its figure or table."""
     settings = f"{cell['head']}\n{cell['options']}"
-    off = {found[1] for found in OFF.finditer(STRING.sub("", settings))}
+    off = {match[1] for match in OFF.finditer(STRING.sub("", settings))}
     fence = cell["fence"]
-    shown = f"{fence}{{=hidden}}\n{cell['code']}{fence}" if off & {"echo", "include"} else cell[0]
-    caption = "" if off & {"eval", "include"} else _caption(cell)
+    code = f"{fence}{{=hidden}}\n{cell['code']}{fence}" if off & {"echo", "include"} else cell[0]
+    caption = ""
+    if not off & {"eval", "include"}:
+        options = _load_settings("".join(f"{line}\n" for line in OPTION.findall(cell["options"])))
+        options = options if isinstance(options, dict) else {}
+        caption = next((options[key] for key in CAPTIONS if isinstance(options.get(key), str)), "")
+        if not caption and (match := CAPTION.search(settings)):
+            caption = QUOTED.sub(r"\1", match["text"])
+        caption = " ".join(caption.split())
     margin = fence[: len(fence) - len(fence.lstrip())]
-    return f"{shown}\n\n{margin}{caption}\n" if caption else shown
+    return f"{code}\n\n{margin}{caption}\n" if caption else code
 
 
-def _caption(cell: re.Match[str]) -> str:
-    settings = _settings("".join(f"{line}\n" for line in OPTION.findall(cell["options"])))
-    known = settings if isinstance(settings, dict) else {}
-    found = next((known[key] for key in CAPTIONS if isinstance(known.get(key), str)), "")
-    if not found and (said := CAPTION.search(f"{cell['head']}\n{cell['options']}")):
-        found = QUOTED.sub(r"\1", said["text"])
-    return " ".join(found.split())
+def prepare_quarto(text: str) -> str:
+    """Turn cells into fenced code with only its language, and remove options, labels and shortcodes."""
 
+    def label_words(reference: re.Match[str]) -> str:
+        words = SEPARATORS.sub(" ", reference["label"] or f"{KINDS[reference['kind']]} {reference['typed']}")
+        return f"{words} " if reference["part"] is not None else words
 
-def _in_words(text: str) -> str:
-    """The text with the words for each name in its place, or where they stand already when no text has the name."""
+    text = _substitute(WHOLE, _replace_cell, PROSE.sub(r"\2", normalize_metadata(text)))
+    # The words of a name replace the name; if it is not used, they stay.
     words = dict(WORDS.findall(text))
-    used = set(NAME.findall(FENCED.sub("", WORDS.sub("", text))))
-    text = _replaced(WORDS, lambda found: "" if found[1] in used else found[2], text)
-    return _replaced(NAME, lambda found: words.get(found[1], found[0]), text)
-
-
-def _label(reference: re.Match[str]) -> str:
-    """The words of a label for the number that a page prints."""
-    words = SEPARATORS.sub(" ", reference["label"] or f"{KINDS[reference['kind']]} {reference['typed']}")
-    return f"{words} " if reference["part"] is not None else words
-
-
-def prepare(text: str) -> str:
-    """Cells as fenced code with their language alone; options, labels and shortcodes of the generators left out."""
-    text = _in_words(_replaced(WHOLE, _cell, PROSE.sub(r"\2", without_false_metadata(text))))
-    text = _replaced(REFERENCE, _label, OPTION.sub("", CELL.sub(r"\1 \2", text)))
+    uses = set(NAME.findall(FENCED.sub("", WORDS.sub("", text))))
+    text = _substitute(WORDS, lambda match: "" if match[1] in uses else match[2], text)
+    text = _substitute(NAME, lambda match: words.get(match[1], match[0]), text)
+    text = _substitute(REFERENCE, label_words, OPTION.sub("", CELL.sub(r"\1 \2", text)))
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
 
-def from_myst(text: str) -> str:
-    """A part of a book of Markdown files, which may be MyST."""
-    # Rules around a directive come to stand behind empty lines without it.
-    text = INFO.sub(r"\1", without_false_metadata(plain(text)))
-    text = _replaced(TAB, _named, _replaced(DIRECTIVE, lambda found: f"`{found[1]}`{{=directive}}", text))
-    text = RUST.sub(lambda found: ESCAPED.sub(r"\1#", UNSHOWN.sub("", found[0])), text)
+def prepare_markdown(text: str) -> str:
+    """Turn a part of a book of Markdown files, which may be MyST, into plain Markdown."""
+    # MyST first: without a directive, the rules around it may follow empty lines.
+    text = INFO.sub(r"\1", normalize_metadata(plain_markdown(text)))
+    text = _substitute(DIRECTIVE, lambda match: f"`{match[1]}`{{=directive}}", text)
+    text = _substitute(TAB, _component_name, text)
+    text = RUST.sub(lambda match: ESCAPED.sub(r"\1#", UNSHOWN.sub("", match[0])), text)
     return ROLE.sub(r"\1", LABEL.sub("", SHORTCODE.sub("", text)))
 
 
-def _flush(text: str) -> str:
-    """The text without the indentation of what stands between tags, which is no code."""
-    return _replaced(BETWEEN_TAGS, lambda found: found[1] + _flush(textwrap.dedent(found[3])), text)
+def _dedent_components(text: str) -> str:
+    """Remove the indentation of text between tags, which does not mean code."""
+    return _substitute(BETWEEN_TAGS, lambda match: match[1] + _dedent_components(textwrap.dedent(match[3])), text)
 
 
-def _named(tag: re.Match[str]) -> str:
-    """A component's name as a line of its own in place of its tag; the tag where it has none."""
+def _component_name(tag: re.Match[str]) -> str:
+    """A component's name on a separate line in place of its tag; the tag if it has no name."""
     settings = dict(SETTING.findall(tag["settings"]))
     keys = ("label", "title", NAMES.get(tag["tag"], ""))
     name = next((settings[key] for key in keys if key in settings), "")
     return f"\n{tag['margin']}**{name}**\n\n" if name else tag[0]
 
 
-def components(text: str) -> str:
-    """MDX as Markdown: imports and tags of components left out, save in code; what stands between tags stays."""
-    text = _replaced(TAB, _named, _flush(INFO.sub(r"\1", without_false_metadata(text))))
-    return outside(FENCED, lambda part: JSX.sub("", IMPORT.sub("", part)), text)
+def prepare_mdx(text: str) -> str:
+    """Remove imports and tags of components, except in code; text between tags stays."""
+    text = _dedent_components(INFO.sub(r"\1", normalize_metadata(text)))
+    text = _substitute(TAB, _component_name, text)
+    return substitute_outside(FENCED, lambda part: JSX.sub("", IMPORT.sub("", part)), text)
 
 
 READER = "".join(
@@ -325,15 +320,15 @@ READER = "".join(
 )
 
 FORMATS = (
-    # R Markdown sets formulas between backslashed brackets, too; elsewhere these are escaped brackets. It prints the
-    # words for a picture that stands alone.
+    # R Markdown also has formulas in backslashed brackets; elsewhere these are escaped brackets. It prints the
+    # description of a picture in a separate paragraph.
     Format(
         suffixes=QUARTO,
         reader=f"{READER}+tex_math_single_backslash+implicit_figures",
         include=INCLUDE,
-        prepare=prepare,
-        layouts=_layouts,
+        prepare=prepare_quarto,
+        layouts=_find_layouts,
     ),
-    Format(suffixes=MDX, reader=READER, prepare=components),
-    Format(suffixes=PLAIN, reader=READER, include=INCLUDE, prepare=from_myst),
+    Format(suffixes=MDX, reader=READER, prepare=prepare_mdx),
+    Format(suffixes=PLAIN, reader=READER, include=INCLUDE, prepare=prepare_markdown),
 )

@@ -5,79 +5,75 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from corpus.read.books.format import Format, Layout, Part, Tree
-from corpus.read.books.order import by_inclusion, by_numbers, of_contents
+from corpus.read.books.format import BookLayout, BookPart, BookTree, Format
+from corpus.read.books.order import order_by_contents, order_by_inclusion, order_by_numbers
 
 HTML = (".html", ".htm", ".xhtml")
 INDEXES = ("index.html", "index.htm", "index.xhtml")
 LINK = re.compile(r"""href=["']([^"'#:?]+\.x?html?)(?:#[^"']*)?["']""")
 OPEN, CLOSE = re.compile(r"<(nav|footer)(?=[\s>])"), re.compile(r"</(nav|footer)\s*>")
 PART = re.compile(r"<(?P<end>/?)(?P<name>table|caption|thead|tbody|tfoot|tr|td|th)\b[^>]*>", re.IGNORECASE)
-"""Tags of a table's parts, whose ends HTML lets authors leave out, but for the table's own."""
+"""Tags of a table and its parts; HTML lets authors omit the end tags of the parts."""
 DEPTH = {"table": 0, "caption": 1, "thead": 1, "tbody": 1, "tfoot": 1, "tr": 2, "td": 3, "th": 3}
-"""Place of each in the others: the begin of one ends those as deep and deeper."""
+"""Nesting of the parts: a start tag ends the open parts that are as deep or deeper."""
 DECLARED = re.compile(r"""<link\s+rel=["'](contents|toc|index|search)["']\s+href=["']([^"'/#]+)["']""")
-"""Pages that an index names as the contents, the keywords and the like."""
+"""Pages that an index declares as table of contents, index or search page."""
 FEWEST = 3
-"""Pages that make a book."""
+"""Least number of pages of a book."""
 TYPST = re.compile(r'(?m)^[ \t]*#include[ \t]+"(?P<name>[^"\n]+)"[ \t]*$')
 
 
-def _linked(tree: Tree) -> list[Layout]:
-    """The pages in the order in which an index links to them first; else in that of their numbers."""
-    made: list[Layout] = []
+def _find_layouts(tree: BookTree) -> list[BookLayout]:
+    """The books of a tree: pages in the order of an index's links, or, without an index, of their numbers."""
+    layouts: list[BookLayout] = []
     for name in tree.names():
-        if posixpath.basename(name) in INDEXES:
-            targets = [Part(name=target) for target in _targets(tree, name)]
-            made += [one for one in of_contents(tree, name, targets, ()) if len(one.parts) >= FEWEST]
-    return made or by_numbers(tree, HTML)
-
-
-def _targets(tree: Tree, index: str) -> list[str]:
-    """Pages that an index links to, or those of the page that it names as the contents; none of the pages it names."""
-    text = tree.text(index)
-    declared = dict(DECLARED.findall(text))
-    contents = declared.get("contents") or declared.get("toc")
-    if contents:
-        text = tree.text(posixpath.join(posixpath.dirname(index), contents)) or text
-    return [target for target in LINK.findall(text) if target not in declared.values()]
+        if posixpath.basename(name) not in INDEXES:
+            continue
+        text = tree.text(name)
+        declared = dict(DECLARED.findall(text))
+        contents = declared.get("contents") or declared.get("toc")
+        if contents:
+            text = tree.text(posixpath.join(posixpath.dirname(name), contents)) or text
+        targets = [BookPart(name=target) for target in LINK.findall(text) if target not in declared.values()]
+        layouts += [one for one in order_by_contents(tree, name, targets, ()) if len(one.parts) >= FEWEST]
+    return layouts or order_by_numbers(tree, HTML)
 
 
 def prepare(text: str) -> str:
-    """A page whose tables are whole, and whose navigation and footer are marked for the filter to take out."""
-    return _with_ends(CLOSE.sub(r"</\1></div>", OPEN.sub(r'<div class="\1"><\1', text)))
+    """Complete the tables of a page, and mark its navigation and footer for the filter to remove."""
+    return _close_table_parts(CLOSE.sub(r"</\1></div>", OPEN.sub(r'<div class="\1"><\1', text)))
 
 
-def _with_ends(text: str) -> str:
-    """The text with the ends of rows and cells that HTML lets authors leave out: the reader would see no table."""
-    made, parts, place = [], list[str](), 0
+def _close_table_parts(text: str) -> str:
+    """Add the end tags of rows and cells that HTML lets authors omit: without them pandoc sees no table."""
+    result, open_parts, place = [], list[str](), 0
     for tag in PART.finditer(text):
-        name, end = tag["name"].lower(), bool(tag["end"])
-        stay = _still_open(parts, name, end=end)
-        made += [text[place : tag.start()], *(f"</{part}>" for part in reversed(parts[stay:]))]
-        del parts[stay:]
-        if end and parts[-1:] == [name]:
-            parts.pop()
-        elif not end and (parts or name == "table"):
-            parts.append(name)
+        name, is_end = tag["name"].lower(), bool(tag["end"])
+        stay = _num_still_open(open_parts, name, is_end=is_end)
+        result += [text[place : tag.start()], *(f"</{part}>" for part in reversed(open_parts[stay:]))]
+        del open_parts[stay:]
+        if is_end and open_parts[-1:] == [name]:
+            open_parts.pop()
+        elif not is_end and (open_parts or name == "table"):
+            open_parts.append(name)
         place = tag.start()
-    return "".join([*made, text[place:]])
+    return "".join([*result, text[place:]])
 
 
-def _still_open(parts: Sequence[str], name: str, *, end: bool) -> int:
-    """Number of a table's open parts, outermost first, that a tag does not end without saying so."""
+def _num_still_open(parts: Sequence[str], name: str, *, is_end: bool) -> int:
+    """Number of open parts, from the outermost, that stay open at a tag; the tag implies the end of the others."""
     stay = len(parts)
-    if not end:
+    if not is_end:
         while name != "table" and stay and DEPTH[parts[stay - 1]] >= DEPTH[name]:
             stay -= 1
         return stay
-    own = next((place for place in reversed(range(stay)) if parts[place] in (name, "table")), stay)
-    # The end of something that is not open in this table says nothing.
-    return own + 1 if parts[own : own + 1] == [name] else stay
+    opener = next((place for place in reversed(range(stay)) if parts[place] in (name, "table")), stay)
+    # An end tag without a start tag in this table is ignored.
+    return opener + 1 if parts[opener : opener + 1] == [name] else stay
 
 
 FORMATS = (
-    Format(suffixes=HTML, reader="html", prepare=prepare, layouts=_linked),
+    Format(suffixes=HTML, reader="html", prepare=prepare, layouts=_find_layouts),
     Format(suffixes=(".docbook", ".dbk"), reader="docbook"),
     Format(suffixes=(".jats",), reader="jats"),
     Format(suffixes=(".org",), reader="org"),
@@ -85,7 +81,7 @@ FORMATS = (
         suffixes=(".typ",),
         reader="typst",
         include=TYPST,
-        layouts=partial(by_inclusion, suffixes=(".typ",), include=TYPST),
+        layouts=partial(order_by_inclusion, suffixes=(".typ",), include=TYPST),
     ),
     Format(suffixes=(".textile",), reader="textile"),
 )

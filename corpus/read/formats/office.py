@@ -1,4 +1,4 @@
-"""Word processors' files: DOCX, ODT, RTF. Their formulas are OMML and MathML, which pandoc turns into LaTeX."""
+"""Files of word processors: DOCX, ODT and RTF. pandoc converts their formulas, OMML and MathML, to LaTeX."""
 
 from corpus.read.books.format import Format
 

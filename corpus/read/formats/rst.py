@@ -1,10 +1,10 @@
-"""reStructuredText and Sphinx: chapters in the order of the toctrees, from the index on."""
+"""reStructuredText and Sphinx: chapters in the order of the toctrees, beginning at the index."""
 
 import posixpath
 import re
 
-from corpus.read.books.format import Format, Layout, Part, Tree
-from corpus.read.books.order import found, of_contents
+from corpus.read.books.format import BookLayout, BookPart, BookTree, Format
+from corpus.read.books.order import order_by_contents, resolve_name
 
 SUFFIXES = (".rst", ".rest")
 INCLUDE = re.compile(r"(?m)^[ \t]*\.\. include:: *(?P<name>\S+)[ \t]*$")
@@ -14,62 +14,61 @@ DIRECTIVE = re.compile(
     r"(?m)^([ \t]*)\.\. (?:currentmodule|index|highlight|contents|only|toctree)::.*\n(?:\1[ \t]+:?\S.*\n)*"
 )
 RUNNABLE = re.compile(r"(?m)^([ \t]*)\.\. (?:activecode|codelens)::.*\n(?:\1[ \t]+:.*\n)*")
-"""A listing that Runestone's pages run or step through; Python, where they do not say another language."""
+"""A listing that Runestone's pages run or step through, in Python unless they name another language."""
 LANGUAGE = re.compile(r":language: *(\w+)")
 NUMBERED = re.compile(r":numref:`(?:(?P<text>[^`<]*?)(?:%s|\{number\})?\s*<(?P<label>[^`>]+)>|(?P<bare>[^`<>]+))`")
-"""A reference by a number that only Sphinx knows; its label stands for it."""
+"""A reference by a number that only Sphinx knows; its label replaces the number."""
 BLANKS = re.compile(r"(?m)[ \t]+$")
-"""Blanks that end a line: behind a directive the reader takes a line of them for the end of its text."""
+"""Trailing blanks: a line of blanks after a directive would end its text."""
 STATEMENT = re.compile(r"(?m)^([ \t]*)\.\. (?:proof|prf):([\w-]+)::[ \t]*(.*)$")
-"""A theorem or its like, by extensions of Sphinx."""
+"""A theorem or similar, by extensions of Sphinx."""
 
 
-def _entries(tree: Tree, name: str) -> list[str]:
+def _toctree_entries(tree: BookTree, name: str) -> list[str]:
     lines = [line.strip() for match in TOCTREE.finditer(tree.text(name)) for line in match[2].splitlines()]
     matches = [ENTRY.fullmatch(line) for line in lines if line and not line.startswith(":")]
-    named = [match["target"] or match["plain"] for match in matches if match]
-    return [path for one in named if (path := found(tree, name, one, SUFFIXES))]
+    targets = [match["target"] or match["plain"] for match in matches if match]
+    return [path for target in targets if (path := resolve_name(tree, name, target, SUFFIXES))]
 
 
-def _walk(tree: Tree, name: str, seen: dict[str, int], depth: int) -> None:
-    if name not in seen:
-        seen[name] = depth
-        for each in _entries(tree, name):
-            _walk(tree, each, seen, min(depth + 1, 5))
+def _collect_depths(tree: BookTree, name: str, depths: dict[str, int], depth: int) -> None:
+    """Add a file and the files of its toctrees, in reading order, with their depths."""
+    if name not in depths:
+        depths[name] = depth
+        for entry in _toctree_entries(tree, name):
+            _collect_depths(tree, entry, depths, min(depth + 1, 5))
 
 
-def _layouts(tree: Tree) -> list[Layout]:
-    """One book for every index that no toctree names."""
-    mine = [name for name in tree.names() if name.endswith(SUFFIXES) and "toctree::" in tree.text(name)]
-    inner = {entry for name in mine for entry in _entries(tree, name)}
-    made = []
-    for root in (name for name in mine if name not in inner):
-        seen: dict[str, int] = {}
-        _walk(tree, root, seen, 0)
+def _find_layouts(tree: BookTree) -> list[BookLayout]:
+    """One book for every index that is in no toctree."""
+    indexes = [name for name in tree.names() if name.endswith(SUFFIXES) and "toctree::" in tree.text(name)]
+    inner = {entry for name in indexes for entry in _toctree_entries(tree, name)}
+    layouts = []
+    for root in (name for name in indexes if name not in inner):
+        depths: dict[str, int] = {}
+        _collect_depths(tree, root, depths, 0)
         top = posixpath.dirname(root) or "."
-        parts = [Part(name=posixpath.relpath(name, top), depth=max(depth - 1, 0)) for name, depth in seen.items()]
-        made += of_contents(tree, root, parts, ())
-    return made
+        parts = [BookPart(name=posixpath.relpath(name, top), depth=max(depth - 1, 0)) for name, depth in depths.items()]
+        layouts += order_by_contents(tree, root, parts, ())
+    return layouts
 
 
 def prepare(text: str) -> str:
-    """Without directives that print nothing of a book's own; references by number with the label for the number."""
-    text = RUNNABLE.sub(_listing, DIRECTIVE.sub("", BLANKS.sub("", text)))
-    return NUMBERED.sub(_label, STATEMENT.sub(_statement, text))
+    """Remove directives that print nothing, and replace those of extensions by standard ones and numbers by labels."""
+
+    def as_listing(directive: re.Match[str]) -> str:
+        language = LANGUAGE.search(directive[0])
+        return f"{directive[1]}.. code-block:: {language[1] if language else 'python'}\n"
+
+    def as_admonition(directive: re.Match[str]) -> str:
+        title = f" ({directive[3].strip()})" if directive[3].strip() else ""
+        return f"{directive[1]}.. admonition:: {directive[2].capitalize()}{title}"
+
+    def label_text(reference: re.Match[str]) -> str:
+        return f"{reference['text'] or ''}{(reference['label'] or reference['bare']).replace('_', ' ')}"
+
+    text = RUNNABLE.sub(as_listing, DIRECTIVE.sub("", BLANKS.sub("", text)))
+    return NUMBERED.sub(label_text, STATEMENT.sub(as_admonition, text))
 
 
-def _label(reference: re.Match[str]) -> str:
-    return f"{reference['text'] or ''}{(reference['label'] or reference['bare']).replace('_', ' ')}"
-
-
-def _statement(directive: re.Match[str]) -> str:
-    title = f" ({directive[3].strip()})" if directive[3].strip() else ""
-    return f"{directive[1]}.. admonition:: {directive[2].capitalize()}{title}"
-
-
-def _listing(directive: re.Match[str]) -> str:
-    language = LANGUAGE.search(directive[0])
-    return f"{directive[1]}.. code-block:: {language[1] if language else 'python'}\n"
-
-
-FORMATS = (Format(suffixes=SUFFIXES, reader="rst", include=INCLUDE, prepare=prepare, layouts=_layouts),)
+FORMATS = (Format(suffixes=SUFFIXES, reader="rst", include=INCLUDE, prepare=prepare, layouts=_find_layouts),)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from corpus.read.formulas.scripts import FINEST, SMALLER, assembled
+from corpus.read.formulas.scripts import FINEST, SMALLER, assemble_scripts
 from corpus.read.formulas.signs import EXTENSION
 from corpus.read.printed import Piece, Rule
 
@@ -19,13 +19,13 @@ DENOMINATOR = (0.5, 1.7)
 LINE = 0.8
 """Distance of two baselines up to which two pieces are of one part, in units of the font size."""
 SCRIPTED = 1.0
-"""The same where one of them is a script of a bracket, which may be taller than its line."""
+"""The same if one of them is a script of a bracket, which may be taller than its line."""
 SCRIPT = 0.6
-"""The same of a script and what it stands beside."""
+"""The same for a script and its base."""
 RADICAND = (0.4, 1.8)
 OVERLINE = (0.5, 1.05)
 INDEX = 0.75
-"""Largest size of a root's index, as a share of what stands under the root."""
+"""Largest size of a root's index, as a share of the radicand's."""
 JOINED = 1.0
 """Distance up to which a bar touches its root's sign, points."""
 AXIS = 0.25
@@ -33,27 +33,27 @@ AXIS = 0.25
 WORD = re.compile(r"(?<![\\\w])[^\W\d_]{3,}")
 NOTE = re.compile(r"\[\^(\w+)\]")
 MAX_WORDS = 3
-"""Words of a part; lines of prose above and below a rule have more."""
+"""Words of a fraction's part; lines of prose above and below a rule have more."""
 WORDS = re.compile(r"^[^\W\d_]{3,}(?:[ -][^\W\d_]{2,})*$")
 
 
-def with_fractions(pieces: Sequence[Piece], rules: Sequence[Rule]) -> list[Piece]:
-    """Pieces with those around a fraction bar, or under the bar of a root, put together; the innermost first."""
-    made = list(pieces)
+def assemble_fractions(pieces: Sequence[Piece], rules: Sequence[Rule]) -> list[Piece]:
+    """Join the pieces around each fraction bar, and below each bar of a root or overline; the innermost first."""
+    result = list(pieces)
     for rule in sorted(rules, key=lambda rule: rule.x1 - rule.x0):
-        near = [piece for piece in made if rule.x0 - SLACK <= piece.x0 and piece.x1 <= rule.x1 + SLACK]
+        near = [piece for piece in result if rule.x0 - SLACK <= piece.x0 and piece.x1 <= rule.x1 + SLACK]
         if near:
-            made = (
-                _with_root(made, near, rule, rules)
-                or _with_fraction(made, near, rule)
-                or _with_overline(made, near, rule)
-                or made
+            result = (
+                _assemble_root(result, near, rule, rules)
+                or _assemble_fraction(result, near, rule)
+                or _assemble_overline(result, near, rule)
+                or result
             )
-    return made
+    return result
 
 
-def _with_root(pieces: list[Piece], near: Sequence[Piece], rule: Rule, rules: Sequence[Rule]) -> list[Piece] | None:
-    """The pieces with a root that this rule covers; None where there is no sign of a root at its left end."""
+def _assemble_root(pieces: list[Piece], near: Sequence[Piece], rule: Rule, rules: Sequence[Rule]) -> list[Piece] | None:
+    """Join the root that this rule covers; None if there is no sign of a root at its left end."""
     signs = (p for p in pieces if p.text.endswith(SQUARE_ROOT) and _meets(p, rule))
     sign = next((p for p in signs if rule is _bar(p, rules)), None)
     if sign is None:
@@ -62,18 +62,18 @@ def _with_root(pieces: list[Piece], near: Sequence[Piece], rule: Rule, rules: Se
     under = [p for p in near if p is not sign and least * p.size < rule.y - p.y < most * p.size]
     if not under:
         return None
-    under = _scripted(under, [p for p in near if p is not sign], rule)
+    under = _add_scripts(under, [p for p in near if p is not sign], rule)
     size, base = max((p.size, p.y) for p in under)
     # The index is a small text over the left part of the root's sign.
     over = [p for p in pieces if p.size < INDEX * size and 0.2 * size < p.y - base < size]
     index = [p for p in over if sign.x1 - size < p.x0 and p.x1 < sign.x1]
     degree = f"[{_text(index)}]" if index else ""
     root = f"{sign.text[:-1].strip()}\\sqrt{degree}{{{_text(under)}}}"
-    return _replaced(pieces, [sign, *index, *under], _made(under, root, min(sign.x0, rule.x0), rule.x1, base, size))
+    return _replace(pieces, [sign, *index, *under], _formula(under, root, min(sign.x0, rule.x0), rule.x1, base, size))
 
 
-def _with_overline(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
-    """The pieces with the part of a formula that a rule covers from end to end; None where it covers no formula."""
+def _assemble_overline(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
+    """Join the part of a formula that a rule covers from end to end; None if it covers no formula."""
     under = [p for p in near if OVERLINE[0] * p.size < rule.y - p.y < OVERLINE[1] * p.size]
     text = _text(under) if under else ""
     if (
@@ -83,7 +83,7 @@ def _with_overline(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> li
     ):
         return None
     size, base = max((p.size, p.y) for p in under)
-    return _replaced(pieces, under, _made(under, f"\\overline{{{text}}}", rule.x0, rule.x1, base, size))
+    return _replace(pieces, under, _formula(under, f"\\overline{{{text}}}", rule.x0, rule.x1, base, size))
 
 
 def _meets(sign: Piece, rule: Rule) -> bool:
@@ -93,17 +93,20 @@ def _meets(sign: Piece, rule: Rule) -> bool:
 
 
 def _bar(sign: Piece, rules: Sequence[Rule]) -> Rule:
-    """The rule that begins nearest to a root's sign, then the lowest: a fraction may stand in the line above."""
-    met = [rule for rule in rules if _meets(sign, rule)]
-    return min(met, key=lambda rule: (max(abs(sign.x1 - rule.x0), JOINED), rule.y))
+    """The rule that begins nearest to a root's sign, then the lowest: the line above may have a fraction."""
+    candidates = [rule for rule in rules if _meets(sign, rule)]
+    return min(candidates, key=lambda rule: (max(abs(sign.x1 - rule.x0), JOINED), rule.y))
 
 
-def _with_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
-    """The pieces with the fraction that this rule divides; None where it divides none, as the rules of a table."""
+def _assemble_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
+    """Join the fraction whose bar this rule is; None if it is no such bar, as the rules of a table."""
     over = [p for p in near if NUMERATOR[0] * p.size < p.y - rule.y < NUMERATOR[1] * p.size]
     under = [p for p in near if DENOMINATOR[0] * p.size < rule.y - p.y < DENOMINATOR[1] * p.size]
-    over, under = (_scripted(_nearest(part, rule), near, rule) for part in (over, under))
-    if not over or not under or all(p.mono for p in (*over, *under)) or any(_goes_on(p, under, rule) for p in pieces):
+    over, under = (_add_scripts(_nearest_line(part, rule), near, rule) for part in (over, under))
+    if not over or not under or all(p.mono for p in (*over, *under)):
+        return None
+    # A text below the rule that continues after the rule's end is a footnote.
+    if any(abs(p.x0 - rule.x1) < 0.12 * p.size and any(abs(p.y - q.y) < 0.05 * q.size for q in under) for p in pieces):
         return None
     spans = [(min(p.x0 for p in part), max(p.x1 for p in part)) for part in (over, under)]
     widest = max(right - left for left, right in spans)
@@ -115,27 +118,28 @@ def _with_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> li
         return None
     if max(len(WORD.findall(part)) for part in (top, bottom)) > MAX_WORDS:
         return None
-    beside = [p for p in pieces if _beside(p, rule) and p not in over and p not in under]
-    size, base = max(((p.size, p.y) for p in beside), default=(size, round(rule.y - AXIS * size, 2)))
-    return _replaced(pieces, [*over, *under], _made(over, f"\\frac{{{top}}}{{{bottom}}}", rule.x0, rule.x1, base, size))
+    neighbours = [p for p in pieces if _is_next_to(p, rule) and p not in over and p not in under]
+    size, base = max(((p.size, p.y) for p in neighbours), default=(size, round(rule.y - AXIS * size, 2)))
+    fraction = f"\\frac{{{top}}}{{{bottom}}}"
+    return _replace(pieces, [*over, *under], _formula(over, fraction, rule.x0, rule.x1, base, size))
 
 
-def _scripted(part: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece]:
-    """A part with its own outer scripts, whose distance from the rule is measured by what they are scripts of."""
+def _add_scripts(part: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece]:
+    """A part with its scripts, which may be further from the rule than the part."""
     base = max(part, key=lambda p: p.size, default=None)
     if base is None:
         return part
-    known = {id(piece) for piece in part}
+    ids = {id(piece) for piece in part}
 
     def belongs(piece: Piece) -> bool:
-        beside = (piece.y > rule.y) == (base.y > rule.y) and abs(piece.y - base.y) < SCRIPT * base.size
-        return id(piece) in known or (beside and piece.size < SMALLER * base.size)
+        is_close = (piece.y > rule.y) == (base.y > rule.y) and abs(piece.y - base.y) < SCRIPT * base.size
+        return id(piece) in ids or (is_close and piece.size < SMALLER * base.size)
 
     return [piece for piece in near if belongs(piece)]
 
 
-def _nearest(part: Sequence[Piece], rule: Rule) -> list[Piece]:
-    """Pieces of the line that is nearest to the rule: those of the next line of text are none of a fraction's."""
+def _nearest_line(part: Sequence[Piece], rule: Rule) -> list[Piece]:
+    """Pieces of the line nearest to the rule; those of the next line of text do not belong to the fraction."""
     line = min(part, key=lambda p: abs(p.y - rule.y) - p.size, default=None)
     if line is None:
         return []
@@ -144,35 +148,30 @@ def _nearest(part: Sequence[Piece], rule: Rule) -> list[Piece]:
     if base is not None:
         return [p for p in part if abs(p.y - base.y) < SCRIPTED * base.size]
     if line.size <= FINEST:
-        # A script may be as large as its base; the first piece is none.
+        # A script may be as large as its base; the first piece is no script.
         line = min((p for p in part if abs(p.y - line.y) < LINE * line.size), key=lambda p: p.x0)
     return [p for p in part if abs(p.y - line.y) < LINE * line.size]
 
 
-def _goes_on(piece: Piece, under: Sequence[Piece], rule: Rule) -> bool:
-    """Whether a text that stands below the rule goes on behind its end: the rule is that of a foot note."""
-    level = any(abs(piece.y - p.y) < 0.05 * p.size for p in under)
-    return level and abs(piece.x0 - rule.x1) < 0.12 * piece.size
-
-
-def _beside(piece: Piece, rule: Rule) -> bool:
-    level = abs(piece.y + AXIS * piece.size - rule.y) < 0.12 * piece.size
-    outside = piece.x1 < rule.x0 + 1 or piece.x0 > rule.x1 - 1
-    return level and outside and max(rule.x0 - piece.x1, piece.x0 - rule.x1) < 2 * piece.size
+def _is_next_to(piece: Piece, rule: Rule) -> bool:
+    """Whether a piece is on the line of which the rule is a fraction bar, next to the bar."""
+    is_level = abs(piece.y + AXIS * piece.size - rule.y) < 0.12 * piece.size
+    is_outside = piece.x1 < rule.x0 + 1 or piece.x0 > rule.x1 - 1
+    return is_level and is_outside and max(rule.x0 - piece.x1, piece.x0 - rule.x1) < 2 * piece.size
 
 
 def _text(pieces: Sequence[Piece]) -> str:
-    # No note is marked in a fraction.
-    return NOTE.sub(r"^{\1}", " ".join(piece.text for piece in assembled(pieces)))
+    # A fraction has no marks of notes: what looks like one is an exponent.
+    return NOTE.sub(r"^{\1}", " ".join(piece.text for piece in assemble_scripts(pieces)))
 
 
-def _made(parts: Sequence[Piece], text: str, x0: float, x1: float, y: float, size: float) -> Piece:
+def _formula(parts: Sequence[Piece], text: str, x0: float, x1: float, y: float, size: float) -> Piece:
     return replace(parts[0], text=text, x0=x0, x1=x1, y=y, size=size, run=True, slanted=False, mono=False)
 
 
-def _replaced(pieces: Sequence[Piece], used: Sequence[Piece], whole: Piece) -> list[Piece]:
-    """The pieces with a part of them as one, in the place of the first."""
-    gone = {id(piece) for piece in used}
-    first = next(place for place, piece in enumerate(pieces) if id(piece) in gone)
-    rest = [piece for piece in pieces[first:] if id(piece) not in gone]
-    return [*pieces[:first], whole, *rest]
+def _replace(pieces: Sequence[Piece], parts: Sequence[Piece], whole: Piece) -> list[Piece]:
+    """Replace some pieces by one, in the place of the first."""
+    ids = {id(piece) for piece in parts}
+    first = next(place for place, piece in enumerate(pieces) if id(piece) in ids)
+    others = [piece for piece in pieces[first:] if id(piece) not in ids]
+    return [*pieces[:first], whole, *others]

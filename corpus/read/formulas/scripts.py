@@ -1,7 +1,7 @@
 """Superscripts, subscripts and limits of a line as `^{}` and `_{}`, from baselines and sizes of its pieces.
 
-A raised or lowered piece is a script where it is smaller than its base and close to it. Marks of notes (`word3`) and
-ordinals (`1st`) are no mathematics: a note reads `[^3]`, an ordinal stays as it is printed.
+A raised or lowered piece is a script if it is smaller than its base and close to it. Marks of notes (`word3`) and
+ordinals (`1st`) are no mathematics: a note becomes `[^3]`, an ordinal stays as printed.
 """
 
 import re
@@ -14,19 +14,19 @@ from corpus.read.printed import Piece
 SMALLER = 0.88
 """Largest size of a script, as a share of its base's."""
 SMALLEST = 0.45
-"""Smallest; text beside a drop cap is smaller still."""
+"""Smallest size; text next to a drop cap is smaller still."""
 SHIFT = 0.08
 """Least distance of two baselines, in units of the font size."""
 LOWEST, HIGHEST = -0.6, 0.8
-"""Reach of scripts that stand at the side of their base."""
+"""Reach of scripts at the side of their base, in units of the font size."""
 LEVEL = 0.2
 """Largest distance of two baselines of one line, in units of the font size."""
 REACH = 0.95
 """Largest distance of a script's baseline from the line's."""
 BLANK = 0.15
-"""Least gap that stands for a blank."""
+"""Least gap that means a blank."""
 BEFORE = 0.22
-"""Least gap that stands for a blank in front of a script."""
+"""Least gap that means a blank before a script."""
 WIDE = 1.0
 """Gap at which a line is cut into cells."""
 LONGEST = 60
@@ -34,11 +34,11 @@ LONGEST = 60
 LIMITS_REACH = 2.0
 """Largest distance of the limits of a sum from its baseline."""
 FINEST = 6.3
-"""Largest of TeX's smallest sizes, points: a script of a text in such a size is as large as the text."""
+"""Largest size, points, whose scripts TeX sets as large as the text."""
 RAISED, LOWERED, FINE_REACH = 0.25, -0.18, 0.8
 """Heights of the baseline of such a script, in units of the font size, and the largest distance."""
-BESIDE = 0.15
-"""Largest gap in front of such a script."""
+FINE_GAP = 0.15
+"""Largest gap before such a script."""
 FINE = re.compile(r"^[+\u2212-]?(?:[A-Za-z0-9\u0370-\u03ff\U0001d400-\U0001d7ff]\S{0,9}|[\u2032\u2033\u2217*]{1,3})$")
 FINE_BASE = re.compile(r"[A-Za-z0-9\u0370-\u03ff\U0001d400-\U0001d7ff)\]}|\u2032\u2033]$")
 
@@ -52,20 +52,20 @@ SURE_ORDINAL = re.compile(r"^(?:st|nd|rd|th|er|\u00e8re|\u00e8me)$")
 NOTE = re.compile(r"^(?:\[?\d{1,3}(?:\s?[,\u2013-]\s?\d{1,3})*\]?|[*\u2217\u2020\u2021\u00a7\u00b6\u2225]{1,3}|[a-h])$")
 TRADE = re.compile(r"^(?:TM|SM|\u2122|\u00ae|\u00a9)$")
 OPENING = re.compile(r"^[\w(\[{|\\]")
-"""Beginnings of what stands close behind an exponent, and never behind the mark of a note."""
+"""Beginnings of what follows an exponent closely, and never the mark of a note."""
 OPERANDS = frozenset("*+=\u00d7\u00b7<>\u2264\u2265\u00b1\u2208\u2227\u2261\u2248")
-"""Signs in front of a word that make it a quantity, which has exponents and no notes."""
+"""Signs before a word that make it a quantity, which has exponents and no notes."""
 RELATED = re.compile(r"^\s*[=+<>\u2264\u2265\u00d7\u2208\u2227\u2261\u2248]")
-"""Signs behind a quantity."""
+"""Signs after a quantity."""
 FACTOR = re.compile(r"[)}\u00b1\u00d7\u00f7\u2200-\u22ff]$")
-"""Signs right in front of a word that make it a factor."""
+"""Signs right before a word that make it a factor."""
 MATHEMATICS = re.compile(r"[=<>\u00b1\u00d7\u2190-\u21ff\u2200-\u22ff]|\\[a-z]+\{|[_^]\{")
 """Signs of a line in which a raised letter is no mark of a note."""
 NO_SCRIPT = re.compile(r"^[_.,]+$")
 SYMBOLS = re.compile(r"cmsy|cmbsy|msbm|math-?symbols|mathsy|mtsy|txsy|pxsy", re.IGNORECASE)
 NOUGHTS = re.compile(r"^0{1,4}$")
 CARETS = re.compile(r"^[\u2227^]+$")
-"""Raised wedges, which stand for the sign on the keyboard."""
+"""Raised wedges, which mean the caret of the keyboard."""
 PRIMES = re.compile(r"^[\u2032'\u2033\u2034]+$")
 WORD_END = re.compile(r"[^\W\d_]+$")
 YEAR_END = re.compile(r"[a-z]{2,}[ ,.(]+(?:1[5-9]|20[0-3])\d\d$")
@@ -80,26 +80,26 @@ NAMES = frozenset(_NAMES.split())
 SOLIDUS = re.compile(r"\^\{(\d{1,3})\}\s?[/\u2044]\s?_\{(\d{1,3})\}")
 
 
-def assembled(pieces: Sequence[Piece]) -> list[Piece]:
-    """Pieces in order, those that form one formula with scripts put together; all others as they are."""
+def assemble_scripts(pieces: Sequence[Piece]) -> list[Piece]:
+    """Join the pieces of each formula with scripts; all others stay as they are."""
     result: list[Piece] = []
     group: list[Piece] = []
-    for piece in _operators_first(pieces):
+    for piece in _place_operators(pieces):
         if group and not _adjoins(group, piece):
-            result.append(joined(group))
+            result.append(join_pieces(group))
             group = []
         group.append(piece)
-    return [*result, joined(group)] if group else result
+    return [*result, join_pieces(group)] if group else result
 
 
-def _operators_first(pieces: Sequence[Piece]) -> list[Piece]:
-    """An upper limit that is drawn before its operator behind it; large operators in the size of the text."""
+def _place_operators(pieces: Sequence[Piece]) -> list[Piece]:
+    """Give large operators the size of their text, and move them after their line or before their upper limit."""
     result = [
-        _in_line(piece, pieces[max(0, n - 2) : n + 5]) if OPERATOR.match(piece.text) else piece
+        _fit_operator(piece, pieces[max(0, n - 2) : n + 5]) if OPERATOR.match(piece.text) else piece
         for n, piece in enumerate(pieces)
     ]
     for place in range(1, len(result) - 1):
-        _behind_its_line(result, place)
+        _move_after_line(result, place)
     for place in range(len(result) - 1):
         limit, sign = result[place : place + 2]
         if OPERATOR.match(sign.text) and limit.size <= SMALLER * sign.size and 0.8 < (limit.y - sign.y) / sign.size < 2:
@@ -109,8 +109,8 @@ def _operators_first(pieces: Sequence[Piece]) -> list[Piece]:
     return result
 
 
-def _behind_its_line(pieces: list[Piece], place: int) -> None:
-    """A large operator of the next line that is drawn within a line, moved behind that."""
+def _move_after_line(pieces: list[Piece], place: int) -> None:
+    """Move a large operator of the next line that is drawn within a line after that line."""
     before, sign = pieces[place - 1 : place + 1]
     if not OPERATOR.match(sign.text) or not 0.8 < (before.y - sign.y) / sign.size < 2 or sign.x1 > before.x1:
         return
@@ -121,33 +121,32 @@ def _behind_its_line(pieces: list[Piece], place: int) -> None:
     pieces[place:stop] = [*pieces[place + 1 : stop], sign]
 
 
-def _in_line(operator: Piece, near: Sequence[Piece]) -> Piece:
-    """A sign of a sum with the size and baseline of the text beside it, where that is smaller."""
-    beside = [p for p in near if p is not operator and abs(p.y - operator.y) < 0.3 * operator.size]
-    text = max(beside, key=lambda p: p.size, default=operator)
+def _fit_operator(operator: Piece, near: Sequence[Piece]) -> Piece:
+    """Give a large operator the size and baseline of the text next to it if that is smaller."""
+    level = [p for p in near if p is not operator and abs(p.y - operator.y) < 0.3 * operator.size]
+    text = max(level, key=lambda p: p.size, default=operator)
     return replace(operator, size=text.size, y=text.y) if text.size <= SMALLER * operator.size else operator
 
 
-def joined(group: Sequence[Piece]) -> Piece:
-    """Pieces of one line as one; the largest gives its font and baseline."""
+def join_pieces(group: Sequence[Piece]) -> Piece:
+    """Join the pieces of one line to one, with the font and baseline of the largest."""
     if len(group) == 1:
         return group[0]
     main = _main(group)
-    ordered = group[-1]
+    last = group[-1]
     return replace(
         main,
-        text=linear(group, main),
+        text=linear_text(group, main),
         x0=min(piece.x0 for piece in group),
         x1=max(piece.x1 for piece in group),
         bold=all(piece.bold for piece in group),
-        mono=main.mono,
-        broken=ordered.broken,
-        slanted=ordered.slanted,
+        broken=last.broken,
+        slanted=last.slanted,
     )
 
 
 def _main(group: Sequence[Piece]) -> Piece:
-    """The widest piece of about the largest size; among pieces as large as their scripts, of the first one's level."""
+    """The widest piece of about the largest size; in fine print, only those on the level of the first one count."""
     largest = max(piece.size for piece in group)
     full = [piece for piece in group if piece.size > SMALLER * largest]
     if largest <= FINEST:
@@ -160,28 +159,28 @@ def _is_level(piece: Piece, main: Piece) -> bool:
 
 
 def _script(group: Sequence[Piece], piece: Piece, main: Piece) -> int:
-    """1 for a superscript of the line whose pieces in front of it are given, -1 for a subscript, 0 for neither."""
-    return _side(piece, main) or _fine(group, piece, main)
+    """1 for a superscript of the line, -1 for a subscript, 0 for neither; `group` are the line's pieces before it."""
+    return _side(piece, main) or _fine_side(group, piece, main)
 
 
-def _fine(group: Sequence[Piece], piece: Piece, main: Piece) -> int:
-    """The same for a script as large as its base; that stands on the baseline, else the line is skewed."""
+def _fine_side(group: Sequence[Piece], piece: Piece, main: Piece) -> int:
+    """The same for a script as large as its base, which is on the baseline; otherwise the line is skewed."""
     if not group or main.size > FINEST or not SMALLER < piece.size / main.size < 1 / SMALLER:
         return 0
     last, shift = group[-1], (piece.y - main.y) / main.size
     if LOWERED < shift < RAISED or abs(shift) > FINE_REACH or not FINE.match(piece.text):
         return 0
     if piece.text == "E" and last.text.endswith("T"):
-        # The name of TeX.
+        # The logo of TeX.
         return 0
     if _is_level(last, main):
         right = last.x1 if FINE_BASE.search(last.text) else -inf
-    elif _fine(group[:-1], last, main) and (last.y > main.y) != (shift > 0):
+    elif _fine_side(group[:-1], last, main) and (last.y > main.y) != (shift > 0):
         right = last.x0
     else:
         return 0
     side = 1 if shift > 0 else -1
-    return side if -2 * BESIDE < (piece.x0 - right) / main.size < BESIDE else 0
+    return side if -2 * FINE_GAP < (piece.x0 - right) / main.size < FINE_GAP else 0
 
 
 def _side(piece: Piece, main: Piece) -> int:
@@ -191,12 +190,12 @@ def _side(piece: Piece, main: Piece) -> int:
         return 0
     if abs(shift) < SHIFT * main.size or not LOWEST * main.size < shift < HIGHEST * main.size:
         return 0
-    # An underscore or a comma in another size is none.
+    # An underscore or a comma in another size is no script.
     return 0 if NO_SCRIPT.match(piece.text) else 1 if shift > 0 else -1
 
 
 def _adjoins(group: Sequence[Piece], piece: Piece) -> bool:
-    """Whether a piece belongs to the formula in front of it."""
+    """Whether a piece belongs to the formula before it."""
     main, last = _main(group), group[-1]
     size = max(main.size, piece.size)
     if _is_limit(group, piece, main):
@@ -209,10 +208,10 @@ def _adjoins(group: Sequence[Piece], piece: Piece) -> bool:
     apart = abs(piece.y - main.y) > LEVEL * size or not (before or (piece.run and last.run))
     if not side and apart and (main.size > SMALLER * piece.size or not before):
         return False
-    # A subscript stands below the superscript that is drawn first.
+    # A subscript is below the superscript that is drawn first.
     places = range(max(0, len(group) - 4), len(group)) if side else ()
     stacked = [group[place] for place in places if _script(group[:place], group[place], main) == -side]
-    # The lower limit of an integral stands further to the left.
+    # The lower limit of an integral is further to the left.
     lean = 0.9 if any(p.text.endswith(("\u222b", "\u222e")) for p in group[-4:]) else 0.35
     if stacked and piece.x0 >= min(p.x0 for p in stacked) - lean * size:
         return piece.x0 <= max(p.x1 for p in group) + WIDE * size
@@ -223,7 +222,7 @@ def _adjoins(group: Sequence[Piece], piece: Piece) -> bool:
 
 
 def _is_limit(group: Sequence[Piece], piece: Piece, main: Piece) -> bool:
-    """Whether a small piece stands above or below the operator that the formula ends with."""
+    """Whether a small piece is above or below the operator at the formula's end."""
     shift = (piece.y - main.y) / main.size
     if not SMALLEST * main.size <= piece.size <= SMALLER * main.size or abs(shift) > LIMITS_REACH:
         return False
@@ -238,8 +237,8 @@ def _is_limit(group: Sequence[Piece], piece: Piece, main: Piece) -> bool:
     return carrier.x1 - 2.6 * main.size <= piece.x0 and piece.x1 <= carrier.x1 + 1.2 * main.size
 
 
-def linear(group: Sequence[Piece], main: Piece) -> str:
-    """Text of pieces on one line, raised and lowered ones in braces."""
+def linear_text(group: Sequence[Piece], main: Piece) -> str:
+    """Text of the pieces of a line, with superscripts and subscripts in braces."""
     text = ""
     right: float | None = None
     slanted = False
@@ -253,7 +252,7 @@ def linear(group: Sequence[Piece], main: Piece) -> str:
             blank = right is not None and start - right > BEFORE * main.size
             text += " " * blank
             after = "" if follower is None else follower.text if close else f" {follower.text}"
-            text += _with_scripts(text, scripts, main, slanted, after)
+            text += _scripts_text(text, scripts, main, slanted, after)
             right = stop
             place += len(scripts)
             continue
@@ -262,33 +261,40 @@ def linear(group: Sequence[Piece], main: Piece) -> str:
         text += " " * blank + piece.text
         right, slanted = piece.x1, piece.slanted
         place += 1
-    return SOLIDUS.sub(lambda found: f" {found[1]}/{found[2]}", text).strip()
+    return SOLIDUS.sub(r" \1/\2", text).strip()
 
 
 def _scripts_at(group: Sequence[Piece], place: int, main: Piece) -> list[Piece]:
-    """The run of scripts that begins there: those of one base."""
-    found: list[Piece] = []
+    """The scripts of one base that begin at this place."""
+    scripts: list[Piece] = []
     for piece in group[place:]:
         far = not LOWEST * main.size < piece.y - main.y < HIGHEST * main.size and piece.size <= SMALLER * main.size
         if piece.size > SMALLER * main.size and _is_level(piece, main):
             break
-        before = [*group[:place], *found]
-        nested = any(side and _nested(side, piece) for side in _parted(found, main))
+        before = [*group[:place], *scripts]
+        nested = any(side and _is_nested(side, piece) for side in _split_sides(scripts, main))
         if not (far or nested or _script(before, piece, main)):
             break
-        if found and piece.x0 - max(p.x1 for p in found) > 0.6 * main.size:
+        if scripts and piece.x0 - max(p.x1 for p in scripts) > 0.6 * main.size:
             break
-        found.append(piece)
-    return found
+        scripts.append(piece)
+    return scripts
 
 
-def _with_scripts(text: str, scripts: Sequence[Piece], main: Piece, slanted: bool, after: str) -> str:
+def _scripts_text(text: str, scripts: Sequence[Piece], main: Piece, slanted: bool, after: str) -> str:
+    """Text of the scripts after `text`; `after` is the text that follows them."""
     if main.mono:
         return "".join(piece.text for piece in scripts)
-    upper, lower = _parted(scripts, main)
-    upper = [_primed(piece) for piece in upper]
-    above, below = (linear(part, _main(part)) if part else "" for part in (upper, lower))
-    if not below and (plain := _plain(text, above, slanted, upper, after)) is not None:
+    upper, lower = _split_sides(scripts, main)
+    # Noughts in fonts of symbols without Unicode values are primes, whose code is that of a nought.
+    upper = [
+        replace(piece, text="\u2032" * len(piece.text))
+        if SYMBOLS.search(piece.font) and NOUGHTS.match(piece.text)
+        else piece
+        for piece in upper
+    ]
+    above, below = (linear_text(part, _main(part)) if part else "" for part in (upper, lower))
+    if not below and (plain := _plain_text(text, above, slanted, upper, after)) is not None:
         return plain
     primes = PRIMES.match(above)
     return (
@@ -298,44 +304,38 @@ def _with_scripts(text: str, scripts: Sequence[Piece], main: Piece, slanted: boo
     )
 
 
-def _primed(piece: Piece) -> Piece:
-    """A superscript whose noughts are primes: their code in fonts of symbols without Unicode values."""
-    if not SYMBOLS.search(piece.font) or not NOUGHTS.match(piece.text):
-        return piece
-    return replace(piece, text="\u2032" * len(piece.text))
-
-
-def _parted(scripts: Sequence[Piece], main: Piece) -> tuple[list[Piece], list[Piece]]:
-    """Superscripts and subscripts; a smaller piece right behind one is a script of that one."""
+def _split_sides(scripts: Sequence[Piece], main: Piece) -> tuple[list[Piece], list[Piece]]:
+    """Split scripts into superscripts and subscripts; a smaller piece right after one is a script of that one."""
     sides: dict[int, list[Piece]] = {1: [], -1: []}
     for piece in scripts:
-        owners = [s for s in (1, -1) if sides[s] and _nested(sides[s], piece)]
+        owners = [s for s in (1, -1) if sides[s] and _is_nested(sides[s], piece)]
         owner = min(owners, key=lambda s: abs(_main(sides[s]).y - piece.y), default=0)
         sides[owner or (1 if piece.y > main.y else -1)].append(piece)
     return sides[1], sides[-1]
 
 
-def _nested(side: Sequence[Piece], piece: Piece) -> bool:
+def _is_nested(side: Sequence[Piece], piece: Piece) -> bool:
+    """Whether a piece is a script of a script."""
     head = _main(side)
     right = max(p.x1 for p in side)
-    return bool(_fine(side, piece, head)) or (
+    return bool(_fine_side(side, piece, head)) or (
         piece.size <= SMALLER * head.size
         and abs(piece.y - head.y) < REACH * head.size
         and -0.3 * head.size <= piece.x0 - right <= 0.4 * head.size
     )
 
 
-def _plain(text: str, above: str, slanted: bool, upper: Sequence[Piece], after: str) -> str | None:
-    """A raised text that is no exponent, as it is to be read; None for an exponent."""
+def _plain_text(text: str, above: str, slanted: bool, upper: Sequence[Piece], after: str) -> str | None:
+    """Reading of a raised text that is no exponent, such as the mark of a note; None for an exponent."""
     bare = text.rstrip()
-    # A letter set apart from the word in front of it is the label of a note.
+    # A letter with space between it and the word before it is the label of a note.
     note = f"[^{above}]" if above.isdecimal() or (above.isalpha() and bare == text) else above
     if CARETS.match(above) and (len(above) > 1 or bare[-1:].isdigit()):
         return "^" * len(above)
     if TRADE.match(above) or (bare.endswith("L") and above == "A" and after.startswith("T")):
         return above
     if not bare:
-        # The label of a note, in front of its text.
+        # The label of a note, before its text.
         return above if NOTE.match(above) else None
     if bare[-1].isdigit() and (SURE_ORDINAL.match(above) or (ORDINAL.match(above) and not upper[0].slanted)):
         return above
@@ -347,7 +347,7 @@ def _plain(text: str, above: str, slanted: bool, upper: Sequence[Piece], after: 
 
 
 def _is_prose(text: str, slanted: bool) -> bool:
-    """Whether the text ends in prose: a word, the end of a sentence, a remark in brackets, a year."""
+    """Whether the text ends in prose: with a word, the end of a sentence, a remark in brackets or a year."""
     if re.search(r"[.!?]\)$", text) or text[-1] in '.,;:!?\u201d\u2019"':
         return True
     word = WORD_END.search(text)

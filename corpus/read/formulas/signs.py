@@ -1,8 +1,8 @@
-"""Signs of TeX's fonts: characters whose Unicode value is missing, or is their code in the font, named or marked.
+"""Signs of TeX's fonts: correction of characters whose Unicode value is missing, or is their code in the font.
 
-Many files give the characters of these fonts no Unicode value; PDFium then hands out their codes in the font, which
-would read as other letters (`hu, vi` for angle brackets). Other files give the codes as values. A control code that is
-printed is a sign in any font: none vanishes. The tables follow Knuth, The TeXbook, appendix F, and the Cork encoding.
+Many files give the characters of these fonts no Unicode value; PDFium then returns their codes in the font, which would
+read as other letters (`hu, vi` for angle brackets). Other files give the codes as values. A control code that is
+printed is a sign in any font: none is lost. The tables follow Knuth, The TeXbook, appendix F, and the Cork encoding.
 """
 
 import ctypes
@@ -12,13 +12,13 @@ from typing import Any
 
 import pypdfium2.raw as raw
 
-from corpus.read.fonts import Fonts, by_address
+from corpus.read.fonts import Fonts, bind_by_address
 
 GARBLED = "\ue0ff"
-"""Stands behind text that cannot be read as one formula; the print of the book says so in words."""
+"""Mark after text that cannot be read as one formula; the Markdown has `garble.MARK` for it."""
 ROOT = 0x221A
 HOLE = 0x200B
-"""Code of a character that is no longer there: an accent that its letter has taken up."""
+"""Code of a character that was removed, such as an accent that was composed with its letter."""
 BIG = "()[]\u230a\u230b\u2308\u2309{}\u27e8\u27e9"
 NEGATION = "\u0338"
 MAPSTO, ARROW, ARROW_CODE = 0x21A6, 0x2192, 0x21
@@ -50,7 +50,7 @@ EXTENSION_SIGNS = {
     **dict(zip(range(0x68, 0x70), "[]\u230a\u230b\u2308\u2309{}", strict=True)),
     **dict.fromkeys(range(0x70, 0x74), "\u221a"),
 }  # fmt: skip
-"""Without the pieces of tall brackets and of braces above and below: what they hold has several lines."""
+"""Without the pieces of tall brackets and of horizontal braces: formulas in them have several lines."""
 LIGATURES = "\ufb00\ufb01\ufb02\ufb03\ufb04"
 OT1 = dict(
     enumerate(
@@ -87,22 +87,22 @@ FAMILIES: tuple[tuple[re.Pattern[str], dict[int, str]], ...] = (
     (re.compile(r"^(?:TeX-)?(?:x?tipa|tips|tipx)[a-z]*\d", re.IGNORECASE), {}),
     (re.compile(r"^(?:ec|sf)(?:rm|bx|ti|sl|ss|cc|bi|xc|sx|bl|si)\d|^EuropeanComputerModern-(?!.*Typewriter)"), T1),
 )  # fmt: skip
-"""Fonts by their names, with the signs of their codes; no sign of the phonetic alphabet's is known."""
+"""Fonts by their names, with the signs of their codes; those of the phonetic alphabet are unknown."""
 STRICT = re.compile(r"^(?:TeX-)?(?:(?:cm(?:b?sy|mib?|ex)|msam)|(?:x?tipa|tips|tipx)[a-z]*)\d", re.IGNORECASE)
 FOREIGN = frozenset(map(ord, "!?<>=;:0123456789"))
-"""Codes that are the value of no other sign of TeX's mathematical fonts: a file that gives them says its codes."""
+"""Values that no sign of TeX's mathematical fonts has: a file with them has codes as values."""
 LARGE = re.compile(r"(?<![^\W_])[P-Zp-s](?![^\W_])")
 """Codes of large operators and roots, whose font has no letters."""
 CONTROLS = frozenset((*range(1, 0x20), *range(0x7F, 0xA0)))
 REPEATED = {**dict(enumerate(range(10), 0xA1)), **dict(enumerate(range(10, 33), 0xAD)), 0xC4: 0x7F}
-"""Second places of the control codes in TeX's fonts in Adobe's format."""
+"""Alternative places of the control codes in TeX's fonts in Adobe's format."""
 DASHES = dict(enumerate("\u2013\u2014", 0x15))
 OF_TEXT = {**DASHES, **dict(enumerate(LIGATURES, 0x0B)), **dict(enumerate(LIGATURES, 0x1B))}
-"""Signs of TeX's text fonts in either encoding; other control codes of text are letters that the file does not name."""
+"""Signs of TeX's text fonts in either encoding; other control codes of text are letters without a value in the file."""
 OLD = frozenset({0x0B, 0x0C, 0x0E, 0x0F})
-"""Codes of the old encoding's ligatures; it has accents where the other has dashes."""
+"""Codes of the old encoding's ligatures; it has accents at the codes of the other's dashes."""
 PROSE = re.compile(r"[a-z]{5,}")
-"""Letters side by side, as in words and not in formulas."""
+"""Consecutive letters, as in words and not in formulas."""
 SYMBOLIC = re.compile(r"symbol|dingbat|wingding|math|awesome", re.IGNORECASE)
 DASHES_POINTS = frozenset(map(ord, "{|:;"))
 """Codes of the dashes of old TeX fonts of text, and of the period and comma of their fonts of mathematical letters."""
@@ -110,9 +110,9 @@ MATH_LETTERS = re.compile(r"^(?:TeX-)?(?:cmmi|LMMathItalic)\d", re.IGNORECASE)
 LATIN = frozenset(range(0xA1, 0x100)) - {0xB5}
 """Values that no sign of mathematical letters has."""
 INTEGRALS = re.compile("esint", re.IGNORECASE)
-"""Fonts of integrals; the one sign of theirs that is known is the plain one."""
+"""Fonts of integrals; only the plain integral of these is known."""
 RETURN = 0x21B5
-"""Sign of the return key, by which Apple's programs call the ligature ff of some fonts."""
+"""Sign of the return key, the value that Apple's programs give to the ligature ff of some fonts."""
 ORNAMENTS = {
     **dict(enumerate("0123456789", 0x2735)), **dict(enumerate("ABCDEF", 0x2746)), **dict(enumerate("RST", 0x2758)),
     0x2751: "K", 0x2756: "O", 0x276F: "U", **dict(enumerate("VWX", 0x2771)), 0x2768: "Y", 0x2769: "Z",
@@ -124,61 +124,65 @@ EXTENSION = FAMILIES[0][0]
 """Fonts of large operators and brackets; their signs hang below the baseline."""
 SUITS, HEARTS_SPADES = frozenset({0x2662, 0x2663, 0x2666}), frozenset({0x2660, 0x2661, 0x2664, 0x2665})
 BRACES = {0xB6: 0x7B, 0x2663: 0x7C, 0x2662: 0x7D, 0x2666: 0x7D}
-"""Braces and the bar under the names of the signs that TeX has at their codes; cards have four suits."""
+"""Values of braces and the bar that are those of TeX's signs at their codes; a page with all suits means cards."""
 PIECES = re.compile("[\uf8e5-\uf8fe\u239b-\u23ae]")
-"""Pieces of tall brackets that have a value of their own."""
+"""Pieces of tall brackets that have their own value."""
 ACCENTS = {
     0x5E: "\u0302", 0x60: "\u0300", 0x7E: "\u0303", 0xA8: "\u0308", 0xAF: "\u0304", 0xB4: "\u0301", 0xB8: "\u0327",
     0x2C6: "\u0302", 0x2C7: "\u030c", 0x2C9: "\u0304", 0x2D8: "\u0306", 0x2D9: "\u0307", 0x2DA: "\u030a",
     0x2DC: "\u0303", 0x2DD: "\u030b", 0x20D7: "\u20d7", 0x2F: NEGATION, 0x338: NEGATION,
 }  # fmt: skip
-"""Accents that stand by themselves, and the combining ones."""
+"""Spacing accents, with their combining ones."""
 RELATIONS = frozenset(
     "=\u2261\u2208\u220b\u2282\u2283\u2286\u2287\u223c\u2248\u2243<>\u2264\u2265|\u2225\u2203\u2190\u2192\u21d2\u21d4"
 )
 
 
-_is_unmapped = by_address(raw.FPDFText_HasUnicodeMapError, ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
+_is_unmapped = bind_by_address(raw.FPDFText_HasUnicodeMapError, ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
 
 
 @lru_cache(maxsize=1024)
 def signs_of(name: str) -> dict[int, str] | None:
-    """Signs of a font of TeX's by their codes; None for any other."""
+    """Signs of a TeX font by their codes; None for any other font."""
     return next((signs for family, signs in FAMILIES if family.search(name)), None)
 
 
 class Signs:
-    """Signs of one page; `coded` are the book's fonts whose values are their codes, and gains those of this page."""
+    """Signs of one page. `coded` are the book's fonts whose values are their codes; those of this page are added."""
 
     def __init__(self, textpage: Any, codes: list[int], fonts: Fonts, coded: set[str]) -> None:
         self.textpage, self.codes, self.face, self.coded = textpage, codes, fonts.face, coded
         self.name = lambda index: fonts.of(index)[0]
         self.edges = [ctypes.c_double() for _ in range(4)]
         self.prose: set[str] | None = None
-        self.given = list(codes)
+        self.originals = list(codes)
 
-    def give(self) -> None:
-        """Codes replaced by the signs that they stand for, those that are no sign by GARBLED."""
-        given, page, is_unmapped = self.given, ctypes.cast(self.textpage, ctypes.c_void_p), _is_unmapped
-        for index, code in enumerate(given):
+    def replace_codes(self) -> None:
+        """Replace codes by the signs that they mean, and those without a sign by GARBLED."""
+        originals, page, is_unmapped = self.originals, ctypes.cast(self.textpage, ctypes.c_void_p), _is_unmapped
+        for index, code in enumerate(originals):
             if code > 0x7E:
-                self._name_high(index, code)
+                self._replace_high(index, code)
             elif code in CONTROLS:
-                self._name_control(index, code)
+                self._replace_control(index, code)
             elif is_unmapped(page, index) or not code:
-                self._name_unmapped(index, code)
+                signs = signs_of(self.name(index))
+                if not code or (signs is not None and signs is not OT1 and signs is not T1):
+                    self._set(index, (signs or {}).get(code, GARBLED))
+                elif self._is_unclear(index, code):
+                    self._set(index, GARBLED)
             elif code in FOREIGN:
-                self._name_foreign(index, code)
-        for found in LARGE.finditer("".join(map(chr, given))):
-            if EXTENSION.search(self.name(found.start())):
-                self._name_foreign(found.start(), given[found.start()])
+                self._replace_foreign(index, code)
+        for match in LARGE.finditer("".join(map(chr, originals))):
+            if EXTENSION.search(self.name(match.start())):
+                self._replace_foreign(match.start(), originals[match.start()])
         # Fonts whose values are their codes.
-        for index, code in enumerate(given if self.coded else []):
+        for index, code in enumerate(originals if self.coded else []):
             if 0x20 < code < 0x100 and self.codes[index] in (code, ord(GARBLED)) and self.name(index) in self.coded:
                 signs = signs_of(self.name(index)) or {}
                 self._set(index, signs.get(code if signs is T1 else REPEATED.get(code, code), GARBLED))
-        if not SUITS.isdisjoint(given) and HEARTS_SPADES.isdisjoint(given):
-            for index, code in enumerate(given):
+        if not SUITS.isdisjoint(originals) and HEARTS_SPADES.isdisjoint(originals):
+            for index, code in enumerate(originals):
                 if code in BRACES and FAMILIES[1][0].search(self.name(index)):
                     self.codes[index] = BRACES[code]
 
@@ -187,16 +191,16 @@ class Signs:
         if codes[index] == HOLE:
             return
         codes[index] = ord(sign)
-        # The arrow of this sign is one of its own.
+        # The arrow of this sign is a separate character.
         if codes[index] == MAPSTO and codes[index + 1 : index + 2] in ([ARROW], [ARROW_CODE]):
             codes[index + 1] = HOLE
 
-    def _name_control(self, index: int, code: int) -> None:
+    def _replace_control(self, index: int, code: int) -> None:
         if self._is_printed(index):
-            self._set(index, self._control(index, code))
+            self._set(index, self._control_sign(index, code))
 
     def _is_printed(self, index: int) -> bool:
-        """Whether a control code is a sign: no line end, blank or hyphen that PDFium made of something, but ink."""
+        """Whether a control code has ink, and is no line end, blank or hyphen that PDFium generated."""
         page, edges = self.textpage, self.edges
         if raw.FPDFText_HasUnicodeMapError(page, index):
             return True
@@ -206,8 +210,8 @@ class Signs:
             edges[1].value > edges[0].value and edges[3].value > edges[2].value
         )
 
-    def _control(self, index: int, code: int) -> str:
-        """The sign of a printed control code."""
+    def _control_sign(self, index: int, code: int) -> str:
+        """Sign of a printed control code; GARBLED if it is unknown."""
         if code == BULLET:
             return "\u2022"
         name = self.name(index)
@@ -216,18 +220,26 @@ class Signs:
             if not raw.FPDFText_HasUnicodeMapError(self.textpage, index) and (signs is T1 or STRICT.search(name)):
                 self.coded.add(name)
             return signs.get(code, GARBLED)
-        if code in DASHES and self._has_labels(index):
+        if code in DASHES and self._has_only_dashes(index):
             return DASHES[code]
+        face = self.face(index)
         if code < 0x20 and self._is_prose(index):
-            known = self._has_dashes(index) if code in DASHES else self._is_in_word(index)
-            return OF_TEXT.get(code, GARBLED) if known else GARBLED
-        if code >= 0x80 and not SYMBOLIC.search(name) and self._is_in_text(index):
-            return bytes([code]).decode("cp1252", "replace").replace("\ufffd", GARBLED)
+            if code in DASHES:
+                # A code that is a ligature of the old encoding shows that the font has no dashes.
+                is_known = not any(other in OLD and self.face(n) == face for n, other in enumerate(self.originals))
+            else:
+                is_known = self._is_in_word(index)
+            return OF_TEXT.get(code, GARBLED) if is_known else GARBLED
+        if code >= 0x80 and not SYMBOLIC.search(name):
+            near = self._neighbours(index, 2)
+            # A letter or digit of the same font is next to it, or only a blank or mark away.
+            if any(chr(self.codes[place]).isalnum() and self.face(place) == face for place in near):
+                return bytes([code]).decode("cp1252", "replace").replace("\ufffd", GARBLED)
         return GARBLED
 
-    def _name_high(self, index: int, code: int) -> None:
+    def _replace_high(self, index: int, code: int) -> None:
         if code in CONTROLS:
-            self._name_control(index, code)
+            self._replace_control(index, code)
         elif code == RETURN and self._is_in_word(index):
             self._set(index, LIGATURES[0])
         elif code in ORNAMENTS and not self.name(index):
@@ -237,15 +249,8 @@ class Signs:
         elif code in ACCENTS and INTEGRALS.search(self.name(index)):
             self._set(index, "\u222b" if code == 0x2C6 else GARBLED)
 
-    def _name_unmapped(self, index: int, code: int) -> None:
-        signs = signs_of(self.name(index))
-        if not code or (signs is not None and signs is not OT1 and signs is not T1):
-            self._set(index, (signs or {}).get(code, GARBLED))
-        elif self._is_unclear(index, code):
-            self._set(index, GARBLED)
-
-    def _name_foreign(self, index: int, code: int) -> None:
-        """A value that no sign of its font has is its code; a font without known signs has no other values."""
+    def _replace_foreign(self, index: int, code: int) -> None:
+        """Replace a value that no sign of its font has: it is a code. All values of an unknown font are codes."""
         name = self.name(index)
         if STRICT.search(name):
             signs = signs_of(name) or {}
@@ -253,50 +258,40 @@ class Signs:
                 self.coded.add(name)
             self._set(index, signs.get(code, GARBLED))
 
-    def _beside(self, index: int, reach: int = 1) -> list[int]:
-        """Characters in front of one and behind it."""
+    def _neighbours(self, index: int, reach: int = 1) -> list[int]:
+        """Places of the characters before and after one."""
         places = range(max(0, index - reach), min(len(self.codes), index + reach + 1))
         return [place for place in places if place != index]
 
-    def _is_in_text(self, index: int) -> bool:
-        """Whether a letter or digit of the same font is next to a sign, or only a blank or mark away from it."""
-        face = self.face(index)
-        return any(chr(self.codes[place]).isalnum() and self.face(place) == face for place in self._beside(index, 2))
-
     def _is_in_word(self, index: int) -> bool:
-        """Whether a letter of the same font stands beside a ligature: in fonts of symbols its code is another sign."""
+        """Whether a letter of the same font is next to a ligature: in fonts of symbols its code is another sign."""
         face = self.face(index)
-        return any(chr(self.codes[place]).isalpha() and self.face(place) == face for place in self._beside(index))
+        return any(chr(self.codes[place]).isalpha() and self.face(place) == face for place in self._neighbours(index))
 
-    def _has_labels(self, index: int) -> bool:
+    def _has_only_dashes(self, index: int) -> bool:
         """Whether its font has nothing on the page but dashes at the beginning of lines, as bold ones before items."""
         face = self.face(index)
-        inked = [place for place, code in enumerate(self.given) if code > 0x20 or code in DASHES]
+        inked = [place for place, code in enumerate(self.originals) if code > 0x20 or code in DASHES]
         places = [place for place in inked if self.face(place) == face]
-        starts = [not place or self.given[place - 1] in (0x0A, 0x0D) for place in places]
-        return all(starts) and all(self.given[place] in DASHES for place in places)
-
-    def _has_dashes(self, index: int) -> bool:
-        """Whether no code of its font on the page is a ligature of the old encoding."""
-        face = self.face(index)
-        return not any(code in OLD and self.face(place) == face for place, code in enumerate(self.given))
+        starts = [not place or self.originals[place - 1] in (0x0A, 0x0D) for place in places]
+        return all(starts) and all(self.originals[place] in DASHES for place in places)
 
     def _is_prose(self, index: int) -> bool:
         """Whether the font has words on the page: codes of mathematical letters are other signs."""
         if self.prose is None:
-            self.prose = {self.face(found.start() + 2) for found in PROSE.finditer("".join(map(chr, self.codes)))}
+            self.prose = {self.face(match.start() + 2) for match in PROSE.finditer("".join(map(chr, self.codes)))}
         return self.face(index) in self.prose
 
     def _is_unclear(self, index: int, code: int) -> bool:
-        """Whether the code of an unknown font need not be its letter: in a word of another font, or for old TeX fonts.
+        """Whether the code of an unknown font may be another sign: in a word of another font, or in old TeX fonts.
 
-        Those have no name, and their dashes, periods and commas the codes of other signs, each font its own.
+        Old TeX fonts have no name, and each has other codes for its dashes, periods and commas.
         """
         if code <= 0x20:
             return False
-        beside = [(place, chr(self.codes[place])) for place in self._beside(index)]
+        neighbours = [(place, chr(self.codes[place])) for place in self._neighbours(index)]
         if not self.name(index):
-            return code in DASHES_POINTS and all(sign.isalnum() for _, sign in beside)
+            return code in DASHES_POINTS and all(sign.isalnum() for _, sign in neighbours)
         return any(
-            sign.isalpha() and not raw.FPDFText_HasUnicodeMapError(self.textpage, place) for place, sign in beside
+            sign.isalpha() and not raw.FPDFText_HasUnicodeMapError(self.textpage, place) for place, sign in neighbours
         )

@@ -1,4 +1,4 @@
-"""Formulas that have no linear reading: rows within tall brackets, and text whose brackets or parts do not fit."""
+"""Detection of formulas without a linear reading: rows in tall brackets, and unmatched brackets or parts."""
 
 import re
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from corpus.read.formulas.signs import EXTENSION, GARBLED, RELATIONS
-from corpus.read.paragraphs import SENTENCE_END, Role, Text
+from corpus.read.paragraphs import SENTENCE_END, BlockKind, TextBlock
 from corpus.read.printed import Piece
 
 OPENERS, CLOSERS = "([{\u230a\u2308\u27e8|\u2016", ")]}\u230b\u2309\u27e9|\u2016"
@@ -24,7 +24,7 @@ LOOSE = re.compile(
     r"(?<![\w`^~])[\u02c6\u02dc\u00af\u02d9\u00b4](?![`^~])"
     r"|(?:^|[^\w\s] )[_^]\{|\u221a_|(?:(?<!\S)[^\W\d_] ){6}"
 )
-"""Accents without a letter, scripts and roots without a base, letters that were set apart."""
+"""Accents without a letter, scripts and roots without a base, and spaced letters."""
 BARS = re.compile(r"[|\u2016]")
 FRAGMENT = 4
 """Characters of a line that is a part of the formula above or below it."""
@@ -33,37 +33,37 @@ SMALL, LONGEST = 0.8, 40
 ALONE = re.compile(
     r"^\(?[A-Z]?[\d.]+[a-z]?\)?$|^[\u2022*\u2013-]$|^[a-z]{2,}[.,:]?$|^\w\s?[=<>\u2248\u2260\u2264\u2265]\s?[-\u2212]?\w$"
 )
-"""Short blocks of their own: the number of a formula, a bullet, a word between formulas, a relation of two signs."""
+"""Complete short blocks: the number of a formula, a bullet, a word between formulas, a relation of two signs."""
 
 BARE = re.compile(r"^[\u2022*\u2013-]\W{0,3}$")
 """A bullet without a text: two of them are entries of a matrix, or have lost their texts."""
 
 
-def marked_stacks(pieces: Sequence[Piece]) -> list[Piece]:
-    """Pieces of a page, GARBLED behind each tall bracket that holds several rows."""
-    pieces = _whole_bars(pieces)
+def mark_stacks(pieces: Sequence[Piece]) -> list[Piece]:
+    """Append GARBLED to each tall bracket of a page with several rows in it."""
+    pieces = _join_bars(pieces)
     tall = [piece for piece in pieces if EXTENSION.search(piece.font) and TALL.match(piece.text)]
     stacks = {id(piece) for piece in tall if piece.text[-1] in OPENERS and _holds_rows(piece, tall, pieces)}
-    stacks |= {id(below) for above, below in pairwise(pieces) if _is_stack(above, below)}
+    stacks |= {id(below) for above, below in pairwise(pieces) if _is_over_relation(above, below)}
     if not stacks:
         return list(pieces)
     return [replace(piece, text=piece.text + GARBLED) if id(piece) in stacks else piece for piece in pieces]
 
 
-def _whole_bars(pieces: Sequence[Piece]) -> Sequence[Piece]:
-    """Pieces in order; a tall bar that is put together from several is one."""
+def _join_bars(pieces: Sequence[Piece]) -> Sequence[Piece]:
+    """Join the parts of each tall bar to one piece."""
     if sum(bool(BARS.fullmatch(piece.text)) for piece in pieces) < 2:
         return pieces
-    found: list[Piece] = []
+    result: list[Piece] = []
     top = 0.0
     for piece in pieces:
-        above = found[-1] if found else None
+        above = result[-1] if result else None
         if above and BARS.fullmatch(piece.text) and above.text == piece.text and abs(above.x0 - piece.x0) < 0.5:
-            found[-1] = replace(piece, y=(top + piece.y) / 2)
+            result[-1] = replace(piece, y=(top + piece.y) / 2)
         else:
-            found.append(piece)
+            result.append(piece)
             top = piece.y
-    return found
+    return result
 
 
 def _holds_rows(opener: Piece, tall: Sequence[Piece], pieces: Sequence[Piece]) -> bool:
@@ -79,8 +79,8 @@ def _holds_rows(opener: Piece, tall: Sequence[Piece], pieces: Sequence[Piece]) -
     return bool(rows) and rows[-1] - rows[0] > APART * size
 
 
-def _is_stack(above: Piece, below: Piece) -> bool:
-    """Whether a small text stands over a relation, alone or at the end of a superscript."""
+def _is_over_relation(above: Piece, below: Piece) -> bool:
+    """Whether a small text is above a relation, alone or at the end of a superscript."""
     sign = below.text.lstrip("\u2212")[:1]
     if not sign or sign not in RELATIONS or above.size > FULL * below.size:
         return False
@@ -89,47 +89,53 @@ def _is_stack(above: Piece, below: Piece) -> bool:
     return 0.4 * below.size < above.y - below.y < below.size and over
 
 
-def marked_texts(texts: Sequence[Text], body: float) -> list[Text]:
-    """Blocks of a book, those marked that hold a formula with several rows, loose accents or brackets that do not fit.
+def mark_garbled_blocks(blocks: Sequence[TextBlock], body: float) -> list[TextBlock]:
+    """Set `garbled` for blocks with formulas of several rows, loose accents or unmatched brackets.
 
-    Formulas that follow each other count as one: a bracket may close in the next line.
+    Consecutive formulas count as one: a bracket may close in the next line.
     """
-    doubtful = {place for place, text in enumerate(texts) if _is_doubtful(text)}
-    triples = zip(texts, texts[1:], texts[2:], strict=False)
-    doubtful |= {place for place, (before, text, behind) in enumerate(triples, 1) if _cuts(before, text, behind, body)}
-    bare = [bool(BARE.match(_whole(text))) and text.role is not Role.HEADING for text in texts]
+    doubtful = {place for place, block in enumerate(blocks) if _is_doubtful(block)}
+    triples = zip(blocks, blocks[1:], blocks[2:], strict=False)
+    doubtful |= {
+        place for place, (before, block, after) in enumerate(triples, 1) if _divides(before, block, after, body)
+    }
+    bare = [bool(BARE.match(_whole(block))) and block.kind is not BlockKind.HEADING for block in blocks]
     doubtful |= {place for place, pair in enumerate(pairwise(bare)) if all(pair)}
     run: list[int] = []
-    for place, text in enumerate([*texts, None]):
-        if text is not None and text.role is Role.PARAGRAPH and (_is_fragment(text, body) or is_formula(_whole(text))):
+    for place, block in enumerate([*blocks, None]):
+        if (
+            block is not None
+            and block.kind is BlockKind.PARAGRAPH
+            and (_is_fragment(block, body) or is_formula(_whole(block)))
+        ):
             run.append(place)
             continue
-        open_ends = sum(balance(_whole(texts[number])) for number in run)
-        fragments = any(_is_fragment(texts[number], body) for number in run)
-        if (open_ends or fragments) and any(is_formula(_whole(texts[number])) for number in run):
+        open_ends = sum(balance(_whole(blocks[number])) for number in run)
+        fragments = any(_is_fragment(blocks[number], body) for number in run)
+        if (open_ends or fragments) and any(is_formula(_whole(blocks[number])) for number in run):
             doubtful.update(run)
         run = []
-    return [replace(text, garbled=True) if place in doubtful else text for place, text in enumerate(texts)]
+    return [replace(block, garbled=True) if place in doubtful else block for place, block in enumerate(blocks)]
 
 
-def _cuts(before: Text, text: Text, behind: Text, body: float) -> bool:
-    """Whether a fragment stands in the middle of a sentence: a sign of it that is no letter of its font."""
-    if text.role is not Role.PARAGRAPH or not _is_fragment(text, body) or behind.role is not Role.PARAGRAPH:
+def _divides(before: TextBlock, block: TextBlock, after: TextBlock, body: float) -> bool:
+    """Whether a block is a fragment in the middle of a sentence, such as a sign in another font."""
+    if block.kind is not BlockKind.PARAGRAPH or not _is_fragment(block, body) or after.kind is not BlockKind.PARAGRAPH:
         return False
     whole = _whole(before)
-    return len(whole) > LONGEST and not SENTENCE_END.search(whole) and _whole(behind)[:1].islower()
+    return len(whole) > LONGEST and not SENTENCE_END.search(whole) and _whole(after)[:1].islower()
 
 
-def _whole(text: Text) -> str:
-    return " ".join(line.text for line in text.lines)
+def _whole(block: TextBlock) -> str:
+    return " ".join(line.text for line in block.lines)
 
 
-def _is_doubtful(text: Text) -> bool:
-    whole = _whole(text)
+def _is_doubtful(block: TextBlock) -> bool:
+    whole = _whole(block)
     if GARBLED in whole:
         return True
-    return text.role in (Role.PARAGRAPH, Role.ITEM) and any(
-        LOOSE.search(part) for part in (whole, *(line.text for line in text.lines))
+    return block.kind in (BlockKind.PARAGRAPH, BlockKind.ITEM) and any(
+        LOOSE.search(part) for part in (whole, *(line.text for line in block.lines))
     )
 
 
@@ -145,10 +151,10 @@ def balance(text: str) -> int:
     return sum(BRACKETS.get(sign, 0) for sign in text)
 
 
-def _is_fragment(text: Text, body: float) -> bool:
-    """Whether a block is too short or too small to be one: a part of the formula above or below it."""
-    whole = _whole(text)
+def _is_fragment(block: TextBlock, body: float) -> bool:
+    """Whether a block is so short or small that it is a part of the formula above or below."""
+    whole = _whole(block)
     if len(whole) <= FRAGMENT:
         return not ALONE.match(whole)
-    small = all(line.size <= SMALL * body for line in text.lines)
+    small = all(line.size <= SMALL * body for line in block.lines)
     return small and len(whole) <= LONGEST and is_formula(whole)

@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from corpus.read.page import Job, page_of
+from corpus.read.page import ConversionJob, page_of
 from infuser_core.schemas import Page
 
 
-def trouble(job: Job) -> str:
+def trouble(job: ConversionJob) -> str:
     return ""
 
 
-def convert(path: Path, source_id: str, job: Job) -> Page:
+def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
     text = f"# A book\n\nIt has {path.stat().st_size} bytes."
     return page_of(source_id, text, converter="outside.reader", reason="", chosen="by name")

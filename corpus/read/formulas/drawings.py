@@ -1,4 +1,4 @@
-"""Drawings of a page: rules that may be bars of fractions, and the text that stands within a drawing."""
+"""Drawings of a page: rules that may be bars of fractions, and labels within a drawing."""
 
 import ctypes
 import re
@@ -13,10 +13,10 @@ from corpus.read.printed import Piece, Rule
 RULE_HEIGHT = 1.5
 RULE_WIDTH = (2.0, 400.0)
 MAX_RULES = 200
-"""Rules of a page, or of a drawing in it; where there are more, they are a drawing."""
+"""Rules of a page, or of a drawing in it; if there are more, they are a drawing themselves."""
 MAX_OBJECTS = 5000
 MAX_DEPTH = 3
-"""Drawings within drawings that are looked into."""
+"""Depth of drawings within drawings that are read."""
 STROKES = frozenset({raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE})
 """Objects that are rules: some programs paint them as pictures of one colour."""
 LABEL = 30
@@ -28,7 +28,7 @@ SLACK = 2.0
 FIGURE = re.compile(r"^fig(?:ure|\.)\s*[\dA-Z]", re.IGNORECASE)
 CAPTION = re.compile(r"^(?:fig(?:ure|\.)|tab(?:le|\.)|listing|algorithm)\s*[\dA-Z]", re.IGNORECASE)
 CAPTION_REACH = 45.0
-"""Distance of a figure's caption from what it names, points."""
+"""Largest distance of a figure's caption from the figure, points."""
 TOUCHING = 4.0
 """Distance of two strokes of one drawing, points."""
 LINE_WIDTH = 3.0
@@ -40,8 +40,8 @@ LEAST_STROKES = 3
 FRAME = 0.6
 """Share of its page, or of its drawing, from which a stroke is a frame around other things."""
 SENTENCE = 45
-"""Length of a piece of running text, characters, where it is wide as well."""
-BESIDE, ABOVE, BELOW = 8.0, 4.0, 1.5
+"""Length of a piece of running text, characters, if it is wide as well."""
+AT_SIDE, ABOVE, BELOW = 8.0, 4.0, 1.5
 """Reach of labels around a drawing: points to the sides and above, and units of the font size below it."""
 MAX_DRAWINGS = 300
 
@@ -51,37 +51,43 @@ Matrix = tuple[float, float, float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class PageDrawings:
     """Drawings of a page."""
 
     rules: list[Rule]
-    """Thin horizontal lines, those within drawings included."""
+    """Thin horizontal lines, including those within drawings."""
     boxes: list[Bounds]
-    """Edges of every included drawing."""
+    """Edges of every embedded drawing."""
     strokes: list[tuple[Bounds, int]]
     """Edges of every path, with the number of its segments."""
 
 
-def drawn_on(page: Any) -> Drawn:
-    """Rules, included drawings and strokes of a page."""
-    found = Drawn(rules=[], boxes=[], strokes=[])
+def collect_drawings(page: Any) -> PageDrawings:
+    """Rules, embedded drawings and strokes of a page."""
+    drawings = PageDrawings(rules=[], boxes=[], strokes=[])
     count = raw.FPDFPage_CountObjects(page)
-    _collect(found, (raw.FPDFPage_GetObject(page, index) for index in range(min(count, MAX_OBJECTS))), None, 0)
-    whole = FRAME * raw.FPDF_GetPageWidthF(page) * raw.FPDF_GetPageHeightF(page)
-    return replace(found, strokes=[stroke for stroke in found.strokes if _area(stroke[0]) < whole])
+    _collect(drawings, (raw.FPDFPage_GetObject(page, index) for index in range(min(count, MAX_OBJECTS))), None, 0)
+    largest = FRAME * raw.FPDF_GetPageWidthF(page) * raw.FPDF_GetPageHeightF(page)
+    return replace(drawings, strokes=[stroke for stroke in drawings.strokes if _area(stroke[0]) < largest])
 
 
-def without_labels(pieces: Sequence[Piece], drawn: Drawn) -> tuple[Sequence[Piece], Sequence[Piece]]:
-    """Pieces outside of drawings, and those within: names of axes and boxes, which are no text."""
+def split_labels(pieces: Sequence[Piece], drawings: PageDrawings) -> tuple[Sequence[Piece], Sequence[Piece]]:
+    """Split pieces into text and labels within drawings, such as names of axes and boxes."""
     total = sum(len(piece.text) for piece in pieces)
     labels: dict[int, Piece] = {}
-    bent = [stroke for stroke, segments in drawn.strokes if _is_bent(stroke, segments)]
-    included = [(box, [piece for piece in pieces if _is_within(piece, box)]) for box in drawn.boxes]
-    labelled = [within for box, within in included if _has_curves(box, bent) or not _is_listing(within)]
-    for within in labelled + [_labels_of(box, pieces) for box in _sketches(drawn.strokes, pieces)]:
-        length = sum(len(piece.text) for piece in within)
-        if length <= LABEL * len(within) and length < PAGE_SHARE * total:
-            labels.update((id(piece), piece) for piece in within)
+    bent = [stroke for stroke, segments in drawings.strokes if _is_bent(stroke, segments)]
+    groups = []
+    for box in drawings.boxes:
+        left, lower, right, upper = box
+        within = [piece for piece in pieces if _is_within(piece, box)]
+        curves = sum(left <= x0 and x1 <= right and lower <= y0 and y1 <= upper for x0, y0, x1, y1 in bent)
+        if curves >= LEAST_STROKES or not _is_listing(within):
+            groups.append(within)
+    groups += [_labels_of(box, pieces) for box in _sketches(drawings.strokes, pieces)]
+    for group in groups:
+        length = sum(len(piece.text) for piece in group)
+        if length <= LABEL * len(group) and length < PAGE_SHARE * total:
+            labels.update((id(piece), piece) for piece in group)
     return [piece for piece in pieces if id(piece) not in labels], list(labels.values())
 
 
@@ -90,62 +96,57 @@ def _is_within(piece: Piece, box: Bounds) -> bool:
     return lower - SLACK <= piece.y <= upper + SLACK and left - SLACK <= piece.x0 and piece.x1 <= right + SLACK
 
 
-def _has_curves(box: Bounds, bent: Sequence[Bounds]) -> bool:
-    """Whether several curves or slanting lines stand in a drawing."""
-    left, lower, right, upper = box
-    return sum(left <= x0 and x1 <= right and lower <= y0 and y1 <= upper for x0, y0, x1, y1 in bent) >= LEAST_STROKES
-
-
 def _is_listing(pieces: Sequence[Piece]) -> bool:
-    """Whether most of a drawing's characters are a typewriter's: slides include listings, with numbers beside them."""
+    """Whether most characters of a drawing are in a typewriter font: slides include listings, with line numbers."""
     return 2 * sum(len(piece.text) for piece in pieces if piece.mono) > sum(len(piece.text) for piece in pieces)
 
 
 def _labels_of(box: Bounds, pieces: Sequence[Piece]) -> list[Piece]:
-    """Pieces in and around a drawing; none where it frames running text."""
-    within = [piece for piece in pieces if _is_within(piece, box)]
-    text = any(len(p.text) > SENTENCE and p.x1 - p.x0 > FRAME * (box[2] - box[0]) for p in within)
-    if text or _is_listing(within):
+    """Pieces in and around a drawing; none if it frames running text."""
+    labels = [piece for piece in pieces if _is_within(piece, box)]
+    has_text = any(len(p.text) > SENTENCE and p.x1 - p.x0 > FRAME * (box[2] - box[0]) for p in labels)
+    if has_text or _is_listing(labels):
         return []
     for _ in range(2):
-        box = _around([box, *((p.x0, p.y, p.x1, p.y + p.size / 2) for p in within)])
-        known = {id(piece) for piece in within}
-        within += [piece for piece in pieces if id(piece) not in known and _is_beside(piece, box)]
-    return within
-
-
-def _is_beside(piece: Piece, box: Bounds) -> bool:
-    left, lower, right, upper = box
-    if len(piece.text) > LABEL or CAPTION.match(piece.text):
-        return False
-    level = lower - BELOW * piece.size <= piece.y <= upper + ABOVE
-    return level and left - BESIDE <= piece.x1 and piece.x0 <= right + BESIDE
+        box = left, lower, right, upper = _around([box, *((p.x0, p.y, p.x1, p.y + p.size / 2) for p in labels)])
+        ids = {id(piece) for piece in labels}
+        labels += [
+            piece
+            for piece in pieces
+            if id(piece) not in ids
+            and len(piece.text) <= LABEL
+            and not CAPTION.match(piece.text)
+            and lower - BELOW * piece.size <= piece.y <= upper + ABOVE
+            and left - AT_SIDE <= piece.x1
+            and piece.x0 <= right + AT_SIDE
+        ]
+    return labels
 
 
 def _sketches(strokes: Sequence[tuple[Bounds, int]], pieces: Sequence[Piece]) -> list[Bounds]:
-    """Edges of the drawings that a page's strokes make: several curves or slanting lines, or boxes with a caption."""
+    """Edges of the drawings that a page's strokes form: several curves or slanting lines, or boxes with a caption."""
     captions = [piece for piece in pieces if FIGURE.match(piece.text)]
     bent = sum(_is_bent(*stroke) for stroke in strokes)
     if bent < LEAST_STROKES and not captions:
         return []
-    found = []
+    sketches = []
     for parts in _clusters(strokes):
         box = left, lower, right, upper = _around([bounds for bounds, _ in parts])
         if min(right - left, upper - lower) < LEAST_EXTENT:
             continue
         inner = [part for part in parts if _area(part[0]) < FRAME * _area(box)]
-        named = any(
+        has_caption = any(
             p.x0 < right and p.x1 > left and (0 < lower - p.y < CAPTION_REACH or 0 < p.y - upper < CAPTION_REACH)
             for p in captions
         )
         boxes = sum(min(b[2] - b[0], b[3] - b[1]) > LINE_WIDTH for b, _ in inner)
-        if sum(_is_bent(*part) for part in inner) >= LEAST_STROKES or (named and boxes >= LEAST_STROKES):
-            found.append(box)
-    return found
+        if sum(_is_bent(*part) for part in inner) >= LEAST_STROKES or (has_caption and boxes >= LEAST_STROKES):
+            sketches.append(box)
+    return sketches
 
 
 def _is_bent(bounds: Bounds, segments: int) -> bool:
-    """Whether a path is no line along an axis and no rectangle."""
+    """Whether a path is neither a horizontal or vertical line nor a rectangle."""
     return min(bounds[2] - bounds[0], bounds[3] - bounds[1]) > LINE_WIDTH and segments not in (4, 5)
 
 
@@ -159,43 +160,44 @@ def _around(boxes: Sequence[Bounds]) -> Bounds:
 
 
 def _clusters(strokes: Sequence[tuple[Bounds, int]]) -> list[list[tuple[Bounds, int]]]:
-    """Strokes that touch each other, put together; none of a page with too many lone ones."""
-    found: list[tuple[Bounds, list[tuple[Bounds, int]]]] = []
+    """Groups of strokes that touch each other; none for a page with too many groups."""
+    clusters: list[tuple[Bounds, list[tuple[Bounds, int]]]] = []
     for stroke in strokes:
         left, lower, right, upper = stroke[0]
         left, lower, right, upper = left - TOUCHING, lower - TOUCHING, right + TOUCHING, upper + TOUCHING
-        touched = [x0 <= right and left <= x1 and y0 <= upper and lower <= y1 for (x0, y0, x1, y1), _ in found]
-        near = [known for known, touches in zip(found, touched, strict=True) if touches]
-        apart = [known for known, touches in zip(found, touched, strict=True) if not touches]
+        touches = [x0 <= right and left <= x1 and y0 <= upper and lower <= y1 for (x0, y0, x1, y1), _ in clusters]
+        near = [cluster for cluster, touching in zip(clusters, touches, strict=True) if touching]
+        apart = [cluster for cluster, touching in zip(clusters, touches, strict=True) if not touching]
         parts = [stroke, *(part for _, members in near for part in members)]
-        found = [*apart, (_around([stroke[0], *(box for box, _ in near)]), parts)]
-        if len(found) > MAX_DRAWINGS:
+        clusters = [*apart, (_around([stroke[0], *(box for box, _ in near)]), parts)]
+        if len(clusters) > MAX_DRAWINGS:
             return []
-    return [parts for _, parts in found]
+    return [parts for _, parts in clusters]
 
 
-def _collect(found: Drawn, objects: Iterator[Any], to_page: Matrix | None, depth: int) -> None:
+def _collect(drawings: PageDrawings, objects: Iterator[Any], to_page: Matrix | None, depth: int) -> None:
+    """Add the rules, drawings and strokes among these objects, and those within the drawings."""
     rules = []
-    for drawn in objects:
-        kind = raw.FPDFPageObj_GetType(drawn)
+    for item in objects:
+        kind = raw.FPDFPageObj_GetType(item)
         if kind in STROKES:
-            x0, y0, x1, y1 = _bounds(drawn, to_page)
+            x0, y0, x1, y1 = _bounds(item, to_page)
             if kind == raw.FPDF_PAGEOBJ_PATH:
-                found.strokes.append(((x0, y0, x1, y1), raw.FPDFPath_CountSegments(drawn)))
+                drawings.strokes.append(((x0, y0, x1, y1), raw.FPDFPath_CountSegments(item)))
             if y1 - y0 < RULE_HEIGHT and RULE_WIDTH[0] < x1 - x0 < RULE_WIDTH[1]:
                 rules.append(Rule(x0=x0, x1=x1, y=(y0 + y1) / 2))
         elif kind == raw.FPDF_PAGEOBJ_FORM and depth < MAX_DEPTH:
-            found.boxes.append(_bounds(drawn, to_page))
-            count = min(raw.FPDFFormObj_CountObjects(drawn), MAX_OBJECTS)
-            inner = (raw.FPDFFormObj_GetObject(drawn, index) for index in range(count))
-            _collect(found, inner, _placed(drawn, to_page), depth + 1)
+            drawings.boxes.append(_bounds(item, to_page))
+            count = min(raw.FPDFFormObj_CountObjects(item), MAX_OBJECTS)
+            inner = (raw.FPDFFormObj_GetObject(item, index) for index in range(count))
+            _collect(drawings, inner, _matrix_to_page(item, to_page), depth + 1)
     if len(rules) <= MAX_RULES:
-        found.rules.extend(rules)
+        drawings.rules.extend(rules)
 
 
-def _bounds(drawn: Any, to_page: Matrix | None) -> Bounds:
+def _bounds(item: Any, to_page: Matrix | None) -> Bounds:
     x0, y0, x1, y1 = (ctypes.c_float() for _ in range(4))
-    raw.FPDFPageObj_GetBounds(drawn, x0, y0, x1, y1)
+    raw.FPDFPageObj_GetBounds(item, x0, y0, x1, y1)
     left, lower, right, upper = x0.value, y0.value, x1.value, y1.value
     if to_page is None:
         return left, lower, right, upper
@@ -204,11 +206,11 @@ def _bounds(drawn: Any, to_page: Matrix | None) -> Bounds:
     return min(xs), min(ys), max(xs), max(ys)
 
 
-def _placed(drawn: Any, to_page: Matrix | None) -> Matrix:
-    """From a drawing's coordinates to the page's."""
-    own = raw.FS_MATRIX()
-    raw.FPDFPageObj_GetMatrix(drawn, own)
-    inner = (own.a, own.b, own.c, own.d, own.e, own.f)
+def _matrix_to_page(drawing: Any, to_page: Matrix | None) -> Matrix:
+    """Transformation of a drawing's coordinates to the page's; `to_page` is that of the drawing around it."""
+    matrix = raw.FS_MATRIX()
+    raw.FPDFPageObj_GetMatrix(drawing, matrix)
+    inner = (matrix.a, matrix.b, matrix.c, matrix.d, matrix.e, matrix.f)
     if to_page is None:
         return inner
     a, b, c, d, e, f = inner
