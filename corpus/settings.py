@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core import plugins
 from infuser_core.config.overlays import merge, validate
 from infuser_core.config.run import BenchmarkSettings, RunConfig
 from infuser_core.errors import InfuserError, UsageError
+from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
 from infuser_core.evaluation.benchmarks.parts.question_sets import content_of
 
 _QUESTIONS = {"type": "nano", "size": 1}
@@ -55,7 +55,7 @@ def _present(config: RunConfig) -> BuildSettings:
     benchmarks: list[BenchmarkSettings] = []
     for benchmark in config.evaluate.benchmarks:
         try:
-            plugins.benchmark(benchmark.name)(benchmark)
+            find_benchmark(benchmark.name)(benchmark)
             benchmarks.append(benchmark)
         except InfuserError as error:
             absent[f"benchmark {benchmark.label or benchmark.name}"] = error.message

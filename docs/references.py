@@ -22,7 +22,16 @@ from infuser_core.schemas import columns
 from infuser_core.store.views import TABLES
 
 ROOT = Path(__file__).parent.parent
-API = ["infuser_core.plugins", "infuser_core.config.overlays", "infuser_core.store.store", "infuser_core.store.views"]
+API = [
+    "infuser_core.plugins",
+    "infuser_core.cotrain.reward",
+    "infuser_core.cotrain.route",
+    "infuser_core.verifiers.parts.batch",
+    "infuser_core.evaluation.benchmarks.parts.loader",
+    "infuser_core.config.overlays",
+    "infuser_core.store.store",
+    "infuser_core.store.views",
+]
 """Modules that programs outside the project import."""
 BESIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CITATION.cff")
 """Files beside the README that the site shows too."""

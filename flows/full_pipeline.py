@@ -8,11 +8,11 @@ from prefect.runtime import flow_run
 from corpus.find.catalogue import require_addresses
 from flows.pipeline import pipeline, resolve
 from infuser_core.config import shipped
+from infuser_core.cotrain.route import needs_documents
 from infuser_core.errors import ConfigError
 from infuser_core.planning.place import parse_places
 from infuser_core.planning.preflight import preflight
 from infuser_core.planning.room import require_room
-from infuser_core.plugins import needs_documents
 from infuser_core.store.runs import check_name
 from tasks.stage import stopped_state
 

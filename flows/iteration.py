@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
-from infuser_core import plugins
+from infuser_core.cotrain.reward import find_reward
 from infuser_core.store.recipe import ArtifactRef
 from tasks import cotraining as phase
 from tasks import training_pool
@@ -74,7 +74,7 @@ def _dev_gradient(
 ) -> Future[ArtifactRef | None]:
     """The gradient of the solver's dev answers (phases 1a and 1b), or None if no generator is rewarded by it."""
     settings = current_run(run).history.at(number).cotrain
-    if not (settings.updates("generator", number) and plugins.reward(settings.reward.name).needs_influence):
+    if not (settings.updates("generator", number) and find_reward(settings.reward.name).needs_influence):
         return lane.start(lambda: None)
 
     def differentiate(rollouts: ArtifactRef) -> ArtifactRef:

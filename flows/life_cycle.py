@@ -4,7 +4,7 @@ from functools import partial
 
 from flows.corpus import document_pool
 from flows.cotrain import cotrain
-from infuser_core import plugins
+from infuser_core.cotrain.route import needs_documents
 from infuser_core.store.recipe import ArtifactRef
 from tasks import documents, evaluation, training_pool
 from tasks.run import Run, current_run
@@ -18,7 +18,7 @@ def life_cycle(run: Run) -> None:
     pool = dev
     if not all(config.cotrain.dev_only for config in run.history.all):
         corpus = None
-        if any(plugins.needs_documents(config) for config in run.history.all):
+        if any(needs_documents(config) for config in run.history.all):
             # Shown as one Cached task if everything is stored, else as the sub-flow that builds the pool.
             build = partial(document_pool, run.name, dev, validation)
             corpus = if_stored(run.name, "build-corpus", build) or build()

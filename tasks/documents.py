@@ -24,13 +24,13 @@ from corpus.read.books import convert as converting_books
 from corpus.read.convert import SourceFile
 from corpus.read.file_kinds import file_of
 from corpus.read.page import ConversionJob
-from infuser_core import plugins
 from infuser_core.config.recorded import recorded
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.evaluation.anchors import NamedModel, anchor_digest, anchor_folder, named_model, token_counter
 from infuser_core.evaluation.answering import template_digest
 from infuser_core.evaluation.benchmarks.parts import validation
+from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
 from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.prompts.load import load_or_shipped
 from infuser_core.schemas import Document, Judgement, Page, Question, Source
@@ -73,7 +73,7 @@ def reference_questions(run: Run, part: str) -> Work:
 @stage("questions")
 def benchmark_questions(run: Run) -> Work:
     """The questions of the configured benchmarks, which the overlap audit looks for in the documents."""
-    loaded = {b.label or b.name: plugins.benchmark(b.name)(b) for b in run.config.evaluate.benchmarks}
+    loaded = {b.label or b.name: find_benchmark(b.name)(b) for b in run.config.evaluate.benchmarks}
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         rows = [

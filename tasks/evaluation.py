@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core import plugins
 from infuser_core.config.recorded import recorded
 from infuser_core.cotrain.phases import select as select_phase
 from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.evaluation import evaluate as evaluate_phase
 from infuser_core.evaluation.answers import collect_responses, responses_outcome, scores_outcome
+from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
 from infuser_core.evaluation.benchmarks.parts.validation import content_digest, count_leaks, leak_warning
 from infuser_core.evaluation.evaluate import Ask, Key, RespondSettings, ScoreSettings
 from infuser_core.evaluation.evaluate import respond as ask
@@ -50,7 +50,7 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
     settings = evaluate_phase.ask_settings(run.config, benchmark)
     values: dict[str, Any] = {"answers": settings, "label": label}
     inputs = {"solver": solver, "validation": validation}
-    loaded = plugins.benchmark(benchmark.name)(benchmark) if benchmark else []
+    loaded = find_benchmark(benchmark.name)(benchmark) if benchmark else []
     if benchmark:
         # The questions enter the key by content: the place of their file does not matter.
         values |= {"benchmark": benchmark.name, "content": content_digest(loaded)}
@@ -253,7 +253,7 @@ def selected_iteration(run: str, selection: ArtifactRef, last: int) -> int:
 @stage("leakage")
 def leakage(run: Run, validation: ArtifactRef) -> Work:
     """Share of each benchmark's questions in the validation set, by which the evaluated checkpoint is selected."""
-    loaded = {b.label or b.name: plugins.benchmark(b.name)(b) for b in run.config.evaluate.benchmarks}
+    loaded = {b.label or b.name: find_benchmark(b.name)(b) for b in run.config.evaluate.benchmarks}
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         rows = count_leaks(run.store.rows(validation, "reference_questions", Question), loaded)

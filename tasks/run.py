@@ -21,6 +21,7 @@ from infuser_core.config.run import RunConfig
 from infuser_core.engines.configured import run_pool, run_workers
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.worker_pool import WorkerPool
+from infuser_core.evaluation.benchmarks.parts.loader import longest_sequence
 from infuser_core.planning import place
 from infuser_core.planning.place import SALT, RunPlaces, Salts
 from infuser_core.results.trackers.parts.run_log import RunLog
@@ -205,7 +206,7 @@ def open_run(
             hold=hold,
             published=bool(flow_run),
             listed=listed,
-            pool=run_pool(config),
+            pool=run_pool(config, longest_sequence=longest_sequence(config)),
             workers=run_workers(config, workers),
             console=console,
             log=log,
@@ -260,7 +261,7 @@ def walk_run(name: str, history: History, control: Planning, root: Path) -> Iter
         control=control,
         store=Store(root),
         journal=Journal(root, name),
-        pool=run_pool(history.latest),
+        pool=run_pool(history.latest, longest_sequence=longest_sequence(history.latest)),
         workers=run_workers(history.latest),
         console=Console(enabled=False),
     )

@@ -7,11 +7,11 @@ from functools import lru_cache
 from pathlib import Path
 
 from corpus.problems import Problems, as_rows, blank
-from infuser_core import plugins
 from infuser_core.config.recorded import recorded
 from infuser_core.cotrain.phases import allocate as allocate_phase
 from infuser_core.cotrain.phases.allocate import Budget, fixed_budget
 from infuser_core.cotrain.phases.generate_questions import excluded
+from infuser_core.cotrain.route import blank_routes
 from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DataWarning, DocumentError
 from infuser_core.evaluation.anchors import anchor_bytes, anchor_digest, anchor_folder, origin_of, template_status
@@ -52,7 +52,7 @@ def problems_of(store: Store, pool: ArtifactRef) -> list[Question]:
 def training_pool(run: str, documents: ArtifactRef | None, dev: ArtifactRef) -> ArtifactRef:
     """The documents, with the rows that the configuration adds to them, if any."""
     config = current_run(run).config
-    if documents is not None and not (config.data.problems or plugins.blank_routes(config)):
+    if documents is not None and not (config.data.problems or blank_routes(config)):
         return documents
     return mix_pool(run, documents, dev)
 
@@ -110,7 +110,7 @@ def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Work:
     """Documents or, if the route needs none, blank rows; then the rows of `data.problems`."""
     lists, cotrain = run.config.data.problems, run.config.cotrain
     evaluated = run.config.evaluate.benchmarks
-    blanks = {name: cotrain.documents for name in plugins.blank_routes(run.config)}
+    blanks = {name: cotrain.documents for name in blank_routes(run.config)}
     values = {
         "problems": [
             {

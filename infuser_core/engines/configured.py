@@ -13,17 +13,16 @@ from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.service.launch import HF
 from infuser_core.engines.service.weight_transfer import Board
 from infuser_core.engines.worker_pool import LocalPool, WorkerPool
-from infuser_core.plugins import describe
 
 Options = dict[str, Any]
 
 
-def run_pool(config: RunConfig) -> EnginePool:
-    """The engines of a run. None starts before it is requested."""
+def run_pool(config: RunConfig, *, longest_sequence: int) -> EnginePool:
+    """The engines of a run, each started on first use; `longest_sequence` counts tokens of prompt and response."""
     engine = config.engine
     shared = None if config.cluster is None else _shared(engine, config.cluster)
     sampler, options = _sampling(engine, shared)
-    limit = {"max_model_len": longest_sequence(config)} if engine.sampler == "vllm" else {}
+    limit = {"max_model_len": longest_sequence} if engine.sampler == "vllm" else {}
     machines = {"cluster": shared} if shared and engine.trainer == "deepspeed" else {}
     fill = None if shared is None else ClusterMemory(shared).fill
     board = {"board": Board(engine.dtype, fill)} if engine.hands_over(spread=shared is not None) else {}
@@ -69,16 +68,6 @@ def _sampling(engine: EngineSettings, cluster: Cluster | None) -> tuple[str, Opt
 def run_workers(config: RunConfig, number: int | None = None) -> WorkerPool:
     """Workers of a run's long stages: `number` on this machine, by default one per core, or all of a cluster."""
     return RayPool(_shared(config.engine, config.cluster)) if config.cluster else LocalPool(number)
-
-
-def longest_sequence(config: RunConfig) -> int:
-    """Prompt and response tokens of the longest sequence that a run samples, its benchmarks included."""
-    cotrain = config.cotrain
-    limits = [cotrain.generator_tokens, cotrain.solver_tokens]
-    for benchmark in config.evaluate.benchmarks:
-        description = describe(benchmark.name)
-        limits.append(benchmark.max_tokens or (description.max_tokens if description else None) or 0)
-    return cotrain.prompt_tokens + max(limits)
 
 
 def warm_trainers(engine: EngineSettings) -> int:

@@ -21,12 +21,11 @@ from infuser_core.engines.protocols import (
 )
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation.drawing import Drawn, Kept, draw
-from infuser_core.plugins import CHOICES, SHORT_ANSWER, prompt_name
 from infuser_core.prompts.load import Template, load, render_question
 from infuser_core.prompts.reasoning import reply_text
 from infuser_core.schemas import Question, Role, Rollout, Verdict
 from infuser_core.seeding import seed_of
-from infuser_core.verifiers.parts.batch import Job, check_all
+from infuser_core.verifiers.parts.batch import CHOICES, SHORT_ANSWER, Job, check_all, prompt_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

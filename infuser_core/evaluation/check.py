@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
+from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark
 from infuser_core.evaluation.benchmarks.parts.spec import locate_files
+from infuser_core.plugins import BENCHMARKS
 from infuser_core.schemas import Question, Verdict
 from infuser_core.terminal import table
 from infuser_core.verifiers.parts.batch import Job, check_all
@@ -47,22 +48,20 @@ class BenchmarkCheck:
 def benchmark_names(text: str) -> list[str]:
     """Names joined by commas; `all`: those with a published data set. Raises ConfigError for an unknown one."""
     if text == "all":
-        shipped = ((name, plugins.describe(name)) for name in plugins.BENCHMARKS.names())
+        shipped = ((name, describe_benchmark(name)) for name in BENCHMARKS.names())
         return [name for name, benchmark in shipped if benchmark is not None and benchmark.repos]
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise ConfigError(
-            f"--benchmarks {text!r}: none named", hint=f"all, or some of {', '.join(plugins.BENCHMARKS.names())}"
-        )
+        raise ConfigError(f"--benchmarks {text!r}: none named", hint=f"all, or some of {', '.join(BENCHMARKS.names())}")
     for name in names:
-        if plugins.describe(name) is None:
+        if describe_benchmark(name) is None:
             raise ConfigError(f"--benchmarks: {name} has no data set", hint="a benchmark with a data set")
     return names
 
 
 def check_benchmark(name: str) -> BenchmarkCheck:
     """Load one benchmark and answer it. The status says so if it is not on this machine, or does not load."""
-    benchmark = plugins.describe(name)
+    benchmark = describe_benchmark(name)
     assert benchmark is not None, "checked by benchmark_names"
     settings = BenchmarkSettings(name=name)
     try:

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
 from infuser_core.evaluation.benchmarks.parts import fields
 from infuser_core.evaluation.benchmarks.parts.files import parse_json, rows_of
+from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark, find_benchmark
 from infuser_core.evaluation.benchmarks.parts.spec import MOST_WRONG, Benchmark, RowPlace
 from infuser_core.prompts.load import LETTERS
 from infuser_core.prompts.reasoning import announce
@@ -35,7 +35,7 @@ def read_dump(path: Path, name: str) -> tuple[list[Question], list[BenchmarkResp
     A row whose question cannot be read, or that has no text of a model, is announced and left out. Raises DocumentError
     if more than MOST_WRONG of the rows are, and ConfigError for a benchmark that reads no rows.
     """
-    benchmark = plugins.describe(name)
+    benchmark = describe_benchmark(name)
     if benchmark is None:
         raise ConfigError(f"benchmark {name} has no rows of its own", hint="name the data set that was asked")
     questions: dict[str, Question] = {}
@@ -168,7 +168,7 @@ def _read_question(benchmark: Benchmark, row: Row, place: RowPlace) -> Question 
         return _lighteval_question(benchmark, row["doc"], place)
     doc = row["doc"] if isinstance(row.get("doc"), dict) else row
     if "output_list" in row or benchmark.read_row is None:
-        load = plugins.benchmark(benchmark.name)
+        load = find_benchmark(benchmark.name)
         own = {question.question_id: question for question in load(BenchmarkSettings(name=benchmark.name))}
         key = str(doc.get("question_id", doc.get("id", "")))
         if key not in own:

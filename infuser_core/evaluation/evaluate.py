@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings, RunConfig, SamplingSettings
 from infuser_core.engines.protocols import (
     ChatModel,
@@ -29,9 +28,10 @@ from infuser_core.evaluation.answering import (
     solver_templates,
     template_digest,
 )
+from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, Verdict
 from infuser_core.seeding import seed_of
-from infuser_core.verifiers.parts.batch import Job, break_ties, check_all
+from infuser_core.verifiers.parts.batch import Job, break_ties, check_all, verifier_prompt
 from infuser_core.verifiers.parts.grading import Finding
 
 Key = tuple[str, str]
@@ -227,10 +227,10 @@ class ScoreSettings:
 def ask_settings(config: RunConfig, benchmark: BenchmarkSettings | None = None) -> AskSettings:
     """Sampling settings of a benchmark, or of the validation set (appendix: sampling hyperparameters)."""
     cotrain = config.cotrain
-    known = plugins.describe(benchmark.name) if benchmark else None
+    known = describe_benchmark(benchmark.name) if benchmark else None
     own_limit = (benchmark.max_tokens if benchmark else None) or (known.max_tokens if known else None)
     own_samples = (benchmark.samples if benchmark else None) or (known.samples if known else 1)
-    prompts = [plugins.verifier_prompt(known.verifier)] if known and known.verifier else []
+    prompts = [verifier_prompt(known.verifier)] if known and known.verifier else []
     return AskSettings(
         prompts=config.prompts,
         prompt_digest=template_digest(*solver_templates(config.prompts, prompts)),

@@ -7,20 +7,21 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, UsageError
 from infuser_core.evaluation.answering import OWN, AskSettings, solver_templates, template_digest
+from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark, find_benchmark
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark
 from infuser_core.evaluation.benchmarks.parts.validation import draw_stratified, question_identity
 from infuser_core.evaluation.evaluate import Ask, Key
 from infuser_core.evaluation.models import NamedModel, is_nano
 from infuser_core.evaluation.settings import EvaluationSettings, phrasing_of
-from infuser_core.plugins import prompt_name
+from infuser_core.plugins import BENCHMARKS
 from infuser_core.prompts.load import load
 from infuser_core.schemas import BenchmarkResponse, Question
 from infuser_core.system.hub import find_data
 from infuser_core.system.sealed import digest_of
+from infuser_core.verifiers.parts.batch import prompt_name
 
 FORMAT = 1
 """Raised if responses are generated differently, so that old and new ones never mix."""
@@ -142,7 +143,7 @@ def make_plan(
     questions: dict[str, list[Question]] = {}
     missing: ConfigError | None = None
     for benchmark in _select_benchmarks(names, settings, nano=is_nano(model), warn=warn):
-        spec = plugins.describe(benchmark.name)
+        spec = describe_benchmark(benchmark.name)
         label = benchmark.label or benchmark.name
         try:
             available = _load_questions(_locate_data(benchmark, spec, data), spec, warn)
@@ -198,15 +199,15 @@ def _select_benchmarks(
     configured = {benchmark.label or benchmark.name: benchmark for benchmark in settings.benchmarks}
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names == ["all"]:
-        shipped = plugins.BENCHMARKS.names()
-        names = [name for name in shipped if _is_in_all(plugins.describe(name), settings, nano=nano)]
+        shipped = BENCHMARKS.names()
+        names = [name for name in shipped if _is_in_all(describe_benchmark(name), settings, nano=nano)]
         if nano:
             others = f"the other {len(shipped) - len(names)} benchmarks have no prompt in profile {settings.prompts}"
             warn(f"all: a nano model is asked {' and '.join(names)}; {others}")
     if not names:
         names = list(configured)
     if not names:
-        hint = f"--benchmarks all, or some of {', '.join(plugins.BENCHMARKS.names())}"
+        hint = f"--benchmarks all, or some of {', '.join(BENCHMARKS.names())}"
         raise UsageError("no benchmarks named, and the settings name none", hint=hint)
     benchmarks = [configured[name] if name in configured else _parse_benchmark(name) for name in names]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -226,15 +227,15 @@ def _is_in_all(benchmark: Benchmark | None, settings: EvaluationSettings, *, nan
 def _parse_benchmark(text: str) -> BenchmarkSettings:
     name, mark, path = text.partition("=")
     module, colon, part = name.partition(":")
-    if colon and module in plugins.BENCHMARKS.names():
+    if colon and module in BENCHMARKS.names():
         parts = [each.strip() for each in part.split("+")]
         return BenchmarkSettings(name=module, path=path, only=parts, label="-".join([module, *parts]))
     if not mark:
-        plugins.benchmark(name)
+        find_benchmark(name)
         return BenchmarkSettings(name=name)
     if colon:
         return BenchmarkSettings(name=name, label=module.rpartition(".")[2], path=path)
-    return BenchmarkSettings(name=name if name in plugins.BENCHMARKS.names() else "released", label=name, path=path)
+    return BenchmarkSettings(name=name if name in BENCHMARKS.names() else "released", label=name, path=path)
 
 
 def _locate_data(benchmark: BenchmarkSettings, spec: Benchmark | None, data: Path | None) -> BenchmarkSettings:
@@ -256,7 +257,7 @@ def _load_questions(
     """Its questions; warnings of the loader, and an unexpected number, are reported at once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        questions = plugins.benchmark(benchmark.name)(benchmark)
+        questions = find_benchmark(benchmark.name)(benchmark)
     lines = [str(warning.message) for warning in caught if issubclass(warning.category, DataWarning)]
     for line in lines:
         warn(line)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from infuser_core import plugins
 from infuser_core.config.overlays import validate
 from infuser_core.config.phase_table import Phase
 from infuser_core.errors import DocumentError, UsageError, shown
 from infuser_core.evaluation.benchmarks.parts.fields import choices_by_label
 from infuser_core.evaluation.benchmarks.parts.files import rows_of
+from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark
 from infuser_core.evaluation.benchmarks.parts.question_sets import question_of
 from infuser_core.evaluation.dumps import read_dump
 from infuser_core.evaluation.evaluate import Key
@@ -110,7 +110,7 @@ def answers_of_run(store: Store, name: str) -> SavedAnswers:
 
 
 def _sheet(label: str, module: str, manifest: Committed) -> Sheet:
-    spec = plugins.describe(module)
+    spec = describe_benchmark(module)
     answers = manifest.recipe["config"]["answers"]
     return Sheet(
         label=label,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from infuser_core import plugins
 from infuser_core.errors import InfuserError, MalformedInputError
+from infuser_core.plugins import VERIFIERS
 from infuser_core.schemas import Question
 from infuser_core.verifiers.parts.batch import Job, check_all
 from infuser_core.verifiers.parts.extract import PRESETS
@@ -134,7 +134,7 @@ def _parse_line(line: bytes) -> _Request:
 
 @cache
 def _kinds() -> tuple[str, ...]:
-    return tuple(plugins.VERIFIERS.names())
+    return tuple(VERIFIERS.names())
 
 
 def _parse_program(values: Mapping[str, Any], preset: str) -> _Request:

@@ -15,10 +15,10 @@ from infuser_core.config.optimizers import options_class
 from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import CotrainSettings, RunConfig
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, QuestionSource
+from infuser_core.cotrain.reward import find_reward
 from infuser_core.errors import ConfigError, UsageError
 from infuser_core.memory.hardware import read_table
 from infuser_core.memory.shape import Shape
-from infuser_core.plugins import reward
 
 SAMPLING, SCORING, TRAINING = "sampling", "scoring", "training"
 """Kinds of work: decoding; probes of questions and forward passes; forward and backward for a gradient."""
@@ -122,7 +122,7 @@ class PhaseWork:
 def needs_influence(config: RunConfig) -> bool:
     """Whether questions are scored against the dev gradient."""
     cotrain = config.cotrain
-    return cotrain.generator.update and not cotrain.dev_only and reward(cotrain.reward.name).needs_influence
+    return cotrain.generator.update and not cotrain.dev_only and find_reward(cotrain.reward.name).needs_influence
 
 
 def gradient_flops(config: RunConfig, shape: Shape, work: GroupWork) -> float:

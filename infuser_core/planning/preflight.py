@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from infuser_core import plugins, settings
+from infuser_core import settings
 from infuser_core.config import shipped
 from infuser_core.config.roles import ALL_LINEAR
 from infuser_core.config.run import RunConfig
@@ -17,12 +17,16 @@ from infuser_core.config.sources import (
     QuestionSource,
 )
 from infuser_core.cotrain.phases.parts.shown import AIM
+from infuser_core.cotrain.reward import find_reward
+from infuser_core.cotrain.route import find_route, main_routes, needs_documents, runs_programs, templates
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation.anchors import anchor_folder
 from infuser_core.planning.split import load_sets, require_apart
-from infuser_core.plugins import CHOICES, MAIN_ROUTE, needs_documents, prompt_name, templates
+from infuser_core.plugins import MAIN_ROUTE, find_object
 from infuser_core.prompts.load import load
+from infuser_core.results.trackers.parts.follow import find_tracker
 from infuser_core.system.hub import fetched
+from infuser_core.verifiers.parts.batch import CHOICES, prompt_name
 from infuser_core.verifiers.sandbox import run as sandbox
 
 
@@ -93,7 +97,7 @@ def preflight(config: RunConfig) -> None:
     settings.phase_seconds("")
     settings.track_seconds()
     for name in config.track:
-        plugins.tracker(name)
+        find_tracker(name)
     for key, source in _sources(config):
         if isinstance(source, FileQuestions):
             _must_exist(f"{key}.path", source.path)
@@ -105,7 +109,7 @@ def preflight(config: RunConfig) -> None:
     require_apart(config, sets)
     asked = [question for each in sets for question in each.questions]
     asking = _generator_prompts(config)
-    reward = plugins.reward(config.cotrain.reward.name)
+    reward = find_reward(config.cotrain.reward.name)
     if config.cotrain.budget.mode == "bandit" and not reward.needs_influence:
         raise ConfigError(
             f"cotrain.budget.mode bandit: the reward {reward.name} measures no influence to follow",
@@ -113,10 +117,10 @@ def preflight(config: RunConfig) -> None:
         )
     for key in ("labeller", "oracle"):
         if name := getattr(config.cotrain.question, key):
-            plugins.named(name, key=f"cotrain.question.{key}")
+            find_object(name, key=f"cotrain.question.{key}")
     for prompt in (*asking, CHOICES, "judge_chunk", *sorted({prompt_name(question) for question in asked})):
         load(prompt, profile=config.prompts)
-    if plugins.runs_programs(config, asked):
+    if runs_programs(config, asked):
         sandbox.find_containment()
     roles = {
         "anchor": config.anchor,
@@ -144,8 +148,8 @@ def _check_adapter(config: RunConfig) -> None:
 
 def _generator_prompts(config: RunConfig) -> list[str]:
     """Prompts of the generator. Raises ConfigError where a run of given problems has none, or a generator."""
-    own = plugins.route(config.cotrain.route or MAIN_ROUTE)
-    problems = [plugins.route(each.route) for each in config.data.problems]
+    own = find_route(config.cotrain.route or MAIN_ROUTE)
+    problems = [find_route(each.route) for each in config.data.problems]
     if own.given and not any(route.given for route in problems):
         raise ConfigError(
             f"cotrain.route = {own.name!r} trains on problems that are given, and data.problems lists none",
@@ -156,7 +160,7 @@ def _generator_prompts(config: RunConfig) -> list[str]:
             f"cotrain.route = {own.name!r} has nothing to write for a generator",
             hint="set cotrain.generator.update to false",
         )
-    shown = {each.shows for each in plugins.main_routes(config)} - {""} if config.cotrain.examples else set[str]()
+    shown = {each.shows for each in main_routes(config)} - {""} if config.cotrain.examples else set[str]()
     return sorted({*templates(config), *shown, *([AIM] if config.cotrain.aims else [])})
 
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from infuser_core import plugins
 from infuser_core.config.roles import Overlap
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import BenchmarkQuestions
 from infuser_core.errors import ConfigError, shown
+from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
 from infuser_core.evaluation.benchmarks.parts.question_sets import load_questions
 from infuser_core.evaluation.benchmarks.parts.validation import question_identity
 from infuser_core.schemas import Question
@@ -41,7 +41,7 @@ def load_sets(config: RunConfig) -> list[QuestionSet]:
     loaded = [
         *((part, name, load_questions(each, seed=config.seed, evaluated=evaluated)) for part, name, each in sources),
         *(
-            ("benchmarks", f"benchmark {each.label or each.name}", plugins.benchmark(each.name)(each))
+            ("benchmarks", f"benchmark {each.label or each.name}", find_benchmark(each.name)(each))
             for each in evaluated
         ),
     ]

@@ -20,6 +20,7 @@ from infuser_core.engines.pool import record_engines
 from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams, TrainGroup, TrainRow
 from infuser_core.engines.service.sync_check import FAR, LIMITS, Agreement, precision
 from infuser_core.errors import ConfigError, EngineError, InfuserError
+from infuser_core.evaluation.benchmarks.parts.loader import longest_sequence
 from infuser_core.memory.shape import shape_of
 from infuser_core.planning.hours import GroupWork
 from infuser_core.schemas import Checkpoint, Rollout
@@ -51,7 +52,7 @@ class Rehearsal:
         self._config, self._folder = config, folder
         self._kind = precision(config.engine.dtype, config.engine.vllm)
         """Precision of the sampler's matrices."""
-        self._pool = run_pool(config)
+        self._pool = run_pool(config, longest_sequence=longest_sequence(config))
         self._engines: dict[str, Any] = {}
         self.sampled: GroupWork | None = None
         """The generated batch; None before that."""

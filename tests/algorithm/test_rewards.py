@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from infuser_core import plugins
-from infuser_core.plugins import Reward
+from infuser_core.cotrain.reward import Reward, find_reward
+from infuser_core.plugins import REWARDS
 from infuser_core.schemas import InfluenceScore, Question, ScoreStatus
 
 
@@ -40,9 +40,9 @@ EXPECTED = {  # rewards at accuracy 0, 1/4, 1/2, 1
 }
 
 
-@pytest.mark.parametrize("name", plugins.REWARDS.names())
+@pytest.mark.parametrize("name", REWARDS.names())
 def test_every_reward_of_the_folder(name: str) -> None:
-    reward = plugins.reward(name)
+    reward = find_reward(name)
     values = [of(reward, score(accuracy)) for accuracy in (0.0, 0.25, 0.5, 1.0)]
     assert all(math.isfinite(value) for value in values)
     assert values == EXPECTED.get(name, values)
@@ -51,4 +51,4 @@ def test_every_reward_of_the_folder(name: str) -> None:
 
 
 def test_the_expected_rewards_exist() -> None:
-    assert set(EXPECTED) <= set(plugins.REWARDS.names())
+    assert set(EXPECTED) <= set(REWARDS.names())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from infuser_core import plugins
+from infuser_core.cotrain.reward import find_reward
 from infuser_core.evaluation.statistics.repetition import cluster_sizes, similarities
 from infuser_core.schemas import InfluenceScore, Question, ScoreStatus
 
@@ -31,7 +31,7 @@ def rewards(accuracies: Sequence[float], texts: Sequence[str]) -> list[float]:
         )
         for place, text in enumerate(texts)
     ]  # fmt: skip
-    return plugins.reward("r_zero").of(scores, questions)
+    return find_reward("r_zero").of(scores, questions)
 
 
 def test_a_repeated_question_pays_for_its_share_of_the_batch():

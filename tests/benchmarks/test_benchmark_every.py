@@ -7,14 +7,15 @@ from pathlib import Path
 import places
 import pytest
 
-from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings
+from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark, find_benchmark
+from infuser_core.plugins import BENCHMARKS
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers.parts.batch import Job, check_all
 from infuser_core.verifiers.parts.grading import grading_of
 
 DATA = places.DATA / "benchmarks"
-NAMES = plugins.BENCHMARKS.names()
+NAMES = BENCHMARKS.names()
 # Appendix, sampling hyperparameters; the benchmarks' rows as evaluation counts them.
 PAPER = {
     "mmlu_pro": ("general", 12_032, 1, None),
@@ -50,7 +51,7 @@ def fixture(name: str) -> list[Question]:
     path = str(DATA / "released.json") if name == "released" else ""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return plugins.benchmark(name)(BenchmarkSettings(name=name, path=path))
+        return find_benchmark(name)(BenchmarkSettings(name=name, path=path))
 
 
 def response(name: str, question: Question) -> str:
@@ -64,14 +65,14 @@ def response(name: str, question: Question) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_describes_itself(name: str):
-    known = plugins.describe(name)
+    known = describe_benchmark(name)
     assert known is not None and known.name == name and known.title
     assert known.category in ("math", "general", "medical", "coding", "nano", "other")
     assert bool(known.repos) == bool(known.files) == (known.category not in ("nano", "other"))
 
 
 def test_benchmarks_are_sampled_as_their_papers_say():
-    found = {name: plugins.describe(name) for name in NAMES}
+    found = {name: describe_benchmark(name) for name in NAMES}
     facts = {
         name: (known.category, known.rows, known.samples, known.max_tokens)
         for name, known in found.items()
@@ -85,7 +86,7 @@ def test_a_fixture_gives_whole_questions_with_unique_identifiers(name: str):
     questions = fixture(name)
     assert len(questions) >= 3
     assert len({question.question_id for question in questions}) == len(questions)
-    known = plugins.describe(name)
+    known = describe_benchmark(name)
     for question in questions:
         assert question.text.strip() == question.text != ""
         assert question.answer or question.verifier == "code"
@@ -119,5 +120,5 @@ def test_another_answer_is_not_right(name: str):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("nano")])
 def test_the_micro_worlds_have_the_questions_they_announce(name: str):
-    known = plugins.describe(name)
+    known = describe_benchmark(name)
     assert known is not None and len(fixture(name)) == known.rows

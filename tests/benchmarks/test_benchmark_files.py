@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, DocumentError
 from infuser_core.evaluation.benchmarks import math500
 from infuser_core.evaluation.benchmarks.parts.files import rows_of
+from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark, find_benchmark
 from infuser_core.evaluation.benchmarks.parts.spec import locate_files, source_of, split_files
 from infuser_core.schemas import Question
 from infuser_core.terminal import one_line
@@ -37,7 +37,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def read(path: Path | str = "", name: str = "math500") -> list[Question]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return plugins.benchmark(name)(BenchmarkSettings(name=name, path=str(path)))
+        return find_benchmark(name)(BenchmarkSettings(name=name, path=str(path)))
 
 
 def rows(*names: str) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ def test_files_with_capitals_or_packed_are_found_where_small_ones_are(
     content = content.replace(b",", b"\t") if plain == ".tsv" else content
     path = tmp_path / f"math500{suffix}"
     path.write_bytes(gzip.compress(content) if suffix.lower().endswith(".gz") else content)
-    assert locate_files(plugins.describe("math500"), BenchmarkSettings(name="math500")) == [path]
+    assert locate_files(describe_benchmark("math500"), BenchmarkSettings(name="math500")) == [path]
     assert [question.question_id for question in read()] == ["a"]
     folder = tmp_path / "set"
     folder.mkdir()
@@ -143,14 +143,14 @@ def test_a_folder_of_an_unknown_layout_gives_its_split_or_all_it_has(tmp_path: P
     ],
 )
 def test_the_split_is_read_and_its_neighbours_are_not(name: str, expected: list[str]):
-    benchmark = plugins.describe(name)
+    benchmark = describe_benchmark(name)
     assert benchmark is not None
     found = split_files(benchmark, DATA / name)
     assert [path.relative_to(DATA / name).as_posix() for path in found] == expected
 
 
 def test_a_contest_is_known_by_its_folder_or_its_file(tmp_path: Path):
-    benchmark = plugins.describe("hmmt")
+    benchmark = describe_benchmark("hmmt")
     assert benchmark is not None
     assert source_of(benchmark, tmp_path / "hmmt_feb_2025" / "data" / "train-0.parquet") == "hmmt_feb_2025"
     assert source_of(benchmark, tmp_path / "HMMT_Feb_2026.jsonl") == "hmmt_feb_2026"

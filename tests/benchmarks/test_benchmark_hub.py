@@ -23,12 +23,12 @@ COMMIT = math500.BENCHMARK.revision
 FILES = {"test.jsonl": (DATA / "math500" / "test.jsonl").read_bytes(), "README.md": b"#", "big/images.zip": b"0" * 64}
 CODE = """
 import json, sys, warnings
-from infuser_core import plugins
+from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import InfuserError
 warnings.simplefilter("ignore")
 try:
-    print(json.dumps([q.question_id for q in plugins.benchmark(sys.argv[1])(BenchmarkSettings(name=sys.argv[1]))]))
+    print(json.dumps([q.question_id for q in find_benchmark(sys.argv[1])(BenchmarkSettings(name=sys.argv[1]))]))
 except InfuserError as error:
     print(json.dumps({"kind": type(error).__name__, "message": error.message, "hint": error.hint}))
 """

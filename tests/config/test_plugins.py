@@ -7,15 +7,18 @@ from typing import Any
 import pytest
 
 from corpus.find.catalogue import SHIPPED
-from infuser_core import plugins
+from infuser_core.cotrain.reward import find_reward
+from infuser_core.cotrain.route import find_route
 from infuser_core.errors import ConfigError
+from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark, find_benchmark
 from infuser_core.plugins import BENCHMARKS, REWARDS, ROUTES, VERIFIERS, Registry
+from infuser_core.verifiers.parts.batch import find_verifier
 
 LOADERS: list[tuple[Registry, Callable[[str], Any]]] = [
-    (REWARDS, plugins.reward),
-    (ROUTES, plugins.route),
-    (VERIFIERS, plugins.verifier),
-    (BENCHMARKS, plugins.benchmark),
+    (REWARDS, find_reward),
+    (ROUTES, find_route),
+    (VERIFIERS, find_verifier),
+    (BENCHMARKS, find_benchmark),
     (SHIPPED, lambda name: SHIPPED.find(name, "find")),
 ]
 FILES = [(registry, load, name) for registry, load in LOADERS for name in registry.names()]
@@ -45,14 +48,14 @@ def test_an_unknown_name_lists_what_exists(registry: Registry, load: Callable[[s
 @pytest.mark.parametrize(
     ("load", "name", "reason"),
     [
-        (plugins.reward, "no_package.module:name", "cannot be imported"),
-        (plugins.reward, "math:no_such_name", "cannot be imported"),
-        (plugins.reward, "math:pi", "is not a function"),
-        (plugins.route, "no_package.way", "cannot be imported"),
-        (plugins.route, "os.path", "cannot be used: .*TEMPLATE"),
-        (plugins.verifier, "no_such_package.module:Name", "cannot be imported"),
-        (plugins.verifier, "json:dumps", "has no check"),
-        (plugins.benchmark, "no_package.module:load", "cannot be imported"),
+        (find_reward, "no_package.module:name", "cannot be imported"),
+        (find_reward, "math:no_such_name", "cannot be imported"),
+        (find_reward, "math:pi", "is not a function"),
+        (find_route, "no_package.way", "cannot be imported"),
+        (find_route, "os.path", "cannot be used: .*TEMPLATE"),
+        (find_verifier, "no_such_package.module:Name", "cannot be imported"),
+        (find_verifier, "json:dumps", "has no check"),
+        (find_benchmark, "no_package.module:load", "cannot be imported"),
     ],
 )
 def test_a_foreign_module_that_does_not_fit_says_why(load: Callable[[str], Any], name: str, reason: str):
@@ -65,12 +68,12 @@ def test_a_route_reads_or_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "own_routes" / "way.py").write_text("TEMPLATE = ''\nNEEDS_DOCUMENT = False")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(ConfigError, match=r"own_routes\.way' needs `read` or `given`"):
-        plugins.route("own_routes.way")
+        find_route("own_routes.way")
 
 
 def test_one_of_the_shipped_can_be_named_from_outside():
-    assert plugins.verifier("infuser_core.verifiers:exact") is plugins.verifier("exact")
+    assert find_verifier("infuser_core.verifiers:exact") is find_verifier("exact")
     benchmark = "infuser_core.evaluation.benchmarks.math500:BENCHMARK"
-    assert plugins.benchmark(benchmark) and plugins.describe(benchmark) is plugins.describe("math500")
-    assert plugins.reward("infuser_core.cotrain.rewards.variance:reward").needs_influence is False
-    assert plugins.reward("math:fsum").needs_influence is True, "whoever does not say otherwise needs it"
+    assert find_benchmark(benchmark) and describe_benchmark(benchmark) is describe_benchmark("math500")
+    assert find_reward("infuser_core.cotrain.rewards.variance:reward").needs_influence is False
+    assert find_reward("math:fsum").needs_influence is True, "whoever does not say otherwise needs it"

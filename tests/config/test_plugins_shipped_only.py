@@ -7,17 +7,21 @@ from typing import Any
 import pytest
 
 from corpus.find.catalogue import SHIPPED
-from infuser_core import plugins
 from infuser_core.config.overlays import load
+from infuser_core.cotrain.reward import find_reward
+from infuser_core.cotrain.route import find_route
 from infuser_core.errors import ConfigError
+from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
+from infuser_core.plugins import find_object
+from infuser_core.verifiers.parts.batch import find_verifier
 
 FINDS: list[Any] = [
-    lambda: plugins.reward("antigravity:open"),
-    lambda: plugins.route("antigravity.more"),
-    lambda: plugins.verifier("antigravity:open"),
-    lambda: plugins.benchmark("antigravity:open"),
+    lambda: find_reward("antigravity:open"),
+    lambda: find_route("antigravity.more"),
+    lambda: find_verifier("antigravity:open"),
+    lambda: find_benchmark("antigravity:open"),
     lambda: SHIPPED.find("antigravity.more", "find"),
-    lambda: plugins.named("antigravity:open", key="cotrain.question.labeller"),
+    lambda: find_object("antigravity:open", key="cotrain.question.labeller"),
     lambda: load([Path("nano")], ["cotrain.optimizer.name=antigravity.more"]),
     lambda: load([Path("nano")], ["corpus.catalogue.world=antigravity.more"]),
 ]
@@ -36,15 +40,15 @@ def test_code_from_outside_is_refused_and_never_imported(find: Any, monkeypatch:
 
 def test_the_project_s_own_code_may_be_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("INFUSER_PLUGINS", "shipped")
-    assert plugins.named("infuser_core.nano.lab:label", key="cotrain.question.labeller")
-    assert plugins.reward("infuser_core.cotrain.rewards.variance:reward") and plugins.reward("influence")
+    assert find_object("infuser_core.nano.lab:label", key="cotrain.question.labeller")
+    assert find_reward("infuser_core.cotrain.rewards.variance:reward") and find_reward("influence")
 
 
 def test_any_code_may_be_named_by_who_runs_it_himself():
-    assert plugins.named("json:dumps", key="cotrain.question.labeller")
+    assert find_object("json:dumps", key="cotrain.question.labeller")
 
 
 def test_another_word_is_an_error(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("INFUSER_PLUGINS", "yes")
     with pytest.raises(ConfigError, match="INFUSER_PLUGINS = 'yes'"):
-        plugins.route("package.module")
+        find_route("package.module")

@@ -85,7 +85,7 @@ def test_every_draw_of_a_run_records_them_and_other_settings_stay_what_they_were
 
 def test_engines_of_runs_and_evaluations_get_them() -> None:
     run = config(*FP8)
-    assert run_pool(run)._options["sampler"]["vllm"] == {"quantization": "fp8"}
+    assert run_pool(run, longest_sequence=4096)._options["sampler"]["vllm"] == {"quantization": "fp8"}
     assert sampling_pool(run.engine, None, cache_tokens=1)._options["sampler"]["vllm"] == {"quantization": "fp8"}
     model = NamedModel(name="model", digest="", folder=Path("model"), config=None)
     assert engine_name(model, settings_of_run(run)) == 'vllm bfloat16 {"quantization": "fp8"}'

@@ -7,7 +7,7 @@ import typer.main
 from places import ROOT
 
 from flows.cli.main import app
-from infuser_core import plugins
+from infuser_core.plugins import BENCHMARKS, REWARDS
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 DOCS = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
@@ -99,7 +99,7 @@ def test_every_configuration_in_the_docs_exists():
     assert named and sorted(named - set(CONFIGS)) == []
 
 
-@pytest.mark.parametrize("name", [*plugins.REWARDS.names(), *plugins.BENCHMARKS.names()])
+@pytest.mark.parametrize("name", [*REWARDS.names(), *BENCHMARKS.names()])
 def test_every_reward_and_benchmark_stands_in_the_docs(name: str):
     assert any(re.search(rf"\b{name}\b", quoted) for quoted in QUOTED), f"neither README.md nor docs/ names {name}"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from infuser_core import plugins
 from infuser_core.errors import ConfigError, UsageError
+from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark
 from infuser_core.evaluation.models import NamedModel, find_model
 from infuser_core.evaluation.plan import ExamPlan, identity_of, make_plan, name_of
 from infuser_core.evaluation.settings import EvaluationSettings, engine_name, settings_for
@@ -82,7 +82,7 @@ def test_other_models_are_asked_as_the_paper_asks(tmp_path: Path):
     assert settings.sampling.model_dump() == {"temperature": 0.7, "top_p": 0.8, "top_k": 20}
     assert (settings.prompt_tokens, settings.max_tokens, settings.preset) == (4096, 8192, "paper")
     for name, samples in PAPER.items():
-        known = plugins.describe(name)
+        known = describe_benchmark(name)
         assert known is not None and known.samples == samples
 
 

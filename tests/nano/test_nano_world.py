@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from places import CONFIGS
 
-from infuser_core import plugins
 from infuser_core.config.overlays import load
 from infuser_core.config.run import BenchmarkSettings, QuestionSettings
 from infuser_core.config.sources import NanoQuestions
 from infuser_core.cotrain.phases.generate_questions import generate_questions, settings_of
 from infuser_core.cotrain.phases.parts.shown import PROGRAMS, Examples, text_of
+from infuser_core.cotrain.route import find_route
 from infuser_core.engines.fake import ScriptedSampler
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation.benchmarks import nano_problems, nano_programs, nano_target, nano_transfer
@@ -27,6 +27,7 @@ from infuser_core.nano.world import TARGET, WORLD, notes, pairs_of, questions, w
 from infuser_core.prompts.load import load as load_prompt
 from infuser_core.schemas import Document
 from infuser_core.verifiers import integer
+from infuser_core.verifiers.parts.batch import find_verifier
 
 HARD, WIDE = world_of("hard"), world_of("wide")
 SPLITS = ("train", "dev", "validation", "test")
@@ -204,11 +205,11 @@ def test_routes_ask_as_the_lessons_do_and_judge_both_ways(task):
         text = json.dumps(inputs if task == "induction" else written)
         document = dataclasses.replace(BLANK, text=made.function.text)
         assert programs.well_formed(task, text)
-        asked = plugins.route(task).read(text, document, "r", QuestionSettings())
+        asked = find_route(task).read(text, document, "r", QuestionSettings())
         held = made.question("q")
         for name in ("text", "answer", "verifier", "grading"):
             assert getattr(asked, name) == getattr(held, name)
-        found = [plugins.verifier(held.verifier).check(made.reply(sound=way), held).verdict for way in (True, False)]
+        found = [find_verifier(held.verifier).check(made.reply(sound=way), held).verdict for way in (True, False)]
         assert found == ["correct", "wrong"]
 
 

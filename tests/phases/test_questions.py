@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core import plugins
 from infuser_core.config.recorded import recorded
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import FileQuestions, NanoQuestions
 from infuser_core.errors import DataWarning, DocumentError
+from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
 from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, load_questions, question_of, values_of
 from infuser_core.verifiers.parts.grading import Grading, grading_of
 
@@ -308,11 +308,11 @@ def test_a_benchmark_reads_other_columns_too(tmp_path: Path):
     path.write_text(json.dumps([{"prompt": "What is 20 + 22?", "key": {"value": "42"}}]))
     columns = {"problem": "prompt", "answer": "key.value"}
     with pytest.warns(DataWarning, match="1 questions, expected 30"):
-        (question,) = plugins.benchmark("aime2024")(BenchmarkSettings(name="aime2024", path=str(path), columns=columns))
+        (question,) = find_benchmark("aime2024")(BenchmarkSettings(name="aime2024", path=str(path), columns=columns))
     assert (question.text, question.answer) == ("What is 20 + 22?", "42")
     columns = {"question_text": "prompt", "ground_truth": "key.value"}
     settings = BenchmarkSettings(name="released", path=str(path), columns=columns)
-    assert [question.answer for question in plugins.benchmark("released")(settings)] == ["42"]
+    assert [question.answer for question in find_benchmark("released")(settings)] == ["42"]
 
 
 @pytest.mark.parametrize("others", [["four", 5], '["four", 5]'])

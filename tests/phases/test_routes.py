@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from infuser_core import plugins
 from infuser_core.config.run import QuestionSettings
 from infuser_core.cotrain.phases.parsing import Malformed
+from infuser_core.cotrain.route import find_route
+from infuser_core.plugins import ROUTES
 from infuser_core.schemas import Document, Question
 
 RULES = QuestionSettings(min_choices=2, choice_order="as_written")
@@ -22,14 +23,14 @@ def document() -> Document:
 
 
 def read(name: str, text: str) -> Question | Malformed:
-    route = plugins.route(name)
+    route = find_route(name)
     assert route.read is not None
     return route.read(text, document(), "0/d/1", RULES)
 
 
-@pytest.mark.parametrize("name", plugins.ROUTES.names())
+@pytest.mark.parametrize("name", ROUTES.names())
 def test_a_route_writes_by_a_template_or_gives_what_a_row_carries(name: str):
-    route = plugins.route(name)
+    route = find_route(name)
     assert route.name == name
     assert bool(route.template) == (route.read is not None) == (route.given is None)
 
@@ -64,7 +65,7 @@ def test_a_given_problem_keeps_its_answer_and_its_verifier():
         question_id="aime-1", text="6 * 7?", choices=[], answer="42", verifier="integer", domain="Math",
         subdomain="", document_id="row", rollout_id="", reasoning="", grading='{"route": "aime"}',
     )  # fmt: skip
-    given = plugins.route("direct").given
+    given = find_route("direct").given
     assert given is not None
     made = given(problem, "3/row/0-ab")
     assert (made.question_id, made.document_id, made.rollout_id) == ("3/row/0-ab", "row", "")

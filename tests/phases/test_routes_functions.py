@@ -6,14 +6,15 @@ from dataclasses import replace
 import pytest
 from places import CONFIGS
 
-from infuser_core import plugins
 from infuser_core.config.overlays import load
 from infuser_core.config.run import QuestionSettings
 from infuser_core.cotrain.phases import generate_questions as phase
 from infuser_core.cotrain.phases.parsing import Malformed
 from infuser_core.cotrain.phases.parts.shown import examples_of, program_of
+from infuser_core.cotrain.route import find_route
 from infuser_core.engines.fake import ByteTokenizer, ScriptedSampler
 from infuser_core.schemas import Document, Question, Verdict
+from infuser_core.verifiers.parts.batch import find_verifier
 from infuser_core.verifiers.parts.grading import grading_of
 
 SOURCE = "def f(words, n):\n    return [w[::-1] for w in words if len(w) > n]"
@@ -24,14 +25,14 @@ BLANK = Document(
 
 
 def read(route: str, **fields: object) -> Question | Malformed:
-    reader = plugins.route(route).read
+    reader = find_route(route).read
     assert reader is not None
     return reader(json.dumps(fields), BLANK, "0/b/0", QuestionSettings())
 
 
 def verdict(asked: Question | Malformed, answer: str) -> Verdict:
     assert isinstance(asked, Question), asked
-    return plugins.verifier(asked.verifier).check(f"\\boxed{{{answer}}}", asked).verdict
+    return find_verifier(asked.verifier).check(f"\\boxed{{{answer}}}", asked).verdict
 
 
 def test_deduction_asks_for_the_value_of_a_call():

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from infuser_core import plugins
 from infuser_core.config.run import QuestionSettings
 from infuser_core.cotrain.phases.generate_questions import route_digest
 from infuser_core.cotrain.phases.parsing import Malformed
+from infuser_core.cotrain.route import find_route
 from infuser_core.schemas import Document, Question
 
 BLANK = Document(
@@ -17,15 +17,15 @@ BLANK = Document(
 
 
 def read(route: str, text: str) -> Question | Malformed:
-    reader = plugins.route(route).read
+    reader = find_route(route).read
     assert reader is not None
     return reader(text, BLANK, "0/blank-1/0", QuestionSettings())
 
 
 @pytest.mark.parametrize("route", ["challenge", "deduction", "abduction", "induction"])
 def test_neither_needs_a_document(route: str):
-    assert not plugins.route(route).needs_document
-    assert plugins.route(route).template
+    assert not find_route(route).needs_document
+    assert find_route(route).template
 
 
 def test_a_challenge_is_a_question_like_any_other():

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import infuser_core.nano
 from infuser_core.config.overlays import load
 from infuser_core.config.run import KeepSettings, RunConfig
-from infuser_core.engines.configured import longest_sequence, options_of, warm_trainers
+from infuser_core.engines.configured import options_of, warm_trainers
+from infuser_core.evaluation.benchmarks.parts.loader import longest_sequence
 from infuser_core.memory.parts import Layout, host_bytes, trainer_memory
 from infuser_core.memory.shape import Shape, find_shape, known_shapes, shape_of
 from infuser_core.planning.advice import advice

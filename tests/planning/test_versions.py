@@ -20,14 +20,17 @@ GOLDEN = places.GOLDEN / "phases.json"
 REFRESH = "INFUSER_REFRESH_GOLDEN"
 
 ALGORITHM = (
-    "infuser_core.cotrain.phases.", "infuser_core.cotrain.studies.", "infuser_core.algorithm.",
+    "infuser_core.cotrain.", "infuser_core.algorithm.",
     "infuser_core.evaluation.answering", "infuser_core.evaluation.drawing", "infuser_core.evaluation.evaluate",
     "infuser_core.prompts.load", "infuser_core.prompts.reasoning", "infuser_core.verifiers.",
 )  # fmt: skip
 SEEDS = ("infuser_core.seeding",)
 LIBRARY = ("corpus.", "infuser_core.nano.")
-BY_NAME = {f"infuser_core.plugins.{name}": f"infuser_core/cotrain/{name}s" for name in ("reward", "route")}
-BY_NAME["infuser_core.plugins.verifier"] = "infuser_core/verifiers"
+BY_NAME = {
+    "infuser_core.verifiers.parts.batch": "infuser_core/verifiers",
+    "infuser_core.cotrain.reward": "infuser_core/cotrain/rewards",
+    "infuser_core.cotrain.route": "infuser_core/cotrain/routes",
+}
 BY_NAME["infuser_core.cotrain.studies.candidates"] = "infuser_core/cotrain/studies/scores"
 # Training the anchor: its artifact enters by the digest of its files.
 BUILD = ("infuser_core.nano.build", "infuser_core.nano.pretrain")
@@ -50,8 +53,6 @@ def _imports(path: Path) -> Iterator[str]:
         if isinstance(node, ast.ImportFrom):
             yield str(node.module)
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "plugins":
-            yield f"infuser_core.plugins.{node.attr}"
 
 
 def modules_behind(module: str, rooms: tuple[str, ...]) -> list[str]:

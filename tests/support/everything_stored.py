@@ -14,9 +14,9 @@ from flows.corpus import document_pool
 from flows.cotrain import validate as validate_solver
 from flows.iteration import Players, iteration
 from flows.life_cycle import benchmark
-from infuser_core import plugins
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
+from infuser_core.cotrain.route import needs_documents
 from infuser_core.nano.lab import anchor_path
 from infuser_core.schemas import Document
 from infuser_core.store.recipe import ArtifactRef, Recipe, Record
@@ -95,7 +95,7 @@ def walked(
     with open_run(config.run_name(), config) as run:
         run.store, run.control = store, LookUp(run.control, store)
         dev, validation = (documents.reference_questions(run.name, part) for part in ("dev", "validation"))
-        found = document_pool(run.name, dev, validation) if plugins.needs_documents(config) else None
+        found = document_pool(run.name, dev, validation) if needs_documents(config) else None
         pool = dev if config.cotrain.dev_only else training_pool.training_pool(run.name, found, dev)
         anchor = training_pool.prepare_anchor(run.name)
         players = Players(solver=anchor, generator=anchor, anchor=anchor)

@@ -14,12 +14,12 @@ import pytest
 from launcher import Launcher, SmallRun, copy_store
 from places import ROOT
 
-from infuser_core import plugins
 from infuser_core.config.overlays import load
 from infuser_core.errors import ConfigError
 from infuser_core.planning.preflight import preflight
+from infuser_core.plugins import TRACKERS
 from infuser_core.results.trackers.parts.files import points_in
-from infuser_core.results.trackers.parts.follow import Followers
+from infuser_core.results.trackers.parts.follow import Followers, find_tracker
 from infuser_core.results.trackers.parts.points import Point
 from infuser_core.store.journal import Journal
 from infuser_core.store.runs import METRICS, read_config
@@ -180,14 +180,14 @@ def test_a_wrong_tracker_is_refused_before_the_run(
         preflight(load([NANO], [f"track=[{name!r}]"]))
 
 
-@pytest.mark.parametrize("name", plugins.TRACKERS.names())
+@pytest.mark.parametrize("name", TRACKERS.names())
 def test_a_tracker_without_its_package_is_refused_with_the_command_that_installs_it(name: str):
-    module, _ = plugins.TRACKERS.find(name)
+    module, _ = TRACKERS.find(name)
     if importlib.util.find_spec(module.PACKAGE):
-        assert callable(plugins.tracker(name))
+        assert callable(find_tracker(name))
         return
     with pytest.raises(ConfigError, match=module.PACKAGE) as caught:
-        plugins.tracker(name)
+        find_tracker(name)
     assert f"pip install 'infuser[{name}]'" in caught.value.hint
 
 

@@ -5,16 +5,17 @@ from pathlib import Path
 
 from launcher import ROOT, Launcher
 
-from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings
+from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
+from infuser_core.verifiers.parts.batch import find_verifier
 
 FOLDER = ROOT / "examples" / "my_verifier"
 NAME = "examples.my_verifier.my_verifier:load"
 
 
 def test_it_reads_durations_in_any_unit():
-    (tide, *_) = plugins.benchmark(NAME)(BenchmarkSettings(name=NAME, path=str(FOLDER / "durations.jsonl")))
-    check = plugins.verifier(tide.verifier).check
+    (tide, *_) = find_benchmark(NAME)(BenchmarkSettings(name=NAME, path=str(FOLDER / "durations.jsonl")))
+    check = find_verifier(tide.verifier).check
     said = {text: check(text, tide).verdict for text in (r"\boxed{6.25 h}", r"\boxed{6 h}", r"\boxed{long}", "6.25 h")}
     assert list(said.values()) == ["correct", "wrong", "wrong", "no_answer"]
 

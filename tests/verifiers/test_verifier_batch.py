@@ -7,10 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifier_cases import question
 
-from infuser_core import plugins
 from infuser_core.errors import ConfigError
 from infuser_core.verifiers.parts import batch
-from infuser_core.verifiers.parts.batch import Job, check_all
+from infuser_core.verifiers.parts.batch import Job, check_all, find_verifier
 from infuser_core.verifiers.parts.extract import PRESETS
 from infuser_core.verifiers.parts.grading import Finding, Grading, as_text, correct
 
@@ -50,7 +49,7 @@ jobs_of = st.lists(
 
 @given(jobs_of, st.sampled_from(PRESETS))
 def test_a_batch_equals_one_at_a_time(jobs: list[Job], preset: str):
-    plain = [plugins.verifier(job.question.verifier).check(job.response, job.question, preset=preset) for job in jobs]
+    plain = [find_verifier(job.question.verifier).check(job.response, job.question, preset=preset) for job in jobs]
     assert check_all(jobs, preset=preset) == plain
 
 

@@ -13,9 +13,10 @@ import pytest
 from places import DATA
 from verifier_cases import question
 
-from infuser_core import plugins
+from infuser_core.plugins import VERIFIERS
 from infuser_core.verifiers.code import extract_program
 from infuser_core.verifiers.parts import extract
+from infuser_core.verifiers.parts.batch import find_verifier
 from infuser_core.verifiers.parts.grading import Grading
 
 ROWS = [json.loads(line) for line in (DATA / "verifier_cases.jsonl").read_text().splitlines()]
@@ -34,7 +35,7 @@ def found(row: dict[str, Any], preset: str) -> object:
         return extract.unwrap(response) if asked == "unwrap" else extract.official_bbeh(response)
     grading, choices = Grading(**row.get("grading", {})), row.get("choices", 0)
     asks = question(row["answer"], choices=choices, verifier=asked, text=row.get("text", "?"), grading=grading)
-    finding = plugins.verifier(asked).check(response, asks, preset=preset)
+    finding = find_verifier(asked).check(response, asks, preset=preset)
     return [finding.verdict, finding.extracted, finding.reason]
 
 
@@ -48,7 +49,7 @@ def test_every_row_is_read_and_judged_as_the_table_says(asked: str, rule: str):
 
 def test_the_table_covers_every_verifier_reader_and_preset():
     asked = {row["asked"] for row in ROWS}
-    assert asked == {*plugins.VERIFIERS.names(), "boxed", "unwrap", "phrase", "program"} - {"code"}
+    assert asked == {*VERIFIERS.names(), "boxed", "unwrap", "phrase", "program"} - {"code"}
     for name in asked - {"unwrap", "phrase"}:
         presets = {preset for row in ROWS if row["asked"] == name for key in row["found"] for preset in key.split(",")}
         assert presets == set(extract.PRESETS), name

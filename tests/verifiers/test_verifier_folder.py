@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verifier_cases import CORRECT, NO_ANSWER, WRONG, question
 
-from infuser_core import plugins
 from infuser_core.cotrain.phases.parsing import ParsedQuestion, parse, to_question
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation.benchmarks.parts.question_sets import question_of
+from infuser_core.plugins import VERIFIERS
 from infuser_core.schemas import Document, Question, Verdict
 from infuser_core.verifiers import bbeh, choice, exact, integer
+from infuser_core.verifiers.parts.batch import find_verifier
 from infuser_core.verifiers.parts.extract import PRESETS
 from infuser_core.verifiers.parts.grading import Reason
 
@@ -22,20 +23,20 @@ TEXTUAL = (choice, exact, integer, bbeh)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("name", plugins.VERIFIERS.names())
+@pytest.mark.parametrize("name", VERIFIERS.names())
 def test_every_verifier_says_when_there_is_no_answer(name: str, preset: str):
-    verifier = plugins.verifier(name)
+    verifier = find_verifier(name)
     for silent in ("", "no box", "no closed \\boxed{"):
         finding = verifier.check(silent, question("1", verifier=name), preset=preset)
         assert (finding.verdict, finding.extracted) == (NO_ANSWER, None)
         assert finding.reason
 
 
-@pytest.mark.parametrize("name", plugins.VERIFIERS.names())
+@pytest.mark.parametrize("name", VERIFIERS.names())
 def test_every_verifier_refuses_an_unknown_preset(name: str):
     for response in ("no box", r"\boxed{1}"):
         with pytest.raises(ConfigError, match=r"'lucky'.*paper, official, strict-last"):
-            plugins.verifier(name).check(response, question("1", verifier=name), preset="lucky")
+            find_verifier(name).check(response, question("1", verifier=name), preset="lucky")
 
 
 anything = st.text(alphabet=st.characters(exclude_categories=()), max_size=80)
@@ -143,7 +144,7 @@ def test_a_row_finds_its_verifier(
     fields: dict[str, object], response: str, extracted: str | None, verdict: str, preset: str
 ):
     asked = row(**fields)
-    finding = plugins.verifier(asked.verifier).check(response, asked, preset=preset)
+    finding = find_verifier(asked.verifier).check(response, asked, preset=preset)
     assert (finding.extracted, finding.verdict) == (extracted, verdict)
 
 

@@ -10,9 +10,9 @@ import pytest
 from contained import needs_sandbox
 from launcher import ROOT
 
-from infuser_core import plugins
 from infuser_core.errors import MalformedInputError
 from infuser_core.evaluation.verify_lines import Refusals, answer_lines
+from infuser_core.plugins import VERIFIERS
 from infuser_core.schemas import Verdict
 from infuser_core.verifiers.parts.extract import PRESETS
 
@@ -127,7 +127,7 @@ def test_garbage_is_exit_code_1(given: bytes, said: str):
 
 def test_what_exists_is_named():
     kind, preset = verify({"kind": "maths"}, {"kind": "choice", "preset": "loose"})
-    assert kind["reason"] == f"unknown kind 'maths': one of {', '.join(plugins.VERIFIERS.names())}"
+    assert kind["reason"] == f"unknown kind 'maths': one of {', '.join(VERIFIERS.names())}"
     assert preset["reason"] == "unknown preset 'loose': one of paper, official, strict-last, phrase"
 
 

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any
 
-from infuser_core import plugins
 from infuser_core.config.recorded import Mark
 from infuser_core.config.run import QuestionSettings, RunConfig, SamplingSettings
 from infuser_core.cotrain.phases.allocate import Budget, draw_batch
 from infuser_core.cotrain.phases.parsing import Malformed
 from infuser_core.cotrain.phases.parts.shown import Examples, aim_facts, example_facts, messages_of, program_of, text_of
+from infuser_core.cotrain.route import Route, blank_routes, find_route
 from infuser_core.engines.protocols import Completion, Progress, PromptGroup, Sampler, SamplingParams, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.evaluation.answering import TOO_LONG, template_digest
 from infuser_core.evaluation.drawing import Drawn, Kept, draw
-from infuser_core.plugins import MAIN_ROUTE, Route
+from infuser_core.plugins import MAIN_ROUTE, find_object
 from infuser_core.prompts.load import load
 from infuser_core.prompts.reasoning import reply_text
 from infuser_core.schemas import Document, Question, QuestionLabel, Role, Rollout
@@ -83,7 +83,7 @@ class Generated:
 def settings_of(config: RunConfig, *, writer: Mapping[str, str] | None = None, iteration: int = 0) -> GenerateSettings:
     """The sub-configuration that the phase is a function of, whatever is in the pool."""
     cotrain = config.cotrain
-    names: set[str] = {*(each.route for each in config.data.problems), *plugins.blank_routes(config)}
+    names: set[str] = {*(each.route for each in config.data.problems), *blank_routes(config)}
     return GenerateSettings(
         prompts=config.prompts,
         prompt_digest=route_digest(cotrain.route or MAIN_ROUTE, config.prompts),
@@ -115,7 +115,7 @@ def with_pool(
     settings: GenerateSettings, config: RunConfig, pool: Sequence[Document], *, iteration: int, budget: Budget | None
 ) -> GenerateSettings:
     """The settings with what they take from the pool's rows."""
-    names: set[str] = {*(each.route for each in config.data.problems), *plugins.blank_routes(config)}
+    names: set[str] = {*(each.route for each in config.data.problems), *blank_routes(config)}
     if config.corpus.pool and not settings.route:
         names |= {row.prompt_type for row in pool}
     number = 0 if settings.frozen_batch else iteration
@@ -141,7 +141,7 @@ def _other_prompts(names: Collection[str], config: RunConfig) -> dict[str, str]:
 
 def route_digest(name: str, profile: str) -> str:
     """Digest of a route's template, with the route's version from the second on; empty for a route without one."""
-    found = plugins.route(name)
+    found = find_route(name)
     if not found.template:
         return ""
     digest = template_digest(load(found.template, profile=profile))
@@ -223,7 +223,7 @@ def _read_all(
     """Every text as a rollout, and the questions among them; `origin` is the iteration and the writer."""
     iteration, checkpoint_id = origin
     name = settings.question.oracle
-    oracle = plugins.named(name, key="cotrain.question.oracle") if name else None
+    oracle = find_object(name, key="cotrain.question.oracle") if name else None
     rollouts: list[Rollout] = []
     written: list[Question] = []
     for document, group in zip(writing, groups, strict=True):
@@ -268,7 +268,7 @@ def _ways(batch: Sequence[Document], problems: Sequence[Question], route: str) -
     names = {
         row.document_id: row.prompt_type if row.document_id in carrying else route or row.prompt_type for row in batch
     }
-    routes = {name: plugins.route(name) for name in names.values()}
+    routes = {name: find_route(name) for name in names.values()}
     return {document_id: routes[name] for document_id, name in names.items()}
 
 
@@ -324,5 +324,5 @@ def _rollout(
 
 
 def _labels(questions: Sequence[Question], name: str) -> list[QuestionLabel]:
-    label = plugins.named(name, key="cotrain.question.labeller") if name else None
+    label = find_object(name, key="cotrain.question.labeller") if name else None
     return [label(question) for question in questions] if label else []

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Unpack
 
-from infuser_core import plugins
 from infuser_core.config.run import RunConfig
+from infuser_core.cotrain.route import solver_prompts
 from infuser_core.engines.protocols import Sampler
 from infuser_core.evaluation.answering import AnswerSettings, Draw, answer_questions, solver_templates, template_digest
 from infuser_core.schemas import Question, Rollout
@@ -16,7 +16,7 @@ def settings_of(config: RunConfig) -> AnswerSettings:
     """The sub-configuration that the phase is a function of."""
     return AnswerSettings(
         prompts=config.prompts,
-        prompt_digest=template_digest(*solver_templates(config.prompts, plugins.solver_prompts(config))),
+        prompt_digest=template_digest(*solver_templates(config.prompts, solver_prompts(config))),
         sampling=config.cotrain.sampling.as_sampling(),
         vllm=config.engine.vllm,
         samples=config.cotrain.group_size,

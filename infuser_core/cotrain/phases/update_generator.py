@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infuser_core import plugins
 from infuser_core.algorithm.advantage import is_flat
 from infuser_core.config.run import RunConfig
 from infuser_core.cotrain.phases.parts.not_finite import NotFinite, is_finite, nothing_left, without_lost
 from infuser_core.cotrain.phases.training import UpdateSettings, by_group, left_out, update
+from infuser_core.cotrain.reward import find_reward
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import (
     Checkpoint,
@@ -160,7 +160,7 @@ def _rewards(
     settings: GeneratorSettings,
 ) -> dict[str, float]:
     """The reward of every rollout; NaN where it would be made of a score that is not finite."""
-    scores, reward = {row.question_id: row for row in influence}, plugins.reward(settings.reward)
+    scores, reward = {row.question_id: row for row in influence}, find_reward(settings.reward)
     # Questions that nobody generated take no part: neither in a group nor in a reward that compares questions.
     written = [question for question in questions if question.rollout_id]
     rated = [question for question in written if not reward.needs_influence or _is_rated(scores[question.question_id])]

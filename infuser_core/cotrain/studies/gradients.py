@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from infuser_core import plugins
 from infuser_core.algorithm.advantage import advantages, centre
 from infuser_core.cotrain.phases.training import ObjectiveSettings, by_group, train_group
+from infuser_core.cotrain.reward import find_reward
 from infuser_core.cotrain.studies.candidates import flat
 from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.evaluation.statistics.bootstrap import Z
@@ -107,7 +107,7 @@ def gradient_quality(
     true = _by_rollout(rollouts, {row.rollout_id: effects.get(row.question_id, 0.0) for row in written}, 0.0)
     rewards = {}
     for name in REWARDS:
-        values = plugins.reward(name).of([known[row.question_id] for row in written], written)
+        values = find_reward(name).of([known[row.question_id] for row in written], written)
         own = {row.rollout_id: value for row, value in zip(written, values, strict=True)}
         rewards[name] = _by_rollout(rollouts, own, settings.invalid)
     rewards["effect"] = true

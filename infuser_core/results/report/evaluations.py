@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from infuser_core import plugins
 from infuser_core.errors import UsageError
+from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark
 from infuser_core.evaluation.benchmarks.parts.validation import question_key
 from infuser_core.evaluation.statistics.bootstrap import leakage
 from infuser_core.evaluation.statistics.passk import PassPoint, pass_curve, powers_of_two
 from infuser_core.evaluation.statistics.tally import Tally
+from infuser_core.plugins import BENCHMARKS
 from infuser_core.results.report import charts
 from infuser_core.results.report.charts import Series, series_of
 from infuser_core.results.report.content import (
@@ -88,8 +89,8 @@ SELECT DISTINCT benchmark FROM measured ORDER BY benchmark""")
 
 def _by_category(query: Query, found: Sequence[Chosen], asked: Sequence[str]) -> list[Row]:
     """Mean over runs of the unweighted mean over a category's benchmarks."""
-    registered = set(plugins.BENCHMARKS.names())
-    benchmarks = {name: plugins.describe(name) for name in asked if name in registered}
+    registered = set(BENCHMARKS.names())
+    benchmarks = {name: describe_benchmark(name) for name in asked if name in registered}
     pairs = [
         f"({literal(name)}, {literal(benchmark.category)})"
         for name, benchmark in benchmarks.items()

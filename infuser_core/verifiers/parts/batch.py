@@ -7,17 +7,54 @@ findings are stored with its verdicts. A reply other than one digit changes noth
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from typing import Protocol, cast
 
-from infuser_core import plugins
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
+from infuser_core.errors import ConfigError
+from infuser_core.plugins import VERIFIERS
 from infuser_core.prompts.load import load
 from infuser_core.prompts.reasoning import answer_of
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers.parts.grading import Finding, Stage, grading_of
 
+CHOICES, SHORT_ANSWER = "solve_mcq", "solve_free_form"
+"""Prompt templates of questions with lettered choices, and of others whose verifier declares none."""
+
+
 REPORT_EVERY = 500
 """Jobs between two reports of progress: a few hundredths of a second of text comparison."""
 _WORST_TO_BEST = (Verdict.NO_ANSWER, Verdict.WRONG, Verdict.UNVERIFIED, Verdict.CORRECT)
+
+
+class Verifier(Protocol):
+    """A verifier module, or an object named from outside; `check_many(jobs, preset=...)` is optional."""
+
+    def check(self, response: str, question: Question, *, preset: str = "paper") -> Finding:
+        """Extract the response's answer and compare it with `question.answer`.
+
+        Never raises for any response; raises ConfigError for a preset that is not in PRESETS.
+        """
+        ...
+
+
+@cache
+def verifier_prompt(name: str) -> str:
+    """Prompt template of a verifier's questions. Raises ConfigError listing what exists when there is no verifier."""
+    return str(getattr(VERIFIERS.find(name)[0], "PROMPT", SHORT_ANSWER))
+
+
+def prompt_name(question: Question) -> str:
+    """Template that a question is put with: the one for lettered choices, or its verifier's."""
+    return CHOICES if question.choices else verifier_prompt(question.verifier)
+
+
+def find_verifier(name: str) -> Verifier:
+    """The verifier called `name`. Raises ConfigError listing what exists if there is none."""
+    _, plugin = VERIFIERS.find(name)
+    if not callable(getattr(plugin, "check", None)):
+        raise ConfigError(f"verifier {name!r} has no check", hint="see infuser_core/verifiers/exact.py")
+    return cast(Verifier, plugin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +82,7 @@ def check_all(jobs: Sequence[Job], *, preset: str = "paper", progress: Progress 
     indices_by_verifier: dict[str, list[int]] = {}
     for index, job in enumerate(jobs):
         indices_by_verifier.setdefault(job.question.verifier, []).append(index)
-    verifiers = {name: plugins.verifier(name) for name in sorted(indices_by_verifier)}
+    verifiers = {name: find_verifier(name) for name in sorted(indices_by_verifier)}
     findings: dict[int, Finding] = {}
     for name, verifier in verifiers.items():
         check_many = getattr(verifier, "check_many", None)

@@ -11,7 +11,6 @@ from random import Random
 from types import MappingProxyType
 from typing import Any
 
-from infuser_core import plugins
 from infuser_core.config import shipped
 from infuser_core.config.recorded import recorded
 from infuser_core.config.run import BenchmarkSettings
@@ -22,6 +21,7 @@ from infuser_core.evaluation.benchmarks.parts import fields, validation
 from infuser_core.evaluation.benchmarks.parts.fields import Row
 from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.nano import lab
+from infuser_core.plugins import BENCHMARKS, VERIFIERS, Registry
 from infuser_core.prompts.load import LETTERS
 from infuser_core.prompts.reasoning import answer_of
 from infuser_core.schemas import Question
@@ -235,14 +235,14 @@ def _has_choices(row: Row) -> bool:
 def _verifier(row: Row) -> str:
     """The shipped verifier of a free answer: the row's, its data source's, or that of mathematics."""
     name = str(row.get("verifier") or "")
-    return name if name in _names(plugins.VERIFIERS) else _VERIFIERS.get(_plain(row.get("data_source")), "math")
+    return name if name in _names(VERIFIERS) else _VERIFIERS.get(_plain(row.get("data_source")), "math")
 
 
 def _grading(row: Row, truth: str, choices: Collection[str]) -> Grading:
     """The row's rules for comparing an answer; `;` separates several answers of an olympiad problem."""
     # The benchmark that the data source or the domain names.
     sources = tuple(_plain(row.get(name)) for name in ("data_source", "domain"))
-    benchmarks = _names(plugins.BENCHMARKS).items()
+    benchmarks = _names(BENCHMARKS).items()
     route = next((name for name, plain in benchmarks if any(source.startswith(plain) for source in sources)), "")
     if choices:
         return Grading(route=route)
@@ -258,7 +258,7 @@ def _grading(row: Row, truth: str, choices: Collection[str]) -> Grading:
 
 
 @cache
-def _names(registry: plugins.Registry) -> dict[str, str]:
+def _names(registry: Registry) -> dict[str, str]:
     """Names of the shipped plug-ins, with their letters and digits: the folder is listed once, not for every row."""
     return {name: _plain(name) for name in registry.names()}
 

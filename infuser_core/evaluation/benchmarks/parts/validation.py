@@ -7,10 +7,10 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 
-from infuser_core import plugins
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import BenchmarkQuestions, Quota
 from infuser_core.errors import ConfigError, DataWarning
+from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
 from infuser_core.schemas import Leak, Question
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers.parts.grading import as_text, grading_of
@@ -153,7 +153,7 @@ def sample_questions(source: BenchmarkQuestions, evaluated: Sequence[BenchmarkSe
     excluded = frozenset(
         question_key(question)
         for settings in (evaluated if source.leak_free else ())
-        for question in plugins.benchmark(settings.name)(settings)
+        for question in find_benchmark(settings.name)(settings)
     )
     quotas = {_name(quota): quota.count for quota in source.quotas}
     pools = {_name(quota): _pool(quota, source, excluded) for quota in source.quotas}
@@ -188,7 +188,7 @@ def _pool(quota: Quota, source: BenchmarkQuestions, excluded: frozenset[str]) ->
         settings = BenchmarkSettings(name=benchmark, path=source.paths.get(benchmark, ""))
         pool += [
             replace(question, question_id=f"{benchmark}:{question.question_id}")
-            for question in plugins.benchmark(benchmark)(settings)
+            for question in find_benchmark(benchmark)(settings)
             if quota.subdomain in ("", question.subdomain)
         ]
     if not pool:

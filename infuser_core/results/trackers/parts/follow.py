@@ -4,6 +4,7 @@ A process reads what the run has written, and remembers how far it came; the nex
 with its run: told to, or because that is gone.
 """
 
+import importlib.util
 import json
 import os
 import select
@@ -12,13 +13,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from infuser_core import plugins, settings
+from infuser_core import settings
+from infuser_core.errors import ConfigError
+from infuser_core.plugins import TRACKERS
 from infuser_core.results.trackers.parts.files import is_secret, point_of, redacted
 from infuser_core.results.trackers.parts.points import Point
 from infuser_core.store.runs import METRICS
@@ -46,6 +49,24 @@ class Tracked:
         if not path.is_file():
             path.write_text(make())
         return path.read_text()
+
+
+Track = Callable[[Tracked, Iterable[Point]], None]
+"""Shows a run's points as they come, until there are no more."""
+
+
+def find_tracker(name: str) -> Track:
+    """The tracker called `name`. Raises ConfigError if there is none, or its package is not installed."""
+    module, plugin = TRACKERS.find(name, "track")
+    if not callable(plugin):
+        raise ConfigError(
+            f"tracker {name!r} is not a function", hint="see infuser_core/results/trackers/tensorboard.py"
+        )
+    package = getattr(module, "PACKAGE", "")
+    if package and importlib.util.find_spec(package) is None:
+        hint = f"pip install 'infuser[{name}]', or take it out of `track`"
+        raise ConfigError(f"tracker {name!r} needs the package {package}, which is not installed", hint=hint)
+    return cast(Track, plugin)
 
 
 class Followers:
@@ -170,7 +191,7 @@ def main(name: str, folder: str, parent: str) -> None:
     threading.Thread(target=_watch, args=(int(parent), over), daemon=True).start()
     try:
         tracked = Tracked(name=Path(folder).name, folder=own, settings=_settings(Path(folder)))
-        plugins.tracker(name)(tracked, Tail(Path(folder) / METRICS, own / _POSITION, over))
+        find_tracker(name)(tracked, Tail(Path(folder) / METRICS, own / _POSITION, over))
     except BaseException as error:  # the boundary of the process: recorded for the run, which tells it
         with suppress(OSError):
             (own / _FAILED).write_text(redacted(f"{type(error).__name__}: {error}")[:500])

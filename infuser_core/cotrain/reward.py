@@ -1,0 +1,39 @@
+"""Rewards of the generator by name: what a file in `rewards/` has to hold."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from infuser_core.errors import ConfigError
+from infuser_core.plugins import REWARDS
+from infuser_core.schemas import InfluenceScore, Question
+
+BATCH = "rewards"
+"""Name of a reward function that takes all questions at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reward:
+    """A generator reward, ready to call."""
+
+    name: str
+    """As written in the configuration."""
+    needs_influence: bool
+    """Whether questions must be probed against the dev gradient first."""
+    of: Callable[[Sequence[InfluenceScore], Sequence[Question]], list[float]]
+    """Rewards of an iteration's questions, in order; the two sequences name the same questions."""
+
+
+def find_reward(name: str) -> Reward:
+    """The reward called `name`; one from outside needs influence unless its module says `NEEDS_INFLUENCE = False`.
+
+    Raises ConfigError listing what exists if there is none.
+    """
+    module, function = REWARDS.find(name, BATCH, "reward")
+    if not callable(function):
+        raise ConfigError(f"reward {name!r} is not a function", hint="see infuser_core/cotrain/rewards/variance.py")
+    takes_all = function is getattr(module, BATCH, None)
+    return Reward(
+        name=name,
+        needs_influence=bool(getattr(module, "NEEDS_INFLUENCE", True)),
+        of=function if takes_all else lambda scores, questions: [function(score) for score in scores],
+    )

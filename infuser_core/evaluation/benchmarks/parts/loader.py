@@ -1,0 +1,59 @@
+"""Benchmarks by name: the questions of one, and what its file declares about it."""
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from infuser_core.config.run import BenchmarkSettings, RunConfig
+from infuser_core.errors import ConfigError, guess, nearest
+from infuser_core.evaluation.benchmarks.parts.spec import Benchmark
+from infuser_core.plugins import BENCHMARKS
+from infuser_core.schemas import Question
+
+Load = Callable[[BenchmarkSettings], list[Question]]
+"""Loads a benchmark's questions."""
+_LISTED = 40
+
+
+def find_benchmark(name: str) -> Load:
+    """The loader of the benchmark called `name`; it returns the questions of the domains that the settings name.
+
+    Raises ConfigError listing what exists if there is none.
+    """
+    _, plugin = BENCHMARKS.find(name, "load", "BENCHMARK")
+    load = cast(Load, getattr(plugin, "load", plugin))
+    return lambda settings: only_domains(load(settings), settings)
+
+
+def only_domains(questions: Sequence[Question], settings: BenchmarkSettings) -> list[Question]:
+    """The questions of the domains or subdomains that the settings name, or all.
+
+    Raises ConfigError listing what there is for a name that no question has.
+    """
+    if not settings.only:
+        return list(questions)
+    wanted = {name.casefold(): name for name in settings.only}
+    there = {part.casefold(): part for row in questions for part in (row.domain, row.subdomain) if part}
+    for folded, name in wanted.items():
+        if folded not in there:
+            listed = ", ".join(sorted(there.values())[:_LISTED]) or "none at all"
+            raise ConfigError(
+                f"{settings.name} has no domain or subdomain {name!r}",
+                hint=f"{guess(nearest(name, there.values()))}there are {listed}",
+            )
+    return [row for row in questions if wanted.keys() & {row.domain.casefold(), row.subdomain.casefold()}]
+
+
+def describe_benchmark(name: str) -> Benchmark | None:
+    """The `BENCHMARK` of its module, or None for a loader that declares nothing."""
+    module, _ = BENCHMARKS.find(name, "load", "BENCHMARK")
+    return cast(Benchmark | None, getattr(module, "BENCHMARK", None))
+
+
+def longest_sequence(config: RunConfig) -> int:
+    """Prompt and response tokens of the longest sequence that a run samples, its benchmarks included."""
+    cotrain = config.cotrain
+    limits = [cotrain.generator_tokens, cotrain.solver_tokens]
+    for benchmark in config.evaluate.benchmarks:
+        description = describe_benchmark(benchmark.name)
+        limits.append(benchmark.max_tokens or (description.max_tokens if description else None) or 0)
+    return cotrain.prompt_tokens + max(limits)
