@@ -6,9 +6,9 @@ import pytest
 from engine_tiny import make_checkpoint
 from stock_engines import hf_sampler
 
-from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.evaluation import drawing
 from infuser_core.evaluation.drawing import Drawn, draw
+from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.store.pieces import Pieces
 
 PARAMS = SamplingParams(temperature=1.0, max_tokens=30)

@@ -8,7 +8,7 @@ from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.config.run import RunConfig
 from infuser_core.cotrain.phases.parts.not_finite import NotFinite, check_kept, is_finite, lose, without_lost
 from infuser_core.cotrain.phases.training import ObjectiveSettings, by_group
-from infuser_core.engines.protocols import Progress, Trainer, no_progress
+from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import Gradient, Rollout
 
 VERSION = 2

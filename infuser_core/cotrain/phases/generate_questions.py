@@ -12,13 +12,13 @@ from infuser_core.cotrain.phases.allocate import Budget, draw_batch
 from infuser_core.cotrain.phases.parsing import Malformed
 from infuser_core.cotrain.phases.parts.shown import Examples, aim_facts, example_facts, messages_of, program_of, text_of
 from infuser_core.cotrain.route import Route, blank_routes, find_route
-from infuser_core.engines.protocols import Completion, Progress, PromptGroup, Sampler, SamplingParams, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.evaluation.answering import TOO_LONG, template_digest
 from infuser_core.evaluation.drawing import Drawn, Kept, draw
 from infuser_core.plugins import MAIN_ROUTE, find_object
 from infuser_core.prompts.load import load
 from infuser_core.prompts.reasoning import reply_text
+from infuser_core.protocols import Completion, Progress, PromptGroup, Sampler, SamplingParams, no_progress
 from infuser_core.schemas import Document, Question, QuestionLabel, Role, Rollout
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers.parts.grading import as_text, grading_of

@@ -23,7 +23,7 @@ from infuser_core.cotrain.phases.training import (
     by_group,
     logprobs_of,
 )
-from infuser_core.engines.protocols import Probed, Progress, Similarity, Trainer, TrainGroup, no_progress
+from infuser_core.protocols import Probed, Progress, Similarity, Trainer, TrainGroup, no_progress
 from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
 VERSION = 7

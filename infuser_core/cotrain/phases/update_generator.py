@@ -10,7 +10,7 @@ from infuser_core.config.run import RunConfig
 from infuser_core.cotrain.phases.parts.not_finite import NotFinite, is_finite, nothing_left, without_lost
 from infuser_core.cotrain.phases.training import UpdateSettings, by_group, left_out, update
 from infuser_core.cotrain.reward import find_reward
-from infuser_core.engines.protocols import Progress, Trainer, no_progress
+from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import (
     Checkpoint,
     GeneratorScore,

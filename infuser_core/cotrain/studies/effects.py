@@ -19,9 +19,9 @@ from infuser_core.algorithm.preset import Objective
 from infuser_core.cotrain.phases.parts.not_finite import flawed, is_finite, nothing_left
 from infuser_core.cotrain.phases.training import UpdateSettings, by_group, train_group
 from infuser_core.cotrain.studies.candidates import PAPER, NamedScore, by_name, scored, within
-from infuser_core.engines.protocols import Progress, Trainer, TrainGroup, no_progress
 from infuser_core.evaluation.drawing import Kept
 from infuser_core.evaluation.statistics.correlation import RankCorrelation, rank_correlations
+from infuser_core.protocols import Progress, Trainer, TrainGroup, no_progress
 from infuser_core.schemas import Checkpoint, InfluenceScore, NotFinite, Rollout
 from infuser_core.seeding import seed_of
 
