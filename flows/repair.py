@@ -36,8 +36,8 @@ def _refuse_other_code(root: Path, holder: Holder, config: RunConfig, until: str
     last = parse_places(until=until).until
     steps = walk(root, holder.name, history, place.load_repeats(root, holder.name), until=last).steps
     # After a lost selection the steps are uncertain: they depend on the selected checkpoint.
-    lost = [number for number, step in enumerate(steps) if step.recipe.phase == Phase.SELECT and not step.stored]
-    missing = [step for step in steps[: lost[0] + 1 if lost else None] if step.is_final and not step.stored]
+    selections = [number for number, step in enumerate(steps) if step.recipe.phase == Phase.SELECT and not step.stored]
+    missing = [step for step in steps[: selections[0] + 1 if selections else None] if step.is_final and not step.stored]
     foreign = [step.recipe for step in missing if step.recipe.key not in holder.keys]
     if foreign:
         raise StoreError(

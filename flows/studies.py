@@ -29,7 +29,7 @@ from infuser_core.planning.preflight import preflight
 from infuser_core.results.report import charts, page
 from infuser_core.results.report.build import influence_curve
 from infuser_core.results.report.content import Report
-from infuser_core.results.report.quality import quality as section
+from infuser_core.results.report.quality import quality_section
 from infuser_core.store import runs
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.system import durable
@@ -97,7 +97,7 @@ def quality(
         execute(execution, stages.quality(execution, facts, rows, inputs))
         execution.journal.finish()
     file = html or runs.runs_folder(root).joinpath(name, "quality", "quality.html")
-    durable.write(file, page.render(Report(title=f"Generated questions of {name}", sections=[section(facts)])))
+    durable.write(file, page.render(Report(title=f"Generated questions of {name}", sections=[quality_section(facts)])))
     return {**facts, "page": str(file)}
 
 

@@ -5,13 +5,12 @@ the folder: `find_route` in `cotrain/route.py`, `find_verifier` in `verifiers/pa
 """
 
 import importlib
-import importlib.util
+import os
 import pkgutil
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from infuser_core import settings
 from infuser_core.errors import ConfigError, shown
 
 _OURS = ("infuser_core", "corpus")
@@ -79,9 +78,20 @@ def find_object(name: str, *, key: str) -> Any:
         raise ConfigError(f"{key} = {name!r}: {error}", hint="expected package.module:name of a function") from error
 
 
+def shipped_plugins_only() -> bool:
+    """Whether a configuration may name this project's code alone, `INFUSER_PLUGINS`: `any`, or `shipped`.
+
+    `infuser serve` chooses `shipped` for the flow runs it starts. Raises ConfigError for any other value.
+    """
+    kind = os.environ.get("INFUSER_PLUGINS") or "any"
+    if kind not in ("any", "shipped"):
+        raise ConfigError(f"INFUSER_PLUGINS = {kind!r}", hint="any, or shipped (no code from outside INFUSER)")
+    return kind == "shipped"
+
+
 def _check_allowed(kind: str, name: str) -> None:
     """Importing a module runs it: whoever may only set parameters must not choose whose."""
-    if settings.shipped_plugins_only() and name.partition(".")[0] not in _OURS:
+    if shipped_plugins_only() and name.partition(".")[0] not in _OURS:
         raise ConfigError(
             f"{kind} {name!r} is code from outside INFUSER, which a deployment's parameters may not name",
             hint="`infuser serve --allow-plugins` allows it; a worker does with INFUSER_PLUGINS=any",

@@ -73,17 +73,6 @@ def serve_hosts() -> list[str]:
     return names
 
 
-def shipped_plugins_only() -> bool:
-    """Whether a configuration may name this project's code alone, `INFUSER_PLUGINS`: `any`, or `shipped`.
-
-    `infuser serve` chooses `shipped` for the flow runs it starts. Raises ConfigError for any other value.
-    """
-    kind = os.environ.get("INFUSER_PLUGINS") or "any"
-    if kind not in ("any", "shipped"):
-        raise ConfigError(f"INFUSER_PLUGINS = {kind!r}", hint="any, or shipped (no code from outside INFUSER)")
-    return kind == "shipped"
-
-
 def sandbox_mode() -> str:
     """Containment of model-written code, `INFUSER_SANDBOX`: `bwrap`, or `unsafe`, which must be asked for by name.
 

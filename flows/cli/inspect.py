@@ -234,13 +234,13 @@ def view(
     """Serve pages over the store on loopback: runs, curves, questions, and the story of each question."""
     import webbrowser
 
-    from flows.deployment import tell_viewer
+    from flows.deployment import record_viewer
     from infuser_core.results.view.app import serve
 
     root = settings.store_root()
 
     def announce(address: str) -> None:
-        tell_viewer(root, address)
+        record_viewer(root, address)
         typer.echo(address)
         if not no_browser:
             webbrowser.open(address)

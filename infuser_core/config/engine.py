@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue, model_validator
 from infuser_core.config.recorded import Mark
 from infuser_core.config.sources import Count, Settings, Tokens
 from infuser_core.errors import ConfigError, shown
-from infuser_core.settings import shipped_plugins_only
+from infuser_core.plugins import shipped_plugins_only
 
 RESERVED = {
     "model": "anchor",

@@ -168,6 +168,6 @@ def test_what_depends_on_unknown_content_says_so_and_no_count_is_invented(root: 
     convert = stage(found, "convert")
     assert (convert.is_known, convert.recipe.config) == (False, {})
     assert [reason.new for reason in convert.reasons] == ["sources", "download"]
-    assert any("textbooks there are depends on what is chosen" in note for note in found.notes)
+    assert any("textbooks there are depends on the choice" in note for note in found.notes)
     assert any("topics are searched for depends on the taxonomy" in note for note in found.notes)
     assert files(root) == {}

@@ -1,4 +1,4 @@
-"""Export of a run's generated questions as a data set of its own: rows that people and `data.dev` read, and a card."""
+"""Export of a run's generated questions as a data set: rows for people and for `data.dev`, and a card."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -24,7 +24,7 @@ from infuser_core.system.durable import drafted, refuse_filled
 
 FILE = "questions.parquet"
 MEASURED = {name: get_type_hints(InfluenceScore)[name] for name in overview(InfluenceScore)}
-"""Columns that say what the run found out about a question, with their types."""
+"""Measured columns of a question with their types."""
 _QUERY = f"""
     select q.*, h.source_title, h.header_path, {", ".join(f"h.{name}" for name in MEASURED)}
     from questions q
@@ -74,7 +74,7 @@ QuestionRow: Any = make_dataclass(
 def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: str = ".") -> dict[str, Any]:
     """Write the questions of a run's first iterations (a number, or `selected`) into a new folder, and count them.
 
-    Raises UsageError where there are none, or the folder holds something.
+    Raises UsageError if there are none, or the folder is not empty.
     """
     refuse_filled(out, option="--out")
     store = Store(root)
