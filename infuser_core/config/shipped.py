@@ -39,6 +39,7 @@ class ShippedFile:
     text: str
     """Its first line, a comment."""
     path: Path
+    """File to read."""
 
 
 def configurations() -> Iterator[ShippedFile]:
