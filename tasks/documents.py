@@ -15,7 +15,7 @@ from corpus.chunk.chunk import Discarded
 from corpus.chunk.cut import ConvertedBook, cut_books
 from corpus.chunk.front_matter import BookBounds
 from corpus.chunk.split import RULE, Count, by_rule
-from corpus.formats import content_of_pool, documents_in
+from corpus.formats import pool_digest, read_documents
 from corpus.model_reply import ATTEMPTS, ModelCall
 from corpus.pool import read_sources, registry_of
 from corpus.read import convert as converting
@@ -356,7 +356,7 @@ def read_pool(run: Run, place: str) -> Work:
     path = fetched(place)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        documents = documents_in(path)
+        documents = read_documents(path)
         if not documents:
             raise DocumentError(f"corpus.pool = {path}: no documents in it", hint="name another pool")
         rows = judging.keep_with(documents, reason="in the pool that was given", decided_by="given")
@@ -369,5 +369,5 @@ def read_pool(run: Run, place: str) -> Work:
         )
 
     # The pool enters the key by content: its path does not matter.
-    values = {"content": content_of_pool(path)}
+    values = {"content": pool_digest(path)}
     return Work(recipe=run.recipe("given_pool", GIVEN_VERSION, values, {}), produce=produce)

@@ -15,6 +15,8 @@ from typing import Literal
 from infuser_core.errors import ConfigError, UsageError
 
 SCHEME = "hf://"
+REVISION = "main"
+"""Branch that is read unless an address names another revision."""
 DATA = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
 """Endings of files with rows, the preferred one first: in small letters, without `.gz`."""
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
@@ -34,7 +36,7 @@ class HubAddress:
     """`owner/name`."""
     kind: Kind = "model"
     """Model or data set."""
-    revision: str = "main"
+    revision: str = REVISION
     """Branch, tag or commit."""
     path: str = ""
     """File or folder inside; empty for the whole."""
@@ -48,7 +50,7 @@ def address(text: str) -> HubAddress:
     kind, repo, revision, path = found.groups()
     data = kind == "datasets/"
     return HubAddress(
-        repo=repo, kind="dataset" if data else "model", revision=revision or "main", path=(path or "").rstrip("/")
+        repo=repo, kind="dataset" if data else "model", revision=revision or REVISION, path=(path or "").rstrip("/")
     )
 
 
@@ -127,7 +129,7 @@ def target(text: str, kind: Kind) -> HubAddress:
     Raises UsageError for an address of another kind or of more than a repository, and when the hub refuses.
     """
     where = address(text)
-    if where.kind != kind or where.path or where.revision != "main":
+    if where.kind != kind or where.path or where.revision != REVISION:
         raise UsageError(f"--push {text}: no repository for a {kind}", hint=f"{_FORMS}, and nothing behind")
     from huggingface_hub import HfApi
 

@@ -104,7 +104,7 @@ def svg(figure: Figure, *, themed: bool = True) -> str:
     out = io.StringIO()
     no_dates = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with _settings(figure.name):
-        _drawn(figure).savefig(out, format="svg", transparent=themed, metadata=no_dates)
+        _draw(figure).savefig(out, format="svg", transparent=themed, metadata=no_dates)
     drawing = out.getvalue()
     drawing = drawing[drawing.index("<svg") :]
     if not themed:
@@ -120,7 +120,7 @@ def png(figure: Figure) -> bytes:
     """The chart as pixels on white, 200 per inch."""
     out = io.BytesIO()
     with _settings(figure.name, ink=PRINTED_INK):
-        _drawn(figure).savefig(out, format="png", dpi=200, metadata={"Software": None})
+        _draw(figure).savefig(out, format="png", dpi=200, metadata={"Software": None})
     return out.getvalue()
 
 
@@ -142,7 +142,7 @@ def _settings(name: str, *, ink: str = INK) -> Any:
     return rc_context({**plain, **dict.fromkeys(inked, ink)})
 
 
-def _drawn(figure: Figure) -> "Canvas":
+def _draw(figure: Figure) -> "Canvas":
     from matplotlib.figure import Figure as Canvas
 
     columns, rows = _legend_grid(figure.labels)

@@ -84,22 +84,18 @@ def read_comparison(query: Query, runs: Sequence[ReportRun]) -> Comparison:
     groups: dict[str, list[str]] = {}
     for one in runs:
         groups.setdefault(one.variant, []).append(one.run)
-    return Comparison(
-        groups=groups,
-        seeds={one.run: one.seed for one in runs},
-        areas=_areas(query, runs),
-        tallies=tallies(query, runs),
-    )
-
-
-def _areas(query: Query, runs: Sequence[ReportRun]) -> dict[str, float]:
     rows = query(f"""{runs_sql(runs)}
 SELECT run, iteration, accuracy FROM benchmark_scores JOIN chosen USING (run)
 WHERE phase = 'validate' ORDER BY run, iteration""")
     curves: dict[str, list[tuple[int, float]]] = {}
     for row in rows:
         curves.setdefault(row["run"], []).append((row["iteration"], row["accuracy"]))
-    return {run: area(*zip(*curve, strict=True)) for run, curve in curves.items()}
+    return Comparison(
+        groups=groups,
+        seeds={one.run: one.seed for one in runs},
+        areas={run: area(*zip(*curve, strict=True)) for run, curve in curves.items()},
+        tallies=tallies(query, runs),
+    )
 
 
 def area(iterations: Sequence[int], accuracies: Sequence[float]) -> float:
@@ -232,8 +228,8 @@ def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "
         # Of a single variant: the differences between its runs.
         own = [[asdict(gap) for gap in gaps if len(rows) == 1 or gap.variant == row["variant"]] for row in rows]
         return to_json([{**row, "differences": each} for row, each in zip(rows, own, strict=True)])
-    shown = section(gaps)
-    return "\n\n".join([table(rows), *([terminal(shown)] if shown.tables else [])])
+    differences = section(gaps)
+    return "\n\n".join([table(rows), *([terminal(differences)] if differences.tables else [])])
 
 
 DIFFERENCES = (

@@ -29,10 +29,19 @@ _SAME = tuple(f"questions: {name}" for name in ("read", "texts", "empty", "short
 
 def corpus(query: Query, run: str) -> Section:
     """From textbooks offered to the document pool, and the overlap audit."""
+    pool = query(f"""
+        SELECT domain, count(DISTINCT source_id) AS textbooks, count(*) AS chunks, sum(num_tokens)::BIGINT AS tokens
+        FROM documents WHERE run = {literal(run)} AND phase <> 'training_pool' GROUP BY domain ORDER BY domain""")
+    # OVERLAPS is an SQL keyword: the view's name needs its quotes.
+    overlaps = query(f"""
+        SELECT shard AS "compared with", count(*) AS listed, sum(matched::INT)::BIGINT AS matched,
+            avg(matched::INT) AS "matched share",
+            max(jaccard) AS "largest Jaccard", max(longest_run) AS "longest run, words"
+        FROM "overlaps" WHERE run = {literal(run)} GROUP BY 1 ORDER BY 1""")
     tables = [
         *_table("What was kept and why the rest was not", _funnel(query, run)),
-        *_table("Document pool", _pool(query, run)),
-        *_table("Overlap audit: pairs with a passage in common", _overlaps(query, run), {"matched share": percent}),
+        *_table("Document pool", pool),
+        *_table("Overlap audit: pairs with a passage in common", overlaps, {"matched share": percent}),
         *_audit(query, run),
     ]
     return Section(title="Corpus", tables=tables)
@@ -58,22 +67,6 @@ def _funnel(query: Query, run: str) -> list[Row]:
             SELECT 3, 'chunks judged by ' || decided_by, keep, CASE WHEN keep THEN '' ELSE reason END, count(*)
             FROM judgements WHERE run = {name} GROUP BY ALL
         )) GROUP BY n, stage, kept, reason ORDER BY n, stage, kept DESC, min(place)""")
-
-
-def _pool(query: Query, run: str) -> list[Row]:
-    return query(f"""
-        SELECT domain, count(DISTINCT source_id) AS textbooks, count(*) AS chunks, sum(num_tokens)::BIGINT AS tokens
-        FROM documents WHERE run = {literal(run)} AND phase <> 'training_pool' GROUP BY domain ORDER BY domain""")
-
-
-def _overlaps(query: Query, run: str) -> list[Row]:
-    """Pairs by the data that the pool was compared with."""
-    # OVERLAPS is an SQL keyword: the view's name needs its quotes.
-    return query(f"""
-        SELECT shard AS "compared with", count(*) AS listed, sum(matched::INT)::BIGINT AS matched,
-            avg(matched::INT) AS "matched share",
-            max(jaccard) AS "largest Jaccard", max(longest_run) AS "longest run, words"
-        FROM "overlaps" WHERE run = {literal(run)} GROUP BY 1 ORDER BY 1""")
 
 
 def _audit(query: Query, run: str) -> list[Table]:

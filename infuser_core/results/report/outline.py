@@ -42,14 +42,14 @@ MOST_CHARTS, MOST_TICKS = 6, 8
 
 def run_report(
     query: Query,
-    chosen: ReportRun,
+    report_run: ReportRun,
     *,
     compare_with: str | None = None,
     notes: Sequence[str] = (),
     quality_facts: Mapping[str, Any] | None = None,
 ) -> Report:
     """The report of one run, with another's curve; `quality_facts` are the checks of `infuser report quality`."""
-    run = chosen.run
+    run = report_run.run
     other = [ReportRun(run=compare_with, variant=compare_with, seed=0, leaves={})] if compare_with else []
 
     def alone(build: Callable[[Query, str], Section]) -> Builder:
@@ -67,7 +67,7 @@ def run_report(
         alone(corpus.mixture),
         alone(corpus.corpus),
     )
-    return Report(title=f"INFUSER run {text(run)}", sections=_filled(query, [chosen], builders))
+    return Report(title=f"INFUSER run {text(run)}", sections=_filled(query, [report_run], builders))
 
 
 def _filled(query: Query, runs: Sequence[ReportRun], builders: Sequence[Builder]) -> list[Section]:
@@ -81,7 +81,7 @@ def runs_report(
 ) -> Report:
     """One page for several runs; `checks` are files of `infuser report quality` by run."""
     builders: tuple[Builder, ...] = (
-        lambda _, runs: _runs(runs),
+        _runs_section,
         training.validation,
         evaluations.benchmarks,
         differences,
@@ -115,26 +115,26 @@ _TRAINING: tuple[Builder, ...] = (
 
 def headline(query: Query, run: str) -> Section:
     """Anchor against selected checkpoint, per benchmark."""
-    rows = [_gain(row) for row in results(query, run)]
+    rows = []
+    for row in results(query, run):
+        before, after = row["anchor"], row["selected"]
+        rows.append(
+            {
+                "benchmark": text(row["benchmark"]),
+                "anchor": before,
+                "anchor, 95%": (row["anchor_low"], row["anchor_high"]),
+                "selected": after,
+                "selected, 95%": (row["low"], row["high"]),
+                "gain, points": None if before is None or after is None else after - before,
+                **{name: row[name] for name in ("questions", "samples", "unverified")},
+            }
+        )
     formats: Formats = {"anchor": percent, "selected": percent, "gain, points": points}
     formats = {**formats, "anchor, 95%": interval, "selected, 95%": interval}
     selected = selected_iteration(query, run)
     lines = [] if selected is None else [f"The selected checkpoint is that of iteration {selected}."]
     tables = [table("Accuracy on the benchmarks", rows, formats)] if rows else []
     return Section(title="Result", lines=lines, tables=tables)
-
-
-def _gain(row: Row) -> Row:
-    before, after = row["anchor"], row["selected"]
-    return {
-        "benchmark": text(row["benchmark"]),
-        "anchor": before,
-        "anchor, 95%": (row["anchor_low"], row["anchor_high"]),
-        "selected": after,
-        "selected, 95%": (row["low"], row["high"]),
-        "gain, points": None if before is None or after is None else after - before,
-        **{name: row[name] for name in ("questions", "samples", "unverified")},
-    }
 
 
 def selection(query: Query, run: str) -> Section:
@@ -155,7 +155,7 @@ def selection(query: Query, run: str) -> Section:
     return Section(title="Checkpoint selection", tables=tables)
 
 
-def _runs(runs: Sequence[ReportRun]) -> Section:
+def _runs_section(_: Query, runs: Sequence[ReportRun]) -> Section:
     rows = [{"run": one.run, "variant": one.variant, "seed": str(one.seed), "anchor": one.anchor} for one in runs]
     note = "Runs of one variant differ only in their seed; figures show variants."
     return Section(title="Runs", lines=[note], tables=[table("", rows)])

@@ -19,7 +19,7 @@ from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.schemas import Question
 from infuser_core.settings import data_root, store_root
 from infuser_core.system import durable
-from infuser_core.system.hub import DATA, HubAddress, fetched, find_data, is_data, snapshot, stem_and_suffix
+from infuser_core.system.hub import DATA, REVISION, HubAddress, fetched, find_data, is_data, snapshot, stem_and_suffix
 from infuser_core.system.sealed import digest_of
 from infuser_core.verifiers.parts.grading import Grading, as_text, grading_of
 
@@ -60,7 +60,7 @@ class Benchmark:
     """Hugging Face data sets whose rows make it up, in order; empty without one."""
     split: str = "test"
     """Split of the data set."""
-    revision: str = "main"
+    revision: str = REVISION
     """Commit of the data sets that holds the paper's rows, if known."""
     files: tuple[str, ...] = ()
     """Layouts of the split's files in the data set, the preferred one first: glob patterns, separated by blanks."""
