@@ -71,10 +71,10 @@ def _execute(config: "RunConfig", name: str, root: Path, *, page: bool, places: 
     # Imported here: every command imports this module, and few of them execute a run.
     from flows import deployment
     from flows.pipeline import pipeline
-    from infuser_core.planning.place import asked_of
+    from infuser_core.planning.place import parse_places
     from infuser_core.planning.room import require_room
 
-    require_room(config, name, asked_of(**places))
+    require_room(config, name, parse_places(**places))
     try:
         server = deployment.find_server(root)
         if server is None or not _run_in_prefect(config, name, root, places=places):

@@ -102,7 +102,7 @@ REWARDS = Registry(kind="reward", package="infuser_core.cotrain.rewards", outsid
 ROUTES = Registry(kind="route", package="infuser_core.cotrain.routes", outside="my_package.my_route")
 """Ways from a document to a question: `TEMPLATE`, `NEEDS_DOCUMENT`, `read` or `given`; optional `RUNS_PROGRAMS`."""
 VERIFIERS = Registry(kind="verifier", package="infuser_core.verifiers", outside="my_package.module:Name")
-"""Comparisons of a response with the reference answer: `check`; optional `check_many` and `RUNS_PROGRAMS`."""
+"""Comparisons of a response with the reference answer: `check`; optional `check_many`, `RUNS_PROGRAMS` and `PROMPT`."""
 BENCHMARKS = Registry(kind="benchmark", package="infuser_core.evaluation.benchmarks", outside="my_package.module:load")
 """Question sets that models are evaluated on: `BENCHMARK`, and `load` if it reads no rows."""
 TRACKERS = Registry(kind="tracker", package="infuser_core.results.trackers", outside="my_package.module:name")

@@ -94,7 +94,7 @@ def audit_questions(
     benchmarks: ArtifactRef,
 ) -> Work:
     """Compare one group's accepted chunks with dev, validation and benchmark questions, with planted controls."""
-    config = run.config.corpus.overlap.resolved()
+    config = run.config.corpus.overlap.with_defaults()
     questions = {"dev": dev, "validation": validation, "benchmarks": benchmarks}
     inputs = {"chunks": chunks, "judgements": judgements, **questions}
     recipe = run.recipe("audit", VERSION, _scan_values(config, [], []), inputs)
@@ -120,7 +120,7 @@ def audit_data(
     path: str,
 ) -> Work:
     """Compare all accepted chunks and the dev and validation set with one data set. A restart continues by shard."""
-    config = run.config.corpus.overlap.resolved()
+    config = run.config.corpus.overlap.with_defaults()
     label = Path(path).name
     source_shards = shards_of([Path(path)])
     shards = [shard if shard.name == label else replace(shard, name=f"{label}/{shard.name}") for shard in source_shards]
@@ -169,7 +169,7 @@ def compare_pool(
     questions: Mapping[str, ArtifactRef],
 ) -> Work:
     """Compare all accepted chunks with named question sets and all other data at once, for a pool to export."""
-    config = run.config.corpus.overlap.resolved()
+    config = run.config.corpus.overlap.with_defaults()
     others = shards_of([Path(path) for path in run.config.corpus.overlap.references])
     other_digests = _digests(run, others)
     values = _scan_values(config, others, other_digests)

@@ -6,9 +6,11 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from corpus.find.licences import UNKNOWN, Licence
+from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.errors import CatalogueError, ConfigError
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Topic
@@ -81,6 +83,8 @@ class Site:
     """Sends the requests; see `corpus.find.session`."""
     find: Callable[["Site", Topic, str], Iterable[Offer]]
     """Entries for a topic and a query; an entry may be repeated."""
+    resolve: Callable[["Site", str], str] | None = None
+    """Makes the address to fetch from a stored one, if the catalogue stores addresses without its host."""
 
     def offer(self, topic: Topic, licence: Licence, **facts: Any) -> Offer:
         """An entry of this catalogue for a topic."""
@@ -109,7 +113,8 @@ def subject(domain: str, subdomain: str) -> str:
 
 
 SHIPPED = Registry(kind="catalogue", package="corpus.find.catalogues", outside="my_package.module")
-"""Catalogues of the folder: each has `find(site, topic, query)`, and perhaps `BASE`."""
+"""Catalogues of the folder: each has `find(site, topic, query)`, and perhaps `BASE`, its public address, and `resolve`,
+if it stores addresses without its host."""
 
 
 def connect(name: str, *, base: str = "", client: "httpx.Client") -> Site:
@@ -118,10 +123,29 @@ def connect(name: str, *, base: str = "", client: "httpx.Client") -> Site:
     An empty base means the catalogue's default address. Raises ConfigError if it has none.
     """
     module, find = SHIPPED.find(name, "find")
-    address = base or getattr(module, "BASE", "")
+    address = _address(module, name, base)
+    resolve = getattr(module, "resolve", None)
+    return Site(name=name, base=address.rstrip("/"), feed=address, client=client, find=find, resolve=resolve)
+
+
+def _address(module: ModuleType, name: str, base: str) -> str:
+    address = base or str(getattr(module, "BASE", ""))
     if not address:
-        raise ConfigError(f"catalogue {name}: no base", hint="give its address, e.g. https://NETWORK.example")
-    return Site(name=name, base=address.rstrip("/"), feed=address, client=client, find=find)
+        hint = "give its address, e.g. https://NETWORK.example"
+        raise ConfigError(f"catalogue {name} needs `base`: it has no public address", hint=hint)
+    return address
+
+
+def require_addresses(settings: CatalogueSettings) -> None:
+    """Raises ConfigError for a catalogue without an address, and for two whose addresses are stored without a host."""
+    hostless = []
+    for entry in settings.catalogues if settings.type == "catalogues" else []:
+        module, _ = SHIPPED.find(entry.name, "find")
+        _address(module, entry.name, entry.base)
+        hostless += [entry.name] if hasattr(module, "resolve") else []
+    if len(hostless) > 1:
+        message = f"corpus.catalogue.catalogues: only one of {', '.join(hostless)} can be used"
+        raise ConfigError(message, hint="their addresses are stored without their host, and would be confused")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

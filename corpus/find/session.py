@@ -16,8 +16,7 @@ from typing import Any
 
 import httpx
 
-from corpus.find.catalogue import Site, connect
-from corpus.find.catalogues import local
+from corpus.find.catalogue import Site, connect, require_addresses
 from corpus.find.identifiers import parts_of
 from corpus.find.polite_http import PoliteTransport
 from corpus.find.ssrf_guard import AGENT, GuardedTransport, WebConfig, body_of, client_of
@@ -212,9 +211,11 @@ class CatalogueSession:
     download: WebConfig
 
     def address(self, download_url: str) -> str:
-        """The address to fetch for a source; one that was stored as `local:/path` gets the local catalogue's host."""
-        sites = [site for site in self.catalogues if site.name == "local" and download_url.startswith(local.SCHEME)]
-        return local.address(sites[0], download_url) if sites else download_url
+        """The address to fetch for a source, which a catalogue may have stored without its host."""
+        for site in self.catalogues:
+            if site.resolve is not None:
+                return site.resolve(site, download_url)
+        return download_url
 
 
 @contextmanager
@@ -227,18 +228,18 @@ def open_catalogues(
     recorded` replays them; `search` is the command of the catalogue `web`; `contact` is an address for the User-Agent.
     """
     entries = [(entry.name, entry.base) for entry in settings.catalogues]
+    require_addresses(settings)
     if settings.type != "catalogues":
         entries = [("local", shelf if settings.type == "nano" else settings.url)]
     # Only hosts in the settings may be private.
-    hosts = {name: {parts_of(base).hostname or ""} - {""} for name, base in entries}
+    hosts = {host for _, base in entries if (host := parts_of(base).hostname)}
     loopback = LOOPBACK if settings.type != "catalogues" else frozenset()
     config = WebConfig(
-        allowed_hosts=loopback.union(*hosts.values()),
+        allowed_hosts=loopback | hosts,
         user_agent=f"{AGENT} (+{contact})" if contact else AGENT,
         delay_seconds=settings.host_delay_seconds,
         robots_exempt=tuple(settings.robots_exempt),
     )
-    download = replace(config, allowed_hosts=loopback | hosts.get("local", set()))
     # Answers of a loopback server are not stored: its content depends on the run, and its port may be reused.
     record_folder = folder if settings.type == "catalogues" else None
     if settings.type == "catalogues" and settings.answers == "recorded":
@@ -247,4 +248,6 @@ def open_catalogues(
         recorder = live_recorder(config, record_folder, max_age_days=settings.answer_days, search=shlex.split(search))
     with recorder.client as client:
         catalogues = [connect(name, base=base, client=client) for name, base in entries]
+        resolvable = {host for site in catalogues if site.resolve and (host := parts_of(site.base).hostname)}
+        download = replace(config, allowed_hosts=loopback | resolvable)
         yield CatalogueSession(catalogues=catalogues, recorder=recorder, download=download)

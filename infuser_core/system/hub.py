@@ -15,6 +15,8 @@ from typing import Literal
 from infuser_core.errors import ConfigError, UsageError
 
 SCHEME = "hf://"
+REVISION = "main"
+"""Branch that is read unless an address names another revision."""
 DATA = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
 """Suffixes of files with rows, the preferred one first: lower case, without `.gz`."""
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
@@ -34,7 +36,7 @@ class HubAddress:
     """`owner/name`."""
     kind: Kind = "model"
     """Model or data set."""
-    revision: str = "main"
+    revision: str = REVISION
     """Branch, tag or commit."""
     path: str = ""
     """File or folder inside; empty for the whole repository."""
@@ -47,7 +49,7 @@ def parse_address(text: str) -> HubAddress:
         raise ConfigError(f"{text!r} is no address on the hub", hint=f"{_FORMS}, with @REVISION and /FILE as needed")
     prefix, repo, revision, path = match.groups()
     kind: Kind = "dataset" if prefix == "datasets/" else "model"
-    return HubAddress(repo=repo, kind=kind, revision=revision or "main", path=(path or "").rstrip("/"))
+    return HubAddress(repo=repo, kind=kind, revision=revision or REVISION, path=(path or "").rstrip("/"))
 
 
 def stem_and_suffix(name: str) -> tuple[str, str]:
@@ -127,7 +129,7 @@ def create_repository(text: str, kind: Kind) -> HubAddress:
     Raises UsageError for an address of another kind or with a revision or path, and if the hub refuses.
     """
     where = parse_address(text)
-    if where.kind != kind or where.path or where.revision != "main":
+    if where.kind != kind or where.path or where.revision != REVISION:
         raise UsageError(f"--push {text}: no repository for a {kind}", hint=f"{_FORMS}, without @REVISION or /PATH")
     from huggingface_hub import HfApi
 

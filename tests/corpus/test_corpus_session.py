@@ -17,7 +17,7 @@ from corpus.find.search import search_topic
 from corpus.find.session import Recorder, live_recorder, open_catalogues, replaying_recorder, run_web_search
 from infuser_core.config.corpus import CatalogueEntry, CatalogueSettings
 from infuser_core.engines.fake import ScriptedChat
-from infuser_core.errors import CatalogueError
+from infuser_core.errors import CatalogueError, ConfigError
 from infuser_core.schemas import Topic
 
 TOPIC = Topic(domain="Physics", subdomain="Optics", num_questions=3)
@@ -227,8 +227,6 @@ def test_the_models_prompts_come_from_the_profile_or_are_the_shipped_ones(tmp_pa
     [
         ({"type": "local"}, "needs `url`"),
         ({"type": "catalogues", "catalogues": []}, "list of catalogues is empty"),
-        ({"type": "catalogues", "catalogues": [CatalogueEntry(name="opds")]}, "opds needs `base`"),
-        ({"catalogues": [CatalogueEntry(name="local", base=f"http://{host}") for host in "ab"]}, "only one"),
         ({"books_per_topic": -1}, "greater than or equal to 0"),
         ({"catalogues": [CatalogueEntry(name="doab")], "answer": "live"}, "Extra inputs"),
     ],
@@ -236,3 +234,16 @@ def test_the_models_prompts_come_from_the_profile_or_are_the_shipped_ones(tmp_pa
 def test_settings_that_cannot_work_say_why(values, problem):
     with pytest.raises(ValueError, match=problem):
         CatalogueSettings(**values)
+
+
+@pytest.mark.parametrize(
+    ("entries", "problem"),
+    [
+        ([CatalogueEntry(name="opds")], "opds needs `base`"),
+        ([CatalogueEntry(name="local", base=f"http://{host}") for host in "ab"], "only one of local, local"),
+    ],
+)
+def test_catalogues_that_cannot_be_asked_together_say_why(entries, problem):
+    settings = CatalogueSettings(type="catalogues", catalogues=entries)
+    with pytest.raises(ConfigError, match=problem), open_catalogues(settings):
+        pass

@@ -61,8 +61,10 @@ def _offer(site: Site, entry: Any, topic: Topic, digest: str) -> Offer:
     )
 
 
-def address(site: Site, download_url: str) -> str:
-    """The absolute address of `local:/path`."""
+def resolve(site: Site, download_url: str) -> str:
+    """The absolute address of `local:/path`; any other as it is."""
+    if not download_url.startswith(SCHEME):
+        return download_url
     return urljoin(f"{site.base}/", download_url.removeprefix(SCHEME).lstrip("/"))
 
 

@@ -12,7 +12,7 @@ from infuser_core.results.export.card import base_name, card
 from infuser_core.results.lineage.graph import Graph, graph_of
 from infuser_core.schemas import Selection
 from infuser_core.store.catalogue import Catalogue
-from infuser_core.store.history import history_of
+from infuser_core.store.history import load_history
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import read_config
 from infuser_core.store.store import Store
@@ -40,7 +40,7 @@ def export(
     graph = graph_of(Catalogue(root), run)
     number = number_of(graph, store, iteration)
     record = _checkpoint(graph, role, number)
-    config = history_of(root, run, validate(read_config(root, run))).measuring(number)
+    config = load_history(root, run, validate(read_config(root, run))).measuring(number)
     if adapter and config.cotrain.adapter is None:
         raise UsageError(f"--adapter: run {run} trains all weights", hint="export it as a whole model")
     with replacing_folder(out) as draft:
@@ -62,7 +62,7 @@ def _write(source: Path, draft: Path, config: RunConfig, *, role: str, adapter: 
         source,
         draft,
         dtype=config.engine.dtype,
-        sampling=config.evaluate.sampling if is_solver else cotrain.sampling.drawn(),
+        sampling=config.evaluate.sampling if is_solver else cotrain.sampling.as_sampling(),
         max_tokens=cotrain.solver_tokens if is_solver else cotrain.generator_tokens,
     )
 

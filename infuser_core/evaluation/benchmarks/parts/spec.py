@@ -21,6 +21,7 @@ from infuser_core.settings import data_root, store_root
 from infuser_core.system import durable
 from infuser_core.system.hub import (
     DATA,
+    REVISION,
     HubAddress,
     download_snapshot,
     fetch_address,
@@ -68,7 +69,7 @@ class Benchmark:
     """Hugging Face data sets whose rows make it up, in order; empty without one."""
     split: str = "test"
     """Split of the data set."""
-    revision: str = "main"
+    revision: str = REVISION
     """Commit of the data sets that holds the paper's rows, if known."""
     files: tuple[str, ...] = ()
     """Layouts of the split's files in the data set, the preferred one first: glob patterns, separated by blanks."""
