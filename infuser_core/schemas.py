@@ -35,7 +35,7 @@ class ScoreStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """What a column means to a reader, beyond its type.
+    """Meaning of a column for a reader, in addition to its type.
 
     A column has the same label, unit and reference in every table.
     """
