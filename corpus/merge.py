@@ -24,7 +24,7 @@ from corpus.pool import (
     write_table,
 )
 from infuser_core.errors import UsageError
-from infuser_core.store.tables import TableRows, concatenate
+from infuser_core.store.tables import TableRows, concatenate_files
 from infuser_core.system import durable
 
 _REJECTED: dict[str, Any] = {
@@ -82,7 +82,7 @@ def merge_pools(pools: Sequence[Path], out: Path) -> dict[str, Any]:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         tables = [(part.folder / name, part.duplicates) for part in parts if (part.folder / name).is_file()]
         with durable.replacing(out / name) as draft:
-            concatenate(tables, draft, column="" if name.startswith(SEARCH) else "source_id")
+            concatenate_files(tables, draft, column="" if name.startswith(SEARCH) else "source_id")
     write_table(out / SOURCES, sources, PoolSource)
     failures = out / SEARCH / "failures.parquet"
     inputs = report.ReportInputs(

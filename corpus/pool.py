@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.schemas import Page, Source
-from infuser_core.store.tables import foreign_rows, row_writer
+from infuser_core.store.tables import read_foreign_rows, row_writer
 from infuser_core.system import durable
 
 Row = TypeVar("Row")
@@ -218,7 +218,7 @@ def typed_rows(path: Path, row_type: type[Row]) -> Iterator[Row]:
     """
     columns = fields(row_type)  # type: ignore[arg-type]
     needed = [column.name for column in columns if column.default is MISSING and column.default_factory is MISSING]
-    for row in foreign_rows(path):
+    for row in read_foreign_rows(path):
         missing = [name for name in needed if name not in row]
         if missing:
             raise DocumentError(

@@ -229,7 +229,7 @@ def _claim(root: Path) -> Iterator[IO[bytes]]:
         path.touch(mode=0o600)
         path.chmod(0o600)
     with path.open("r+b") as file:
-        if not lease.locked(file):
+        if not lease.try_lock(file):
             other = running_server(root)
             raise UsageError(
                 f"this store is served already{f', at {other.url}' if other else ''}",

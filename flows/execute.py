@@ -53,7 +53,7 @@ def execute(
             if wait:
                 runs.wait_until_free(root, name)
             # An early message, before a server starts; the lock itself is taken inside.
-            runs.refuse_held(root, name)
+            runs.refuse_if_held(root, name)
             try:
                 # A complete run computes nothing: its sets of questions may overlap.
                 if places.get("again") or not Journal(root, name).is_finished():

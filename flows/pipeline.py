@@ -10,7 +10,7 @@ from infuser_core.config.run import RunConfig
 from infuser_core.errors import PrunedError
 from infuser_core.planning.place import parse_places
 from infuser_core.settings import store_root
-from infuser_core.store.doctor import restored_with
+from infuser_core.store.doctor import with_keys_to_restore
 from infuser_core.store.store import restoring
 from tasks import display, evaluation
 from tasks.run import open_run
@@ -43,7 +43,7 @@ def pipeline(config: RunConfig, name: str, *, flow_run: str = "", page: bool = T
         except PrunedError as error:
             if error.key in restored:
                 raise
-            restored.update(restored_with(store_root(), [error.key]))
+            restored.update(with_keys_to_restore(store_root(), [error.key]))
             note = f"{error.message}; it is computed again first, bit by bit the same"
             # The run's record has the repetition by now.
             places.pop("again", None)

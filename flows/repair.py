@@ -12,7 +12,7 @@ from infuser_core.errors import StoreError
 from infuser_core.planning import place
 from infuser_core.planning.place import parse_places
 from infuser_core.store import doctor, runs
-from infuser_core.store.catalogue import Holder, holders
+from infuser_core.store.catalogue import Holder, list_holders
 from infuser_core.store.history import load_history
 from infuser_core.store.store import restoring
 
@@ -23,9 +23,9 @@ def repair_runs(root: Path, names: Sequence[str], restore: Sequence[str]) -> Non
     Raises StoreError if this version of the code would make other artifacts than the run holds.
     """
     with restoring(restore, stay=True):
-        for holder in [holder for holder in holders(root) if holder.name in names]:
+        for holder in [holder for holder in list_holders(root) if holder.name in names]:
             config = validate(runs.read_config(root, holder.name))
-            until = "" if holder.finished else doctor.last_place(holder)
+            until = "" if holder.was_finished else doctor.last_stage(holder)
             _refuse_other_code(root, holder, config, until)
             execute(config, holder.name, places={"until": until} if until else {})
 

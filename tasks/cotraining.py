@@ -104,7 +104,7 @@ def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: Artifa
 
 def _bytes_of(run: Run, checkpoint: ArtifactRef, *parts: str) -> int:
     """Bytes of parts of a checkpoint, which a gradient or checkpoint computed from it also takes."""
-    return pruned.bytes_of(run.store.manifest(checkpoint).files, *parts)
+    return pruned.recorded_bytes(run.store.manifest(checkpoint).files, *parts)
 
 
 @stage("generate_questions")

@@ -32,7 +32,7 @@ from infuser_core.store import gc, runs
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Table, is_repairing
-from infuser_core.store.verify import size
+from infuser_core.store.verify import format_size
 from tasks.display import show_run
 from tasks.run import Execution, Run, current_run, peak_memory_mb
 from tasks.stage import read_fact, stage
@@ -176,8 +176,8 @@ def retain(run_name: str, completed: int, validations: Mapping[int, ArtifactRef 
         accuracies = [run.store.rows(ref, "benchmark_scores", BenchmarkScore)[0].accuracy for ref in scored.values()]
         best = {list(scored)[select_phase.best_index(accuracies)]} if scored else set()
         candidates = best | (candidates - scored.keys())
-    pruning = gc.prune(run.store.root, run.name, keep, passed=completed, candidates=candidates)
-    notes = [f"{len(pruning.items)} artifacts thinned out, {size(pruning.bytes)}"] if pruning.items else []
+    pruning = gc.prune_run(run.store.root, run.name, keep, passed=completed, candidates=candidates)
+    notes = [f"{len(pruning.items)} artifacts thinned out, {format_size(pruning.bytes)}"] if pruning.items else []
     for note in [*notes, *pruning.notes]:
         run.log.note(f"retention after iteration {completed}: {note}")
 

@@ -28,7 +28,7 @@ from infuser_core.schemas import Checkpoint
 from infuser_core.store import runs
 from infuser_core.store.history import History, load_history
 from infuser_core.store.journal import Journal
-from infuser_core.store.lease import AND, Hold, describe_left
+from infuser_core.store.lease import AND, Hold, describe_death
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Store
 from infuser_core.system.worker_pool import WorkerPool
@@ -186,7 +186,7 @@ def open_run(
     if listed:
         # Results depend on the recorded settings; a resumed run may change the others.
         runs.create_run(root, name, settings_now, identity=lambda values: recorded(validate(values), naming=True))
-    with runs.holding(root, name) as hold, without_heartbeats() if flow_run else nullcontext():
+    with runs.hold_run(root, name) as hold, without_heartbeats() if flow_run else nullcontext():
         record = Journal(root, name, file=journal)
         record.start_attempt()
         if flow_run:
@@ -282,7 +282,7 @@ def open_evaluation(name: str, *, pool: EnginePool) -> Iterator[Execution]:
     """
     root = settings.writable_store_root()
     settings.phase_seconds("")
-    with runs.holding(root, name, shelf=runs.EVALUATIONS) as hold:
+    with runs.hold_run(root, name, shelf=runs.EVALUATIONS) as hold:
         journal = Journal(root, name, shelf=runs.EVALUATIONS)
         journal.start_attempt()
         console = Console.here()
@@ -306,10 +306,10 @@ def open_evaluation(name: str, *, pool: EnginePool) -> Iterator[Execution]:
 
 def _report_killed_holder(hold: Hold, record: Journal, name: str, log: RunLog) -> None:
     """Report and journal that the previous holder of the run was killed."""
-    lease = hold.left
+    lease = hold.dead_lease
     if lease is None:
         return
-    message = describe_left(lease, name)
+    message = describe_death(lease, name)
     sys.stderr.write(f"infuser: {message}\n")
     log.note(message)
     for stage in filter(None, lease.doing.split(AND)):

@@ -131,7 +131,7 @@ def _call_of(run: Run, phase: str, work: "partial[Work]") -> Call:
 def _configured(run: Run, phase: str, function: Callable[..., Work], args: Any, arguments: Any) -> Run:
     """The run with the configuration of this stage's iteration."""
     iteration = signature(function).bind(run, *args, **arguments).arguments.get("iteration", -1)
-    config = run.history.measuring(iteration) if phase in MEASUREMENTS else run.history.at(iteration)
+    config = run.history.for_measurement(iteration) if phase in MEASUREMENTS else run.history.at(iteration)
     return run if config is run.config else replace(run, config=config)
 
 

@@ -16,7 +16,7 @@ from infuser_core.schemas import NotFinite
 from infuser_core.settings import phase_seconds
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Table
-from infuser_core.store.verify import size
+from infuser_core.store.verify import format_size
 from infuser_core.system import fault_points as faults
 from tasks import display
 from tasks.interrupts import StageInterrupts, release_engines
@@ -79,8 +79,8 @@ def _produce(run: Execution, work: Work, started: float) -> StageResult:
                 needed, free = work.needs(), disk_usage(run.store.root).free
                 if needed > free:
                     raise StoreError(
-                        f"{recipe.title} writes {size(needed)}, and the disk of the store at "
-                        f"{run.store.root} has {size(free)} free: {size(needed - free)} are missing",
+                        f"{recipe.title} writes {format_size(needed)}, and the disk of the store at "
+                        f"{run.store.root} has {format_size(free)} free: {format_size(needed - free)} are missing",
                         hint="`infuser gc` lists what can be removed, and with store.keep a run removes it itself; "
                         f"then {run.resumed_by} continues from here",
                     )
@@ -140,7 +140,7 @@ def _running(run: Execution, recipe: Recipe) -> Iterator[None]:
     """Show the running stage in the terminal and record it in the lease, so that a crash can be diagnosed."""
     _check_ownership(run)
     if run.hold is not None:
-        run.hold.note(recipe.title)
+        run.hold.begin_stage(recipe.title)
     where = place_of(recipe.phase, recipe.iteration, run.console.iterations)
     run.console.start(f"{where}  {recipe.phase}".lstrip())
     try:
@@ -148,7 +148,7 @@ def _running(run: Execution, recipe: Recipe) -> Iterator[None]:
     finally:
         run.console.end()
         if run.hold is not None:
-            run.hold.note_end(recipe.title)
+            run.hold.end_stage(recipe.title)
 
 
 def _check_ownership(run: Execution) -> None:

@@ -19,7 +19,7 @@ from infuser_core.config.corpus import OverlapSettings
 from infuser_core.errors import DocumentError
 from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.schemas import Overlap
-from infuser_core.store.tables import foreign_rows, read_rows, write_rows
+from infuser_core.store.tables import read_foreign_rows, read_rows, write_rows
 from infuser_core.system import sealed
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def pool_texts(pool: Path) -> list[PoolText]:
     if path.suffix != ".parquet":
         raise DocumentError(f"{pool}: not a parquet file", hint="`infuser corpus convert` reads other formats")
     texts = []
-    for row in foreign_rows(path):
+    for row in read_foreign_rows(path):
         name = next((row[key] for key in _NAMES if row.get(key) is not None), None)
         text = next((row[key] for key in _TEXTS if isinstance(row.get(key), str)), None)
         if name is None or text is None:

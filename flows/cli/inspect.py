@@ -23,7 +23,7 @@ InRun = Annotated[str | None, typer.Option("--run", help="Run to look in; by def
 def list_runs(as_json: AsJson = False) -> None:
     """List all runs in the store: state, iterations, score, size and origin."""
     from infuser_core.results.lineage import progress
-    from infuser_core.store.verify import size
+    from infuser_core.store.verify import format_size
 
     summaries, damage = progress.summaries(settings.store_root())
     rows = [
@@ -33,7 +33,7 @@ def list_runs(as_json: AsJson = False) -> None:
             "state": summary.state,
             "iterations": None if summary.iterations is None else f"{summary.iterations_done}/{summary.iterations}",
             "score": _accuracy(summary.score),
-            "size": None if summary.bytes is None else size(summary.bytes),
+            "size": None if summary.bytes is None else format_size(summary.bytes),
             "origin": summary.forked_from,
         }
         for summary in summaries
@@ -144,7 +144,7 @@ def show_artifact(
     if ref is None:
         hint = "`infuser status --stages` lists the keys of a run's artifacts"
         raise UsageError(f"no artifact {artifact}", hint=hint)
-    users = [record for record in Catalogue(store.root).of_phase() if ref.id in record.inputs.values()]
+    users = [record for record in Catalogue(store.root).records_of_phase() if ref.id in record.inputs.values()]
     typer.echo(printable(artifact_page(store, store.manifest(ref), users=users)))
 
 
@@ -163,7 +163,7 @@ def sql(
     root = settings.store_root()
     lens = Lens(Store(root), runs=None if run is None else [runs.find_run(root, run)])
     try:
-        rows = lens.query(statement) if unsafe else lens.ask(statement)
+        rows = lens.query(statement) if unsafe else lens.query_untrusted(statement)
     finally:
         lens.close()
     show(rows, lambda: table(rows), as_json=as_json)

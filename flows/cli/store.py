@@ -54,21 +54,21 @@ def _repair(run: str | None, iteration: int | None) -> None:
     root = settings.writable_store_root()
     name = runs.find_run(root, run) if run or iteration is not None else None
     with byte_progress("repair") as progress:
-        prepared = store_doctor.prepare(root, name, progress=progress)
-    pruned = store_doctor.pruned_at(root, name, iteration) if name and iteration is not None else []
+        prepared = store_doctor.prepare_repair(root, name, progress=progress)
+    pruned = store_doctor.keys_to_restore_at(root, name, iteration) if name and iteration is not None else []
     names = sorted({*prepared.runs, *([name] if name and pruned else [])})
     if prepared.aside:
         typer.echo("\n".join(prepared.aside))
     repair_runs(root, names, [*prepared.restore, *pruned])
     store_doctor.end_repair(root, names)
-    typer.echo(store_doctor.describe(root, prepared, names, pruned))
+    typer.echo(store_doctor.describe_repair(root, prepared, names, pruned))
 
 
 def _check_file_system(folder: Path, *, as_json: bool) -> None:
     from infuser_core.store import filesystem
 
-    checks = filesystem.probe(folder)
-    show(checks, lambda: filesystem.text(folder, checks), as_json=as_json)
+    checks = filesystem.probe_folder(folder)
+    show(checks, lambda: filesystem.format_findings(folder, checks), as_json=as_json)
     if not all(row["kept"] for row in checks):
         raise typer.Exit(_DAMAGED)
 
@@ -96,18 +96,17 @@ def gc(
         _change_pins(pin, unpin, list_pins=pins, as_json=as_json)
         return
     from infuser_core.config.run import KeepSettings
-    from infuser_core.store.gc import apply as remove
-    from infuser_core.store.gc import plan
+    from infuser_core.store.gc import apply_plan, plan_gc
 
     options = {"full": keep_full, "weights_every": every}
     rule = KeepSettings(**{name: value for name, value in options.items() if value is not None})
     root = settings.store_root()
     if apply:
-        with runs.sweeping(root):
-            garbage = plan(root, rule)
-            remove(root, garbage)
+        with runs.hold_sweep_lock(root):
+            garbage = plan_gc(root, rule)
+            apply_plan(root, garbage)
     else:
-        garbage = plan(root, rule)
+        garbage = plan_gc(root, rule)
     show({**garbage.to_json(), "applied": apply}, garbage.text(applied=apply), as_json=as_json)
 
 
@@ -119,8 +118,8 @@ def _change_pins(pin: str, unpin: str, *, list_pins: bool, as_json: bool) -> Non
         if place:
             typer.echo(change(root, place), err=as_json)
     if list_pins:
-        pins = retention.listed(root)
-        show(pins, "\n".join(retention.lines(pins)), as_json=as_json)
+        pins = retention.list_pins(root)
+        show(pins, "\n".join(retention.pin_lines(pins)), as_json=as_json)
 
 
 def export(

@@ -25,7 +25,7 @@ from infuser_core.results.lineage.attempts import Attempt, attempts_of, span_of
 from infuser_core.results.lineage.markdown import artifact_key, artifact_page, described, heading, page_key
 from infuser_core.store import runs
 from infuser_core.store.journal import FINISHED, Entry, Journal
-from infuser_core.store.recipe import ArtifactRef, title
+from infuser_core.store.recipe import ArtifactRef, stage_title
 from infuser_core.store.store import Store
 from tasks.display import RUN_PAGE, page_of_run
 
@@ -147,7 +147,7 @@ def _rows(root: Path, attempt: Attempt, flows: dict[str, UUID], present: int) ->
         yield from _iteration_rows(attempt, number, stages, flows["iteration"])
     for count, entry in list(enumerate(stages))[present:]:
         columns = {"flow_run_id": _parent(attempt, entry), "task_key": entry.phase, "dynamic_key": str(count)}
-        name = title(entry.phase, entry.iteration)
+        name = stage_title(entry.phase, entry.iteration)
         yield _prefect_row("TaskRun", _id(attempt.run, attempt.number, "stage", count), name, entry, [entry], columns)
 
 

@@ -18,7 +18,7 @@ from infuser_core.nano.lab import NOTES, anchor_path
 from infuser_core.protocols import ChatModel, Sampler
 from infuser_core.schemas import Checkpoint, Role
 from infuser_core.store import verify
-from infuser_core.store.adapter_files import base_of
+from infuser_core.store.adapter_files import base_folder
 from infuser_core.system.hub import HubAddress, download_snapshot
 
 if TYPE_CHECKING:
@@ -88,10 +88,10 @@ def anchor_digest(folder: Path) -> str:
 
     Raises CheckpointError for an adapter without its base.
     """
-    base = base_of(folder)
+    base = base_folder(folder)
     files = sorted({*weight_files(folder), *(path for pattern in _ENTERS for path in folder.glob(pattern))})
     total = hashlib.sha256()
-    for path, found in zip(files, verify.digests(files), strict=True):
+    for path, found in zip(files, verify.digests_of_files(files), strict=True):
         total.update(path.relative_to(folder).as_posix().encode() + bytes.fromhex(found))
     if base is not None:
         total.update(bytes.fromhex(anchor_digest(base)))

@@ -106,12 +106,12 @@ def _member(archive: zipfile.ZipFile, name: str) -> bytes:
     if info.compress_type != _ZSTANDARD:
         return archive.read(name)
     # Imported here: Arrow costs a third of a second.
-    from infuser_core.store.tables import unpacked
+    from infuser_core.store.tables import decompress_zstd
 
     assert archive.fp is not None, "opened for reading"
     archive.fp.seek(info.header_offset)
     archive.fp.seek(sum(_HEADER.unpack(archive.fp.read(_HEADER.size))), 1)
-    return unpacked(archive.fp.read(info.compress_size))
+    return decompress_zstd(archive.fp.read(info.compress_size))
 
 
 def _texts(row: Row) -> list[str]:

@@ -61,7 +61,7 @@ def find_model(root: Path, text: str) -> NamedModel:
     if Path(text).is_dir():
         return _folder_model(text, anchor_folder(FolderAnchor(type="folder", path=text)))
     name, mark, place = text.rpartition("@")
-    if mark and (run := runs.known_as(root, name)):
+    if mark and (run := runs.match_run(root, name)):
         return _find_checkpoint(Store(root), run, place)
     if ref := Store(root).ref(text):
         return _stored_model(Store(root), ref, name=ref.key, config=_config_of_key(Store(root), ref.key))

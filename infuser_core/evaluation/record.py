@@ -61,7 +61,7 @@ def refuse_other(out: Path, identity: Mapping[str, Any]) -> None:
     """
     if (out / runs.EVALUATION).is_file():
         request = json.loads(json.dumps(dict(identity)))
-        differing = runs.differing(EvaluationRecord.read(out / runs.EVALUATION).identity, request)
+        differing = runs.list_differences(EvaluationRecord.read(out / runs.EVALUATION).identity, request)
         changed = [f"{key} is {old!r}, asked {new!r}" for key, old, new in differing]
         if changed:
             raise ConfigError(

@@ -99,7 +99,7 @@ def answers_of_run(store: Store, name: str) -> SavedAnswers:
     parts: dict[str, ArtifactRef] = {}
     sheets: list[Sheet] = []
     for entry in sorted(entries, key=lambda entry: entry.iteration):
-        responses = catalogue.input(entry.key, "responses")
+        responses = catalogue.input_ref(entry.key, "responses")
         manifest = store.manifest(responses)
         plain = str(manifest.summary["label"])
         parts[f"{plain}@{entry.iteration}"] = responses
@@ -166,7 +166,7 @@ def find_answers(store: Store, text: str, questions: Path | None, benchmark: str
             raise UsageError(f"{text}: which questions does it answer?", hint=hint)
         dump_questions, responses = read_dump(path, benchmark)
         return _answer_files(path.stem, path, {benchmark: dump_questions}, {benchmark: responses})
-    if run := runs.known_as(store.root, text):
+    if run := runs.match_run(store.root, text):
         return answers_of_run(store, run)
     hint = "an evaluation of `infuser eval`, its exported folder, a run, or a file of responses with --questions"
     raise UsageError(f"{text}: no saved answers there", hint=hint)

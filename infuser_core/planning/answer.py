@@ -10,7 +10,7 @@ from infuser_core.planning.advice import advice
 from infuser_core.planning.disk import run_files
 from infuser_core.planning.hours import KINDS, assumed_utilisations, iteration_seconds, known_lengths, validation_work
 from infuser_core.planning.setup import Setup
-from infuser_core.store.verify import size
+from infuser_core.store.verify import format_size
 from infuser_core.terminal import table
 
 OVERLAYS = "configs/engine/one-gpu.yaml, eight-gpus.yaml or eight-gpus-split.yaml"
@@ -93,7 +93,7 @@ def plan_as_text(plan: Mapping[str, Any]) -> str:
     number = model["parameters"]
     parameters = f"{number / 1e9:.2f}B" if number >= 1e8 else f"{number / 1e6:.2f}M"
     per_iteration, checkpoint, in_all, after_gc, peak = (
-        size(files[f"{name}_bytes"]) for name in ("per_iteration", "checkpoint", "in_all", "after_gc", "peak")
+        format_size(files[f"{name}_bytes"]) for name in ("per_iteration", "checkpoint", "in_all", "after_gc", "peak")
     )
     kept = "" if files["peak_bytes"] < files["in_all_bytes"] else ", as no store.keep removes anything during the run"
     return "\n".join(

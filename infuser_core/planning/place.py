@@ -135,7 +135,7 @@ class Salts:
 
 def load_repeats(root: Path, name: str) -> list[Repeat]:
     """Repeats recorded in a run. Raises StoreError when the record is damaged."""
-    return [Repeat(**row) for row in runs.known_run(root, name).get("repeats", [])]
+    return [Repeat(**row) for row in runs.read_run_or_empty(root, name).get("repeats", [])]
 
 
 def add_repeat(root: Path, name: str, place: Place, *, asked_by: str = "") -> list[Repeat]:

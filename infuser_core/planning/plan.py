@@ -9,7 +9,7 @@ from typing import Any
 from infuser_core.config.phase_table import Phase
 from infuser_core.planning.place import SALT, RunPlaces, Salts
 from infuser_core.store.recipe import ArtifactRef, Recipe, Record
-from infuser_core.store.runs import differing
+from infuser_core.store.runs import list_differences
 from infuser_core.terminal import format_duration
 
 MISSING = "(none)"
@@ -41,7 +41,9 @@ class Leaf:
 
 def leaves_that_differ(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Leaf]:
     """Every leaf with different values; one that only one side has is `(none)` on the other."""
-    return [Leaf(name=name, old=before, new=after) for name, before, after in differing(old, new, absent=MISSING)]
+    return [
+        Leaf(name=name, old=before, new=after) for name, before, after in list_differences(old, new, absent=MISSING)
+    ]
 
 
 def _shorten(value: Any, width: int = 40) -> str:

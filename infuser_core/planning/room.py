@@ -24,11 +24,11 @@ from infuser_core.planning.disk import run_files
 from infuser_core.planning.hours import SAMPLING
 from infuser_core.planning.place import RunPlaces
 from infuser_core.planning.setup import Setup
-from infuser_core.store.gc import size_of
+from infuser_core.store.gc import size_on_disk
 from infuser_core.store.history import load_history
 from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
-from infuser_core.store.verify import size
+from infuser_core.store.verify import format_size
 
 QUERY = ("nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
 """Command that lists accelerators and their MiB, in a fraction of the time that torch takes to start."""
@@ -179,9 +179,9 @@ def _remedy(setup: Setup) -> str:
 def _disk_shortages(setup: Setup, machine: MachineRoom, held: float) -> Iterator[Shortage]:
     files = run_files(setup.config, setup.shape)
     if files.peak - held > machine.disk:
-        there = f", {size(int(held))} of them already" if held else ""
-        free = size(int(machine.disk))
-        what = f"the run keeps {size(int(files.peak))} in the store{there}, whose disk has {free} free"
+        there = f", {format_size(int(held))} of them already" if held else ""
+        free = format_size(int(machine.disk))
+        what = f"the run keeps {format_size(int(files.peak))} in the store{there}, whose disk has {free} free"
         rule = KeepSettings()
         keep = f"set store.keep={{full: {rule.full}, weights_every: {rule.weights_every}}}, or "
         if setup.config.store.keep:
@@ -195,4 +195,4 @@ def _stored_bytes(root: Path, name: str, config: RunConfig) -> float:
     state = (*CHECKPOINTS, *GRADIENTS)
     entries = [entry for run in known if run for entry in Journal(root, run).latest() if entry.phase in state]
     folders = {store.folder(entry.key) for entry in entries}
-    return float(sum(size_of(folder) for folder in folders if folder.exists()))
+    return float(sum(size_on_disk(folder) for folder in folders if folder.exists()))

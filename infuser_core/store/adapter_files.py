@@ -1,4 +1,4 @@
-"""Adapter checkpoints: their files, the names in them, and where the base model lies.
+"""Adapter checkpoints: their files, the names in them, and the path of the base model.
 
 An adapter checkpoint holds `adapter_config.json` and `adapter_model.safetensors` in peft's layout instead of a model's
 weights. Its `base_model_name_or_path` is a path from its own folder to the artifact of the base model, so that a store
@@ -13,38 +13,38 @@ from typing import TypeVar
 from infuser_core.errors import CheckpointError
 
 CONFIG = "adapter_config.json"
-"""File of their settings."""
+"""File with the settings."""
 WEIGHTS = "adapter_model.safetensors"
-"""File of their weights."""
-NAMED = "base_model_name_or_path"
+"""File with the weights."""
+BASE_KEY = "base_model_name_or_path"
 """Key of the settings that names the base model."""
 
 Value = TypeVar("Value")
 
 
-def pointer(base: Path) -> str:
+def base_pointer(base: Path) -> str:
     """The path from any checkpoint of the same store to the artifact of a base model."""
     return f"../../{base.parent.name}/{base.name}"
 
 
-def base_of(folder: Path) -> Path | None:
-    """Folder of the base model of an adapter checkpoint; None where `folder` holds a whole model.
+def base_folder(folder: Path) -> Path | None:
+    """Folder of the base model of an adapter checkpoint; None if `folder` holds a whole model.
 
-    Raises CheckpointError where the base is not there.
+    Raises CheckpointError if the base model is missing.
     """
     path = folder / CONFIG
     if not path.is_file():
         return None
-    named = json.loads(path.read_text(encoding="utf-8")).get(NAMED) or ""
-    base = (folder / named).resolve()
-    if not named or not (base / "config.json").is_file():
+    name = json.loads(path.read_text(encoding="utf-8")).get(BASE_KEY) or ""
+    base = (folder / name).resolve()
+    if not name or not (base / "config.json").is_file():
         raise CheckpointError(
-            f"{folder} holds an adapter, and its base model {named or '(none named)'} is not there",
+            f"{folder} holds an adapter, and its base model {name or '(none named)'} is not there",
             hint="keep it in its store, or `infuser export` the checkpoint as a whole model",
         )
     return base
 
 
-def peft_names(weights: Mapping[str, Value]) -> dict[str, Value]:
-    """Adapters under the names of their file, by the names of a model's parameters."""
+def rename_for_peft(weights: Mapping[str, Value]) -> dict[str, Value]:
+    """Rename adapters from a model's parameter names to those of peft's file."""
     return {f"base_model.model.{name.replace('.default.', '.')}": each for name, each in weights.items()}

@@ -1,4 +1,4 @@
-"""`infuser doctor`: check the store and, as the first half of a repair, move damaged artifacts aside."""
+"""`infuser doctor`: check the store, and prepare a repair by moving damaged artifacts aside."""
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,35 +13,34 @@ from infuser_core.store.catalogue import (
     Catalogue,
     Holder,
     checkpoints_at,
-    evaluations,
-    gradients,
+    gradients_of,
     held_keys,
     holder_of,
-    holders,
-    thinned,
+    list_evaluations,
+    list_holders,
+    pruned_keys,
 )
-from infuser_core.store.gc import leftovers
+from infuser_core.store.gc import find_leftovers
 from infuser_core.store.journal import ASIDE, Journal
 from infuser_core.store.recipe import Record, artifact_folder
 from infuser_core.store.store import Store
-from infuser_core.store.verify import Health, Problem, Progress, size
+from infuser_core.store.verify import Health, Problem, Progress, format_size
 
-_KINDS = {"staging": "workspace of a stage", "pieces": "finished pieces", "draft": "temporary file"}
+_LEFTOVER_NAMES = {"staging": "workspace of a stage", "pieces": "finished pieces", "draft": "temporary file"}
 _AGAIN = "run the same `infuser eval` (or `report quality`) again: what is in the store is kept"
-_STUDY = "run its study or corpus build again; or remove the file, and gc may take what it alone told of"
+_STUDY = "run its study or corpus build again; or remove the file, and gc may remove artifacts that only it lists"
 
 
 def examine(root: Path, run: str | None = None, *, progress: Progress = lambda done, total: None) -> Health:
-    """Look at everything that a run consists of, or at the whole store. Changes nothing that counts.
+    """Check all artifacts and records of a run, or of the whole store, without changes.
 
-    Raises UsageError when there is no such run.
+    Raises UsageError if there is no such run.
     """
     started = time.monotonic()
     scope = _Scope(root, run)
-    found, counts = verify.check(scope.folders, progress)
-    damaged = {problem.key for problem in found if problem.damage}
-    problems = [
-        *found,
+    problems, counts = verify.check_artifacts(scope.folders, progress)
+    damaged = {problem.key for problem in problems if problem.damage}
+    problems += [
         *scope.inputs(damaged),
         *scope.journals(),
         *scope.records(),
@@ -56,74 +55,74 @@ def examine(root: Path, run: str | None = None, *, progress: Progress = lambda d
 
 
 class _Scope:
-    """A store, or the part of it that one run consists of."""
+    """A store, or the part of it that belongs to one run."""
 
     def __init__(self, root: Path, run: str | None) -> None:
         self._root, self._run = root, run
         self._catalogue = Catalogue(root)
-        self._all = holders(root)
+        self._all = list_holders(root)
         self._holders = [holder for holder in self._all if run in (None, holder.name)]
-        self._evaluations = [] if run else evaluations(root)
+        self._evaluations = [] if run else list_evaluations(root)
         if run is not None and not self._holders:
             runs.find_run(root, run)
 
     @cached_property
     def folders(self) -> list[Path]:
         """Folders of the artifacts in scope."""
-        there = sorted(path for path in (self._root / "artifacts").glob("*/*") if path.is_dir() or path.is_symlink())
-        return [path for path in there if self._run is None or self._run in self._runs_of.get(path.name, ())]
+        folders = sorted(path for path in (self._root / "artifacts").glob("*/*") if path.is_dir() or path.is_symlink())
+        return [path for path in folders if self._run is None or self._run in self._runs_of.get(path.name, ())]
 
     @cached_property
     def _runs_of(self) -> Mapping[str, Sequence[str]]:
-        """Runs that hold an artifact, or anything made from it, by its key."""
-        found: dict[str, list[str]] = {}
+        """By artifact key, the runs that hold it or anything computed from it."""
+        names: dict[str, list[str]] = {}
         for holder in self._all:
             for key in held_keys(self._catalogue, holder):
-                found.setdefault(key, []).append(holder.name)
-        return found
+                names.setdefault(key, []).append(holder.name)
+        return names
 
     def with_runs(self, problem: Problem) -> Problem:
         """The problem with the runs that hold its artifact, and the remedy for them."""
         names = problem.runs or tuple(self._runs_of.get(problem.key, ()))
         if problem.remedy or not problem.damage:
             return replace(problem, runs=names)
-        chosen = self._run if self._run in names else next(iter(names), None)
-        command = f"infuser doctor {chosen} --repair" if chosen else "infuser doctor --repair"
+        run = self._run if self._run in names else next(iter(names), None)
+        command = f"infuser doctor {run} --repair" if run else "infuser doctor --repair"
         return replace(problem, runs=names, remedy=f"`{command}` moves it aside and computes what needs it again")
 
     def inputs(self, damaged: Collection[str]) -> Iterator[Problem]:
-        """Artifacts that were made from something that is gone."""
+        """Artifacts with a missing input."""
         keys = [folder.name for folder in self.folders if folder.name not in damaged]
         for record in filter(None, map(self._catalogue.find, keys)):
             for name, identity in record.inputs.items():
-                if not self._catalogue.of_id(identity) and identity.split("@")[0] not in damaged:
-                    held = record.key in self._runs_of
+                if not self._catalogue.find_by_id(identity) and identity.split("@")[0] not in damaged:
+                    is_held = record.key in self._runs_of
                     yield Problem(
                         kind="input_missing",
-                        damage=held,
+                        damage=is_held,
                         key=record.key,
                         what=f"{record.key} was made from {name} {identity}, which is not in the store",
-                        remedy="" if held else "no run holds it; `infuser gc` lists it",
+                        remedy="" if is_held else "no run holds it; `infuser gc` lists it",
                     )
 
     def journals(self) -> Iterator[Problem]:
-        """Artifacts that a sound journal names and the store has not, or has with another digest."""
-        there = {path.name for path in self.folders}
+        """Artifacts of sound journals that are not in the store, or are there with another digest."""
+        keys = {path.name for path in self.folders}
         for holder in [each for each in (*self._holders, *self._evaluations) if not each.broken]:
-            command = f"infuser doctor {holder.name} --repair" if holder.finished else f"infuser resume {holder.name}"
+            command = f"doctor {holder.name} --repair" if holder.was_finished else f"resume {holder.name}"
             is_run = holder.shelf == runs.RUNS
-            remedy = f"`{command}` computes it again" if is_run else _AGAIN
+            remedy = f"`infuser {command}` computes it again" if is_run else _AGAIN
             for entry in holder.entries:
                 record = self._catalogue.find(entry.key)
                 what = f"{'run' if is_run else 'evaluation'} {holder.name} holds {entry.key}"
                 if record is not None and record.digest != entry.digest:
                     kind, what = "artifact_replaced", f"{what}@{entry.digest[:16]}; the store has {record.id}"
-                elif entry.key not in there:
+                elif entry.key not in keys:
                     kind, what = "artifact_missing", f"{what}, which is not in the store"
                 else:
                     continue
                 yield Problem(
-                    kind=kind, damage=holder.finished, key=entry.key, what=what, remedy=remedy, runs=(holder.name,)
+                    kind=kind, damage=holder.was_finished, key=entry.key, what=what, remedy=remedy, runs=(holder.name,)
                 )
 
     def records(self) -> Iterator[Problem]:
@@ -134,186 +133,189 @@ class _Scope:
             names, name = (holder.name,), holder.name
             yield from _unreadable(holder)
             for line in holder.torn:
-                what = f"run {name}, {line} is torn and passed over; what it told of is in the store"
+                what = f"run {name}, {line} is incomplete and skipped; its artifact is in the store"
                 yield Problem(kind="journal_torn", damage=False, what=what, runs=names)
-            dead = lease.dead_holder(runs.runs_folder(self._root) / name)
+            dead = lease.find_dead_holder(runs.runs_folder(self._root) / name)
             if dead is not None:
                 where = f" in {dead.doing}" if dead.doing else ""
-                what = f"run {name}: {dead.holder}, is gone without giving the run back{where}"
-                remedy = f"`infuser resume {name}` goes on"
+                what = f"run {name}: {dead.holder}, died without releasing the run{where}"
+                remedy = f"`infuser resume {name}` continues it"
                 yield Problem(kind="dead_holder", damage=False, what=what, remedy=remedy, runs=names)
 
     def leftovers(self) -> Iterator[Problem]:
-        """Leftovers; of a run, those of its own keys and folder."""
-        own = runs.runs_folder(self._root) / self._run if self._run else None
+        """Leftovers; with a run, only those of its keys and folder."""
+        run_folder = runs.runs_folder(self._root) / self._run if self._run else None
         held = frozenset(self._runs_of).union(*(held_keys(self._catalogue, each) for each in self._evaluations))
-        for left in leftovers(self._root, held=held):
-            key = left.path.name.partition(".")[0]
-            if own is None or left.path.parent == own or self._run in self._runs_of.get(key, ()):
-                what = _KINDS.get(left.kind, f"what was moved to {left.path.parent.name}")
-                gone = left.kind in _KINDS and not left.needed
-                whose = f"left by {left.owner}, which is gone" if gone else f"of {left.owner}"
-                line = f"{left.path}: {what}, {size(left.bytes)}, {whose}"
-                remedy = f"stays: {left.needed}" if left.needed else "`infuser gc --apply` removes it"
-                yield Problem(kind=left.kind, damage=False, what=line, remedy=remedy, bytes=left.bytes)
+        for leftover in find_leftovers(self._root, held=held):
+            key, kind = leftover.path.name.partition(".")[0], leftover.kind
+            if run_folder is None or leftover.path.parent == run_folder or self._run in self._runs_of.get(key, ()):
+                what = _LEFTOVER_NAMES.get(kind, f"what was moved to {leftover.path.parent.name}")
+                is_abandoned = kind in _LEFTOVER_NAMES and not leftover.needed
+                whose = f"left by {leftover.owner}, which is gone" if is_abandoned else f"of {leftover.owner}"
+                line = f"{leftover.path}: {what}, {format_size(leftover.bytes)}, {whose}"
+                remedy = f"stays: {leftover.needed}" if leftover.needed else "`infuser gc --apply` removes it"
+                yield Problem(kind=kind, damage=False, what=line, remedy=remedy, bytes=leftover.bytes)
 
 
 def _unreadable(holder: Holder) -> Iterator[Problem]:
-    """Records of a run or an evaluation that are lost, or damaged and can be made anew."""
+    """Records of a run or an evaluation that are lost, or damaged and recoverable."""
     again = f"start it again with its configuration files and --name {holder.name}: nothing is computed twice"
     if holder.shelf == runs.EVALUATIONS:
         again = _AGAIN
-    if holder.lost:
+    if holder.unknown:
         remedy = again
-        if holder.shelf == runs.RUNS and runs.RECORD not in holder.lost:
-            # What was begun and has no journal goes on by itself: all it made is found by its key.
-            remedy = f"`infuser resume {holder.name}` goes on"
-        what = f"{holder.folder}: {holder.lost}"
+        if holder.shelf == runs.RUNS and runs.RECORD not in holder.unknown:
+            # A run without a journal finds its artifacts by their keys.
+            remedy = f"`infuser resume {holder.name}` continues it"
+        what = f"{holder.folder}: {holder.unknown}"
         yield Problem(kind="record_lost", damage=True, lost=True, what=what, remedy=remedy, runs=(holder.name,))
     for file, what in holder.damaged.items():
-        renewed = holder.shelf == runs.RUNS and (file == runs.ATTEMPT or file.startswith("journal."))
+        is_recoverable = holder.shelf == runs.RUNS and (file == runs.ATTEMPT or file.startswith("journal."))
         remedy = f"`infuser doctor {holder.name} --repair` makes it anew from what the store holds"
-        if not renewed:
+        if not is_recoverable:
             remedy = f"`infuser doctor --repair`, then {again if holder.shelf == runs.EVALUATIONS else _STUDY}"
         yield Problem(
-            kind="journal_damaged", damage=True, lost=not renewed, what=what, remedy=remedy, runs=(holder.name,)
+            kind="journal_damaged", damage=True, lost=not is_recoverable, what=what, remedy=remedy, runs=(holder.name,)
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """A store in which what is damaged is missing instead."""
+class RepairPlan:
+    """What a repair computes, after damaged artifacts and records were moved aside."""
 
     aside: Sequence[str]
-    """Damaged artifacts and records that were moved away, each with the first thing wrong with it and its new place."""
-    lost: Mapping[str, str]
-    """Digest by key of everything that has to be computed again; empty text where it is unknown."""
+    """A message for each damaged artifact or record that was moved: its first problem and its new path."""
+    to_compute: Mapping[str, str]
+    """Digest by key of all artifacts to compute again; empty if unknown."""
     restore: Sequence[str]
-    """Keys of pruned checkpoints that computing the lost ones needs, and that are computed again first."""
+    """Keys of pruned artifacts that these need, to be computed first."""
     runs: Sequence[str]
-    """Runs that miss something."""
+    """Runs with missing artifacts or records."""
 
 
-def prepare(root: Path, run: str | None, *, progress: Progress = lambda done, total: None) -> Prepared:
+def prepare_repair(root: Path, run: str | None, *, progress: Progress = lambda done, total: None) -> RepairPlan:
     """Move every damaged artifact of a run, or of the store, aside, unless a living process executes such a run.
 
-    Raises BusyRunError when a living process executes a run that holds something damaged, UsageError when there is no
-    such run.
+    Raises BusyRunError if a living process executes a run with damage, UsageError if there is no such run.
     """
     if run:
-        runs.refuse_held(root, runs.find_run(root, run))
+        runs.refuse_if_held(root, runs.find_run(root, run))
     damage = examine(root, run, progress=progress).damage
-    everybody = [*holders(root), *([] if run else evaluations(root))]
-    affected = {name for problem in damage for name in problem.runs}
-    with ExitStack() as held:
-        for holder in [each for each in everybody if each.name in affected]:
-            held.enter_context(runs.holding(root, holder.name, shelf=holder.shelf))
-        aside = [each for holder in everybody if holder.name in affected for each in _renew(root, holder)]
-        known = [entry for holder in holders(root) for entry in holder.entries]
-        holding = [holder for holder in holders(root) if holder.name in affected]
-        digests = {entry.key: entry.digest for holder in holding for entry in holder.entries}
+    names = {name for problem in damage for name in problem.runs}
+    affected = [each for each in [*list_holders(root), *([] if run else list_evaluations(root))] if each.name in names]
+    with ExitStack() as locks:
+        for holder in affected:
+            locks.enter_context(runs.hold_run(root, holder.name, shelf=holder.shelf))
+        aside = [message for holder in affected for message in _move_records(root, holder)]
+        holders = list_holders(root)
+        affected = [holder for holder in holders if holder.name in names]
+        digests = {entry.key: entry.digest for holder in affected for entry in holder.entries}
         keys = {each.key for each in damage if each.key and each.kind != "input_missing"}
-        places = {entry.key: entry.iteration for entry in known if entry.key in keys}
-        needed = restoration(Catalogue(root), sorted(keys), places)
-        aside += _move(root, damage)
+        iterations = {entry.key: entry.iteration for each in holders for entry in each.entries if entry.key in keys}
+        restore = keys_to_restore(Catalogue(root), sorted(keys), iterations)
+        store, moves = Store(root), dict[str, str]()
+        # Problems of a run's record have no key: its folder would be that of all artifacts.
+        for problem in [each for each in damage if each.key and each.kind.startswith(("file_", "record_"))]:
+            folder = artifact_folder(root, problem.key)
+            if problem.key not in moves and (folder.is_dir() or folder.is_symlink()):
+                moves[problem.key] = _describe_move(problem.key, store.put_aside(folder), problem.what)
+        aside += moves.values()
     missing = {problem.key for problem in damage if problem.key}
-    return Prepared(
+    return RepairPlan(
         aside=aside,
-        lost={key: digests.get(key, "") for key in sorted(keys)},
-        restore=needed,
-        runs=[each.name for each in holding if each.keys & missing or (each.damaged and (each.keys or each.finished))],
+        to_compute={key: digests.get(key, "") for key in sorted(keys)},
+        restore=restore,
+        runs=[
+            holder.name
+            for holder in affected
+            if holder.keys & missing or (holder.damaged and (holder.keys or holder.was_finished))
+        ],
     )
 
 
-def _aside(name: str, path: Path, why: str) -> str:
+def _describe_move(name: str, path: Path, why: str) -> str:
     return f"set aside {name}: {why}; it lies in {path}"
 
 
-def _renew(root: Path, holder: Holder) -> Iterator[str]:
-    """Move damaged records out of the way: what they told is found again by the commands that wrote them."""
+def _move_records(root: Path, holder: Holder) -> Iterator[str]:
+    """Move damaged records aside: the commands that wrote them write them again."""
     store, folder = Store(root), root / holder.folder
     for file, why in holder.damaged.items():
         if file == runs.ATTEMPT:
             if (folder / file).exists():
-                yield _aside(file, store.put_aside(folder / file), why)
+                yield _describe_move(file, store.put_aside(folder / file), why)
         elif not file.endswith(ASIDE):
-            yield _aside(file, Journal(root, holder.name, file=file, shelf=holder.shelf).set_aside(), why)
+            journal = Journal(root, holder.name, file=file, shelf=holder.shelf)
+            yield _describe_move(file, journal.set_aside(), why)
     for record in (runs.RECORD, runs.EVALUATION):
-        if record in holder.lost and (folder / record).exists():
-            yield _aside(record, store.put_aside(folder / record), holder.lost)
+        if record in holder.unknown and (folder / record).exists():
+            yield _describe_move(record, store.put_aside(folder / record), holder.unknown)
 
 
 def end_repair(root: Path, names: Collection[str]) -> None:
-    """Move damaged journals away whose runs, just repaired, have sound ones that tell the same; of others, none."""
-    for holder in [*holders(root), *evaluations(root)]:
-        repaired = holder.name in names if holder.shelf == runs.RUNS else holder.ended
+    """Remove the damaged journals of runs that were just repaired and have sound journals again."""
+    for holder in [*list_holders(root), *list_evaluations(root)]:
+        is_repaired = holder.name in names if holder.shelf == runs.RUNS else holder.is_finished
         for file in [file for file in holder.damaged if file.endswith(ASIDE)]:
             stem = file.partition(".")[0]
             journal = Journal(root, holder.name, file=f"{stem}.jsonl", shelf=holder.shelf)
-            if not journal.look().damage and ((repaired and stem == "journal") or journal.is_finished()):
+            if not journal.read_state().damage and ((is_repaired and stem == "journal") or journal.is_finished()):
                 for path in (root / holder.folder).glob(f"{file.removesuffix('.jsonl')}.*"):
                     Store(root).put_aside(path)
 
 
-def _move(root: Path, damage: Iterable[Problem]) -> list[str]:
-    store, moved = Store(root), dict[str, str]()
-    # A run's own record has no key: the folder of none would be that of all artifacts.
-    for problem in [each for each in damage if each.key and each.kind.startswith(("file_", "record_"))]:
-        folder = artifact_folder(root, problem.key)
-        if problem.key not in moved and (folder.is_dir() or folder.is_symlink()):
-            moved[problem.key] = _aside(problem.key, store.put_aside(folder), problem.what)
-    return list(moved.values())
+def keys_to_restore(
+    catalogue: Catalogue, keys: Iterable[str], iterations: Mapping[str, int] | None = None
+) -> list[str]:
+    """Pruned artifacts that must be restored to compute these keys, back to the last complete checkpoints.
 
-
-def restoration(catalogue: Catalogue, keys: Iterable[str], places: Mapping[str, int] | None = None) -> list[str]:
-    """Pruned artifacts that must be whole before these keys can be computed, back to the last whole checkpoints.
-
-    A key whose record is lost may need any checkpoint of its iteration, which `places` says.
+    A key whose record is lost may need any checkpoint of its iteration, by `iterations`.
     """
-    found: dict[str, None] = {}
-    ahead = [(key, record) for key in keys for record in _needed_by(catalogue, key, (places or {}).get(key, -1))]
-    while ahead:
-        user, record = ahead.pop()
-        removed = pruned.read(artifact_folder(catalogue.root, record.key))
+    result: dict[str, None] = {}
+    queue = [(key, record) for key in keys for record in _needed_by(catalogue, key, (iterations or {}).get(key, -1))]
+    while queue:
+        user, record = queue.pop()
+        removed = pruned.read_removed(artifact_folder(catalogue.root, record.key))
         phase = user.rpartition("-")[0]
         parts = {entry.part for entry in removed.values()}
-        # A phase that this version does not know may read anything.
+        # An unknown phase may read any part.
         reads = FACTS[phase].reads if phase in FACTS else tuple(pruned.PARTS)
-        if record.key in found or not parts.intersection(reads):
+        if record.key in result or not parts.intersection(reads):
             continue
-        found[record.key] = None
-        ahead += [(record.key, each) for each in _needed_by(catalogue, record.key, -1)]
-    return list(found)
+        result[record.key] = None
+        queue += [(record.key, each) for each in _needed_by(catalogue, record.key, -1)]
+    return list(result)
 
 
 def _needed_by(catalogue: Catalogue, key: str, iteration: int) -> list[Record]:
-    """The checkpoints and gradients that an artifact was made from."""
+    """The checkpoints and gradients among an artifact's inputs."""
     record = catalogue.find(key)
     if record is None:
-        known = catalogue.records.values()
-        behind = [each for each in known if each.phase in CHECKPOINTS and each.iteration + 1 == iteration]
-        return behind + [each for each in known if each.phase in GRADIENTS and each.iteration == iteration]
-    sources = filter(None, map(catalogue.of_id, record.inputs.values()))
+        records = catalogue.records.values()
+        before = [each for each in records if each.phase in CHECKPOINTS and each.iteration + 1 == iteration]
+        return before + [each for each in records if each.phase in GRADIENTS and each.iteration == iteration]
+    sources = filter(None, map(catalogue.find_by_id, record.inputs.values()))
     return [each for each in sources if each.phase in (*CHECKPOINTS, *GRADIENTS)]
 
 
-def pruned_at(root: Path, run: str, iteration: int) -> list[str]:
-    """Keys to restore so that both roles' checkpoints, and the gradients of the iteration they begin, are whole.
+def keys_to_restore_at(root: Path, run: str, iteration: int) -> list[str]:
+    """Keys to restore so that both roles' checkpoints and the gradients of the next iteration are complete.
 
-    Raises UsageError when the run has no such checkpoint.
+    Raises UsageError if the run has no such checkpoint.
     """
     catalogue = Catalogue(root)
     holder = holder_of(root, run)
-    begun = [record for record in gradients(catalogue, holder) if record.iteration == iteration]
-    return restored_with(root, thinned(catalogue, [*checkpoints_at(catalogue, holder, iteration), *begun]))
+    gradients = [record for record in gradients_of(catalogue, holder) if record.iteration == iteration]
+    records = [*checkpoints_at(catalogue, holder, iteration), *gradients]
+    return with_keys_to_restore(root, pruned_keys(catalogue, records))
 
 
-def restored_with(root: Path, wanted: Sequence[str]) -> list[str]:
-    """These keys of pruned artifacts and of those that must be whole before them."""
-    return list(dict.fromkeys([*wanted, *restoration(Catalogue(root), wanted)]))
+def with_keys_to_restore(root: Path, keys: Sequence[str]) -> list[str]:
+    """These keys of pruned artifacts, and those of the artifacts that must be restored for them."""
+    return list(dict.fromkeys([*keys, *keys_to_restore(Catalogue(root), keys)]))
 
 
-def last_place(holder: Holder) -> str:
+def last_stage(holder: Holder) -> str:
     """Last stage of an unfinished run, PHASE@ITERATION; empty before the first."""
     worked = [entry for entry in holder.entries if entry.state == "ran"] or list(holder.entries)
     newest = max((entry.attempt for entry in worked), default=0)
@@ -323,22 +325,21 @@ def last_place(holder: Holder) -> str:
     return last.phase if last.iteration < 0 else f"{last.phase}@{last.iteration}"
 
 
-def describe(root: Path, prepared: Prepared, ended: Sequence[str], restored: Sequence[str]) -> str:
-    """Summary of what was computed, after the runs in `ended` have gone over what they hold."""
+def describe_repair(root: Path, prepared: RepairPlan, names: Sequence[str], restored: Sequence[str]) -> str:
+    """Summary of a repair by the runs `names`, for people."""
     catalogue = Catalogue(root)
     lines = []
-    for key, digest in prepared.lost.items():
+    for key, digest in prepared.to_compute.items():
         record = catalogue.find(key)
         if record is None:
             lines.append(f"not computed {key}: no run needs it")
             continue
-        changed = "another digest, so what was made from it ran again"
-        told = "the same digest" if record.digest == digest else changed
-        lines.append(f"computed again {key}: {told if digest else 'no journal knew its digest'}")
+        finding = "the same digest" if record.digest == digest else "another digest, so its users ran again"
+        lines.append(f"computed again {key}: {finding if digest else 'no journal knew its digest'}")
     lines += [f"restored {key}: the same digest" for key in dict.fromkeys([*prepared.restore, *restored])]
-    for name in ended:
-        ran = [entry for entry in Journal(root, name).last_attempt() if entry.state == "ran"]
-        lines.append(f"run {name}: {len(ran)} stages ran, all others were kept")
+    for name in names:
+        entries = [entry for entry in Journal(root, name).last_attempt() if entry.state == "ran"]
+        lines.append(f"run {name}: {len(entries)} stages ran, all others were kept")
     if not lines and prepared.aside:
         lines = ["no run computes these again: `infuser doctor` says what remains to be done"]
     return "\n".join(lines or ["nothing is damaged or pruned there"])

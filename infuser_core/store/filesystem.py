@@ -1,4 +1,4 @@
-"""Test whether a folder's file system can hold a store: renames, locks, fsync."""
+"""Test whether a file system can hold a store: renames, locks, fsync."""
 
 import errno
 import fcntl
@@ -14,10 +14,10 @@ from infuser_core.system.durable import fsync
 from infuser_core.terminal import table
 
 
-def probe(folder: Path) -> list[dict[str, Any]]:
-    """Try, in a folder that is gone afterwards, each thing that a store needs of a file system: a row for each.
+def probe_folder(folder: Path) -> list[dict[str, Any]]:
+    """Test each operation that a store needs of a file system, in a temporary folder; returns a row for each.
 
-    Raises StoreError where nothing can be written.
+    Raises StoreError if nothing can be written.
     """
     scratch = folder / f".probe.{uuid.uuid4().hex}"
     try:
@@ -26,19 +26,21 @@ def probe(folder: Path) -> list[dict[str, Any]]:
         hint = "name a folder that you may write"
         raise StoreError(f"cannot write {folder}: {error.strerror or error}", hint=hint) from error
     try:
-        return [_try(scratch, *one) for one in _PROMISES]
+        return [_check_promise(scratch, *promise) for promise in _PROMISES]
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def text(folder: Path, found: Sequence[Mapping[str, Any]]) -> str:
+def format_findings(folder: Path, findings: Sequence[Mapping[str, Any]]) -> str:
     """The findings for people."""
-    rows = [{"promise": row["name"], "kept": "yes" if row["kept"] else "BROKEN", "for": row["what"]} for row in found]
-    broken = ", ".join(row["name"] for row in found if not row["kept"])
+    rows = [
+        {"promise": row["name"], "kept": "yes" if row["kept"] else "BROKEN", "for": row["what"]} for row in findings
+    ]
+    broken = ", ".join(row["name"] for row in findings if not row["kept"])
     return f"{table(rows, width=100)}\n{folder} {f'cannot hold a store: {broken}' if broken else 'can hold a store'}"
 
 
-def _try(scratch: Path, name: str, what: str, attempt: Callable[[Path], str]) -> dict[str, Any]:
+def _check_promise(scratch: Path, name: str, what: str, attempt: Callable[[Path], str]) -> dict[str, Any]:
     place = scratch / name
     place.mkdir()
     try:

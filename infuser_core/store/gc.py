@@ -1,9 +1,9 @@
-"""`infuser gc`: list what may go, remove it when asked; and a run's own retention. Nothing else deletes.
+"""`infuser gc`: list removable files and remove them on request; and the rolling retention of a run.
 
-A folder that goes is renamed into `.trash` before it is emptied, the users of an artifact before what they were made
-from; files of a checkpoint are listed in `pruned.json` before they go. Killed anywhere, the store is sound, and the
-next `infuser gc --apply` goes on. Leftovers of killed processes go as well, unless somebody still needs them: whoever
-works on a key, to which a workspace in `.staging` belongs, holds its lock, which ends with the process.
+A folder is renamed into `.trash` before its files are deleted, and an artifact before its inputs; files of a checkpoint
+are listed in `pruned.json` before they are deleted. A kill leaves a sound store, and the next `infuser gc --apply`
+continues. Leftovers of killed processes are removed unless they are needed: the process that computes a key, to which a
+workspace in `.staging` belongs, holds the key's lock until it ends.
 """
 
 import fcntl
@@ -26,21 +26,21 @@ from infuser_core.store import lease, pruned, runs
 from infuser_core.store.catalogue import (
     Catalogue,
     Holder,
-    checkpoints,
-    evaluations,
-    held_elsewhere,
+    checkpoints_of,
     held_keys,
     holder_of,
-    holders,
+    keys_held_elsewhere,
+    list_evaluations,
+    list_holders,
 )
 from infuser_core.store.recipe import MANIFEST, artifact_folder, read_record
-from infuser_core.store.retention import Extent, RunState, Verdict, pinned, verdicts_of
-from infuser_core.store.verify import size
+from infuser_core.store.retention import Extent, Retention, RunState, pinned_iterations, retention_by_key
+from infuser_core.store.verify import format_size
 from infuser_core.system import fault_points as faults
 from infuser_core.system.durable import fsync
 from infuser_core.terminal import table
 
-_NAMED = 5
+_MOST_NAMES = 5
 _HEADINGS = {
     "moments": "optimizer moments of old checkpoints",
     "weights": "weights and moments of old checkpoints",
@@ -58,11 +58,11 @@ TRASH = ".trash"
 DAMAGED = "damaged"
 _DRAFTS = ("*.tmp", ".now.*", "lease.*.dead")
 _UNKNOWN = "an unknown process"
-_FRESH = 60.0
+_FRESH_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
+class GcItem:
     """A file or folder that gc may remove."""
 
     kind: str
@@ -74,17 +74,16 @@ class Item:
     why: str
     """The rule, for people."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """Files that go and the part each belongs to, where an artifact is thinned out; empty where the whole path goes."""
+    """For an artifact that is pruned, part by file to remove; empty to remove the whole path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """Artifacts that gc would remove, in the order of removal, and what it keeps."""
+class GcPlan:
+    """Items that gc removes, in the order of removal, and the checkpoints that it keeps."""
 
-    items: Sequence[Item]
-    """Items that may go."""
-    kept: Mapping[str, Mapping[str, Sequence[int]]]
-    """Run to extent to iterations of its checkpoints that stay so."""
+    items: Sequence[GcItem]
+    retention: Mapping[str, Mapping[str, Sequence[int]]]
+    """Iterations of checkpoints by run and extent."""
     notes: Sequence[str]
     """Items left alone, and why."""
 
@@ -96,200 +95,186 @@ class Plan:
     def to_json(self) -> dict[str, Any]:
         """The plan for scripts."""
         items = [{**asdict(item), "path": str(item.path), "files": list(item.files)} for item in self.items]
-        return {"bytes": self.bytes, "items": items, "kept": self.kept, "notes": list(self.notes)}
+        return {"bytes": self.bytes, "items": items, "kept": self.retention, "notes": list(self.notes)}
 
     def text(self, *, applied: bool) -> str:
-        """The plan for people: totals, then what they are made of."""
-        said = f"nothing was removed: `infuser gc --apply` frees {size(self.bytes)}"
-        said = f"removed {len(self.items)} items, {size(self.bytes)}" if applied else said
-        chosen = {kind: [item for item in self.items if item.kind == kind] for kind in _HEADINGS}
+        """The plan for people: totals, then items."""
+        title = f"nothing was removed: `infuser gc --apply` frees {format_size(self.bytes)}"
+        title = f"removed {len(self.items)} items, {format_size(self.bytes)}" if applied else title
+        groups = {kind: [item for item in self.items if item.kind == kind] for kind in _HEADINGS}
         totals = [
-            {"what": _HEADINGS[kind], "items": len(items), "size": size(sum(item.bytes for item in items))}
-            for kind, items in chosen.items()
+            {"what": _HEADINGS[kind], "items": len(items), "size": format_size(sum(item.bytes for item in items))}
+            for kind, items in groups.items()
             if items
         ]
-        lines = [said, table(totals)] if totals else ["nothing to remove"]
-        for run, extents in self.kept.items():
-            shown = "; ".join(f"{extent} {', '.join(map(str, numbers))}" for extent, numbers in extents.items())
-            lines.append(f"run {run} keeps its checkpoints after iterations: {shown}")
+        lines = [title, table(totals)] if totals else ["nothing to remove"]
+        for run, extents in self.retention.items():
+            text = "; ".join(f"{extent} {', '.join(map(str, numbers))}" for extent, numbers in extents.items())
+            lines.append(f"run {run} keeps its checkpoints after iterations: {text}")
         lines += [f"left alone: {note}" for note in self.notes]
-        for items in filter(None, chosen.values()):
-            rows = [{"size": size(item.bytes), "path": item.path.name, "why": item.why} for item in items]
+        for items in filter(None, groups.values()):
+            rows = [{"size": format_size(item.bytes), "path": item.path.name, "why": item.why} for item in items]
             lines += ["", f"{_HEADINGS[items[0].kind]}:", table(rows, width=100)]
         return "\n".join(lines)
 
 
-def plan(root: Path, rule: KeepSettings = KeepSettings()) -> Plan:
-    """Items that may go now. Raises StoreError where a run's record cannot be read: nobody knows then what it holds."""
+def plan_gc(root: Path, rule: KeepSettings = KeepSettings()) -> GcPlan:
+    """All removable items. Raises StoreError if a damaged record hides the artifacts of a run."""
     catalogue = Catalogue(root)
-    # Before the journals: what is committed meanwhile may not be in them yet.
-    records, found = catalogue.records, holders(root)
-    everybody = [*found, *evaluations(root)]
-    held = {key for holder in everybody for key in held_keys(catalogue, holder)}
-    _refuse_broken(everybody, sorted(records.keys() - held))
-    for key, what in catalogue.damaged.items():
-        hint = "`infuser doctor --repair` moves it aside and computes it again where a run needs it"
-        raise StoreError(f"gc cannot know what {key} was made from: {what}", hint=hint)
-    states = {holder.name: _state(catalogue, holder) for holder in found}
-    wanted = _wanted(catalogue, found, states, rule)
-    items = thinning(catalogue, wanted)
-    notes: list[str] = []
+    # Before the journals: an artifact that is committed now may not be in them yet.
+    records, run_holders = catalogue.records, list_holders(root)
+    all_holders = [*run_holders, *list_evaluations(root)]
+    held = {key for holder in all_holders for key in held_keys(catalogue, holder)}
     free = {key: record for key, record in records.items() if key not in held}
-    live = [holder.name for holder in everybody if holder.live]
-    if free and live:
-        notes.append(f"{len(free)} artifacts that no run holds: run {live[0]} is at work and may come to use them")
-    elif free:
-        # Users first: no artifact ever lacks what it was made from while they are removed one by one.
-        sources = {
-            key: sorted({identity.split("@")[0] for identity in record.inputs.values()} & set(free))
-            for key, record in sorted(free.items())
-        }
-        folders = [artifact_folder(root, key) for key in [*TopologicalSorter(sources).static_order()][::-1]]
-        items += [Item(kind="unreferenced", path=f, bytes=size_of(f), why="no run holds it") for f in folders]
-    for left in leftovers(root, held=frozenset(held)):
-        if left.needed:
-            notes.append(f"{left.path}: {left.needed}")
-        else:
-            why = f"left by {left.owner}" if left.kind != "damaged" else "computed again, or not needed"
-            items.append(Item(kind=left.kind, path=left.path, bytes=left.bytes, why=why))
-    order = list(_HEADINGS)
-    items.sort(key=lambda item: order.index(item.kind))
-    return Plan(items=items, kept=_kept(catalogue, found, wanted), notes=notes)
-
-
-def _refuse_broken(everybody: Sequence[Holder], free: Sequence[str]) -> None:
-    """Raises StoreError where a record is not whole, with the artifacts that no readable record holds."""
-    for holder in everybody:
+    for holder in all_holders:
         if holder.broken:
-            some = f"{', '.join(free[:_NAMED])}{', ...' if len(free) > _NAMED else ''}"
+            some = f"{', '.join(sorted(free)[:_MOST_NAMES])}{', ...' if len(free) > _MOST_NAMES else ''}"
             what = f"; by what can be read, {len(free)} artifacts would be removed: {some}" if free else ""
             raise StoreError(
                 f"gc cannot know what {holder.folder} holds: {holder.broken}{what}",
                 hint="`infuser doctor` says what to do; or remove that folder if it is not wanted",
             )
+    for key, what in catalogue.damaged.items():
+        hint = "`infuser doctor --repair` moves it aside and computes it again if a run needs it"
+        raise StoreError(f"gc cannot know what {key} was made from: {what}", hint=hint)
+    states = {holder.name: _state(catalogue, holder) for holder in run_holders}
+    retention = _strongest_retention(catalogue, run_holders, states, rule)
+    items = plan_pruning(catalogue, retention)
+    notes: list[str] = []
+    live = [holder.name for holder in all_holders if holder.is_live]
+    if free and live:
+        notes.append(f"{len(free)} artifacts that no run holds: run {live[0]} is at work and may use them")
+    elif free:
+        # Users first, so that no artifact lacks an input while they are removed one by one.
+        sources = {
+            key: sorted({identity.split("@")[0] for identity in record.inputs.values()} & set(free))
+            for key, record in sorted(free.items())
+        }
+        folders = [artifact_folder(root, key) for key in [*TopologicalSorter(sources).static_order()][::-1]]
+        items += [GcItem(kind="unreferenced", path=f, bytes=size_on_disk(f), why="no run holds it") for f in folders]
+    for each in find_leftovers(root, held=frozenset(held)):
+        if each.needed:
+            notes.append(f"{each.path}: {each.needed}")
+        else:
+            why = f"left by {each.owner}" if each.kind != "damaged" else "computed again, or not needed"
+            items.append(GcItem(kind=each.kind, path=each.path, bytes=each.bytes, why=why))
+    order = list(_HEADINGS)
+    items.sort(key=lambda item: order.index(item.kind))
+    numbers: dict[str, dict[str, list[int]]] = {}
+    for holder in run_holders:
+        for number, record in checkpoints_of(catalogue, holder):
+            extent = retention[record.key][0].name.lower()
+            of_extent = numbers.setdefault(holder.name, {}).setdefault(extent, [])
+            if number not in of_extent:
+                of_extent.append(number)
+    return GcPlan(items=items, retention=numbers, notes=notes)
 
 
 def _state(catalogue: Catalogue, holder: Holder) -> RunState:
-    numbers = {number for number, _ in checkpoints(catalogue, holder)}
+    numbers = {number for number, _ in checkpoints_of(catalogue, holder)}
     passed = max(numbers, default=0)
-    at_rest = holder.ended and not holder.live
-    if not at_rest:
-        # What the newest attempt has reached: no attempt goes back behind that. Others may have had other artifacts.
+    is_over = holder.is_finished and not holder.is_live
+    if not is_over:
+        # The progress of the newest attempt, which no later attempt undoes. Older ones may have had other artifacts.
         updated = (e.iteration + 1 for e in holder.current if e.phase == Phase.UPDATE_SOLVER and e.digest)
         passed = max(updated, default=-1)
-    chosen = map(catalogue.find, [key for key in holder.keys if key.startswith("select-")])
-    selected = {int(record.summary["selected_iteration"]) for record in chosen if record}
+    selections = map(catalogue.find, [key for key in holder.keys if key.startswith("select-")])
+    selected = {int(record.summary["selected_iteration"]) for record in selections if record}
     return RunState(
         iterations=numbers,
         passed=passed,
-        selected=selected.pop() if at_rest and len(selected) == 1 else None,
-        pinned=pinned(catalogue.root, holder.name),
+        selected=selected.pop() if is_over and len(selected) == 1 else None,
+        pinned=pinned_iterations(catalogue.root, holder.name),
     )
 
 
-def _wanted(
-    catalogue: Catalogue, found: Sequence[Holder], states: Mapping[str, RunState], rule: KeepSettings
-) -> dict[str, Verdict]:
-    """Retention of every checkpoint and gradient; of several runs that hold one, the most that any of them wants."""
-    strongest: dict[str, Verdict] = {}
-    for holder in found:
-        for key, verdict in verdicts_of(catalogue, holder, states[holder.name], rule):
-            known = strongest.setdefault(key, verdict)
-            if verdict[0] > known[0]:
-                strongest[key] = verdict
+def _strongest_retention(
+    catalogue: Catalogue, holders: Sequence[Holder], states: Mapping[str, RunState], rule: KeepSettings
+) -> dict[str, Retention]:
+    """Retention of each checkpoint and gradient: the strongest of all runs that hold it."""
+    strongest: dict[str, Retention] = {}
+    for holder in holders:
+        for key, retention in retention_by_key(catalogue, holder, states[holder.name], rule):
+            if retention[0] > strongest.setdefault(key, retention)[0]:
+                strongest[key] = retention
     return strongest
 
 
-def thinning(catalogue: Catalogue, wanted: Mapping[str, Verdict]) -> list[Item]:
-    """Files of checkpoints and gradients that these verdicts do not keep; also what an interrupted gc has listed."""
+def plan_pruning(catalogue: Catalogue, retention: Mapping[str, Retention]) -> list[GcItem]:
+    """Files of checkpoints and gradients that are not retained, including those that an interrupted gc has listed."""
     items = []
-    for key, (extent, why) in wanted.items():
+    for key, (extent, why) in retention.items():
         folder = artifact_folder(catalogue.root, key)
-        # By extent, the less is kept the more goes: everything, moments alone, or nothing.
+        # All parts, only the moments, or nothing.
         parts = {Extent.FACTS: list(pruned.PARTS), Extent.WEIGHTS: [pruned.MOMENTS]}.get(extent, [])
         names = sorted(entry.name for entry in folder.iterdir()) if parts and folder.is_dir() else []
         files = {name: part for part in parts for each in pruned.PARTS[part] for name in fnmatch.filter(names, each)}
         if files:
-            freed = sum((folder / name).stat().st_size for name in files)
+            num_bytes = sum((folder / name).stat().st_size for name in files)
             widest = max(files.values(), key=list(pruned.PARTS).index)
-            items.append(Item(kind=widest, path=folder, files=files, bytes=freed, why=why))
+            items.append(GcItem(kind=widest, path=folder, files=files, bytes=num_bytes, why=why))
     return items
 
 
-def _kept(
-    catalogue: Catalogue, found: Collection[Holder], wanted: Mapping[str, Verdict]
-) -> dict[str, dict[str, list[int]]]:
-    kept: dict[str, dict[str, list[int]]] = {}
-    for holder in found:
-        for number, record in checkpoints(catalogue, holder):
-            extent = wanted[record.key][0].name.lower()
-            numbers = kept.setdefault(holder.name, {}).setdefault(extent, [])
-            if number not in numbers:
-                numbers.append(number)
-    return kept
-
-
-def apply(root: Path, chosen: Plan) -> None:
-    """Remove what was planned. Call it under `runs.sweeping`, with a plan made under it."""
+def apply_plan(root: Path, plan: GcPlan) -> None:
+    """Remove the planned items. Call it under `runs.hold_sweep_lock`, with a plan made under it."""
     try:
-        for item in chosen.items:
+        for item in plan.items:
             if item.files:
-                _thin_out(item)
+                _prune_files(item)
             else:
-                _throw_away(root, item.path)
+                _delete(root, item.path)
     except StoreError:
         raise
     except OSError as error:
-        hint = "what was removed so far is recorded; `infuser gc --apply` goes on"
+        hint = "what was removed so far is recorded; `infuser gc --apply` continues"
         raise StoreError(f"cannot remove from {root}: {error.strerror or error}", hint=hint) from error
 
 
-def prune(root: Path, run: str, rule: KeepSettings, *, passed: int, candidates: Collection[int]) -> Plan:
-    """Rolling retention: remove what a run with `passed` iterations behind it needs no longer.
+def prune_run(root: Path, run: str, rule: KeepSettings, *, passed: int, candidates: Collection[int]) -> GcPlan:
+    """Rolling retention: remove what a run no longer needs after `passed` iterations.
 
-    `candidates` for selection keep their weights, and what another run or evaluation holds stays.
-
-    Removes nothing where another process cleans up, or where it is unknown what somebody else holds: the next
-    iteration's end comes to it again.
+    Keeps the weights of `candidates` for selection, and all artifacts of other runs and evaluations. Removes nothing
+    while another process cleans up, or if a damaged record hides what others hold: the next iteration tries again.
     """
     try:
-        with runs.sweeping(root):
-            found = _rolling(root, run, rule, passed=passed, candidates=candidates)
-            apply(root, found)
-            return found
+        with runs.hold_sweep_lock(root):
+            plan = _plan_rolling(root, run, rule, passed=passed, candidates=candidates)
+            apply_plan(root, plan)
+            return plan
     except BusyRunError as error:
-        return Plan(items=[], kept={}, notes=[error.message])
+        return GcPlan(items=[], retention={}, notes=[error.message])
 
 
-def _rolling(root: Path, run: str, rule: KeepSettings, *, passed: int, candidates: Collection[int]) -> Plan:
-    """The plan of `prune`. Reads the records of the run's own artifacts, and other journals only where they changed."""
+def _plan_rolling(root: Path, run: str, rule: KeepSettings, *, passed: int, candidates: Collection[int]) -> GcPlan:
+    """The plan of `prune_run`, from the records of the run's artifacts and the journals of others that changed."""
     catalogue, own = Catalogue(root), holder_of(root, run)
-    made = checkpoints(catalogue, own)
-    shared, unknown = held_elsewhere(root, own)
+    numbers = {number for number, _ in checkpoints_of(catalogue, own)}
+    shared, unknown = keys_held_elsewhere(root, own)
     for why in (f"{own.folder}: {own.broken}" if own.broken else unknown, *catalogue.damaged.values()):
         if why:
-            return Plan(items=[], kept={}, notes=[f"nothing is removed while a record is damaged: {why}"])
+            return GcPlan(items=[], retention={}, notes=[f"nothing is removed while a record is damaged: {why}"])
     state = RunState(
-        iterations={number for number, _ in made},
+        iterations=numbers,
         passed=passed,
         selected=None,
-        pinned=pinned(root, run),
+        pinned=pinned_iterations(root, run),
         candidates=candidates,
     )
-    wanted = {key: told for key, told in verdicts_of(catalogue, own, state, rule) if key not in shared}
-    return Plan(items=thinning(catalogue, wanted), kept={}, notes=[])
+    retention = {key: each for key, each in retention_by_key(catalogue, own, state, rule) if key not in shared}
+    return GcPlan(items=plan_pruning(catalogue, retention), retention={}, notes=[])
 
 
-def _thin_out(item: Item) -> None:
-    manifest, known = read_record(item.path), pruned.read(item.path)
+def _prune_files(item: GcItem) -> None:
+    manifest, removed = read_record(item.path), pruned.read_removed(item.path)
     now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     fresh = [
         pruned.Removed(file=name, part=part, rule=item.why, at=now, **manifest.files[name])
         for name, part in item.files.items()
-        if name not in known and name in manifest.files
+        if name not in removed and name in manifest.files
     ]
     if fresh:
-        pruned.write(item.path, [*known.values(), *fresh])
+        pruned.write_removed(item.path, [*removed.values(), *fresh])
     faults.point("gc:recorded")
     for name in item.files:
         (item.path / name).unlink()
@@ -297,15 +282,15 @@ def _thin_out(item: Item) -> None:
     fsync(item.path)
 
 
-def _throw_away(root: Path, path: Path) -> None:
+def _delete(root: Path, path: Path) -> None:
     trash = root / TRASH
     if path.parent != trash:
         trash.mkdir(exist_ok=True)
-        gone = trash / f"{path.name}.{uuid.uuid4().hex[:8]}"
-        path.rename(gone)
+        target = trash / f"{path.name}.{uuid.uuid4().hex[:8]}"
+        path.rename(target)
         fsync(path.parent)
         faults.point("gc:renamed")
-        path = gone
+        path = target
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -315,49 +300,48 @@ def _throw_away(root: Path, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """A file or folder that no artifact consists of."""
+    """A file or folder that belongs to no artifact."""
 
     kind: str
     """staging, pieces, draft, damaged or trash."""
     path: Path
-    """Where it lies."""
     owner: str
-    """Process that left it, in words."""
+    """Description of the process that left it."""
     needed: str = ""
-    """Why it must stay; empty where it may go."""
+    """Why it must stay; empty if it is removable."""
 
     @property
     def bytes(self) -> int:
-        """Size of all its files."""
-        return size_of(self.path)
+        """Total size of its files."""
+        return size_on_disk(self.path)
 
 
-def leftovers(root: Path, *, held: frozenset[str] = frozenset()) -> list[Leftover]:
-    """Everything left over. `held`: keys that runs hold, whose damaged remains are kept until they are repaired."""
-    found = list(_drafts(root))
+def find_leftovers(root: Path, *, held: frozenset[str] = frozenset()) -> list[Leftover]:
+    """All leftovers. `held` are the keys of runs, whose damaged artifacts stay until they are repaired."""
+    result = list(_find_drafts(root))
     # Another machine's locks may be invisible here; while one of its processes lives, its workspaces stay.
-    living = filter(None, map(lease.holder_elsewhere, runs.runs_folder(root).glob("*")))
+    living = filter(None, map(lease.find_holder_elsewhere, runs.runs_folder(root).glob("*")))
     elsewhere = next((f"{each.holder} may work on it" for each in living), "")
     for path in (root / ".staging").glob("*"):
         worker, at_work = _worker_on(root, path.name.partition(".")[0])
-        found.append(Leftover(kind="staging", path=path, owner=worker, needed=at_work or elsewhere))
+        result.append(Leftover(kind="staging", path=path, owner=worker, needed=at_work or elsewhere))
     for path in (root / ".partial").glob("*"):
         worker, at_work = _worker_on(root, path.name)
-        unfinished = "" if _committed(root, path.name) else "finished pieces of a stage that is not complete"
-        found.append(Leftover(kind="pieces", path=path, owner=worker, needed=at_work or unfinished))
+        unfinished = "" if _is_committed(root, path.name) else "finished pieces of a stage that is not complete"
+        result.append(Leftover(kind="pieces", path=path, owner=worker, needed=at_work or unfinished))
     for path in (root / DAMAGED).glob("*"):
         key = path.name.rpartition(".")[0]
-        waits = key in held and not _committed(root, key)
-        needed = "its artifact is not computed again yet" if waits else ""
-        found.append(Leftover(kind="damaged", path=path, owner=key, needed=needed))
-    found += [Leftover(kind="trash", path=path, owner="an interrupted gc") for path in (root / TRASH).glob("*")]
-    return sorted(found, key=lambda left: (left.kind, left.path))
+        is_waiting = key in held and not _is_committed(root, key)
+        needed = "its artifact is not computed again yet" if is_waiting else ""
+        result.append(Leftover(kind="damaged", path=path, owner=key, needed=needed))
+    result += [Leftover(kind="trash", path=path, owner="an interrupted gc") for path in (root / TRASH).glob("*")]
+    return sorted(result, key=lambda leftover: (leftover.kind, leftover.path))
 
 
-def size_of(path: Path) -> int:
-    """Bytes of a file, or of all files below a folder; none for what its owner takes away meanwhile."""
-    alone = path.is_file() or path.is_symlink()
-    files = [path] if alone else [Path(folder) / name for folder, _, names in os.walk(path) for name in names]
+def size_on_disk(path: Path) -> int:
+    """Bytes of a file, or of all files below a folder, without files that disappear during the call."""
+    is_file = path.is_file() or path.is_symlink()
+    files = [path] if is_file else [Path(folder) / name for folder, _, names in os.walk(path) for name in names]
     total = 0
     for file in files:
         with suppress(FileNotFoundError):
@@ -365,8 +349,8 @@ def size_of(path: Path) -> int:
     return total
 
 
-def _drafts(root: Path) -> Iterator[Leftover]:
-    """Temporary files beside what they were to replace, in runs that nobody executes, and in artifacts."""
+def _find_drafts(root: Path) -> Iterator[Leftover]:
+    """Temporary files in runs without a living process, in artifacts and in the store's folder."""
     for folder in runs.runs_folder(root).glob("*"):
         if folder.is_dir() and not runs.is_held(root, folder.name):
             for path in [path for pattern in _DRAFTS for path in folder.glob(pattern)]:
@@ -376,17 +360,17 @@ def _drafts(root: Path) -> Iterator[Leftover]:
     yield from (Leftover(kind="draft", path=path, owner="a start") for path in root.glob(".writable.*"))
     for path in root.glob(".*.tmp"):
         with suppress(FileNotFoundError):
-            # Older than any reader needs to replace its record of what it has verified.
-            if time.time() - path.stat().st_mtime > _FRESH:
+            # A reader that replaces its record of verified files needs less time.
+            if time.time() - path.stat().st_mtime > _FRESH_SECONDS:
                 yield Leftover(kind="draft", path=path, owner="a start")
 
 
-def _committed(root: Path, key: str) -> bool:
+def _is_committed(root: Path, key: str) -> bool:
     return (artifact_folder(root, key) / MANIFEST).is_file()
 
 
 def _worker_on(root: Path, key: str) -> tuple[str, str]:
-    """The process that last took a key's lock, and where it still has it, that it is at work; both in words."""
+    """The last process that took a key's lock, and a note if it still holds it; empty otherwise."""
     path = root / "locks" / key
     if not path.is_file():
         return _UNKNOWN, ""

@@ -51,7 +51,7 @@ class History:
             return self.first
         return next((part.config for part in self.earlier if iteration < part.before), self.latest)
 
-    def measuring(self, iteration: int) -> RunConfig:
+    def for_measurement(self, iteration: int) -> RunConfig:
         """Settings that measure the checkpoint after `iteration` iterations."""
         if not self.earlier:
             return self.latest
@@ -67,7 +67,7 @@ class History:
 
 def load_history(root: Path, name: str, config: RunConfig) -> History:
     """The history of a run with these settings; only a fork has earlier ones."""
-    record = runs.known_run(root, name)
+    record = runs.read_run_or_empty(root, name)
     try:
         earlier = tuple(
             FormerSettings(before=int(part["before"]), config=validate(part["config"]))

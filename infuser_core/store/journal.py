@@ -1,8 +1,8 @@
 """Journals: append-only, sealed records of what each attempt of a run ran, found cached, or failed at.
 
-Each line ends with a seal: a checksum over the line and the seal of the line before. A file of the same name that ends
-in `.head` tells the last line and where it ends, so that a lost end is seen, too. What a kill tore off in the middle of
-a line was never told by the head, and is no damage.
+Each line ends with a seal: a checksum of the line and the seal of the line before. A file of the same name with the
+suffix `.head` holds the last seal and the offset of its line's end, so that a lost end is detected. An incomplete line
+after that offset, left by a kill, is no damage.
 """
 
 import fcntl
@@ -25,11 +25,11 @@ RUNS = "runs"
 FINISHED = "run"
 """Pseudo-stage that ends a complete attempt."""
 ASIDE = ".damaged.jsonl"
-"""End of the name of a damaged journal that waits for the repair of its run."""
+"""Suffix of a damaged journal whose run is not repaired yet."""
 _TICK_NS = 1000
-_CHECK = 16
-_LOOKS = 3
-_INSTANT = 0.002
+_CHECKSUM_CHARS = 16
+_HEAD_READS = 3
+_RETRY_SECONDS = 0.002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Entry:
     message: str
     """Why it failed, or how it was killed; empty otherwise."""
     at: float = 0.0
-    """When the line was written, seconds since the epoch; 0 where an older version wrote it."""
+    """When the line was written, seconds since the epoch; 0 if an older version wrote it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +63,13 @@ class _Head:
     """The state of a journal after its last line."""
 
     attempt: int = 0
-    """Attempt that began last."""
+    """The newest attempt."""
     end: int = 0
     """Bytes of whole lines."""
     finished: bool = False
     """Whether the last line ends a complete attempt."""
     seal: str = ""
-    """Seal of the last line; empty where none has one."""
+    """Seal of the last line; empty if no line has one."""
 
     def to_bytes(self) -> bytes:
         """One line of constant length with a checksum: written in place, it needs no room on a full disk."""
@@ -78,33 +78,33 @@ class _Head:
 
     @staticmethod
     def of(line: bytes) -> "_Head":
-        """The state that a line tells. Raises ValueError for a damaged one."""
-        text, given = line[: -_CHECK - 1], line[-_CHECK - 1 :]
-        if given != f"{sealed.checksum(text)}\n".encode():
+        """Parse a line. Raises ValueError for a damaged one."""
+        text, checksum = line[: -_CHECKSUM_CHARS - 1], line[-_CHECKSUM_CHARS - 1 :]
+        if checksum != f"{sealed.checksum(text)}\n".encode():
             raise ValueError("its content changed since it was written")
         attempt, end, finished, seal = text.split()
         return _Head(attempt=int(attempt), end=int(end), finished=finished == b"1", seal=seal.decode().replace("-", ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """A journal at one moment, also a damaged one: what can be read of it is no proof of anything."""
+class JournalState:
+    """A journal at one moment; the readable part of a damaged one, which proves nothing."""
 
     entries: Sequence[Entry]
-    """Whatever lines can be read."""
+    """All readable lines."""
     attempt: int
-    """Attempt that began last; 0 where it is not known."""
-    ended: bool
-    """Whether the last attempt completed."""
+    """The newest attempt; 0 if unknown."""
+    is_finished: bool
+    """Whether the newest attempt completed."""
     damage: str
-    """Damage in words; empty for a sound journal."""
+    """What is damaged; empty for a sound journal."""
     torn: int
-    """Number, from 1, of a line that a kill tore in writing; 0 for none."""
+    """Number, from 1, of an incomplete last line, left by a kill; 0 for none."""
 
     @property
     def was_finished(self) -> bool:
-        """Whether some attempt completed."""
-        return self.ended or any(entry.phase == FINISHED for entry in self.entries)
+        """Whether any attempt completed."""
+        return self.is_finished or any(entry.phase == FINISHED for entry in self.entries)
 
 
 class Journal:
@@ -129,13 +129,13 @@ class Journal:
             self._attempt = max((entry.attempt for entry in _entries(chain.lines)), default=0) + 1
             finished = head.finished if head else False
             head = _Head(attempt=self._attempt, end=chain.end, finished=finished, seal=chain.seals[chain.end])
-            # So that gc sees an attempt that has journalled nothing yet. No room for it is no reason to stop here.
+            # So that gc sees an attempt without entries. A full disk is no reason to stop here.
             with suppress(OSError):
                 self._write_head(head, durably=True)
         return self._attempt
 
     def is_known(self) -> bool:
-        """Whether anything tells of attempts, or that there were none yet."""
+        """Whether the journal or its head exists."""
         return self.path.exists() or self._head_path.exists()
 
     def append(
@@ -172,18 +172,18 @@ class Journal:
             os.fsync(handle.fileno())
             head = _Head(attempt=self.attempt, end=head.end + len(line), finished=phase == FINISHED, seal=seal)
             self._write_head(head, durably=phase == FINISHED)
-        keep_newest(self.path)
+        make_newest(self.path)
 
     @contextmanager
     def _appending(self) -> Iterator[tuple[IO[bytes], _Head]]:
-        """The file, ready for the next line, and the state before it; one process at a time."""
+        """The file, locked and ready for the next line, and its head."""
         with self.path.open("ab") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             head = self._head()
             if head is None or os.fstat(handle.fileno()).st_size != head.end:
                 chain = self._sound()
                 head = _Head(attempt=self.attempt, end=chain.end, seal=chain.seals[chain.end])
-                # What a kill, or a full disk, tore off must not be glued to the next line.
+                # An incomplete line, left by a kill or a full disk, must not be joined to the next line.
                 handle.truncate(chain.end)
                 self._write_head(head, durably=True)
             yield handle, head
@@ -198,15 +198,15 @@ class Journal:
             os.close(handle)
 
     def _head(self) -> _Head | None:
-        """The state after the last line; None for a journal without one, or with a damaged one."""
-        for _ in range(_LOOKS):
+        """The journal's head; None if it is missing or damaged."""
+        for _ in range(_HEAD_READS):
             try:
                 return _Head.of(self._head_path.read_bytes())
             except FileNotFoundError:
                 return None
             except ValueError:
-                # Another process may be writing it in this instant.
-                time.sleep(_INSTANT)
+                # Another process may be writing it.
+                time.sleep(_RETRY_SECONDS)
         return None
 
     def finish(self) -> None:
@@ -217,22 +217,22 @@ class Journal:
         """All lines in order. Raises DamagedArtifactError for a damaged journal."""
         return _entries(self._sound().lines)
 
-    def look(self) -> Look:
-        """The state of the files now."""
-        data, head, chain, damage = self._seen()
+    def read_state(self) -> JournalState:
+        """The current state of the files."""
+        data, head, chain, damage = self._read()
         entries = _entries(data.split(b"\n"))
-        waits = self.path.name.endswith(ASIDE)
-        return Look(
+        is_aside = self.path.name.endswith(ASIDE)
+        return JournalState(
             entries=entries,
             attempt=head.attempt if head else 0,
-            ended=head.finished if head else bool(entries) and entries[-1].phase == FINISHED,
-            damage="a damaged journal, whose run is not repaired yet" if waits else damage,
+            is_finished=head.finished if head else bool(entries) and entries[-1].phase == FINISHED,
+            damage="a damaged journal, whose run is not repaired yet" if is_aside else damage,
             torn=chain.torn,
         )
 
     def set_aside(self) -> Path:
-        """Reduce a damaged journal to its sound lines; returns where the damaged one lies until its run is repaired."""
-        data, _, chain, _ = self._seen()
+        """Reduce a damaged journal to its sound lines; returns the path of the damaged copy."""
+        data, _, chain, _ = self._read()
         former = self.path.with_suffix(f".{uuid.uuid4().hex[:8]}{ASIDE}")
         if self._head_path.exists():
             durable.write(former.with_suffix(".head"), self._head_path.read_bytes())
@@ -248,30 +248,41 @@ class Journal:
         return former
 
     def _sound(self) -> sealed.Chain:
-        _, _, chain, damage = self._seen()
+        _, _, chain, damage = self._read()
         if damage:
             hint = "`infuser doctor --repair` makes it anew from what the store holds"
             raise DamagedArtifactError(f"{self.path}: {damage}", hint=hint)
         return chain
 
-    def _seen(self) -> tuple[bytes, _Head | None, sealed.Chain, str]:
-        """The file, its head, its lines, and damage in words."""
-        # The head first: another process may append meanwhile, and writes the line before the head.
-        there, head = self._head_path.exists(), self._head()
+    def _read(self) -> tuple[bytes, _Head | None, sealed.Chain, str]:
+        """Content, head, lines, and the damage: a contradiction between them, or an empty text."""
+        # The head first: a process that appends writes the line before the head.
+        has_head, head = self._head_path.exists(), self._head()
         data = self.path.read_bytes() if self.path.exists() else b""
         chain = sealed.chain(data)
-        return data, head, chain, _damage(chain, head, there=there)
+        damage = ""
+        if chain.beyond:
+            damage = f"line {len(chain.lines) + 1} is not as it was written"
+        elif head is None:
+            # Journals of older versions have none.
+            damage = "its head is damaged" if has_head else "its head is lost" if chain.sealed else ""
+        elif head.end > chain.end:
+            damage = f"its end is lost, {head.end - chain.end} bytes"
+        elif chain.seals.get(head.end) != head.seal:
+            damage = "it does not match its head"
+        return data, head, chain, damage
 
     def latest(self) -> list[Entry]:
-        """The newest entry of each artifact the run consists of. Raises DamagedArtifactError.
+        """The newest entry of each artifact of the run. Raises DamagedArtifactError.
 
-        A complete attempt touches everything, so what only older attempts knew (other code, other inputs) is gone.
+        A complete attempt touches everything, so artifacts that only older attempts have (other code, other inputs) are
+        left out.
         """
-        return newest_of(self.entries())
+        return newest_entries(self.entries())
 
     def last_attempt(self) -> list[Entry]:
         """Stages of the newest attempt. Raises DamagedArtifactError."""
-        return last_of(self.entries())
+        return entries_of_last_attempt(self.entries())
 
     def is_finished(self) -> bool:
         """Whether the newest attempt completed."""
@@ -279,28 +290,28 @@ class Journal:
         return bool(entries) and entries[-1].phase == FINISHED
 
 
-def newest_of(entries: Iterable[Entry]) -> list[Entry]:
-    """The newest entry of each artifact that was not left behind by a complete attempt."""
-    known = list(entries)
-    complete = max((entry.attempt for entry in known if entry.phase == FINISHED), default=0)
+def newest_entries(entries: Iterable[Entry]) -> list[Entry]:
+    """The newest entry of each artifact since the last complete attempt."""
+    entries = list(entries)
+    complete = max((entry.attempt for entry in entries if entry.phase == FINISHED), default=0)
     newest: dict[tuple[str, int, str], Entry] = {}
-    for entry in known:
+    for entry in entries:
         if entry.attempt >= complete and entry.state in ("ran", "cached"):
             newest[(entry.phase, entry.iteration, entry.key)] = entry
     return list(newest.values())
 
 
-def last_of(entries: Iterable[Entry]) -> list[Entry]:
+def entries_of_last_attempt(entries: Iterable[Entry]) -> list[Entry]:
     """Stages of the newest attempt."""
-    known = list(entries)
-    last = max((entry.attempt for entry in known), default=0)
-    return [entry for entry in known if entry.attempt == last and entry.phase != FINISHED]
+    entries = list(entries)
+    last = max((entry.attempt for entry in entries), default=0)
+    return [entry for entry in entries if entry.attempt == last and entry.phase != FINISHED]
 
 
-def keep_newest(journal: Path) -> None:
-    """Make this journal the newest of its kind: the latest run is the one with the newest, whatever the clock does."""
+def make_newest(journal: Path) -> None:
+    """Give this journal a later time than all others of its name, for any clock: it marks the latest run."""
     newest = 0
-    # At every line of every run of a sweep: a glob takes more than twice the time.
+    # Called for every line of every run of a sweep: a glob takes more than twice the time.
     for folder in os.scandir(journal.parent.parent):
         if folder.name != journal.parent.name:
             with suppress(OSError):
@@ -309,33 +320,21 @@ def keep_newest(journal: Path) -> None:
         os.utime(journal, ns=(newest + _TICK_NS, newest + _TICK_NS))
 
 
-def _damage(chain: sealed.Chain, head: _Head | None, *, there: bool) -> str:
-    """Contradiction of a journal to itself or its head, in words; empty where it does not."""
-    if chain.beyond:
-        return f"line {len(chain.lines) + 1} is not as it was written"
-    if head is None:
-        # Journals of older versions have none.
-        return "its head is damaged" if there else "its head is lost" if chain.sealed else ""
-    if head.end > chain.end:
-        return f"its end is lost, {head.end - chain.end} bytes"
-    return "" if chain.seals.get(head.end) == head.seal else "it is not the one that its head tells of"
-
-
 def _entries(lines: Sequence[bytes]) -> list[Entry]:
     """The lines that can be read."""
     try:
         # All lines as one array: three times faster than one by one.
-        whole = [line for line in lines if line]
-        found = json.loads(b"[" + b",".join(whole) + b"]")
-        if len(found) == len(whole):
-            return [_entry(fields) for fields in found]
+        full_lines = [line for line in lines if line]
+        records = json.loads(b"[" + b",".join(full_lines) + b"]")
+        if len(records) == len(full_lines):
+            return [_entry(fields) for fields in records]
     except (ValueError, TypeError, AttributeError):
         pass
-    read = []
+    entries = []
     for line in lines:
         with suppress(ValueError, TypeError, AttributeError):
-            read.append(_entry(json.loads(line)))
-    return read
+            entries.append(_entry(json.loads(line)))
+    return entries
 
 
 def _entry(fields: dict[str, Any]) -> Entry:

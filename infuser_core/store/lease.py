@@ -1,10 +1,9 @@
 """The lock and the lease of a run: one process executes it, and others can see which.
 
-`lock` is held through `flock`: it ends with its holder, however that ends. `lease.json` names the holder and is touched
-every few seconds. The rule for a run whose lock is free: no lease, or one from this boot of this machine, means that
-nobody is at work. A lease from elsewhere counts until it has not been touched for `STALE` seconds, by the clock of the
-file system that both machines share; a touch in the future says nothing, and the lease is watched instead. A dead
-holder's lease stays behind, and says what it was doing.
+`lock` is held through `flock`, which the kernel releases when the holder ends. `lease.json` names the holder, which
+touches it every few seconds. A run whose lock is free is free itself if it has no lease, or one from this boot of this
+machine. A lease from another machine counts until it has not been touched for `STALE` seconds, by the clock of the
+shared file system; one touched in the future is watched instead. A dead holder leaves its lease with what it was doing.
 """
 
 import fcntl
@@ -29,9 +28,9 @@ BEAT = 10.0
 STALE = 60.0
 """Seconds without a touch after which a holder on another machine counts as dead."""
 AND = "; "
-"""Between two stages that are at work beside each other."""
-_ASKING = 0.5
-_WATCHING = 0.1
+"""Separator of stages that run at the same time."""
+_LOCK_SECONDS = 0.5
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,25 +48,25 @@ class Lease:
     token: str
     """Random; no two leases share it."""
     killed_for_memory: int
-    """Processes that the kernel of this boot had ended for want of memory by then."""
+    """Processes that the kernel had killed for lack of memory when the run was taken, since boot."""
     doing: str = ""
     """Stages at work; empty between stages."""
     doing_since: float = 0.0
-    """When the last change of that was, seconds since the epoch, for people."""
+    """When `doing` last changed, seconds since the epoch, for people."""
 
     @property
     def holder(self) -> str:
-        """The process in words."""
+        """Description of the process."""
         return f"process {self.pid} on {self.host}, since {self.since}"
 
 
 class Hold:
-    """A held lock: the run is this process's own as long as this object lives."""
+    """The lease of a run that this process executes, touched by a thread until `give_back`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
         self._lock = threading.Lock()
-        self._ended = threading.Event()
+        self._is_over = threading.Event()
         self._doing: list[str] = []
         self._mine = Lease(
             pid=os.getpid(),
@@ -77,68 +76,67 @@ class Hold:
             token=uuid.uuid4().hex,
             killed_for_memory=_killed_for_memory(),
         )
-        self.left: Lease | None = _take(self._path, self._mine)
+        self.dead_lease: Lease | None = _take(self._path, self._mine)
         """Lease of a holder that died without giving the run back."""
-        self._beats = threading.Thread(target=self._beat, name="lease", daemon=True)
-        self._beats.start()
+        threading.Thread(target=self._touch_regularly, name="lease", daemon=True).start()
 
-    def note(self, doing: str) -> None:
-        """A stage begins: said for whoever finds the lease of a dead process."""
+    def begin_stage(self, doing: str) -> None:
+        """Record in the lease that a stage begins."""
         with self._lock:
-            self._note([*self._doing, doing])
+            self._record_doing([*self._doing, doing])
 
-    def note_end(self, doing: str) -> None:
-        """A stage is over. Where that cannot be written, what ended it matters more."""
+    def end_stage(self, doing: str) -> None:
+        """Record in the lease that a stage ended. Ignores write errors, which would hide an error of the stage."""
         with self._lock, suppress(OSError):
-            self._note([each for each in self._doing if each != doing])
+            self._record_doing([each for each in self._doing if each != doing])
 
-    def _note(self, doing: list[str]) -> None:
+    def _record_doing(self, doing: list[str]) -> None:
         self._doing = doing
         self._mine = replace(self._mine, doing=AND.join(doing), doing_since=time.time())
         if self._is_ours():
             _draft(self._path, self._mine).replace(self._path)
 
     def check(self) -> None:
-        """Raises BusyRunError when another machine took the run, because this process did not stir for long."""
+        """Raises BusyRunError if another machine took the run over because this process was silent for too long."""
         with self._lock:
             if not self._is_ours():
                 other = _read(self._path)
                 raise BusyRunError(
                     f"the run was taken over by {other.holder if other else 'another process'}",
-                    hint="this process was silent for too long; what it committed is kept, and the other goes on",
+                    hint="this process was silent for too long; what it committed is kept, and the other continues",
                 )
 
     def give_back(self) -> None:
-        """The run is free again."""
-        self._ended.set()
+        """Release the run."""
+        self._is_over.set()
         with self._lock, suppress(OSError):
             if self._is_ours():
                 self._path.unlink()
 
     def _is_ours(self) -> bool:
-        found = _read(self._path)
-        return found is not None and found.token == self._mine.token
+        lease = _read(self._path)
+        return lease is not None and lease.token == self._mine.token
 
-    def _beat(self) -> None:
-        while not self._ended.wait(BEAT):
+    def _touch_regularly(self) -> None:
+        while not self._is_over.wait(BEAT):
             with self._lock, suppress(OSError):
-                if not self._ended.is_set() and self._is_ours():
+                if not self._is_over.is_set() and self._is_ours():
                     os.utime(self._path)
 
 
 @contextmanager
 def hold(folder: Path, name: str) -> Iterator[Hold]:
-    """Own the run in this folder. Raises BusyRunError with the holder when another process lives."""
+    """Hold the run in this folder. Raises BusyRunError with the holder if another living process executes it."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("a+") as handle:
-        if not locked(handle) or holder_elsewhere(folder) is not None:
-            raise busy(folder, name)
+        if not try_lock(handle) or find_holder_elsewhere(folder) is not None:
+            raise busy_error(folder, name)
         with write_errors(folder, hint="free some space, or set INFUSER_STORE to a folder you may write"):
-            held = Hold(folder)
+            own = Hold(folder)
         try:
-            yield held
+            yield own
         finally:
-            held.give_back()
+            own.give_back()
 
 
 def is_held(folder: Path) -> bool:
@@ -151,63 +149,64 @@ def is_held(folder: Path) -> bool:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
-    return holder_elsewhere(folder) is not None
+    return find_holder_elsewhere(folder) is not None
 
 
-def holder_elsewhere(folder: Path, *, patience: float = STALE) -> Lease | None:
-    """The lease of a living holder on another machine, whose lock this kernel may not see.
+def find_holder_elsewhere(folder: Path, *, patience: float = STALE) -> Lease | None:
+    """The lease of a living holder on another machine, whose lock this kernel may not see; None without one.
 
-    A lease from the future, left before a clock was put back, is watched for `patience` seconds.
+    A lease touched in the future, before a clock was set back, is watched for `patience` seconds.
     """
-    found = _read(folder / FILE)
-    if found is None or found.boot == _boot_id():
+    lease = _read(folder / FILE)
+    if lease is None or lease.boot == _boot_id():
         return None
     silence = _silence(folder)
-    return found if (_stirs(folder / FILE, patience) if silence < 0 else silence < STALE) else None
+    is_alive = _is_touched_within(folder / FILE, patience) if silence < 0 else silence < STALE
+    return lease if is_alive else None
 
 
-def _stirs(path: Path, patience: float) -> bool:
-    """Whether somebody touches the lease within this time. One that nobody touches is dated back: watched once."""
+def _is_touched_within(path: Path, patience: float) -> bool:
+    """Whether the lease is touched within `patience` seconds. If not, it is dated back and not watched again."""
     with suppress(OSError):
         before = path.stat().st_mtime_ns
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
-            time.sleep(_WATCHING)
+            time.sleep(_POLL_SECONDS)
             if path.stat().st_mtime_ns != before:
                 return True
         os.utime(path, (0, 0))
     return False
 
 
-def dead_holder(folder: Path) -> Lease | None:
-    """The lease of a holder that died without giving the run in this folder back; None where nobody did."""
+def find_dead_holder(folder: Path) -> Lease | None:
+    """The lease of a holder that died without releasing the run in this folder; None without one."""
     return None if is_held(folder) else _read(folder / FILE)
 
 
-def describe_left(left: Lease, name: str) -> str:
-    """Facts of a holder's death."""
+def describe_death(lease: Lease, name: str) -> str:
+    """A message about a dead holder: who, how, and in which stage."""
     how = "was killed"
-    if left.boot != _boot_id():
+    if lease.boot != _boot_id():
         how = "fell silent with its machine"
-    elif _killed_for_memory() > left.killed_for_memory:
-        how = "was killed, probably for want of memory: the kernel ended a process for that meanwhile"
-    where = f" in {left.doing}" if left.doing else ""
-    return f"run {name}: {left.holder}, {how}{where}; going on from its last completed stage"
+    elif _killed_for_memory() > lease.killed_for_memory:
+        how = "was killed, probably for lack of memory: the kernel has since killed a process for that"
+    where = f" in {lease.doing}" if lease.doing else ""
+    return f"run {name}: {lease.holder}, {how}{where}; continuing from its last completed stage"
 
 
-def busy(folder: Path, name: str) -> BusyRunError:
-    """The refusal of a run that somebody executes, with the holder."""
-    found = _read(folder / FILE)
-    holder = found.holder if found else "another process, which is just starting"
+def busy_error(folder: Path, name: str) -> BusyRunError:
+    """The error for a run that a living process executes, with the holder."""
+    lease = _read(folder / FILE)
+    holder = lease.holder if lease else "another process, which is just starting"
     hint = "wait for it with --wait, or stop that process"
-    if found and found.boot != _boot_id():
+    if lease and lease.boot != _boot_id():
         hint = f"wait for it with --wait; {STALE:.0f} s after its last sign of life it counts as dead"
     return BusyRunError(f"run {name} is being executed by {holder}", hint=hint)
 
 
-def locked(handle: IO[Any]) -> bool:
-    """Take the kernel's lock. Whoever merely asks holds a shared one for an instant, so one refusal is no answer."""
-    deadline = time.monotonic() + _ASKING
+def try_lock(handle: IO[Any]) -> bool:
+    """Take the kernel's lock, within half a second: readers that check it hold a shared lock for an instant."""
+    deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -220,21 +219,21 @@ def locked(handle: IO[Any]) -> bool:
 
 
 def _take(path: Path, mine: Lease) -> Lease | None:
-    """Put our lease in place and return the dead one that lay there. A link exists once: of two machines one wins."""
+    """Put our lease in place and return the dead one there. A link exists once: of two machines one wins."""
     dead = _read(path)
     if path.exists():
         aside = path.with_suffix(f".{mine.token}.dead")
         with suppress(FileNotFoundError):
             path.rename(aside)
-        taken = _read(aside)
+        moved_lease = _read(aside)
         aside.unlink(missing_ok=True)
-        if taken is not None and (dead is None or taken.token != dead.token):
-            _place(path, taken)
-            raise busy(path.parent, path.parent.name)
+        if moved_lease is not None and (dead is None or moved_lease.token != dead.token):
+            _place(path, moved_lease)
+            raise busy_error(path.parent, path.parent.name)
     if not _place(path, mine):
-        raise busy(path.parent, path.parent.name)
+        raise busy_error(path.parent, path.parent.name)
     for pattern in ("lease.*.tmp", "lease.*.dead"):
-        # Left by a process that was killed between writing and renaming, or of a rival that has just lost.
+        # From a process that was killed between writing and renaming, or from a rival that has just lost.
         for draft in path.parent.glob(pattern):
             draft.unlink(missing_ok=True)
     return dead
@@ -261,14 +260,14 @@ def _draft(path: Path, lease: Lease) -> Path:
 
 def _read(path: Path) -> Lease | None:
     try:
-        told = json.loads(path.read_text())
-        return Lease(**{each.name: told[each.name] for each in fields(Lease) if each.name in told})
+        facts = json.loads(path.read_text())
+        return Lease(**{each.name: facts[each.name] for each in fields(Lease) if each.name in facts})
     except (OSError, ValueError, TypeError):
         return None
 
 
 def _silence(folder: Path) -> float:
-    """Seconds since the lease was touched; below 0 where the clock was put back since."""
+    """Seconds since the lease was touched; below 0 if the clock was set back since."""
     probe = folder / f".now.{uuid.uuid4().hex}"
     try:
         touched = (folder / FILE).stat().st_mtime

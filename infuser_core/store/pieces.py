@@ -1,4 +1,4 @@
-"""Rows that a long stage finished before it commits; a file's name carries its checksum, a killed stage goes on."""
+"""Rows that a long stage stores before its commit, so that a killed stage continues; file names hold checksums."""
 
 import shutil
 import uuid
@@ -15,55 +15,55 @@ _TABLE = ".parquet"
 
 
 class Pieces(Generic[Row]):
-    """Parts of one table below a folder of the stage's own, each there as a whole or not at all."""
+    """Parts of one table in a stage's folder, each written completely or not at all."""
 
     def __init__(self, folder: Path, row_type: type[Row]) -> None:
         self._folder, self._row_type = folder, row_type
 
     def rows(self) -> list[Row]:
-        """Everything that was kept, in the order of keeping. Raises DamagedArtifactError for a changed piece."""
+        """All stored rows, in their order. Raises DamagedArtifactError for a changed piece."""
         parts = sorted(self._folder.glob(f"piece-*{_TABLE}"))
         return [row for path in parts for row in _read(path, self._row_type, self._folder)]
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Keep some rows, durably."""
+        """Store some rows, durably."""
         number = len(list(self._folder.glob(f"piece-*{_TABLE}")))
-        _keep(self._folder, f"piece-{number:06d}", rows, self._row_type)
+        _save(self._folder, f"piece-{number:06d}", rows, self._row_type)
 
 
 class Items(Generic[Row]):
-    """One table's rows of each item of a group, such as a book, below a folder of the stage's own."""
+    """One table's rows for each item of a group, such as a book, in a stage's folder."""
 
     def __init__(self, folder: Path, row_type: type[Row]) -> None:
         self._stage, self._folder, self._row_type = folder, folder / row_type.__name__.lower(), row_type
 
     def get(self, item: str) -> list[Row] | None:
-        """The item's rows, or None where it is not finished. Raises DamagedArtifactError for changed ones."""
-        found = sorted(self._folder.glob(f"{_name(item)}.*{_TABLE}"))
-        return _read(found[0], self._row_type, self._stage) if found else None
+        """The item's rows, None if it is not finished. Raises DamagedArtifactError for changed rows."""
+        paths = sorted(self._folder.glob(f"{_file_stem(item)}.*{_TABLE}"))
+        return _read(paths[0], self._row_type, self._stage) if paths else None
 
     def keep(self, item: str, rows: Sequence[Row]) -> None:
-        """Keep an item's rows, also none, durably. Of several tables the one that is asked for is kept last."""
-        _keep(self._folder, _name(item), rows, self._row_type)
+        """Store an item's rows, also none, durably. Of several tables, store the one that `get` checks last."""
+        _save(self._folder, _file_stem(item), rows, self._row_type)
 
     def all(self, items: Sequence[str]) -> list[Row]:
         """The rows of finished items, in the order of the items."""
         return [row for item in items for row in self.get(item) or ()]
 
 
-def _name(item: str) -> str:
-    # Identifiers of sources hold slashes.
+def _file_stem(item: str) -> str:
+    # Identifiers of sources contain slashes.
     return digest_of(item)[:32]
 
 
-def _keep(folder: Path, name: str, rows: Sequence[Row], row_type: type[Row]) -> None:
+def _save(folder: Path, name: str, rows: Sequence[Row], row_type: type[Row]) -> None:
     draft = folder / f".{name}.{uuid.uuid4().hex}.tmp"
     save_rows(draft, rows, row_type)
     draft.replace(folder / f"{name}.{checksum(draft.read_bytes())}{_TABLE}")
 
 
 def _read(path: Path, row_type: type[Row], stage: Path) -> list[Row]:
-    """The rows of a piece. A changed one ends the stage, which begins anew: others may have been made with it."""
+    """The rows of a piece. A changed one ends the stage and removes all its pieces: others may depend on it."""
     if not path.name.endswith(f".{checksum(path.read_bytes())}{_TABLE}"):
         shutil.rmtree(stage)
         hint = "the pieces of this stage are removed: `infuser resume` computes them again"

@@ -1,7 +1,7 @@
-"""Files that retention removed from an artifact on purpose: `pruned.json` beside its commit record.
+"""Files that retention removed from an artifact: `pruned.json` next to its commit record.
 
-The record is written before the first file goes and taken away after the last one is back, so at any moment a file of
-the artifact is there, or listed here.
+The record is written before the first file is removed and deleted after the last one is restored, so each file of the
+artifact always exists or is listed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,13 +24,13 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     WEIGHTS: ("model*.safetensors", "model.safetensors.index.json", adapters.WEIGHTS),
     GRADIENT: ("gradient.safetensors", "solver_gradient.safetensors"),
 }
-"""Files relative to their artifact's folder: of a checkpoint what only training needs and what sampling needs too, and
-gradients that one phase leaves for another of its iteration."""
+"""File names by part: a checkpoint's files for training only and those for sampling too, and the gradients that one
+phase leaves for another of its iteration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """One file that is gone on purpose."""
+    """One file that retention removed."""
 
     file: str
     """Name below the artifact's folder."""
@@ -39,21 +39,20 @@ class Removed:
     sha256: str
     """Digest of its content, hex, as in the commit record."""
     bytes: int
-    """Its size."""
     rule: str
-    """Why it was not kept."""
+    """Why it was removed."""
     at: str
     """Local time of the removal, ISO 8601."""
 
 
-def bytes_of(files: Mapping[str, Mapping[str, Any]], *parts: str) -> int:
-    """Bytes that these parts have among an artifact's recorded files, whether they are there or not."""
+def recorded_bytes(files: Mapping[str, Mapping[str, Any]], *parts: str) -> int:
+    """Bytes of these parts by an artifact's commit record, removed or not."""
     patterns = [pattern for part in parts for pattern in PARTS[part]]
     return sum(facts["bytes"] for name, facts in files.items() if any(fnmatch(name, each) for each in patterns))
 
 
-def read(folder: Path) -> dict[str, Removed]:
-    """Removed files by name; empty for a whole artifact. Raises DamagedArtifactError for an unreadable record."""
+def read_removed(folder: Path) -> dict[str, Removed]:
+    """Removed files by name; empty for a complete artifact. Raises DamagedArtifactError for an unreadable record."""
     path = folder / FILE
     try:
         record = sealed.read(path, artifact=folder.name)
@@ -67,15 +66,15 @@ def read(folder: Path) -> dict[str, Removed]:
         ) from error
 
 
-def write(folder: Path, removed: Sequence[Removed]) -> None:
-    """The record, complete and durable, or not there at all."""
+def write_removed(folder: Path, removed: Sequence[Removed]) -> None:
+    """Write the record of removed files, durably and in one step."""
     entries = [asdict(entry) for entry in removed]
     sealed.write(folder / FILE, {"format": FORMAT, "artifact": folder.name, "removed": entries})
 
 
-def restore(source: Path, target: Path) -> None:
-    """Move what was removed from `target` back into it, from a folder with the same content."""
-    for name in read(target):
+def restore_files(source: Path, target: Path) -> None:
+    """Move the removed files of `target` back into it, from a folder with the same content."""
+    for name in read_removed(target):
         (source / name).replace(target / name)
         faults.point("restore:file")
     fsync(target)
@@ -83,9 +82,9 @@ def restore(source: Path, target: Path) -> None:
     fsync(target)
 
 
-def refuse(path: Path) -> None:
-    """Raises PrunedError where a file of an artifact is not there because it was pruned."""
-    entry = read(path.parent).get(path.name)
+def refuse_pruned(path: Path) -> None:
+    """Raises PrunedError if an artifact's file is missing because it was pruned."""
+    entry = read_removed(path.parent).get(path.name)
     if entry is None or path.exists():
         return
     noun = "gradient" if entry.part == GRADIENT else "checkpoint"

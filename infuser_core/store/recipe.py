@@ -16,11 +16,11 @@ REMEDY = (
     "`infuser doctor --repair` moves it aside and computes it again, with what depends on it; then `infuser resume`"
 )
 """Hint about a damaged artifact."""
-LINKED = "is a symbolic link: an artifact lies in the store itself"
+LINKED = "is a symbolic link: an artifact must be in the store itself"
 
 
-def title(phase: str, iteration: int) -> str:
-    """A stage in words."""
+def stage_title(phase: str, iteration: int) -> str:
+    """Description of a stage for messages."""
     return f"{phase}, iteration {iteration}" if iteration >= 0 else phase
 
 
@@ -29,7 +29,7 @@ class ArtifactRef:
     """A committed artifact: small enough to travel through any scheduler."""
 
     kind: str
-    """Phase that made it, e.g. `rollout_dev`."""
+    """Phase that computed it, e.g. `rollout_dev`."""
     key: str
     """`<phase>-<16 hex digits>`: a function of the recipe."""
     digest: str
@@ -52,7 +52,7 @@ class Recipe:
     config: Mapping[str, Any]
     """The phase's own sub-configuration, JSON values only."""
     seed: int
-    """Run seed; 0 for phases that draw nothing."""
+    """Run seed; 0 for phases without randomness."""
     iteration: int = -1
     """Co-training iteration, or -1 outside the loop."""
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -60,8 +60,8 @@ class Recipe:
 
     @property
     def title(self) -> str:
-        """The stage that makes it, in words."""
-        return title(self.phase, self.iteration)
+        """Description of its stage for messages."""
+        return stage_title(self.phase, self.iteration)
 
     def to_json(self) -> JSON:
         """JSON object with sorted keys, the form that is hashed and stored."""
@@ -69,7 +69,7 @@ class Recipe:
 
     @property
     def parts(self) -> JSON:
-        """Its fields. They are JSON already: copying them deeply would take half the time of a plan."""
+        """Its fields, not copied: a deep copy would take half the time of a plan."""
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
     @property
@@ -85,7 +85,7 @@ class Record:
     ref: ArtifactRef
     """Identity of the artifact."""
     recipe: Mapping[str, Any]
-    """The recipe it was made from."""
+    """Its recipe."""
     files: Mapping[str, Mapping[str, Any]]
     """File name to sha256 and size in bytes."""
     volatile: Sequence[str]
@@ -97,7 +97,7 @@ class Record:
     seconds: float
     """Time the phase took, seconds."""
     machine: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By engine, what it computed on and how; empty where none was used, and for records of older versions."""
+    """By engine, its hardware and settings; empty if none was used, and in records of older versions."""
     created: str = ""
     """When it was committed, ISO 8601."""
     host: str = ""
@@ -150,7 +150,7 @@ class Record:
 
     @property
     def label(self) -> str:
-        """Benchmark or part that tells it from others of its phase and iteration; empty for most."""
+        """Benchmark or part that distinguishes it from others of its phase and iteration; empty for most."""
         return str(self.summary.get("benchmark") or self.summary.get("label") or self.summary.get("part") or "")
 
     @property
@@ -165,14 +165,14 @@ def artifact_folder(root: Path, key: str) -> Path:
 
 
 def read_record(folder: Path) -> Record:
-    """The commit record in an artifact's folder. Raises StoreError when there is none, or a damaged one."""
+    """The commit record in an artifact's folder. Raises StoreError if it is missing or damaged."""
     for place in (folder.parent, folder, folder / MANIFEST):
         if place.is_symlink():
             raise DamagedArtifactError(f"{place} {LINKED}", hint=REMEDY)
     try:
         record = sealed.read(folder / MANIFEST, key=folder.name)
         recipe = Recipe(**record["recipe"])
-        # Digests that contradict the content: a record of an older version has no other seal.
+        # Records of older versions have no seal: check that the digest is that of the files.
         content = {name: facts["sha256"] for name, facts in record["files"].items() if name not in record["volatile"]}
         if sealed.digest_of(content) != record["digest"]:
             raise ValueError("it names other files than its digest was taken from")

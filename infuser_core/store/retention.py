@@ -17,12 +17,12 @@ from infuser_core.store import runs
 from infuser_core.store.catalogue import (
     Catalogue,
     Holder,
-    checkpoints,
     checkpoints_at,
-    gradients,
+    checkpoints_of,
+    gradients_of,
     holder_of,
-    holders,
-    thinned,
+    list_holders,
+    pruned_keys,
 )
 
 
@@ -50,18 +50,18 @@ class RunState:
     """Iterations whose checkpoint may still be selected; None where any may."""
 
 
-Verdict = tuple[Extent, str]
+Retention = tuple[Extent, str]
 """Retention of one checkpoint, with its reason: the rule, for people."""
 
 
-def verdicts(state: RunState, rule: KeepSettings) -> dict[int, Verdict]:
+def retention_of_checkpoints(state: RunState, rule: KeepSettings) -> dict[int, Retention]:
     """A verdict for each checkpoint of a run by the number of iterations behind it."""
     behind = sorted(number for number in state.iterations if number <= state.passed)
     newest = set(behind[-rule.full :]) | {number for number in state.iterations if number > state.passed}
     return {number: _verdict(number, state, rule, newest) for number in sorted(state.iterations)}
 
 
-def _verdict(number: int, state: RunState, rule: KeepSettings, newest: Collection[int]) -> Verdict:
+def _verdict(number: int, state: RunState, rule: KeepSettings, newest: Collection[int]) -> Retention:
     if number == 0:
         return Extent.WHOLE, "the anchor"
     if number in state.pinned:
@@ -78,7 +78,7 @@ def _verdict(number: int, state: RunState, rule: KeepSettings, newest: Collectio
     return Extent.FACTS, f"not among the last {rule.full}{nor}"
 
 
-def spent(iteration: int, state: RunState) -> Verdict:
+def retention_of_gradients(iteration: int, state: RunState) -> Retention:
     """A verdict for the gradients of an iteration, which are for its own phases."""
     if iteration in state.pinned:
         return Extent.WHOLE, "pinned"
@@ -87,19 +87,21 @@ def spent(iteration: int, state: RunState) -> Verdict:
     return Extent.FACTS, "its iteration is over"
 
 
-def verdicts_of(
+def retention_by_key(
     catalogue: Catalogue, holder: Holder, state: RunState, rule: KeepSettings
-) -> Iterator[tuple[str, Verdict]]:
+) -> Iterator[tuple[str, Retention]]:
     """Keys of a run's checkpoints and gradients, and what is kept of each.
 
     The newest are those of each role: where the roles take turns, one waits on an old checkpoint.
     """
-    found = checkpoints(catalogue, holder)
+    found = checkpoints_of(catalogue, holder)
     for phase in sorted({record.phase for _, record in found}):
         own = [(number, record.key) for number, record in found if record.phase == phase]
-        told = verdicts(replace(state, iterations={number for number, _ in own}), rule)
+        told = retention_of_checkpoints(replace(state, iterations={number for number, _ in own}), rule)
         yield from ((key, told[number]) for number, key in own)
-    yield from ((record.key, spent(record.iteration, state)) for record in gradients(catalogue, holder))
+    yield from (
+        (record.key, retention_of_gradients(record.iteration, state)) for record in gradients_of(catalogue, holder)
+    )
 
 
 def _ordinal(number: int) -> str:
@@ -107,9 +109,9 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def pinned(root: Path, run: str) -> set[int]:
+def pinned_iterations(root: Path, run: str) -> set[int]:
     """Iterations after which this run's checkpoints are pinned. Raises StoreError for an unreadable record."""
-    return {int(number) for number in runs.known_run(root, run).get("pins", [])}
+    return {int(number) for number in runs.read_run_or_empty(root, run).get("pins", [])}
 
 
 def pin(root: Path, place: str) -> str:
@@ -117,9 +119,9 @@ def pin(root: Path, place: str) -> str:
     holder, iteration = _parse(root, place)
     catalogue, name = Catalogue(root), holder.name
     records = checkpoints_at(catalogue, holder, iteration)
-    runs.change_run(root, name, pins=sorted(pinned(root, name) | {iteration}))
+    runs.change_run(root, name, pins=sorted(pinned_iterations(root, name) | {iteration}))
     said = f"pinned {name}@{iteration}: {', '.join(record.key for record in records)}"
-    if thinned(catalogue, records):
+    if pruned_keys(catalogue, records):
         said += f"; gc thinned it out: `infuser doctor {name} --repair --iteration {iteration}` makes it whole"
     return said
 
@@ -127,27 +129,27 @@ def pin(root: Path, place: str) -> str:
 def unpin(root: Path, place: str) -> str:
     """Take a pin away; returns what to tell the person. Raises UsageError for what is not pinned."""
     holder, iteration = _parse(root, place)
-    now = pinned(root, holder.name)
+    now = pinned_iterations(root, holder.name)
     if iteration not in now:
-        raise UsageError(f"{place} is not pinned", hint=f"pinned: {', '.join(lines(listed(root)))}")
+        raise UsageError(f"{place} is not pinned", hint=f"pinned: {', '.join(pin_lines(list_pins(root)))}")
     runs.change_run(root, holder.name, pins=sorted(now - {iteration}))
     return f"unpinned {holder.name}@{iteration}"
 
 
-def listed(root: Path) -> list[dict[str, Any]]:
+def list_pins(root: Path) -> list[dict[str, Any]]:
     """Every pin: run, iteration, keys of its checkpoints. Raises StoreError where the run has lost an artifact."""
     catalogue, found = Catalogue(root), []
-    for holder in holders(root):
-        pins = sorted(pinned(root, holder.name))
+    for holder in list_holders(root):
+        pins = sorted(pinned_iterations(root, holder.name))
         if pins:  # what cannot be read would be missing in the list
-            catalogue.held(holder.name)
+            catalogue.journal_entries(holder.name)
         for iteration in pins:
-            keys = [record.key for number, record in checkpoints(catalogue, holder) if number == iteration]
+            keys = [record.key for number, record in checkpoints_of(catalogue, holder) if number == iteration]
             found.append({"run": holder.name, "iteration": iteration, "checkpoints": keys})
     return found
 
 
-def lines(found: list[dict[str, Any]]) -> list[str]:
+def pin_lines(found: list[dict[str, Any]]) -> list[str]:
     """The pins for people."""
     return [f"{each['run']}@{each['iteration']}  {' '.join(each['checkpoints'])}" for each in found] or ["no pins"]
 

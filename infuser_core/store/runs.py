@@ -26,7 +26,7 @@ from infuser_core.errors import (
     names_starting_with,
 )
 from infuser_core.store import lease
-from infuser_core.store.journal import RUNS, Journal, keep_newest
+from infuser_core.store.journal import RUNS, Journal, make_newest
 from infuser_core.system import durable, sealed
 
 RECORD = "run.json"
@@ -71,7 +71,7 @@ def mark_latest(root: Path, name: str) -> None:
     """Make the run the one that commands mean when none is named."""
     journal = runs_folder(root) / name / "journal.jsonl"
     journal.touch()
-    keep_newest(journal)
+    make_newest(journal)
 
 
 def find_run(root: Path, name: str | None) -> str:
@@ -88,7 +88,7 @@ def find_run(root: Path, name: str | None) -> str:
     return known[-1]
 
 
-def known_as(root: Path, name: str) -> str:
+def match_run(root: Path, name: str) -> str:
     """The run that a text names, where other things may be meant: empty for none. Raises UsageError for several."""
     known = list_runs(root)
     return find_run(root, name) if names_starting_with(name, known) else ""
@@ -122,7 +122,7 @@ def create_run(
     check_name(name)
     path = runs_folder(root) / name / RECORD
     if path.is_file():
-        pairs = differing(identity(read_config(root, name)), identity(config))
+        pairs = list_differences(identity(read_config(root, name)), identity(config))
         changed = [f"{key} is {old!r}, asked {new!r}" for key, old, new in pairs]
         if changed:
             raise ConfigError(
@@ -203,7 +203,7 @@ def read_run(root: Path, name: str) -> dict[str, Any]:
         raise StoreError(f"the record {path} is damaged: {error}", hint=hint) from error
 
 
-def known_run(root: Path, name: str) -> dict[str, Any]:
+def read_run_or_empty(root: Path, name: str) -> dict[str, Any]:
     """The record that the run was created with; empty for a run that is not recorded."""
     try:
         return read_run(root, name)
@@ -211,9 +211,9 @@ def known_run(root: Path, name: str) -> dict[str, Any]:
         return {}
 
 
-def origin_of(root: Path, name: str) -> str:
+def describe_origin(root: Path, name: str) -> str:
     """Origin of a run, in words; empty for one that was not made from another."""
-    record = known_run(root, name)
+    record = read_run_or_empty(root, name)
     if not record.get("forked_from"):
         return ""
     where = f" at iteration {record['at']}" if "at" in record else ""
@@ -227,26 +227,26 @@ def read_attempt(root: Path, name: str) -> dict[str, Any]:
     try:
         return sealed.read(path, run=name)
     except FileNotFoundError as error:
-        if not Journal(root, name).look().ended:
+        if not Journal(root, name).read_state().is_finished:
             return {}
         raise StoreError(f"the record {path} is lost", hint=hint) from error
     except ValueError as error:
         raise StoreError(f"the record {path} is damaged: {error}", hint=hint) from error
 
 
-def differing(old: Any, new: Any, where: str = "", *, absent: Any = None) -> list[tuple[str, Any, Any]]:
+def list_differences(old: Any, new: Any, where: str = "", *, absent: Any = None) -> list[tuple[str, Any, Any]]:
     """Leaves of two nested settings that differ: dotted name and both values, `absent` for one that is not there."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         found = []
         for key in sorted({*old, *new}):
             name = f"{where}.{key}".lstrip(".")
-            found += differing(old.get(key, absent), new.get(key, absent), name, absent=absent)
+            found += list_differences(old.get(key, absent), new.get(key, absent), name, absent=absent)
         return found
     return [] if old == new else [(where, old, new)]
 
 
 @contextmanager
-def holding(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold]:
+def hold_run(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold]:
     """Own the run, or the evaluation, while it executes; it ends with the process, however that ends.
 
     Raises BusyRunError with the holder's process when another one lives.
@@ -259,7 +259,7 @@ def holding(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold]
 
 
 @contextmanager
-def sweeping(root: Path) -> Iterator[None]:
+def hold_sweep_lock(root: Path) -> Iterator[None]:
     """While this lasts no run begins: it would reuse what is being removed. Runs that began before hold their lock.
 
     Raises BusyRunError when another one lives.
@@ -285,10 +285,10 @@ def is_held(root: Path, name: str) -> bool:
     return lease.is_held(runs_folder(root) / name)
 
 
-def refuse_held(root: Path, name: str) -> None:
+def refuse_if_held(root: Path, name: str) -> None:
     """Raises BusyRunError with the holder when a living process executes the run."""
     if is_held(root, name):
-        raise lease.busy(runs_folder(root) / name, name)
+        raise lease.busy_error(runs_folder(root) / name, name)
 
 
 def wait_until_free(root: Path, name: str) -> None:

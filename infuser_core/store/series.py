@@ -1,7 +1,7 @@
 """Sequences of numbers held as arrays: a response's tokens and log-probabilities without an object for each.
 
-A series behaves like a list of numbers to whoever reads it, and is one array to whoever computes with it. Numbers take
-32 bits: no vocabulary has more tokens, and samplers and trainers compute log-probabilities with as many.
+A series behaves like a list of numbers and converts to an array without a copy. Numbers have 32 bits: enough for any
+vocabulary, and the precision of log-probabilities in samplers and trainers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,8 +37,8 @@ class Series(Sequence[Any]):
     def __getitem__(self, place: slice) -> "Series": ...
 
     def __getitem__(self, place: int | slice) -> Any:
-        found = self._values[place]
-        return Series(found) if isinstance(place, slice) else found.item()
+        values = self._values[place]
+        return Series(values) if isinstance(place, slice) else values.item()
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._values.tolist())
@@ -52,7 +52,7 @@ class Series(Sequence[Any]):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Series):
             return np.array_equal(self._values, other._values)
-        # Of anything but a list the other side decides.
+        # For anything but a list the other operand decides.
         return self._values.tolist() == list(other) if isinstance(other, list | tuple) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from infuser_core.errors import StoreError, UsageError
 from infuser_core.schemas import SCHEMA_VERSION
 from infuser_core.store import pruned, verify
-from infuser_core.store.adapter_files import base_of
+from infuser_core.store.adapter_files import base_folder
 from infuser_core.store.recipe import MANIFEST, ArtifactRef, Recipe, Record, artifact_folder, read_record
 from infuser_core.system import fault_points as faults
 from infuser_core.system import sealed
@@ -69,7 +69,7 @@ class Store:
     def find(self, recipe: Recipe) -> ArtifactRef | None:
         """The committed artifact of this recipe, or None; also None for one that is being restored."""
         folder = self.folder(recipe.key)
-        if recipe.key in _restoring and pruned.read(folder):
+        if recipe.key in _restoring and pruned.read_removed(folder):
             return None
         return read_record(folder).ref if (folder / MANIFEST).is_file() else None
 
@@ -123,7 +123,7 @@ class Store:
                 faults.point(f"{recipe.phase}:writing")
             written = sorted(path for path in workspace.rglob("*") if path.is_file())
             names = [path.relative_to(workspace).as_posix() for path in written]
-            files = dict(zip(names, verify.describe_all(written), strict=True))
+            files = dict(zip(names, verify.describe_files(written), strict=True))
             volatile = sorted(f"{name}.parquet" for name, table in outcome.tables.items() if table.volatile)
             digest = digest_of({name: facts["sha256"] for name, facts in files.items() if name not in volatile})
             ref = ArtifactRef(kind=recipe.phase, key=recipe.key, digest=digest)
@@ -144,13 +144,13 @@ class Store:
         if target.is_symlink() or (target.exists() and not (target / MANIFEST).exists()):
             # No commit leaves this: somebody deleted the record, or put a link. It is kept, out of the way.
             self.put_aside(target)
-        if pruned.read(target):
+        if pruned.read_removed(target):
             if read_record(target).ref != ref:
                 raise StoreError(
                     f"computing {ref.key} again gave other bits than the pruned original, digest {ref.digest[:16]}",
                     hint="its phase is not deterministic here: use the engine and the machine that it was made with",
                 )
-            pruned.restore(source, target)
+            pruned.restore_files(source, target)
             return False
         try:
             source.rename(target)
@@ -178,8 +178,8 @@ class Store:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def path(self, ref: ArtifactRef, name: str) -> Path:
-        """A file of the artifact, its digest checked: see `verify.sound`."""
-        (path,) = verify.sound(self.root, [(self.manifest(ref), name)])
+        """A file of the artifact, its digest checked: see `verify.verified_paths`."""
+        (path,) = verify.verified_paths(self.root, [(self.manifest(ref), name)])
         return path
 
     def verified_folder(self, ref: ArtifactRef) -> Path:
@@ -189,12 +189,12 @@ class Store:
         base model of an adapter is checked too.
         """
         folder, record = self.folder(ref.key), self.manifest(ref)
-        thinned = {name for name, each in pruned.read(folder).items() if each.part == pruned.MOMENTS}
+        thinned = {name for name, each in pruned.read_removed(folder).items() if each.part == pruned.MOMENTS}
         kept = [name for name in record.files if name not in thinned or (folder / name).exists()]
-        verify.sound(self.root, [(record, name) for name in kept])
-        if (base := base_of(folder)) is not None:
+        verify.verified_paths(self.root, [(record, name) for name in kept])
+        if (base := base_folder(folder)) is not None:
             below = read_record(base)
-            verify.sound(self.root, [(below, name) for name in below.files])
+            verify.verified_paths(self.root, [(below, name) for name in below.files])
         return folder
 
     def rows(self, ref: ArtifactRef, table: str, row_type: type[Row]) -> list[Row]:

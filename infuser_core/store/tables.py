@@ -251,7 +251,7 @@ def _slices(column: pa.ChunkedArray, kind: type) -> list[Series]:
     return found
 
 
-def concatenate(parts: Sequence[tuple[Path, Collection[str]]], target: Path, *, column: str) -> None:
+def concatenate_files(parts: Sequence[tuple[Path, Collection[str]]], target: Path, *, column: str) -> None:
     """The rows of several files of one kind as `write_rows` would have written them, a row group at a time.
 
     Of each file the rows are left out whose `column` has one of its values; an empty name leaves out none. A table
@@ -286,14 +286,14 @@ def take_rows(source: Path, target: Path, places: Sequence[int]) -> None:
         pq.write_table(table.take([place - 1 for place in places]), draft, compression="zstd")
 
 
-def head(path: Path, count: int) -> list[dict[str, Any]]:
+def first_rows(path: Path, count: int) -> list[dict[str, Any]]:
     """The first rows of one file as dictionaries."""
     with pq.ParquetFile(path) as file:
         batch = next(file.iter_batches(batch_size=count), None)
     return [] if batch is None else list(batch.to_pylist())
 
 
-def foreign_rows(path: Path) -> Iterator[dict[str, Any]]:
+def read_foreign_rows(path: Path) -> Iterator[dict[str, Any]]:
     """Rows of somebody else's parquet file as dictionaries, some hundred of them in memory.
 
     Raises DocumentError when the file is no parquet file.
@@ -306,6 +306,6 @@ def foreign_rows(path: Path) -> Iterator[dict[str, Any]]:
         raise DocumentError(f"{path} is no parquet file: {error}", hint="fetch the file again") from error
 
 
-def unpacked(content: bytes) -> bytes:
+def decompress_zstd(content: bytes) -> bytes:
     """Content that was packed by Zstandard, which Python's own libraries do not read."""
     return bytes(pa.CompressedInputStream(pa.BufferReader(content), "zstd").read())

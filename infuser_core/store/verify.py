@@ -120,7 +120,7 @@ class Health:
 
     def text(self) -> str:
         """The finding for people: one line per problem."""
-        looked = f"{self.artifacts} artifacts, {self.files} files, {size(self.bytes)} in {self.seconds:.1f} s"
+        looked = f"{self.artifacts} artifacts, {self.files} files, {format_size(self.bytes)} in {self.seconds:.1f} s"
         pruned = f"; {self.pruned} checkpoints pruned by gc" if self.pruned else ""
         lost = sum(problem.lost for problem in self.damage)
         state = f"{len(self.damage)} damaged" + (f", {lost} of it lost" if lost else "") if self.damage else "healthy"
@@ -128,7 +128,7 @@ class Health:
         return "\n".join([*lines, f"{self.scope}: {state} ({looked}{pruned}; {len(self.notes)} notes)"])
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """Bytes for people, in decimal units."""
     amount, unit = float(count), "B"
     for larger in ("kB", "MB", "GB", "TB"):
@@ -162,12 +162,12 @@ class _File:
         return _damage("file_changed", self.key, f"{self.path} {why}")
 
 
-def trust() -> None:
+def skip_verification() -> None:
     """From now on this process compares no digest before it reads: `--trust`."""
     _trusting.set(True)
 
 
-def describe(path: Path) -> dict[str, Any]:
+def describe_file(path: Path) -> dict[str, Any]:
     """Digest and size of a file, as commit records have them. This process need not read it again to know them."""
     identity = _identity(path)
     found, sha256 = _ahead.pop(path, (None, ""))
@@ -176,17 +176,17 @@ def describe(path: Path) -> dict[str, Any]:
     return {"sha256": sha256, "bytes": path.stat().st_size}
 
 
-def describe_all(paths: Sequence[Path]) -> list[dict[str, Any]]:
+def describe_files(paths: Sequence[Path]) -> list[dict[str, Any]]:
     """Digests and sizes of several files, large ones at the same time."""
-    return _mapped(describe, paths, sum(path.stat().st_size for path in paths))
+    return _mapped(describe_file, paths, sum(path.stat().st_size for path in paths))
 
 
-def known_ahead(path: Path, sha256: str) -> None:
+def remember_digest(path: Path, sha256: str) -> None:
     """Take the digest that the writer of a complete file made on the way, as long as the file stays as it is."""
     _ahead[path] = _identity(path), sha256
 
 
-def digests(paths: Sequence[Path]) -> list[str]:
+def digests_of_files(paths: Sequence[Path]) -> list[str]:
     """sha256 of the content of several files, hex; of large ones at the same time."""
     return _mapped(digest_of_file, paths, sum(path.stat().st_size for path in paths))
 
@@ -199,7 +199,7 @@ def _mapped(look: Callable[[Item], Value], files: Sequence[Item], num_bytes: int
         return list(pool.map(look, files))
 
 
-def sound(root: Path, wanted: Iterable[tuple[Record, str]]) -> list[Path]:
+def verified_paths(root: Path, wanted: Iterable[tuple[Record, str]]) -> list[Path]:
     """Files of artifacts for reading: each is what its commit record says, by its digest, unless `trust` was called.
 
     A digest is computed once per process and identity of a file, a large file's once per store. Raises StoreError for
@@ -220,7 +220,7 @@ def _file(root: Path, record: Record, name: str) -> _File:
     if link is not None:
         raise DamagedArtifactError(f"{link} {LINKED}", hint=REMEDY)
     if not path.is_file():
-        pruned.refuse(path)
+        pruned.refuse_pruned(path)
         raise DamagedArtifactError(f"artifact {record.id} has lost its file {name}", hint=f"it was {path}; {REMEDY}")
     return _File(path=path, key=record.key, **record.files[name])
 
@@ -271,7 +271,7 @@ def _remember(root: Path, read: Sequence[_File], before: dict[Path, Identity], k
             sealed.write(root / REMEMBERED, {"files": files})
 
 
-def check(folders: Sequence[Path], progress: Progress) -> tuple[list[Problem], dict[str, int]]:
+def check_artifacts(folders: Sequence[Path], progress: Progress) -> tuple[list[Problem], dict[str, int]]:
     """Problems of artifacts, without their runs, and the counts of `Health`. Several files are looked at at once."""
     found = [each for folder in folders for each in _look(folder)]
     problems = [each for each in found if isinstance(each, Problem)]
@@ -296,7 +296,7 @@ def _look(folder: Path) -> list[Problem | _File]:
     if not record.is_file():
         return [_damage("record_missing", key, f"{folder} has no commit record {MANIFEST}")]
     try:
-        manifest, removed = read_record(folder), pruned.read(folder)
+        manifest, removed = read_record(folder), pruned.read_removed(folder)
         expected = [_File(key=key, path=folder / name, **facts) for name, facts in manifest.files.items()]
     except DamagedArtifactError as error:
         return [_damage("record_unreadable", key, error.message)]
@@ -332,5 +332,5 @@ def _notes(folder: Path, manifest: Record, removed: dict[str, pruned.Removed]) -
         name = path.relative_to(folder).as_posix()
         if (path.is_file() or path.is_symlink()) and name not in known:
             remedy = "`infuser gc --apply` removes it" if name.endswith(".tmp") else "nobody reads it; take it away"
-            what = f"{path} is no part of the artifact ({size(path.lstat().st_size)})"
+            what = f"{path} is no part of the artifact ({format_size(path.lstat().st_size)})"
             yield Problem(kind="file_foreign", damage=False, key=folder.name, what=what, remedy=remedy)

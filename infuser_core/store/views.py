@@ -63,7 +63,7 @@ VIEWS: dict[str, str] = {
         left join generator_scores w on w.run = q.run and w.iteration >= q.iteration and w.rollout_id = q.rollout_id
     """,
 }
-"""View name to its SELECT. Views stand on tables alone, not on each other."""
+"""View name to its SELECT. Views select from tables only, not from other views."""
 
 
 if TYPE_CHECKING:
@@ -103,32 +103,32 @@ TABLES: dict[str, type] = {
     "candidates": schemas.Candidate,
     "selections": schemas.Selection,
 }
-"""Tables that SQL can always select from, empty or not. `questions` are generated, `reference_questions` are given."""
+"""Tables that always exist in SQL, empty or not. `questions` are generated, `reference_questions` are from data sets."""
 
-_MADE = {
+_RECORD_TABLES = {
     "run_artifacts": "run varchar, iteration bigint, phase varchar, artifact_key varchar, digest varchar, rows bigint, "
     "seconds double, state varchar, attempt bigint",
     "artifacts": "artifact_key varchar, phase varchar, iteration bigint, digest varchar, version bigint, seed bigint, "
     "config json, summary json, rows bigint, num_bytes bigint, seconds double, created varchar",
     "artifact_inputs": "artifact_key varchar, input varchar, input_key varchar",
 }
-"""Tables made from journals and commit records, with their columns."""
+"""Tables from journals and commit records, with their columns."""
 _JOURNALS = ("journal.jsonl", "studies.jsonl")
 _SCALARS = {str: "varchar", int: "bigint", float: "double", bool: "boolean"}
 _READING = {"SELECT", "EXPLAIN", "MULTI", "PRAGMA"}
 """Kinds of statements that change no file; MULTI is a PIVOT."""
-_EXPLAINED = re.compile(r"^\s*explain\s*(analyze\b|\([^)]*\))?", re.IGNORECASE)
+_EXPLAIN = re.compile(r"^\s*explain\s*(analyze\b|\([^)]*\))?", re.IGNORECASE)
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
 _EMPTY = 'e.g. infuser sql "select * from run_artifacts"'
 _LISTING = {"show", "describe", "summarize", "pragma", "information_schema", "duckdb_views", "duckdb_tables"}
-"""Words of statements that may ask about every view."""
+"""Words of statements that may list all views."""
 
 
 class Lens:
-    """SQL over the artifacts of all runs, or of those named. One view per table name, with the run's columns first.
+    """SQL over the artifacts of all runs or of some. One view per table name, with the run's columns first.
 
-    With the shelf `evaluations`, over those evaluations of any model. With `iterations`, over the artifacts of these
-    iterations alone: no file of another is opened.
+    With the shelf `evaluations`, over evaluations of any model. With `iterations`, only over artifacts of these
+    iterations: no other file is opened.
     """
 
     def __init__(
@@ -151,17 +151,21 @@ class Lens:
 
     def views(self) -> list[str]:
         """Names that `query` can select from."""
-        return [*_MADE, *VIEWS, *sorted({*TABLES, *(table for record in self._records for table in record.rows)})]
+        return [
+            *_RECORD_TABLES,
+            *VIEWS,
+            *sorted({*TABLES, *(table for record in self._records for table in record.rows)}),
+        ]
 
     def query(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Rows:
-        """The rows of one statement. Raises UsageError with DuckDB's message when the statement cannot run."""
-        with self._said():
+        """The rows of one statement. Raises UsageError with DuckDB's message if it fails."""
+        with self._usage_errors():
             self._prepare(set(_WORD.findall(sql.lower())))
             return self._fetch(sql, parameters)
 
     @contextmanager
-    def _said(self, *, seconds: float | None = None) -> Iterator[None]:
-        """Errors of a statement as a person's; after so many seconds it is stopped."""
+    def _usage_errors(self, *, seconds: float | None = None) -> Iterator[None]:
+        """Turn a statement's errors into UsageErrors, and stop it after `seconds`."""
         stop = Timer(seconds or 0.0, self._connection.interrupt)
         if seconds is not None:
             stop.start()
@@ -176,19 +180,18 @@ class Lens:
         finally:
             stop.cancel()
 
-    def ask(self, sql: str, *, most: int | None = None, seconds: float | None = None) -> Rows:
-        """The rows of a person's statement, the first `most`: it reads the store's tables and no other file.
+    def query_untrusted(self, sql: str, *, most: int | None = None, seconds: float | None = None) -> Rows:
+        """The rows of a user's statement, at most `most`. It can only read the store's tables, no other file.
 
-        It changes nothing, and the lens stays locked. Raises UsageError for a statement that writes, for one that
-        takes longer than `seconds`, or with DuckDB's message.
+        The lens stays locked. Raises UsageError for a statement that writes, takes longer than `seconds`, or fails.
         """
-        with self._said(seconds=seconds):
+        with self._usage_errors(seconds=seconds):
             self._lock(sql)
             return self._fetch(sql, (), most=most)
 
     def save(self, sql: str, file: Path, *, seconds: float | None = None) -> None:
-        """The same as a file of all rows, parquet or, by its ending, CSV."""
-        with self._said(seconds=seconds):
+        """Write all rows of a user's statement to a file: CSV by its suffix, otherwise parquet."""
+        with self._usage_errors(seconds=seconds):
             self._lock(sql, str(file))
             rows = self._connection.sql(sql)
             if rows is None:
@@ -196,7 +199,7 @@ class Lens:
             (rows.write_csv if file.suffix == ".csv" else rows.write_parquet)(str(file))
 
     def _lock(self, sql: str, *more: str) -> None:
-        """Make the views of a statement that only reads, and let nothing but their files, and `more`, be opened."""
+        """Create the views of a read-only statement, and forbid DuckDB to open any file but theirs and `more`."""
         self._refuse_writing(sql)
         self._prepare(set(_WORD.findall(sql.lower())))
         self._connection.execute("set allowed_paths = ?", [sorted({*self._files, *more})])
@@ -208,7 +211,7 @@ class Lens:
             kind = statement.type.name
             if kind == "EXPLAIN":
                 # EXPLAIN ANALYZE executes what it explains.
-                (inner,) = self._connection.extract_statements(_EXPLAINED.sub("", statement.query))
+                (inner,) = self._connection.extract_statements(_EXPLAIN.sub("", statement.query))
                 kind = kind if inner.type.name in _READING - {"EXPLAIN"} else f"{kind} {inner.type.name}"
             if kind not in _READING:
                 raise UsageError(
@@ -225,16 +228,16 @@ class Lens:
         where: str = "true",
         parameters: Sequence[Any] = (),
     ) -> Rows:
-        """Rows of one table in these artifacts alone, in their order, with `artifact_key`; missing columns are None."""
-        held = sorted({key for key in keys if table in self.catalogue.record(key).rows})
-        if not held:
+        """Rows of one table of these artifacts, in their order, with `artifact_key`; missing columns are None."""
+        keys = sorted({key for key in keys if table in self.catalogue.record(key).rows})
+        if not keys:
             return []
-        source = _parquet(self.catalogue.paths(held, table), "file_row_number = true")
-        with self._said():
-            known = {column[0] for column in self._connection.execute(f"describe from {source}").fetchall()}
-            chosen = ", ".join(f'"{name}"' if name in known else f'null as "{name}"' for name in columns)
+        source = _parquet(self.catalogue.paths(keys, table), "file_row_number = true")
+        with self._usage_errors():
+            names = {column[0] for column in self._connection.execute(f"describe from {source}").fetchall()}
+            selection = ", ".join(f'"{name}"' if name in names else f'null as "{name}"' for name in columns)
             return self._fetch(
-                f"select parse_path(artifact_file)[-2] as artifact_key, {chosen} from {source} "
+                f"select parse_path(artifact_file)[-2] as artifact_key, {selection} from {source} "
                 f"where {where} order by artifact_file, file_row_number",
                 parameters,
             )
@@ -252,16 +255,16 @@ class Lens:
         return [dict(zip(names, row, strict=True)) for row in rows]
 
     def _prepare(self, words: set[str]) -> None:
-        """Make the views that a statement mentions, and those that they stand on."""
-        wanted = set(self.views()) if words & _LISTING else words
-        for name in [name for name in VIEWS if name in wanted]:
+        """Create the views with these names, and the tables that they select from."""
+        names = set(self.views()) if words & _LISTING else words
+        for name in [name for name in VIEWS if name in names]:
             self._prepare(set(_WORD.findall(VIEWS[name].lower())) - {name})
-        for name in sorted(wanted & set(self.views())):
-            # One of those before may stand on it.
+        for name in sorted(names & set(self.views())):
+            # A view may have created it.
             if name in self._defined:
                 continue
             self._defined.add(name)
-            if name in _MADE:
+            if name in _RECORD_TABLES:
                 self._fill(name)
             elif name in VIEWS:
                 self._connection.execute(f'create view "{name}" as {VIEWS[name]}')
@@ -270,32 +273,32 @@ class Lens:
                 self._define(name)
 
     def _fill(self, name: str) -> None:
-        """One of the tables made from journals and commit records."""
+        """Create a table from journals and commit records."""
         lines: list[tuple[Any, ...]] = self._links
         if name == "artifacts":
             lines = [_facts(record) for record in self._records]
         elif name == "artifact_inputs":
-            lines = [(row.key, name, made.split("@")[0]) for row in self._records for name, made in row.inputs.items()]
-        self._connection.execute(f"create table {name} ({_MADE[name]})")
+            lines = [(each.key, name, ref.split("@")[0]) for each in self._records for name, ref in each.inputs.items()]
+        self._connection.execute(f"create table {name} ({_RECORD_TABLES[name]})")
         columns = list(zip(*lines, strict=True))
         if columns:
-            holes = ", ".join("unnest(?)" for _ in columns)
-            self._connection.execute(f"insert into {name} select {holes}", [list(column) for column in columns])
+            placeholders = ", ".join("unnest(?)" for _ in columns)
+            self._connection.execute(f"insert into {name} select {placeholders}", [list(column) for column in columns])
 
     def _define(self, table: str) -> None:
         paths = self.catalogue.paths([record.key for record in self._records if table in record.rows], table)
         if not paths:
-            # Not by way of arrow, which takes a tenth of a second to import.
-            own = {"run": "varchar", "iteration": "bigint", "phase": "varchar", "artifact_key": "varchar"}
-            columns = {**own, **_columns(TABLES[table])}.items()
-            listed = ", ".join(f'null::{kind} as "{name}"' for name, kind in columns)
-            self._connection.execute(f'create view "{table}" as select {listed} where false')
+            # Without arrow, which takes a tenth of a second to import.
+            run_columns = {"run": "varchar", "iteration": "bigint", "phase": "varchar", "artifact_key": "varchar"}
+            columns = {**run_columns, **_columns(TABLES[table])}.items()
+            selection = ", ".join(f'null::{kind} as "{name}"' for name, kind in columns)
+            self._connection.execute(f'create view "{table}" as select {selection} where false')
             return
         self._files.update(map(str, paths))
-        # Files may be older than a column of their rows.
-        held = {row[0] for row in self._connection.execute(f"describe select * from {_parquet(paths)}").fetchall()}
+        # Files of older versions may lack columns.
+        present = {row[0] for row in self._connection.execute(f"describe select * from {_parquet(paths)}").fetchall()}
         absent = "".join(
-            f', null::{kind} as "{name}"' for name, kind in _columns(TABLES.get(table)).items() if name not in held
+            f', null::{kind} as "{name}"' for name, kind in _columns(TABLES.get(table)).items() if name not in present
         )
         self._connection.execute(f"""
             create view "{table}" as
@@ -306,7 +309,7 @@ class Lens:
 
 
 def _columns(row_type: type | None) -> dict[str, str]:
-    """SQL type of every field of a row; none where the rows' type is unknown."""
+    """SQL type of every field of a row type; empty for an unknown one."""
     return {} if row_type is None else {name: _sql_type(hint) for name, hint in get_type_hints(row_type).items()}
 
 
@@ -343,9 +346,9 @@ def _facts(record: Record) -> tuple[Any, ...]:
 
 
 def _links(catalogue: Catalogue, run: str, shelf: str) -> list[tuple[Any, ...]]:
-    """One row per artifact of the run, with the state of its latest attempt."""
+    """Rows of `run_artifacts`: one per artifact of the run."""
     return [
         (run, e.iteration, e.phase, e.key, e.digest, e.rows, e.seconds, e.state, e.attempt)
         for file in _JOURNALS
-        for e in catalogue.held(run, file=file, shelf=shelf)
+        for e in catalogue.journal_entries(run, file=file, shelf=shelf)
     ]

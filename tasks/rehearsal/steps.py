@@ -240,7 +240,7 @@ class Rehearsal:
         self._pool.trainer(self._after).save(folder)
         files = sorted(folder.glob("*.safetensors"))
         other = [self._folder / "updated" / file.name for file in files]
-        if verify.digests(files) != verify.digests(other):
+        if verify.digests_of_files(files) != verify.digests_of_files(other):
             raise EngineError(
                 f"{folder} differs from what the update wrote, and nothing was trained between the two", hint=HINT
             )

@@ -93,13 +93,13 @@ def scored_iteration(run: Run, iteration: int) -> ScoredIteration:
             hint="choose an iteration that `infuser status --stages` lists with score_influence",
         )
     catalogue, scores = Catalogue(run.store.root), scored[-1].key
-    inputs = {name: catalogue.input(scores, name) for name in ("solver", "questions", "rollouts", "gradient")}
-    dev_rollouts = catalogue.input(inputs["gradient"].key, "rollouts")
-    responses = catalogue.input(validated[-1].key, "responses")
+    inputs = {name: catalogue.input_ref(scores, name) for name in ("solver", "questions", "rollouts", "gradient")}
+    dev_rollouts = catalogue.input_ref(inputs["gradient"].key, "rollouts")
+    responses = catalogue.input_ref(validated[-1].key, "responses")
     inputs |= {
         "scores": catalogue.record(scores).ref,
-        "dev": catalogue.input(dev_rollouts.key, "dev"),
-        "held_out": catalogue.input(responses.key, "validation"),
+        "dev": catalogue.input_ref(dev_rollouts.key, "dev"),
+        "held_out": catalogue.input_ref(responses.key, "validation"),
     }
     return ScoredIteration(run=run, iteration=iteration, inputs=inputs)
 
@@ -198,7 +198,7 @@ def gradient_study(
 ) -> Work:
     """Cosine of the generator's gradient with that of the questions' real effects, by reward and advantage."""
     run = study.run
-    writer = Catalogue(run.store.root).input(study.inputs["questions"].key, "generator")
+    writer = Catalogue(run.store.root).input_ref(study.inputs["questions"].key, "generator")
     update = update_generator.settings_of(run.config, iteration=study.iteration)
     settings = gradients.GradientSettings(
         objective=update.step.objective, documents=documents, batches=batches, invalid=update.invalid

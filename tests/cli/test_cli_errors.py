@@ -12,7 +12,7 @@ import pytest
 from launcher import ROOT, Finished, Launcher, SmallRun, copy_store
 
 from infuser_core.nano import world
-from infuser_core.store.runs import create_run, holding, read_config
+from infuser_core.store.runs import create_run, hold_run, read_config
 
 NANO = "configs/nano.yaml"
 
@@ -91,7 +91,7 @@ def test_a_store_that_cannot_be_written_is_named(launch: Launcher, tmp_path: Pat
 
 def test_a_run_that_lives_is_not_started_twice(launch: Launcher, small_run: SmallRun, tmp_path: Path):
     create_run(tmp_path, "mine", read_config(small_run.root, small_run.name))
-    with holding(tmp_path, "mine"):
+    with hold_run(tmp_path, "mine"):
         said = complains(launch("resume", "mine", store=tmp_path), 2)
     assert said.startswith("run mine is being executed by process ")
 

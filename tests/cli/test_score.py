@@ -14,7 +14,7 @@ from flows.cli.main import app
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.benchmarks.parts.files import keep_rows, rows_of
 from infuser_core.nano import lab
-from infuser_core.store.tables import foreign_rows
+from infuser_core.store.tables import read_foreign_rows
 
 Rows = list[dict[str, object]]
 
@@ -36,7 +36,7 @@ def scored(folder: Path, *words: str) -> tuple[dict, Rows]:
     place = ["--model", "nano", "--dev", str(folder / "dev.jsonl"), "--out", str(out), "--samples", "4", "--json"]
     done = CliRunner().invoke(app, ["score", *place, *words])
     assert done.exit_code == 0, (done.output, done.exception)
-    return json.loads(done.output), list(foreign_rows(out))
+    return json.loads(done.output), list(read_foreign_rows(out))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from corpus_stages import Built, build, config_of
 from test_endpoint_replies import Log, said, server
 
 from infuser_core.schemas import Document
-from infuser_core.store.tables import foreign_rows
+from infuser_core.store.tables import read_foreign_rows
 
 SECRET = ("zebrafinch", "quokkaberry")
 PAIRS = (("Physics", "voltage"), ("Mathematics", "clock"))
@@ -95,7 +95,7 @@ def test_no_stage_writes_a_word_of_a_question(built: list[Built]):
     for ref in store.refs():
         for name in store.manifest(ref).files:
             if name.endswith(".parquet"):
-                text = json.dumps(list(foreign_rows(store.path(ref, name))), default=repr)
+                text = json.dumps(list(read_foreign_rows(store.path(ref, name))), default=repr)
                 holding |= {(ref.kind, name) for word in SECRET if word in text}
     assert holding == {("questions", "reference_questions.parquet")}
 

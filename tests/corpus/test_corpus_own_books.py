@@ -27,7 +27,7 @@ from infuser_core.results.view.books import listed, sheet
 from infuser_core.schemas import Document
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.store import Store
-from infuser_core.store.tables import foreign_rows
+from infuser_core.store.tables import read_foreign_rows
 from infuser_core.store.views import Lens
 from tasks import documents
 
@@ -139,7 +139,7 @@ def test_where_the_pool_is_changes_no_key_and_another_title_changes_that_of_the_
     first = keys(fill(pool)[1])
     moved = keys(fill(shutil.copytree(pool, tmp_path / "moved"))[1])
     assert moved == first
-    rows = [{**row, "title": "Renamed"} for row in foreign_rows(pool / SOURCES)]
+    rows = [{**row, "title": "Renamed"} for row in read_foreign_rows(pool / SOURCES)]
     write_table(tmp_path / "moved" / SOURCES, [PoolSource(**row) for row in rows], PoolSource)
     shutil.move(tmp_path / "moved", tmp_path / "renamed")
     renamed = keys(fill(tmp_path / "renamed")[1])
@@ -175,7 +175,7 @@ def test_a_book_whose_file_the_store_has_not_says_how_to_add_it(
 def test_a_registry_of_an_older_build_has_titles_and_no_pages(pool: Path):
     new = read_sources(pool)
     older = [{name: value for name, value in row.items() if name not in ("page_starts", "markdown_sha256")}
-             for row in foreign_rows(pool / SOURCES)]  # fmt: skip
+             for row in read_foreign_rows(pool / SOURCES)]  # fmt: skip
     pq.write_table(pa.Table.from_pylist(older), pool / SOURCES)
     read = read_sources(pool)
     assert [row.title for row in read] == [row.title for row in new]

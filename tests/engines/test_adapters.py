@@ -22,7 +22,7 @@ from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.errors import CheckpointError, ConfigError, EngineError
 from infuser_core.protocols import PromptGroup, SamplingParams, TrainGroup
 from infuser_core.schemas import Checkpoint
-from infuser_core.store.adapter_files import CONFIG, WEIGHTS, base_of, pointer
+from infuser_core.store.adapter_files import CONFIG, WEIGHTS, base_folder, base_pointer
 
 LORA = AdapterSettings(rank=3, alpha=6)
 FAMILIES = ["qwen3", "qwen2", "llama", "gemma3_text", "phi3", "gpt_neox", "olmo2", "granite", "qwen3_moe"]
@@ -62,7 +62,7 @@ def moved(anchor: Path, root: Path, **options: object) -> tuple[LocalTrainer, Pa
 
 def plain(folder: Path, dtype: torch.dtype = torch.float64, **options: object) -> PeftModel:
     """The checkpoint as peft itself loads it."""
-    base = AutoModelForCausalLM.from_pretrained(base_of(folder), dtype=dtype, attn_implementation="sdpa")
+    base = AutoModelForCausalLM.from_pretrained(base_folder(folder), dtype=dtype, attn_implementation="sdpa")
     if dtype == torch.float64:
         compute_in_own_dtype(base)
     return PeftModel.from_pretrained(base, folder, autocast_adapter_dtype=False, **options)
@@ -165,7 +165,7 @@ def test_first_weights_follow_from_the_seed_and_leave_the_model_as_it_is(tmp_pat
         bound = tensor.shape[1] ** -0.5
         assert not tensor.any() if "lora_B" in name else 0.5 * bound < float(tensor.abs().max()) <= bound
     base, model = (
-        load_model(folder, dtype=torch.float32, device=torch.device("cpu")) for folder in (base_of(first), first)
+        load_model(folder, dtype=torch.float32, device=torch.device("cpu")) for folder in (base_folder(first), first)
     )
     assert all(torch.equal(*pair) for pair in zip(base.parameters(), model.parameters(), strict=True))
 
@@ -213,6 +213,6 @@ def test_memory_is_that_of_the_base_once_and_of_the_adapters_state(tmp_path: Pat
 
 def test_a_pointer_leads_from_any_checkpoint_to_the_base(tmp_path: Path) -> None:
     anchor = adapted(tmp_path)
-    assert base_of(anchor) == tmp_path / "base" / "base-1"
-    assert pointer(tmp_path / "base" / "base-1") == "../../base/base-1"
-    assert base_of(tmp_path / "base" / "base-1") is None
+    assert base_folder(anchor) == tmp_path / "base" / "base-1"
+    assert base_pointer(tmp_path / "base" / "base-1") == "../../base/base-1"
+    assert base_folder(tmp_path / "base" / "base-1") is None

@@ -13,7 +13,7 @@ from infuser_core.engines.cluster.ranks import RankGroup
 from infuser_core.engines.training.checkpoint import write_tensors
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
-from infuser_core.store.verify import describe_all
+from infuser_core.store.verify import describe_files
 
 pytestmark = pytest.mark.distributed
 
@@ -69,7 +69,7 @@ def test_a_commit_reads_nothing_of_what_was_written_at_once(stage: int, anchor: 
             trainer.keep_gradient(folder / "gradient")
             files = sorted([*folder.glob("*.safetensors"), folder / "gradient"])
             before = read_by_this_process()
-            found = describe_all(files)
+            found = describe_files(files)
             read[beside] = read_by_this_process() - before
             sizes[beside] = sum(file.stat().st_size for file in files)
             assert [each["sha256"] for each in found] == [sha256(file) for file in files]

@@ -99,7 +99,7 @@ def test_a_runs_checkpoint_answers_as_it_did_in_the_run(launch: Launcher, small_
     (entry,) = [
         e for e in Journal(small_run.root, small_run.name).latest() if (e.phase, e.iteration) == ("evaluate", 0)
     ]
-    answered = Catalogue(small_run.root).input(entry.key, "responses")
+    answered = Catalogue(small_run.root).input_ref(entry.key, "responses")
     of_run = small_run.store.rows(answered, "responses", BenchmarkResponse)
     rows = read_rows(tmp_path / "out" / "responses.parquet", BenchmarkResponse)
     by_key = {(row.question_id, row.sample_index): row for row in rows}

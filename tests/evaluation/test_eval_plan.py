@@ -12,7 +12,7 @@ from infuser_core.evaluation.models import NamedModel, find_model
 from infuser_core.evaluation.plan import ExamPlan, identity_of, make_plan, name_of
 from infuser_core.evaluation.settings import EvaluationSettings, engine_name, settings_for
 from infuser_core.nano.lab import anchor_path
-from infuser_core.store.runs import differing
+from infuser_core.store.runs import list_differences
 
 PAPER = {"aime2024": 32, "hmmt": 32, "math500": 4, "gpqa_diamond": 5, "mmlu_pro": 1}
 
@@ -168,7 +168,7 @@ def test_whatever_changes_answers_changes_the_identity(tmp_path: Path):
         "benchmarks.nano_target.content": identity(limit=9),
     }
     for where, other in others.items():
-        assert where in [key for key, _, _ in differing(plain, other)]
+        assert where in [key for key, _, _ in list_differences(plain, other)]
     assert identity(base.model_copy(update={"preset": "official", "too_long": "drop"})) == plain == identity()
     plan, _ = planned(tmp_path, "nano_target", nano=True)
     names = [name_of("nano", plan, each) for each in (plain, *others.values())]

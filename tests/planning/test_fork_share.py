@@ -13,7 +13,7 @@ from infuser_core.planning import place as again
 from infuser_core.planning.fork import Fork, make_fork, record_fork, record_variant
 from infuser_core.planning.place import Repeat
 from infuser_core.store.history import load_history
-from infuser_core.store.runs import list_runs, origin_of, read_config
+from infuser_core.store.runs import describe_origin, list_runs, read_config
 
 RATE = "cotrain.solver.learning_rate=0.25"
 LOOP = ("rollout_dev", "update_solver")
@@ -158,6 +158,6 @@ def test_a_variant_changes_every_part_of_a_forks_settings_and_keeps_the_rest(roo
         short_config().cotrain.solver.learning_rate,
         0.25,
     ]
-    assert [origin_of(root, name) for name in ("base", "fork", "strict")] == [
+    assert [describe_origin(root, name) for name in ("base", "fork", "strict")] == [
         "", "forked from base at iteration 1", "forked from fork",
     ]  # fmt: skip

@@ -19,7 +19,7 @@ from infuser_core.planning.advice import advice
 from infuser_core.planning.answer import plan_as_json, plan_as_text
 from infuser_core.planning.disk import run_files
 from infuser_core.planning.setup import Setup
-from infuser_core.store.retention import Extent, RunState, verdicts
+from infuser_core.store.retention import Extent, RunState, retention_of_checkpoints
 
 CONFIG, NANO = Path("configs/qwen3-8b.yaml"), Path("configs/nano.yaml")
 LAYOUTS = st.builds(
@@ -192,7 +192,7 @@ def test_what_stays_is_what_retention_keeps(iterations: int):
     config = load([NANO, Path("configs/ablation/fixed_generator.yaml")], [f"cotrain.iterations={iterations}"])
     found = run_files(config, shape_of(config.anchor))
     size = {Extent.WHOLE: 1.0, Extent.WEIGHTS: 1 / 3, Extent.FACTS: 0.0}
-    kept = verdicts(
+    kept = retention_of_checkpoints(
         RunState(iterations=range(iterations + 1), passed=iterations, selected=1, pinned=()),
         KeepSettings(full=2, weights_every=5),
     )
@@ -221,7 +221,7 @@ def test_the_peak_with_retention_is_that_of_the_rules_iteration_by_iteration(ite
         validated = [number for number in range(1, done + 1) if number % config.cotrain.validate_every == 0]
         for best in [(number,) for number in validated] or [()]:
             state = RunState(iterations=range(done + 1), passed=done, selected=None, pinned=(), candidates=best)
-            kept = verdicts(state, KeepSettings(full=full, weights_every=every))
+            kept = retention_of_checkpoints(state, KeepSettings(full=full, weights_every=every))
             roles = sum(size[kept[number][0]] for number in range(1, done + 1))
             peaks.append(1.0 + 2 * (roles + 1) + 1 / 3)
     assert found.peak == pytest.approx(found.checkpoint * max(peaks))

@@ -23,7 +23,7 @@ def test_records_say_what_was_committed(tmp_path: Path):
     store = Store(tmp_path)
     refs = {ref.key: ref for ref in (put(store, number) for number in range(3))}
     catalogue = Catalogue(tmp_path)
-    assert list(catalogue.records) == sorted(refs) and all(catalogue.of_id(ref.id) for ref in refs.values())
+    assert list(catalogue.records) == sorted(refs) and all(catalogue.find_by_id(ref.id) for ref in refs.values())
     for key, record in catalogue.records.items():
         assert (record.ref, record.phase, record.version, record.seed) == (refs[key], "audit", 2, 3)
         assert (record.config, record.summary) == ({"n": record.iteration}, {"value": record.iteration})
@@ -46,7 +46,7 @@ def test_damaged_records_are_named_and_the_others_are_there(tmp_path: Path):
 
 def test_uses_of_a_sound_artifact_are_not_listed_while_a_record_is_damaged(tmp_path: Path):
     make_store(tmp_path)
-    user = next(each for each in Catalogue(tmp_path).of_phase() if each.inputs)
+    user = next(each for each in Catalogue(tmp_path).records_of_phase() if each.inputs)
     source = next(iter(user.inputs.values()))
     assert user.id in infuser("show", source, store=tmp_path).stdout
     path = tmp_path / "artifacts" / user.phase / user.key / MANIFEST

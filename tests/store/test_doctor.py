@@ -10,7 +10,7 @@ from launcher import Launcher
 
 from infuser_core.errors import UsageError
 from infuser_core.store.doctor import examine
-from infuser_core.store.gc import plan
+from infuser_core.store.gc import plan_gc
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST, Recipe
 from infuser_core.store.store import Store
@@ -131,7 +131,7 @@ def test_artifacts_of_no_run_are_checked_too(tmp_path: Path):
     run = made_up(tmp_path, "run", 1, selected=1)
     folder = run.checkpoint(1)
     forget(run)
-    assert examine(tmp_path).damage == [] and len(plan(tmp_path).items) == 5
+    assert examine(tmp_path).damage == [] and len(plan_gc(tmp_path).items) == 5
     HARMS["flipped bit"](folder, WEIGHTS)
     (problem,) = examine(tmp_path).damage
     assert problem.remedy.startswith("`infuser doctor --repair`")

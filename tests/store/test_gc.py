@@ -13,18 +13,18 @@ from infuser_core.config.run import KeepSettings
 from infuser_core.errors import BusyRunError, StoreError, UsageError
 from infuser_core.store import pruned, runs
 from infuser_core.store.doctor import examine
-from infuser_core.store.gc import Plan, apply, plan
+from infuser_core.store.gc import GcPlan, apply_plan, plan_gc
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Recipe
-from infuser_core.store.retention import Extent, RunState, pin, unpin, verdicts
+from infuser_core.store.retention import Extent, RunState, pin, retention_of_checkpoints, unpin
 from infuser_core.store.store import Store
-from infuser_core.store.verify import size
+from infuser_core.store.verify import format_size
 
 
-def sweep(root: Path, **rule: int) -> Plan:
-    with runs.sweeping(root):
-        found = plan(root, KeepSettings(**rule))
-        apply(root, found)
+def sweep(root: Path, **rule: int) -> GcPlan:
+    with runs.hold_sweep_lock(root):
+        found = plan_gc(root, KeepSettings(**rule))
+        apply_plan(root, found)
     return found
 
 
@@ -35,13 +35,13 @@ def extents(run: MadeUp, count: int, role: str = "solver") -> list[str]:
 def test_showing_changes_nothing_and_removing_frees_what_was_shown(tmp_path: Path):
     run = made_up(tmp_path, "run", 8, selected=3)
     before = bits(tmp_path)
-    shown = plan(tmp_path)
+    shown = plan_gc(tmp_path)
     assert bits(tmp_path) == before
     assert sweep(tmp_path).to_json() == shown.to_json()
     gone = before.keys() - bits(tmp_path).keys()
     assert sum(len(before[name]) for name in gone) == shown.bytes > 0
     assert extents(run, 8) == extents(run, 8, "generator") == ["mw", "", "", "mw", "", "w", "", "mw", "mw"]
-    assert plan(tmp_path).items == []
+    assert plan_gc(tmp_path).items == []
     found = examine(tmp_path)
     assert (found.problems, found.pruned) == ([], 10)
     (run.checkpoint(5) / "model.safetensors").unlink()
@@ -50,9 +50,9 @@ def test_showing_changes_nothing_and_removing_frees_what_was_shown(tmp_path: Pat
 
 def test_totals_come_before_the_lists_they_are_made_of(tmp_path: Path):
     made_up(tmp_path, "run", 8, selected=3)
-    found = plan(tmp_path)
+    found = plan_gc(tmp_path)
     first, _, _, *rest = found.text(applied=False).splitlines()
-    assert first == f"nothing was removed: `infuser gc --apply` frees {size(found.bytes)}"
+    assert first == f"nothing was removed: `infuser gc --apply` frees {format_size(found.bytes)}"
     lists = rest.index("optimizer moments of old checkpoints:")
     assert rest[0].startswith("optimizer moments of old checkpoints  ") and lists > 1
     assert sum(item.path.name in line for line in rest[lists:] for item in found.items) == len(found.items)
@@ -70,7 +70,9 @@ def test_whoever_needs_a_pruned_file_is_told_how_to_get_it_back(tmp_path: Path):
         with pytest.raises(StoreError, match="was pruned by gc on") as caught:
             call()
         assert "infuser doctor RUN --repair --iteration T" in caught.value.hint
-    assert {entry.rule for entry in pruned.read(run.checkpoint(1)).values()} == {"not among the last 2, nor every 5th"}
+    assert {entry.rule for entry in pruned.read_removed(run.checkpoint(1)).values()} == {
+        "not among the last 2, nor every 5th"
+    }
     assert "`infuser doctor run --repair --iteration 1` makes it whole" in pin(tmp_path, "run@1")
 
 
@@ -112,7 +114,7 @@ def test_artifacts_of_no_run_go_and_their_users_go_first(tmp_path: Path):
     held = {entry.key for entry in Journal(tmp_path, "run").latest()}
     lost = {path.name for path in (tmp_path / "artifacts").glob("*/*")} - held
     forget(other)
-    order = [item.path.name for item in plan(tmp_path).items if item.kind == "unreferenced"]
+    order = [item.path.name for item in plan_gc(tmp_path).items if item.kind == "unreferenced"]
     assert set(order) == lost
     inputs = {ref.key: Store(tmp_path).manifest(ref).recipe["inputs"].values() for ref in Store(tmp_path).refs()}
     for place, key in enumerate(order):
@@ -125,7 +127,7 @@ def test_artifacts_of_no_run_go_and_their_users_go_first(tmp_path: Path):
 def test_beside_a_run_at_work_only_what_it_has_passed_goes(tmp_path: Path):
     run = made_up(tmp_path, "run", 6)
     forget(made_up(tmp_path, "other", 2, selected=2, seed=1))
-    with runs.holding(tmp_path, "run"):
+    with runs.hold_run(tmp_path, "run"):
         journal = Journal(tmp_path, "run")
         journal.start_attempt()
         assert sweep(tmp_path).items == [], "this attempt has reached nothing yet"
@@ -166,8 +168,8 @@ def test_what_was_set_aside_stays_until_it_is_computed_again(tmp_path: Path):
 
 def test_a_run_begins_only_when_gc_has_ended(launch: Launcher, tmp_path: Path):
     made_up(tmp_path, "run", 1, selected=1)
-    with runs.sweeping(tmp_path):
-        with pytest.raises(BusyRunError), runs.sweeping(tmp_path):
+    with runs.hold_sweep_lock(tmp_path):
+        with pytest.raises(BusyRunError), runs.hold_sweep_lock(tmp_path):
             pass
         refused = launch("gc", "--apply", store=tmp_path)
         assert refused.code == 2 and "another process removes files" in refused.err
@@ -218,7 +220,7 @@ def states(draw: st.DrawFn) -> RunState:
 
 @given(states(), st.builds(KeepSettings, full=st.integers(1, 5), weights_every=st.integers(0, 7)))
 def test_what_training_goes_on_from_stays_whole_and_keeping_more_removes_nothing(state: RunState, rule: KeepSettings):
-    found = {number: extent for number, (extent, _) in verdicts(state, rule).items()}
+    found = {number: extent for number, (extent, _) in retention_of_checkpoints(state, rule).items()}
     behind = [number for number in state.iterations if number <= state.passed]
     ahead = [number for number in state.iterations if number > state.passed]
     chosen = [] if state.selected is None else [state.selected]
@@ -228,5 +230,5 @@ def test_what_training_goes_on_from_stays_whole_and_keeping_more_removes_nothing
     for number, extent in found.items():
         if state.selected is None or (rule.weights_every and number % rule.weights_every == 0):
             assert extent >= Extent.WEIGHTS
-    more = verdicts(state, KeepSettings(full=rule.full + 1, weights_every=rule.weights_every))
+    more = retention_of_checkpoints(state, KeepSettings(full=rule.full + 1, weights_every=rule.weights_every))
     assert all(more[number][0] >= extent for number, extent in found.items())

@@ -30,22 +30,22 @@ def filled(folder: Path, *, count: int = 5) -> list[Path]:
 def test_digests_are_those_of_each_file_alone_in_order(tmp_path: Path):
     paths = filled(tmp_path)
     expected = [plain(path) for path in paths]
-    assert verify.digests(paths) == expected
-    assert verify.describe_all(paths) == [{"sha256": digest, "bytes": LARGE} for digest in expected]
+    assert verify.digests_of_files(paths) == expected
+    assert verify.describe_files(paths) == [{"sha256": digest, "bytes": LARGE} for digest in expected]
 
 
 def test_a_digest_computed_ahead_is_used_once_and_only_while_the_file_stays_as_it_was(tmp_path: Path):
     kept, changed, replaced = paths = filled(tmp_path, count=3)
     for path in paths:
-        verify.known_ahead(path, plain(path))
+        verify.remember_digest(path, plain(path))
     assert len(verify._ahead) >= 3
     changed.write_bytes(b"x" * LARGE)
     replaced.unlink()
     replaced.write_bytes(b"y" * LARGE)
-    assert [verify.describe(path)["sha256"] for path in paths] == [plain(path) for path in paths]
+    assert [verify.describe_file(path)["sha256"] for path in paths] == [plain(path) for path in paths]
     with kept.open("r+b") as handle:
         handle.write(b"z")
-    assert verify.describe(kept)["sha256"] == plain(kept)
+    assert verify.describe_file(kept)["sha256"] == plain(kept)
 
 
 def test_a_checkpoint_is_committed_without_reading_it_again(tmp_path: Path):

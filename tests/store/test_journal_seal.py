@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from infuser_core.errors import DamagedArtifactError, StoreError
 from infuser_core.store import runs
-from infuser_core.store.doctor import end_repair, examine, prepare
-from infuser_core.store.gc import plan
+from infuser_core.store.doctor import end_repair, examine, prepare_repair
+from infuser_core.store.gc import plan_gc
 from infuser_core.store.journal import Journal
 
 RECORDS = ("run.json", "journal.jsonl", "journal.head", "attempt.json")
@@ -42,7 +42,7 @@ def test_a_flipped_bit_is_found_and_gc_removes_nothing(run: Path, file: str, pla
         if damage or b'"seal"' in flipped:
             assert [problem.kind for problem in damage] in (["journal_damaged"], ["record_lost"])
             with pytest.raises(StoreError, match="gc cannot know what runs/run holds"):
-                plan(root)
+                plan_gc(root)
     finally:
         path.write_bytes(whole)
     assert examine(root).state == "healthy"
@@ -58,7 +58,7 @@ def test_a_lost_or_cut_record_is_found(tmp_path: Path, file: str, change: str):
     )
     assert examine(tmp_path).state == ("lost" if file == "run.json" else "repairable")
     with pytest.raises(StoreError, match="gc cannot know what runs/run holds"):
-        plan(tmp_path)
+        plan_gc(tmp_path)
 
 
 @pytest.mark.parametrize("file", RECORDS)
@@ -68,7 +68,7 @@ def test_a_record_of_another_run_is_damage_although_it_is_whole(tmp_path: Path, 
     path.write_bytes((other / "runs" / "other" / file).read_bytes())
     assert examine(tmp_path / "a").state == ("lost" if file == "run.json" else "repairable")
     with pytest.raises(StoreError, match="gc cannot know what runs/run holds"):
-        plan(tmp_path / "a")
+        plan_gc(tmp_path / "a")
 
 
 def test_a_lost_end_is_told_from_a_torn_line_and_from_a_changed_middle(run: Path):
@@ -78,7 +78,7 @@ def test_a_lost_end_is_told_from_a_torn_line_and_from_a_changed_middle(run: Path
 
     def after(content: bytes) -> tuple[str, int]:
         path.write_bytes(content)
-        seen = journal.look()
+        seen = journal.read_state()
         return seen.damage, seen.torn
 
     try:
@@ -94,11 +94,11 @@ def test_a_lost_end_is_told_from_a_torn_line_and_from_a_changed_middle(run: Path
         path.write_bytes(whole)
         told = head.read_bytes()
         head.unlink()
-        assert journal.look().damage == "its head is lost"
+        assert journal.read_state().damage == "its head is lost"
         head.write_bytes(told)
     finally:
         path.write_bytes(whole)
-    assert journal.look().damage == ""
+    assert journal.read_state().damage == ""
 
 
 def test_a_repair_keeps_the_sound_lines_and_what_the_others_told_until_the_run_has_gone_over_them(tmp_path: Path):
@@ -107,15 +107,15 @@ def test_a_repair_keeps_the_sound_lines_and_what_the_others_told_until_the_run_h
     lines = path.read_bytes().splitlines(keepends=True)
     lines[5] = lines[5].replace(b'"ran"', b'"rbn"')
     path.write_bytes(b"".join(lines))
-    prepared = prepare(tmp_path, None)
+    prepared = prepare_repair(tmp_path, None)
     assert (prepared.runs, len(prepared.aside)) == (["run"], 1) and prepared.aside[0].startswith(
         "set aside journal.jsonl: "
     )
     assert journal.entries() == before[:5]
     # Killed here, the run is still to be repaired, and gc waits.
-    assert examine(tmp_path).state == "repairable" and prepare(tmp_path, None).runs == ["run"]
+    assert examine(tmp_path).state == "repairable" and prepare_repair(tmp_path, None).runs == ["run"]
     with pytest.raises(StoreError, match="gc cannot know"):
-        plan(tmp_path)
+        plan_gc(tmp_path)
     journal.start_attempt()
     for entry in before[5:-1]:
         journal.append(
@@ -132,9 +132,9 @@ def test_a_journal_of_an_older_version_is_read_and_sealed_from_its_next_line_on(
     old = '{"attempt": 1, "phase": "chunk", "iteration": -1, "key": "k", "digest": "d", "state": "ran", '
     old += '"seconds": 0.5, "rows": 1, "message": ""}\n{"attempt": 1, "pha\n'
     journal.path.write_text(old)
-    assert (journal.look().damage, [entry.key for entry in journal.entries()]) == ("", ["k"])
+    assert (journal.read_state().damage, [entry.key for entry in journal.entries()]) == ("", ["k"])
     assert journal.start_attempt() == 2
     journal.append(phase="judge", iteration=-1, state="ran", seconds=0, key="j")
-    assert (journal.look().damage, [entry.key for entry in journal.entries()]) == ("", ["k", "j"])
+    assert (journal.read_state().damage, [entry.key for entry in journal.entries()]) == ("", ["k", "j"])
     journal.path.write_bytes(journal.path.read_bytes().replace(b'"digest": "d"', b'"digest": "e"'))
-    assert journal.look().damage == "line 3 is not as it was written"
+    assert journal.read_state().damage == "line 3 is not as it was written"

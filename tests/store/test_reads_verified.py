@@ -48,7 +48,7 @@ def _folder(store: Path, phase: str, iteration: int) -> Path:
     if phase != "respond":
         return artifact_of(store, "small", phase, iteration)
     key = artifact_of(store, "small", "evaluate", iteration).name
-    return artifact_folder(store, Catalogue(store).input(key, "responses").key)
+    return artifact_folder(store, Catalogue(store).input_ref(key, "responses").key)
 
 
 @pytest.mark.parametrize("harm", sorted(HARMS))

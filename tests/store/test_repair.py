@@ -9,8 +9,8 @@ from launcher import Launcher, SmallRun
 
 from infuser_core.store import pruned, runs
 from infuser_core.store.catalogue import Catalogue
-from infuser_core.store.doctor import describe, examine, prepare, pruned_at, restoration
-from infuser_core.store.gc import apply, plan
+from infuser_core.store.doctor import describe_repair, examine, keys_to_restore, keys_to_restore_at, prepare_repair
+from infuser_core.store.gc import apply_plan, plan_gc
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import MANIFEST
 from infuser_core.store.store import Store
@@ -66,7 +66,7 @@ def test_a_damaged_journal_is_made_anew_from_what_the_store_holds(
     assert repaired.code == 0, repaired.err
     assert {entry.state for entry in Journal(store, "small").last_attempt()} == {"cached"}
     assert differing(small_run, store) == [] and doctor(launch, store)["state"] == "healthy"
-    gone = {item.path.name for item in plan(store).items if item.kind == "unreferenced"}
+    gone = {item.path.name for item in plan_gc(store).items if item.kind == "unreferenced"}
     assert not gone & {entry.key for entry in Journal(store, "small").latest()}
 
 
@@ -77,7 +77,7 @@ def thinned(launch: Launcher, small_run: SmallRun, target: Path) -> Path:
     assert ended.code == 0, ended.err
     for phase in ("update_solver", "update_generator"):
         folder = artifact_of(store, "small", phase, 0)
-        assert not (folder / WEIGHTS).exists() and len(pruned.read(folder)) == 2
+        assert not (folder / WEIGHTS).exists() and len(pruned.read_removed(folder)) == 2
     return store
 
 
@@ -107,9 +107,9 @@ def test_a_pruned_checkpoint_is_computed_again_to_the_same_bits(launch: Launcher
     for phase in ("update_solver", "update_generator"):
         assert same_bits(artifact_of(store, "small", phase, 0), artifact_of(small_run.root, "small", phase, 0))
     first = artifact_of(store, "small", "dev_gradient", 0)
-    assert pruned.read(first) and not same_bits(first, artifact_of(small_run.root, "small", "dev_gradient", 0)), (
-        "unneeded"
-    )
+    assert pruned.read_removed(first) and not same_bits(
+        first, artifact_of(small_run.root, "small", "dev_gradient", 0)
+    ), "unneeded"
     again = launch("doctor", "--repair", "small", "--iteration", "0", store=store)
     assert again.code == 0, again.err
     assert same_bits(first, artifact_of(small_run.root, "small", "dev_gradient", 0))
@@ -135,7 +135,7 @@ def test_a_run_that_a_living_process_holds_is_refused(launch: Launcher, tmp_path
     run = made_up(tmp_path, "run", 2, selected=2)
     other = made_up(tmp_path, "other", 3, selected=3)
     flip(run.checkpoint(1), WEIGHTS)
-    with runs.holding(tmp_path, "run"):
+    with runs.hold_run(tmp_path, "run"):
         for arguments in (["doctor", "--repair", "run"], ["doctor", "--repair", "other"], ["doctor", "--repair"]):
             refused = launch(*arguments, store=tmp_path)
             assert refused.code == 2 and "run run is being executed by process" in refused.err, refused
@@ -153,15 +153,15 @@ def test_everything_damaged_moves_aside_and_nothing_else(tmp_path: Path):
     for folder, harm in zip(harmed, ("truncated", "garbled record", "lost artifact"), strict=True):
         HARMS[harm](folder, WEIGHTS)
     whole = {path.name for path in (tmp_path / "artifacts").glob("*/*")}
-    prepared = prepare(tmp_path, "run")
+    prepared = prepare_repair(tmp_path, "run")
     assert {name_in(line) for line in prepared.aside} == {folder.name for folder in harmed[:2]}
     assert {path.name for path in (tmp_path / "artifacts").glob("*/*")} == whole - {folder.name for folder in harmed}
-    assert sorted(prepared.lost) == sorted(folder.name for folder in harmed)
-    assert all(prepared.lost.values()), "the journal knows their digests"
+    assert sorted(prepared.to_compute) == sorted(folder.name for folder in harmed)
+    assert all(prepared.to_compute.values()), "the journal knows their digests"
     assert prepared.runs == ["run"]
     assert all(Path(line.rpartition("it lies in ")[2]).is_dir() for line in prepared.aside)
     made_up(tmp_path, "run", 2, selected=2)
-    said = describe(tmp_path, prepared, ["run"], [])
+    said = describe_repair(tmp_path, prepared, ["run"], [])
     assert said.count("the same digest") == 3 and examine(tmp_path).damage == []
 
 
@@ -170,25 +170,25 @@ def test_a_damaged_record_of_a_run_takes_no_artifact_with_it(tmp_path: Path):
     there = {path.name for path in (tmp_path / "artifacts").glob("*/*")}
     record = tmp_path / "runs" / "run" / "run.json"
     record.write_text(record.read_text() * 2)
-    assert list(map(name_in, prepare(tmp_path, None).aside)) == ["run.json"]
+    assert list(map(name_in, prepare_repair(tmp_path, None).aside)) == ["run.json"]
     assert {path.name for path in (tmp_path / "artifacts").glob("*/*")} == there and run.checkpoint(1).exists()
 
 
 def test_a_chain_of_pruned_checkpoints_is_restored_back_to_the_last_whole_one(tmp_path: Path):
     run = made_up(tmp_path, "run", 9, selected=4)
-    with runs.sweeping(tmp_path):
-        apply(tmp_path, plan(tmp_path))
+    with runs.hold_sweep_lock(tmp_path):
+        apply_plan(tmp_path, plan_gc(tmp_path))
     solvers = [run.checkpoint(number).name for number in (7, 6, 5)]
-    assert [key for key in pruned_at(tmp_path, "run", 7) if key.startswith("update_solver")] == solvers
-    assert pruned_at(tmp_path, "run", 8) == [] == pruned_at(tmp_path, "run", 0)
+    assert [key for key in keys_to_restore_at(tmp_path, "run", 7) if key.startswith("update_solver")] == solvers
+    assert keys_to_restore_at(tmp_path, "run", 8) == [] == keys_to_restore_at(tmp_path, "run", 0)
     catalogue = Catalogue(tmp_path)
     update, questions, asked = (
         run.folder(phase, number).name
         for phase, number in (("update_solver", 5), ("generate_questions", 5), ("generate_questions", 6))
     )
-    assert restoration(catalogue, [update]) == [run.checkpoint(5).name]
-    assert restoration(catalogue, [questions]) == [], "the weights that it samples from are there"
-    assert restoration(catalogue, [asked])[0] == run.checkpoint(6, "generator").name
+    assert keys_to_restore(catalogue, [update]) == [run.checkpoint(5).name]
+    assert keys_to_restore(catalogue, [questions]) == [], "the weights that it samples from are there"
+    assert keys_to_restore(catalogue, [asked])[0] == run.checkpoint(6, "generator").name
 
 
 def test_damage_that_no_run_holds_moves_aside_and_a_healthy_run_is_left_alone(launch: Launcher, tmp_path: Path):

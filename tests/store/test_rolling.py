@@ -9,8 +9,8 @@ from launcher import Launcher, SmallRun
 
 from infuser_core.config.run import KeepSettings
 from infuser_core.store import pruned, runs
-from infuser_core.store.catalogue import Catalogue, checkpoints, holders
-from infuser_core.store.gc import prune
+from infuser_core.store.catalogue import Catalogue, checkpoints_of, list_holders
+from infuser_core.store.gc import prune_run
 from infuser_core.store.journal import Journal
 from infuser_core.store.retention import pin
 
@@ -28,7 +28,7 @@ def extents(run: MadeUp, count: int) -> list[str]:
 
 
 def rolled(run: MadeUp, passed: int, *, full: int = 1, every: int = 0, candidates: tuple[int, ...] = ()) -> list[str]:
-    found = prune(
+    found = prune_run(
         run.root, run.name, KeepSettings(full=full, weights_every=every), passed=passed, candidates=candidates
     )
     assert not found.notes
@@ -41,7 +41,9 @@ def test_the_newest_stay_whole_and_candidates_and_every_so_many_keep_their_weigh
     # Nothing is known to be over but four iterations: what lies beyond belongs to work that goes on.
     assert rolled(run, 4, full=2, candidates=(2,)) == ["mw", "mw", "w", "mw", "mw", "mw", "mw"]
     assert rolled(run, 6, every=3) == ["mw", "mw", "", "w", "", "", "mw"]
-    assert {entry.rule for entry in pruned.read(run.checkpoint(4)).values()} == {"not among the last 1, nor every 3rd"}
+    assert {entry.rule for entry in pruned.read_removed(run.checkpoint(4)).values()} == {
+        "not among the last 1, nor every 3rd"
+    }
 
 
 def test_what_another_run_holds_stays_and_so_does_everything_beside_a_damaged_record(tmp_path: Path):
@@ -50,7 +52,7 @@ def test_what_another_run_holds_stays_and_so_does_everything_beside_a_damaged_re
     record = tmp_path / "runs" / other.name / "run.json"
     record.write_text(record.read_text() * 2)
     before = bits(tmp_path / "artifacts")
-    (note,) = prune(tmp_path, "run", KeepSettings(full=1, weights_every=0), passed=6, candidates=()).notes
+    (note,) = prune_run(tmp_path, "run", KeepSettings(full=1, weights_every=0), passed=6, candidates=()).notes
     assert "nothing is removed while a record is damaged: runs/other" in note and bits(tmp_path / "artifacts") == before
 
 
@@ -71,8 +73,8 @@ def test_what_an_evaluation_was_made_from_stays(tmp_path: Path):
 
 def test_nothing_is_removed_while_somebody_else_cleans_up(tmp_path: Path):
     run = made_up(tmp_path, "run", 2)
-    with runs.sweeping(tmp_path):
-        found = prune(tmp_path, run.name, KeepSettings(full=1, weights_every=0), passed=2, candidates=())
+    with runs.hold_sweep_lock(tmp_path):
+        found = prune_run(tmp_path, run.name, KeepSettings(full=1, weights_every=0), passed=2, candidates=())
     assert found.items == [] and "another process removes files" in found.notes[0]
 
 
@@ -104,9 +106,9 @@ def test_the_disk_is_constant_and_what_was_removed_comes_back_bit_for_bit(
     assert digests[0] == digests[1] and large_bytes(rolling) < seen[-1] < large_bytes(whole) / 2
     assert doctor(launch, rolling)["damage"] == []
 
-    (holder,) = holders(rolling)
-    thin = [number for number, record in checkpoints(Catalogue(rolling), holder)
-            if pruned.read(rolling / "artifacts" / record.phase / record.key)]  # fmt: skip
+    (holder,) = list_holders(rolling)
+    thin = [number for number, record in checkpoints_of(Catalogue(rolling), holder)
+            if pruned.read_removed(rolling / "artifacts" / record.phase / record.key)]  # fmt: skip
     assert {1, 3}.issubset(thin)
     repaired = launch("doctor", "--repair", "small", "--iteration", "3", store=rolling)
     assert repaired.code == 0, repaired.err

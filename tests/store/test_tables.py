@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from infuser_core import schemas
 from infuser_core.cotrain.phases.training import SharedBackward
-from infuser_core.store.tables import arrow_schema, concatenate, head, read_rows, row_writer, write_rows
+from infuser_core.store.tables import arrow_schema, concatenate_files, first_rows, read_rows, row_writer, write_rows
 from infuser_core.store.views import TABLES
 
 GOLDEN = places.GOLDEN / "schemas.json"
@@ -126,7 +126,7 @@ def test_sql_finds_nan(tmp_path: Path, values: tuple[float | None, ...]):
     with row_writer(written, Measure, group=1) as keep:
         for row in rows:
             keep(row)
-    concatenate([(written, []), (written, ["m0"])], joined, column="name")
+    concatenate_files([(written, []), (written, ["m0"])], joined, column="name")
     assert repr(read_rows(written, Measure)) == repr(rows)
     for path, expected in ((written, rows), (joined, rows + rows[1:])):
         numbers = [row.value for row in expected if row.value is not None]
@@ -168,9 +168,9 @@ def test_no_rows_keep_their_columns(tmp_path: Path):
 def test_a_page_shows_the_first_rows(tmp_path: Path):
     rows = [schemas.AuditFact(name=str(number), value=number) for number in range(9)]
     write_rows(tmp_path / "rows.parquet", rows, schemas.AuditFact)
-    assert head(tmp_path / "rows.parquet", 2) == [{"name": "0", "value": 0.0}, {"name": "1", "value": 1.0}]
+    assert first_rows(tmp_path / "rows.parquet", 2) == [{"name": "0", "value": 0.0}, {"name": "1", "value": 1.0}]
     write_rows(tmp_path / "none.parquet", [], schemas.AuditFact)
-    assert head(tmp_path / "none.parquet", 2) == []
+    assert first_rows(tmp_path / "none.parquet", 2) == []
 
 
 def test_rows_of_another_type_are_refused(tmp_path: Path):

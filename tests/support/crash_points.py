@@ -110,7 +110,7 @@ def content(root: Path, run: str) -> dict[str, str]:
         folder = store.folder(entry.key)
         record = json.loads((folder / MANIFEST).read_text())
         digest = hashlib.sha256(entry.digest.encode())
-        files = {name: removed.sha256 for name, removed in pruned.read(folder).items()}
+        files = {name: removed.sha256 for name, removed in pruned.read_removed(folder).items()}
         # A note of what was pruned says when.
         noted = (MANIFEST, pruned.FILE)
         for path in (path for path in folder.rglob("*") if path.is_file() and path.name not in noted):
@@ -138,10 +138,10 @@ def orphans(root: Path) -> Iterator[str]:
     refs = store.refs()
     known = {ref.id for ref in refs}
     for ref in refs:
-        record, gone = store.manifest(ref), pruned.read(store.folder(ref.key))
+        record, gone = store.manifest(ref), pruned.read_removed(store.folder(ref.key))
         inputs = record.recipe["inputs"].values()
         yield from (f"{ref.key} was made from {each}, which is gone" for each in inputs if each not in known)
-        verify.sound(root, [(record, name) for name in record.files if name not in gone])
+        verify.verified_paths(root, [(record, name) for name in record.files if name not in gone])
     for place in (".staging", ".partial"):
         yield from (f"left behind: {path}" for path in (root / place).glob("*"))
     yield from (f"left behind: {path}" for path in (root / "runs").glob("*/*.tmp"))

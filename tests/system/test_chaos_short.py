@@ -46,7 +46,7 @@ def test_a_thinned_artifact_has_the_content_of_a_whole_one_and_a_damaged_one_has
     assert launch("gc", "--apply", *KEEP, store=root).code == 0
     thinned = next(root.glob(f"artifacts/*/*/{pruned.FILE}")).parent
     assert content(root, small_run.name) == whole
-    removed = next(iter(pruned.read(thinned)))
+    removed = next(iter(pruned.read_removed(thinned)))
     (thinned / removed).write_bytes(b"other")
     assert mismatches(whole, content(root, small_run.name)) == [thinned.name]
     (thinned / removed).unlink()

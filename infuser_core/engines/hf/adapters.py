@@ -19,7 +19,7 @@ from infuser_core.config.roles import ALL_LINEAR, AdapterSettings
 from infuser_core.engines.training.checkpoint import fill
 from infuser_core.errors import ConfigError
 from infuser_core.seeding import seed_of
-from infuser_core.store.adapter_files import CONFIG, NAMED, WEIGHTS, peft_names
+from infuser_core.store.adapter_files import BASE_KEY, CONFIG, WEIGHTS, rename_for_peft
 
 
 def create(config: PretrainedConfig, adapter: AdapterSettings, out: Path, *, base: str, seed: int) -> dict[str, Tensor]:
@@ -33,7 +33,7 @@ def create(config: PretrainedConfig, adapter: AdapterSettings, out: Path, *, bas
     content = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
-        NAMED: base,
+        BASE_KEY: base,
         "r": adapter.rank,
         "lora_alpha": adapter.alpha,
         "lora_dropout": 0.0,
@@ -76,7 +76,7 @@ def attach(model: PreTrainedModel, folder: Path) -> dict[str, nn.Parameter]:
     found = _trained(model)
     for parameter in found.values():
         parameter.data = parameter.data.to(torch.promote_types(parameter.dtype, torch.float32))
-    fill(peft_names({name: parameter.data for name, parameter in found.items()}), folder / WEIGHTS)
+    fill(rename_for_peft({name: parameter.data for name, parameter in found.items()}), folder / WEIGHTS)
     return found
 
 

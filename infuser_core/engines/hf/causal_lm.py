@@ -39,7 +39,7 @@ from infuser_core.engines.hf.norms import compute_in_own_dtype
 from infuser_core.engines.hf.renderer import record_template
 from infuser_core.engines.model_files import COMPANIONS, WEIGHTS, files_of, weight_files
 from infuser_core.errors import CheckpointError, EngineError
-from infuser_core.store.adapter_files import base_of
+from infuser_core.store.adapter_files import base_folder
 from infuser_core.system.durable import fsync
 
 IMPLEMENTATION = "infuser_layout"
@@ -173,7 +173,7 @@ def refill(model: PreTrainedModel, folder: Path) -> bool:
     try:
         found = (
             {}
-            if base_of(folder)
+            if base_folder(folder)
             else {name: each for file in files_of(folder, WEIGHTS[:1]) for name, each in load_file(file).items()}
         )
     except (OSError, SafetensorError):
@@ -233,7 +233,7 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
     Raises CheckpointError for missing, damaged or unfitting weights.
     """
     transformers_logging.disable_progress_bar()
-    base = base_of(folder)
+    base = base_folder(folder)
     files = weight_files(base or folder)
     if unpack_weights(config):
         files = []
@@ -340,7 +340,7 @@ def copy_model(source: Path, target: Path) -> None:
 
     Raises CheckpointError where the source has no safetensors or is itself an adapter.
     """
-    if base_of(source) is not None:
+    if base_folder(source) is not None:
         raise CheckpointError(f"{source} holds an adapter", hint="merge it into its model, and start from that")
     weights = files_of(source, WEIGHTS)
     if not weights:

@@ -34,7 +34,7 @@ from infuser_core.engines.training.checkpoint import (
 )
 from infuser_core.engines.training.optimizer import Given, first_moments
 from infuser_core.engines.training.self_test import require_same
-from infuser_core.store.adapter_files import CONFIG, NAMED, pointer
+from infuser_core.store.adapter_files import BASE_KEY, CONFIG, base_pointer
 from infuser_core.store.adapter_files import WEIGHTS as ADAPTER
 
 
@@ -81,7 +81,7 @@ def prepare_adapter(base: Path, out: Path, *, adapter: AdapterSettings, seed: in
     # Imported here: peft takes seconds, and most runs train no adapters.
     from infuser_core.engines.hf.adapters import create
 
-    weights = create(read_config(base), adapter, out, base=pointer(base), seed=seed)
+    weights = create(read_config(base), adapter, out, base=base_pointer(base), seed=seed)
     _begin(out, weights, optimizer, adapter=True)
     copy_companions(base, out)
 
@@ -135,7 +135,7 @@ def write_hub_layout(
 
 def write_adapter(source: Path, out: Path, *, base: str) -> None:
     """Write the adapters of a checkpoint and its tokenizer into an existing folder; they name `base` as their model."""
-    content = json.loads((source / CONFIG).read_text(encoding="utf-8")) | {NAMED: base}
+    content = json.loads((source / CONFIG).read_text(encoding="utf-8")) | {BASE_KEY: base}
     copy_companions(source, out)
     # What describes the whole model belongs to the base.
     for name in ("config.json", "generation_config.json"):

@@ -38,7 +38,7 @@ from infuser_core.engines.training.recomputation import recomputed
 from infuser_core.engines.training.tensor_files import Shapes, entries, put
 from infuser_core.memory.sizes import Checkpointing
 from infuser_core.schemas import Checkpoint
-from infuser_core.store.adapter_files import CONFIG, base_of
+from infuser_core.store.adapter_files import CONFIG, base_folder
 from infuser_core.store.adapter_files import WEIGHTS as ADAPTER
 from infuser_core.system.durable import fsync
 
@@ -109,7 +109,7 @@ class LocalTrainer(FlatTrainer):
         self._choose_attention(model.config.get_text_config())
         self._choice.renew()
         policy = ModelPolicy(model, compute_dtype=self._compute_dtype, recomputation=self._recomputation)
-        adapter = base_of(folder) is not None
+        adapter = base_folder(folder) is not None
         buffers = {} if adapter else saved_buffers(model)
         flat = FlatParameters(trained, outer=outer_layers(model))
         self._hold(policy, flat, state, folder, adapter=adapter, buffers=buffers)
@@ -131,7 +131,7 @@ class LocalTrainer(FlatTrainer):
     def _read(self, folder: Path) -> tuple[PreTrainedModel, dict[str, nn.Parameter]]:
         """The model on the device, and what of it is trained: all in the master dtype, or adapters of a base model that
         lies in the compute dtype."""
-        base = base_of(folder)
+        base = base_folder(folder)
         if base is None:
             model = load_model(folder, dtype=self._master_dtype, device=self._device)
             return model, dict(model.named_parameters())
@@ -142,7 +142,7 @@ class LocalTrainer(FlatTrainer):
 
     def _require_memory(self, folder: Path) -> None:
         """Raises EngineError, before a weight is read, where a first model's training state does not fit."""
-        base = base_of(folder)
+        base = base_folder(folder)
         weights = weights_of(base or folder)
         if self._folder is None and weights is not None:
             each = 4 * self._master_dtype.itemsize if base is None else self._compute_dtype.itemsize

@@ -13,7 +13,7 @@ from infuser_core.engines.model_files import link_model_files
 from infuser_core.engines.service.launch import Launch, ServiceOptions, launches, visible_cards
 from infuser_core.engines.service.weight_transfer import HERE
 from infuser_core.errors import EngineError
-from infuser_core.store.adapter_files import base_of
+from infuser_core.store.adapter_files import base_folder
 from infuser_core.system.worker import WorkerProcess
 
 VIEW = "model"
@@ -60,7 +60,7 @@ class LocalEngines:
         view = self._scratch / VIEW
         rmtree(view, ignore_errors=True)
         view.mkdir()
-        if base_of(folder) is None:
+        if base_folder(folder) is None:
             link_model_files(folder, view, weights)
         else:
             # Imported here: torch is slow to import.

@@ -25,7 +25,7 @@ from infuser_core.engines.training import tensor_files
 from infuser_core.errors import CheckpointError
 from infuser_core.store import adapter_files as adapters
 from infuser_core.store import pruned
-from infuser_core.store.verify import known_ahead
+from infuser_core.store.verify import remember_digest
 from infuser_core.system import fault_points as faults
 from infuser_core.system.durable import fsync
 
@@ -58,7 +58,7 @@ def write_checkpoint(
     folder: Path, *, weights: Tensors, moments: Tensors, state: TrainerState, adapter: bool = False
 ) -> None:
     """Weights, or with `adapter` those of adapters alone, the optimizer's moments and `trainer.json`, flushed."""
-    file, named = (adapters.WEIGHTS, adapters.peft_names(weights)) if adapter else (WEIGHTS, weights)
+    file, named = (adapters.WEIGHTS, adapters.rename_for_peft(weights)) if adapter else (WEIGHTS, weights)
     _write({folder / file: named, folder / MOMENTS: moments}, SHARD_BYTES)
     write_state(state, folder)
 
@@ -79,7 +79,7 @@ def _write(contents: Mapping[Path, Tensors], cap: int) -> None:
 
 def written(file: Path, sha256: str) -> None:
     """A complete file, hashed on its way to the disk: whoever commits it need not read it again."""
-    known_ahead(file, sha256)
+    remember_digest(file, sha256)
     _point(file)
 
 
@@ -126,14 +126,14 @@ def shards_of(path: Path) -> list[Path]:
     """The files that hold what `path` stands for. Raises CheckpointError where it is missing, StoreError if pruned."""
     if path.is_file():
         return [path]
-    pruned.refuse(path)
-    pruned.refuse(_index(path))
+    pruned.refuse_pruned(path)
+    pruned.refuse_pruned(_index(path))
     if not _index(path).is_file():
         raise CheckpointError(f"{path} is missing", hint=_REMEDY)
     found = [path.parent / name for name in shard_names(_index(path))]
     for shard_path in found:
         if not shard_path.is_file():
-            pruned.refuse(shard_path)
+            pruned.refuse_pruned(shard_path)
             raise CheckpointError(
                 f"{shard_path} is missing", hint=f"{_index(path).name} names it: copy the folder again"
             )

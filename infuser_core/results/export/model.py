@@ -40,7 +40,7 @@ def export(
     graph = graph_of(Catalogue(root), run)
     number = number_of(graph, store, iteration)
     record = _checkpoint(graph, role, number)
-    config = load_history(root, run, validate(read_config(root, run))).measuring(number)
+    config = load_history(root, run, validate(read_config(root, run))).for_measurement(number)
     if adapter and config.cotrain.adapter is None:
         raise UsageError(f"--adapter: run {run} trains all weights", hint="export it as a whole model")
     with replacing_folder(out) as draft:

@@ -9,7 +9,7 @@ from typing import Any
 from infuser_core.results.lineage.graph import Graph, graph_of
 from infuser_core.results.lineage.story import format_value, table_lines
 from infuser_core.store.recipe import Record
-from infuser_core.store.runs import differing, find_run, origin_of, read_config
+from infuser_core.store.runs import describe_origin, find_run, list_differences, read_config
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens, Rows
 
@@ -65,10 +65,10 @@ def compare(root: Path, first: str, second: str) -> dict[str, Any]:
     with closing(Lens(Store(root), runs=list(dict.fromkeys(names)))) as lens:
         one, other = (graph_of(lens.catalogue, name) for name in names)
         metrics = [row for sql in _METRICS for row in _metrics(*(lens.query(sql, [name]) for name in names))]
-    settings = differing(read_config(root, names[0]), read_config(root, names[1]))
+    settings = list_differences(read_config(root, names[0]), read_config(root, names[1]))
     return {
         "runs": names,
-        "origins": [origin_of(root, name) for name in names],
+        "origins": [describe_origin(root, name) for name in names],
         "config": [{"key": key, "a": a, "b": b} for key, a, b in settings],
         "versions": _versions(one, other),
         "first_difference": _first(_slots(one), _slots(other)),
@@ -122,9 +122,9 @@ def _reason(a: Record | None, b: Record | None) -> list[str]:
         return [f"only run {'b' if a is None else 'a'} has it"]
     lines = [f"code version {a.version} and {b.version}"] if a.version != b.version else []
     lines += [f"seed {a.seed} and {b.seed}"] if a.seed != b.seed else []
-    settings = differing(a.config, b.config)
+    settings = list_differences(a.config, b.config)
     lines += [f"setting {key}: {format_value(mine)} and {format_value(theirs)}" for key, mine, theirs in settings]
-    lines += [f"input {name}" for name, _, _ in differing(a.inputs, b.inputs)]
+    lines += [f"input {name}" for name, _, _ in list_differences(a.inputs, b.inputs)]
     return lines or ["the same recipe gave another result: the phase is not deterministic"]
 
 

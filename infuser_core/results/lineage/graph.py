@@ -30,7 +30,7 @@ class Graph:
     def inputs(self, key: str) -> dict[str, str]:
         """Input name to key, without inputs that are no longer in the store."""
         inputs = self.catalogue.record(key).inputs.items()
-        return {name: identity.split("@")[0] for name, identity in inputs if self.catalogue.of_id(identity)}
+        return {name: identity.split("@")[0] for name, identity in inputs if self.catalogue.find_by_id(identity)}
 
     def users(self, key: str, phase: str = "") -> list[Record]:
         """Artifacts of the run that were made from this one, of one phase or of all."""
@@ -83,7 +83,7 @@ class Graph:
 
 def graph_of(catalogue: Catalogue, run: str) -> Graph:
     """The graph of a run. Raises StoreError if an artifact is lost or its commit record is damaged."""
-    return Graph(catalogue, run, dict.fromkeys(entry.key for entry in catalogue.held(run)))
+    return Graph(catalogue, run, dict.fromkeys(entry.key for entry in catalogue.journal_entries(run)))
 
 
 def graphs(catalogue: Catalogue, run: str | None, *, holding: Collection[str] | None = None) -> Iterator[Graph]:

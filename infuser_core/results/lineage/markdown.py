@@ -10,7 +10,7 @@ from infuser_core.results.lineage.graph import Graph
 from infuser_core.results.lineage.story import format_value
 from infuser_core.store import tables
 from infuser_core.store.catalogue import Catalogue
-from infuser_core.store.recipe import Record, title
+from infuser_core.store.recipe import Record, stage_title
 from infuser_core.store.store import Store
 
 VIEW = "/view"
@@ -26,7 +26,7 @@ def artifact_key(*parts: str) -> str:
 def heading(phase: str, iteration: int) -> str:
     """Title of a stage's artifact."""
     words = FACTS[phase].words if phase in FACTS else ""
-    return title((words or phase.replace("_", " ")).capitalize(), iteration)
+    return stage_title((words or phase.replace("_", " ")).capitalize(), iteration)
 
 
 def page_key(phase: str, iteration: int, key: str) -> str:
@@ -56,7 +56,7 @@ def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (),
             sources.append(f"- {name}: {link(source) if source else f'`{key}`, which is no longer in the store'}")
         lines += ["", "## Upstream pages", "", *(sources or ["nothing but its configuration"])]
     for name, count in record.rows.items():
-        rows = tables.head(store.path(record.ref, f"{name}.parquet"), _PREVIEW)
+        rows = tables.first_rows(store.path(record.ref, f"{name}.parquet"), _PREVIEW)
         lines += ["", f"## {name} ({count} rows)", "", markdown_table(rows) if rows else "no rows", ""]
         lines += [f"`infuser sql \"select * from {name} where artifact_key = '{record.key}'\"`"]
     lines += ["", "## Made from", ""]

@@ -14,7 +14,7 @@ from infuser_core.results.lineage.graph import Graph
 from infuser_core.results.lineage.story import Story, format_value, printable, table_lines
 from infuser_core.schemas import heading
 from infuser_core.store.recipe import Record
-from infuser_core.store.runs import origin_of
+from infuser_core.store.runs import describe_origin
 from infuser_core.terminal import to_json
 
 BOX = (172, 38)
@@ -36,7 +36,7 @@ def links(graph: Graph) -> list[dict[str, str]]:
 
 def headline(graph: Graph) -> str:
     """The run in one sentence."""
-    records, origin = graph.records.values(), origin_of(graph.catalogue.root, graph.run)
+    records, origin = graph.records.values(), describe_origin(graph.catalogue.root, graph.run)
     seconds = sum(record.seconds for record in records)
     megabytes = sum(record.num_bytes for record in records) / 1e6
     return (

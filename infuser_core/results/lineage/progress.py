@@ -52,8 +52,8 @@ def summaries(root: Path) -> tuple[list[Summary], list[StoreError]]:
 
 def _summary(catalogue: Catalogue, name: str) -> Summary:
     root = catalogue.root
-    record = runs.known_run(root, name)
-    artifacts = [(entry, catalogue.record(entry.key)) for entry in catalogue.held(name)]
+    record = runs.read_run_or_empty(root, name)
+    artifacts = [(entry, catalogue.record(entry.key)) for entry in catalogue.journal_entries(name)]
     cotrain = record.get("config", {}).get("cotrain", {})
     return Summary(
         run=name,
@@ -63,7 +63,7 @@ def _summary(catalogue: Catalogue, name: str) -> Summary:
         iterations=cotrain.get("iterations"),
         score=_validation_accuracy(artifacts),
         bytes=sum(_size(catalogue, record) for record in {record.key: record for _, record in artifacts}.values()),
-        forked_from=runs.origin_of(root, name),
+        forked_from=runs.describe_origin(root, name),
     )
 
 
@@ -87,7 +87,9 @@ def _accuracy(record: Record) -> float | None:
 
 
 def _size(catalogue: Catalogue, record: Record) -> int:
-    pruned_files = pruned.read(artifact_folder(catalogue.root, record.key)) if record.phase in CHECKPOINTS else {}
+    pruned_files = (
+        pruned.read_removed(artifact_folder(catalogue.root, record.key)) if record.phase in CHECKPOINTS else {}
+    )
     return record.num_bytes - sum(each.bytes for each in pruned_files.values())
 
 

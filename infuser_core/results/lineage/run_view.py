@@ -36,7 +36,7 @@ class RunView:
     def source(self, key: str, name: str) -> Record:
         """The named input of an artifact."""
         catalogue = self.graph.catalogue
-        return catalogue.record(catalogue.input(key, name).key)
+        return catalogue.record(catalogue.input_ref(key, name).key)
 
     def story(self, kind: str, name: str, headline: str, passages: Sequence[Passage]) -> Story:
         """Story of a thing in this run."""

@@ -68,7 +68,7 @@ def _story_in_runs(lens: Lens, name: str, run: str | None) -> Story | None:
     if ref is not None:
         record = catalogue.record(ref.key)
         holders = list(graphs(catalogue, run, holding=[record.key]))
-        graph = holders[0] if holders else Graph(catalogue, "", [each.key for each in catalogue.of_phase()])
+        graph = holders[0] if holders else Graph(catalogue, "", [each.key for each in catalogue.records_of_phase()])
         story = artifact_story(RunView(lens=lens, graph=graph), record)
         return replace(story, also=tuple(f"run {other.run} has it too" for other in holders[1:]))
     match = _GENERATED.fullmatch(name)
@@ -86,7 +86,7 @@ def _generated_in_runs(lens: Lens, run: str | None, match: re.Match[str]) -> Sto
     """A generated question, a generator's text or an answer: the identifier begins with its iteration."""
     rollout_id, iteration = match["rollout"], int(match["iteration"])
     question_id = rollout_id + match["question"] if match["question"] else ""
-    batches = [r.key for r in lens.catalogue.of_phase(Phase.GENERATE_QUESTIONS) if r.iteration == iteration]
+    batches = [r.key for r in lens.catalogue.records_of_phase(Phase.GENERATE_QUESTIONS) if r.iteration == iteration]
     table, column, value = (
         ("questions", "question_id", question_id) if question_id else ("rollouts", "rollout_id", rollout_id)
     )

@@ -87,7 +87,7 @@ def _file(lens: Lens, sha256: str) -> Path | None:
     for path in sorted((root / "artifacts").glob(f"*/*/{sha256}.*")) if sha256 else ():
         record = lens.catalogue.find(path.parent.name)
         if record is not None and path.name in record.files:
-            return verify.sound(root, [(record, path.name)])[0]
+            return verify.verified_paths(root, [(record, path.name)])[0]
     return None
 
 

@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 from infuser_core.errors import UsageError
 from infuser_core.results.view.site import Listing, Number, Site, listing
 from infuser_core.store import runs
-from infuser_core.store.catalogue import evaluations
+from infuser_core.store.catalogue import list_evaluations
 from infuser_core.store.runs import EVALUATION, EVALUATIONS
 from infuser_core.store.views import Lens, Rows
 from infuser_core.system import sealed
@@ -97,7 +97,7 @@ def add_evaluations(app: FastAPI, site: Site) -> None:
     def answered(
         name: str, benchmark: str = "", search: str = "", verdict: str = "all", number: Number = 1
     ) -> HTMLResponse:
-        holder = next((each for each in evaluations(site.root) if each.name == name), None)
+        holder = next((each for each in list_evaluations(site.root) if each.name == name), None)
         if holder is None or holder.broken:
             problem = holder.broken if holder else f"{name}: there is no such evaluation"
             raise UsageError(problem, hint="`infuser eval` creates one")
@@ -167,7 +167,7 @@ def _responses(lens: Lens, benchmark: str, questions: list[str]) -> dict[str, Ro
 def listed(root: Path) -> list[dict[str, Any]]:
     """Evaluations of the store: name, model, preset and accuracy by benchmark, and the problem of a damaged one."""
     rows = []
-    for holder in evaluations(root):
+    for holder in list_evaluations(root):
         outcome, problem = _results(root / EVALUATIONS / holder.name / "results.json")
         if outcome or not holder.name.endswith(RESCORED):
             facts = {name: outcome.get(name, nothing) for name, nothing in _FACTS.items()}

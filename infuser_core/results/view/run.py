@@ -28,7 +28,7 @@ _SECONDS = "select run, iteration, sum(seconds) as value from run_artifacts wher
 def run_page(root: Path, name: str, lens: Lens, *, beside: Sequence[str] = ()) -> dict[str, Any]:
     """Template variables of a run's page, with the curves of other runs."""
     state = state_of(root, name)
-    record = dict(runs.known_run(root, name))
+    record = dict(runs.read_run_or_empty(root, name))
     parts = progress.parts_of(root, name, state=state)
     return {
         "name": name,
@@ -76,7 +76,7 @@ def provenance(root: Path, graph: Graph, record: dict[str, Any], state: str) -> 
         "took": f"{attempt['seconds']:.1f} s" if "seconds" in attempt else "",
         "seed": str(config.get("seed", "")),
         "settings": f"sha256 {sealed.digest_of(config)[:16]}" if config else "",
-        "origin": runs.origin_of(root, graph.run),
+        "origin": runs.describe_origin(root, graph.run),
         "model": " ".join(str(value) for value in anchor.values() if value),
         "software": ", ".join(f"{name} {value}" for name, value in record.get("software", {}).items()),
         "hardware": "; ".join(machines),

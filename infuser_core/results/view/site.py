@@ -16,7 +16,7 @@ from infuser_core.results.lineage.pages import environment
 from infuser_core.schemas import COLUMNS
 from infuser_core.store.runs import RUNS
 from infuser_core.store.store import Store
-from infuser_core.store.verify import size
+from infuser_core.store.verify import format_size
 from infuser_core.store.views import Lens, Rows
 
 PER_PAGE = 40
@@ -80,6 +80,6 @@ def address(run: str, column: str, value: object) -> str:
 @cache
 def templates() -> Environment:
     jinja = environment("infuser_core.results.view", "infuser_core.results.lineage")
-    jinja.filters["size"] = size
+    jinja.filters["size"] = format_size
     jinja.globals |= {"live": True, "address": address}
     return jinja

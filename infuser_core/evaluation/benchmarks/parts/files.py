@@ -51,9 +51,9 @@ def _reader(path: Path) -> Iterable[dict[str, Any]]:
         raise DocumentError(f"{path} is {_PACKINGS[first]}", hint="unpack it, or save it as JSON, CSV or parquet")
     if _format_suffix(path) == ".parquet":
         # Arrow costs a third of a second: only readers of parquet pay.
-        from infuser_core.store.tables import foreign_rows
+        from infuser_core.store.tables import read_foreign_rows
 
-        return foreign_rows(path)
+        return read_foreign_rows(path)
     return _read_csv(path) if _format_suffix(path) in _DELIMITERS else _read_json(path)
 
 
