@@ -23,7 +23,7 @@ from corpus.find.ssrf_guard import AGENT, GuardedTransport, WebConfig, body_of, 
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.errors import CatalogueError
 from infuser_core.system import durable
-from infuser_core.system.child import killed, run
+from infuser_core.system.child import killed_error, run
 
 MAX_BYTES = 64 << 20
 """Largest answer of a catalogue that is read, bytes."""
@@ -172,13 +172,13 @@ def run_web_search(command: Sequence[str], query: str, *, wall_seconds: float = 
         )
     name = command[0]
     try:
-        ended = run(command, wall_seconds=wall_seconds, given=query.encode(), answer_bytes=MAX_BYTES)
+        ended = run(command, wall_seconds=wall_seconds, stdin=query.encode(), answer_bytes=MAX_BYTES)
     except OSError as error:
         raise CatalogueError(
             f"web search: cannot start {name!r}: {error.strerror}", hint="correct the command"
         ) from error
-    if ended.killed:
-        raise killed(name, ended.status)
+    if ended.was_killed:
+        raise killed_error(name, ended.status)
     if ended.fault or ended.status:
         problem = ended.fault or f"failed with status {ended.status}: {ended.tail}"
         raise CatalogueError(f"web search: {name!r} {problem}", hint="try the command by hand")

@@ -10,7 +10,7 @@ from infuser_core.config.phase_table import Phase
 from infuser_core.planning.place import SALT, RunPlaces, Salts
 from infuser_core.store.recipe import ArtifactRef, Recipe, Record
 from infuser_core.store.runs import differing
-from infuser_core.terminal import duration
+from infuser_core.terminal import format_duration
 
 MISSING = "(none)"
 
@@ -278,7 +278,11 @@ class RunPlan:
         against = f"; compared with run {self.compared_with}" if self.compared_with else ""
         if not self.running:
             return f"run {self.run}: all {len(self.stages)} stages are cached{against}"
-        time = f"about {duration(self.seconds)} by former runs" if self.unknown < len(self.running) else "time unknown"
+        time = (
+            f"about {format_duration(self.seconds)} by former runs"
+            if self.unknown < len(self.running)
+            else "time unknown"
+        )
         if 0 < self.unknown < len(self.running):
             time += f", and {self.unknown} stages that the store has no time for"
         return f"run {self.run}: {len(self.running)} of {len(self.stages)} stages would run, {time}{against}"

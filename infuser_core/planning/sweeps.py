@@ -16,7 +16,7 @@ from infuser_core.config import shipped
 from infuser_core.config.overlays import load, parse_settings
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import Settings
-from infuser_core.errors import ConfigError, named
+from infuser_core.errors import ConfigError, match_name
 
 RUNS = 1000
 """Runs of a sweep."""
@@ -53,7 +53,7 @@ def read_sweeps(paths: Sequence[Path], overrides: Sequence[str] = (), *, against
     """
     runs = list({config.run_name(): config for path in paths for config in read_sweep(path, overrides)}.values())
     if against:
-        named(against, dict.fromkeys(config.label for config in runs), kind="variant")
+        match_name(against, dict.fromkeys(config.label for config in runs), kind="variant")
     return runs
 
 
@@ -79,10 +79,10 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> list[RunConfig]:
 
 def _refuse_alike(path: Path, configs: Iterable[RunConfig]) -> None:
     """Comparisons go by the label: other settings under the same one would be averaged as if they were seeds."""
-    named: dict[tuple[str, int], str] = {}
+    run_of_cell: dict[tuple[str, int], str] = {}
     for config in configs:
         run = config.run_name()
-        other = named.setdefault((config.label, config.seed), run)
+        other = run_of_cell.setdefault((config.label, config.seed), run)
         if other != run:
             raise ConfigError(
                 f"{path}: two variants are called {config.label}, runs {other} and {run}",

@@ -19,7 +19,7 @@ from infuser_core.store.runs import find_run, read_config
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.system.sealed import digest_of
-from infuser_core.terminal import duration
+from infuser_core.terminal import format_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class ExclusionPlan:
                 f"computed again: {len(self.affected)} artifacts, among them {len(self.of(*UPDATES))} updates with "
                 f"{self.steps} optimizer steps and {len(self.of(*CHECKPOINTS))} checkpoints",
                 f"reused: {self.reused} artifacts",
-                f"cost: about {duration(self.seconds)}, from the recorded times",
+                f"cost: about {format_duration(self.seconds)}, from the recorded times",
             ]
         lines.append(f"making run {self.fork}" if applied else f"without --dry-run it is made, as run {self.fork}")
         return "\n".join(lines)

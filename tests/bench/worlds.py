@@ -72,10 +72,10 @@ def measured(root: Path, run: str) -> Row:
     assert folder is not None, run
     narrow = run.startswith("nano-narrow")
     wanted = (*TARGET, *COVERED, *UNCOVERED) if narrow else [str(row["subdomain"]) for row in asked]
-    pairs = exact.by_pair(folder, wanted, world=world)
+    pairs = exact.masses_of_pairs(folder, wanted, world=world)
     topics = dict.fromkeys(pair.topic for pair in pairs)
     by_topic = {
-        name: round(exact.accuracy(pair for pair in pairs if pair.topic == name).accuracy, 6) for name in topics
+        name: round(exact.mean_accuracy(pair for pair in pairs if pair.topic == name).accuracy, 6) for name in topics
     }
     curve = [(int(point["iteration"]), round(float(point["accuracy"]), 9)) for point in points]
     return {"run": run, "auc": round(area(*zip(*curve, strict=True)), 9), "exact": by_topic}

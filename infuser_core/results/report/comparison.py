@@ -9,7 +9,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from infuser_core.config.phase_table import Phase
-from infuser_core.errors import named
+from infuser_core.errors import match_name
 from infuser_core.evaluation.statistics.averages import Spread, as_fraction, over_seeds
 from infuser_core.evaluation.statistics.bootstrap import detectable, paired_difference
 from infuser_core.evaluation.statistics.tally import Tally, accuracy, common_questions, mean_shares
@@ -148,7 +148,7 @@ def contrasts(comparison: Comparison, against: str = "") -> list[Contrast]:
     runs = {run: [run] for names in comparison.groups.values() for run in names}
     units = comparison.groups if len(comparison.groups) > 1 else runs
     if against:
-        against = named(against, comparison.groups, kind="variant")
+        against = match_name(against, comparison.groups, kind="variant")
     pairs = [(against, name) for name in comparison.groups if name != against] if against else combinations(units, 2)
     return [row for first, second in pairs for row in _against(comparison, first, units[first], second, units[second])]
 
