@@ -327,11 +327,11 @@ def nano_accuracy(
 ) -> None:
     """Measure solvers without sampling: probability of sound replies over all operand pairs of a split."""
     from infuser_core.evaluation.models import find_model
-    from infuser_core.nano.exact import measured
+    from infuser_core.nano.exact import exact_accuracies
 
     rows: list[dict[str, Any]] = []
     for name in models:
         model = find_model(settings.store_root(), name)
         world_name = world or model.world or getattr(model.config and model.config.anchor, "world", "")
-        rows.extend({"model": name, **row} for row in measured(model.folder, world_name, split))
+        rows.extend({"model": name, **row} for row in exact_accuracies(model.folder, world_name, split))
     show(rows, lambda: table(rows), as_json=as_json)

@@ -72,10 +72,10 @@ def measured(root: Path, run: str) -> Row:
     assert folder is not None, run
     narrow = run.startswith("nano-narrow")
     wanted = (*TARGET, *COVERED, *UNCOVERED) if narrow else [str(row["subdomain"]) for row in asked]
-    pairs = exact.by_pair(folder, wanted, world=world)
+    pairs = exact.masses_of_pairs(folder, wanted, world=world)
     topics = dict.fromkeys(pair.topic for pair in pairs)
     by_topic = {
-        name: round(exact.accuracy(pair for pair in pairs if pair.topic == name).accuracy, 6) for name in topics
+        name: round(exact.mean_accuracy(pair for pair in pairs if pair.topic == name).accuracy, 6) for name in topics
     }
     curve = [(int(point["iteration"]), round(float(point["accuracy"]), 9)) for point in points]
     return {"run": run, "auc": round(area(*zip(*curve, strict=True)), 9), "exact": by_topic}
@@ -167,7 +167,7 @@ def break_even(name: str, caption: str) -> list[charts.Figure]:
         gaps = [paired(ours, arm) for arm in arms]
         means, halves = [gap.mean for gap in gaps], [gap.half for gap in gaps]
         low, high = ([mean + sign * half for mean, half in zip(means, halves, strict=True)] for sign in (-1, 1))
-        series.append(charts.Series(label=label, x=list(range(len(SHARES))), y=means, low=low, high=high))
+        series.append(charts.ChartSeries(label=label, x=list(range(len(SHARES))), y=means, low=low, high=high))
     shares = [f"one document in {text}" for text in SHARES.values()]
     return [charts.groups(caption, shares, series, name=name, label="INFUSER minus fixed generator")]
 

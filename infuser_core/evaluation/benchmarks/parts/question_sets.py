@@ -61,7 +61,7 @@ def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSe
     if isinstance(source, BenchmarkQuestions):
         return validation.sample_questions(source, evaluated)
     if isinstance(source, NanoQuestions):
-        return lab.questions(source.topics, source.split, source.size, seed, source.world)
+        return lab.draw_questions(source.topics, source.split, source.size, seed, source.world)
     rows = list(rows_of(shipped.find_data_file(source.path)))
     if not rows:
         raise DocumentError(f"{source.path} holds no rows", hint="name a file with questions")
