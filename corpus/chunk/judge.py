@@ -9,7 +9,7 @@ from corpus.chunk.form import RULES, fault_of
 from corpus.model_reply import ReplyProblem, ask_model
 from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.engines.worker_pool import Task, WorkerPool
-from infuser_core.prompts.load import Template
+from infuser_core.prompts.templates import Template
 from infuser_core.schemas import Document, Judgement
 
 REASON_CHARS = 300

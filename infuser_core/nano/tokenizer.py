@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from infuser_core.nano import language, programs
 from infuser_core.nano.topics import LIMIT
 from infuser_core.nano.world import WORLD, WorldConfig, fact, notes
-from infuser_core.prompts.functions import FIRST
+from infuser_core.prompts.function_questions import IDENTITY_PROGRAM
 
 MAX_TOKENS = 1024
 PAD, END, SYSTEM, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"
@@ -72,7 +72,11 @@ def _lexicon(world: WorldConfig) -> Iterator[str]:
 def _wide_lexicon(world: WorldConfig) -> Iterator[str]:
     rng = Random(0)
     made = [programs.drawn(rng, task) for task in programs.TASKS]
-    prompts = [language.challenge_prompt(), language.examples_prompt(" ", " "), language.inputs_prompt(FIRST)]
+    prompts = [
+        language.challenge_prompt(),
+        language.examples_prompt(" ", " "),
+        language.inputs_prompt(IDENTITY_PROGRAM),
+    ]
     prompts += [language.program_prompt(each.task, each.used) for each in made[:2]]
     yield from [*prompts, *(each.text for each in made), "\nAnswer: A"] * 100
     for topic in world.families * 100:
