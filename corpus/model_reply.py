@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_progress
 from infuser_core.prompts.reasoning import answer_of
+from infuser_core.protocols import ChatModel, Messages, Progress, no_progress
 
 T = TypeVar("T")
 ATTEMPTS = 3

@@ -12,8 +12,8 @@ from corpus.audit.shingles import NAME
 from corpus.build import overlap_reason
 from corpus.pool import write_json
 from infuser_core.config.corpus import Mode, OverlapSettings
-from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
+from infuser_core.protocols import Progress
 from infuser_core.schemas import AuditFact, Overlap, Question
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table

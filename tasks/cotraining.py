@@ -15,10 +15,10 @@ from infuser_core.cotrain.phases import update_solver as solver_phase
 from infuser_core.cotrain.phases.parts.few_shot import load_examples
 from infuser_core.cotrain.phases.training import SharedBackward
 from infuser_core.cotrain.route import templates
-from infuser_core.engines.protocols import Progress
 from infuser_core.evaluation.anchors import NamedModel, named_model
 from infuser_core.evaluation.resumable_sampling import Drawn
 from infuser_core.evaluation.statistics.key_accuracy import key_accuracy, majority_votes
+from infuser_core.protocols import Progress
 from infuser_core.schemas import (
     GeneratorScore,
     Gradient,

@@ -25,7 +25,6 @@ from corpus.read.convert import SourceFile
 from corpus.read.file_kinds import file_of
 from corpus.read.page import ConversionJob
 from infuser_core.config.recorded import recorded
-from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.evaluation.anchors import NamedModel, anchor_digest, anchor_folder, named_model, token_counter
 from infuser_core.evaluation.answering import template_digest
@@ -33,6 +32,7 @@ from infuser_core.evaluation.benchmarks.parts import validation
 from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
 from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
 from infuser_core.prompts.templates import load_or_shipped
+from infuser_core.protocols import Progress
 from infuser_core.schemas import Document, Judgement, Page, Question, Source
 from infuser_core.store.pieces import Items, Pieces
 from infuser_core.store.recipe import ArtifactRef

@@ -8,7 +8,6 @@ from typing import Any
 
 from infuser_core.config.recorded import recorded
 from infuser_core.cotrain.phases import select as select_phase
-from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.evaluation import evaluate as evaluate_phase
 from infuser_core.evaluation.answers import collect_responses, responses_outcome, scores_outcome
 from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
@@ -18,6 +17,7 @@ from infuser_core.evaluation.evaluate import respond as ask
 from infuser_core.evaluation.models import NamedModel
 from infuser_core.evaluation.plan import ExamPlan, ask_settings, single_plan
 from infuser_core.evaluation.settings import EvaluationSettings, engine_name, phrasing_of, settings_of_run
+from infuser_core.protocols import ChatModel, Progress
 from infuser_core.schemas import (
     BenchmarkResponse,
     BenchmarkScore,

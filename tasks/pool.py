@@ -24,9 +24,9 @@ from corpus.report import Told
 from corpus.settings import BuildSettings
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.config.recorded import Mark
-from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.evaluation.anchors import anchor_folder
+from infuser_core.protocols import Progress
 from infuser_core.schemas import Document, Judgement, Overlap, Page, Source, Topic
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table

@@ -20,7 +20,6 @@ from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.configured import run_pool, run_workers
 from infuser_core.engines.pool import EnginePool
-from infuser_core.engines.worker_pool import WorkerPool
 from infuser_core.evaluation.benchmarks.parts.loader import longest_sequence
 from infuser_core.planning import place
 from infuser_core.planning.place import SALT, Asked, Salts
@@ -32,6 +31,7 @@ from infuser_core.store.journal import Journal
 from infuser_core.store.lease import AND, Hold, describe_left
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Store
+from infuser_core.system.worker_pool import WorkerPool
 from infuser_core.terminal import Console
 from tasks.run_control import Control, Only, Planning
 

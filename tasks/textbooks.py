@@ -23,13 +23,13 @@ from corpus.read.convert import storage_suffix
 from corpus.read.file_kinds import file_of
 from infuser_core import settings
 from infuser_core.config.recorded import recorded
-from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DocumentError
 from infuser_core.evaluation.anchors import NamedModel, named_model
 from infuser_core.evaluation.answering import template_digest
 from infuser_core.nano.shelf import serve_shelf
 from infuser_core.nano.world import world_of
 from infuser_core.prompts.templates import load_or_shipped
+from infuser_core.protocols import Progress
 from infuser_core.schemas import Question, Source, Topic
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table

@@ -12,10 +12,10 @@ from infuser_core.cotrain.phases import allocate as allocate_phase
 from infuser_core.cotrain.phases.allocate import Budget, fixed_budget
 from infuser_core.cotrain.phases.generate_questions import excluded_documents
 from infuser_core.cotrain.route import blank_routes
-from infuser_core.engines.protocols import Progress
 from infuser_core.errors import DataWarning, DocumentError
 from infuser_core.evaluation.anchors import anchor_bytes, anchor_digest, anchor_folder, origin_of, template_status
 from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
+from infuser_core.protocols import Progress
 from infuser_core.schemas import Allocation, Document, InfluenceScore, Judgement, Question
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Store, Table

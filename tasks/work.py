@@ -9,8 +9,8 @@ from pathlib import Path
 from shutil import disk_usage
 
 from infuser_core.engines.pool import facts_of, record_engines
-from infuser_core.engines.protocols import Progress
 from infuser_core.errors import InfuserError, StageError, StoreError
+from infuser_core.protocols import Progress
 from infuser_core.results.trackers.parts.run_log import place_of
 from infuser_core.schemas import NotFinite
 from infuser_core.settings import phase_seconds

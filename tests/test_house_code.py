@@ -13,7 +13,7 @@ from infuser_core import errors
 # Process boundaries: the only places where any exception is caught, each to record it and name it for a person.
 BOUNDARIES = {
     "flows/execute.py",
-    "infuser_core/engines/worker_pool.py",
+    "infuser_core/system/worker_pool.py",
     "infuser_core/results/trackers/parts/follow.py",
     "infuser_core/results/trackers/parts/run_log.py",
     "tasks/interrupts.py",
@@ -21,7 +21,7 @@ BOUNDARIES = {
     "tasks/work.py",
 }
 # Their fields are settings, columns of artifacts and the engines' contract: the generated reference shows them.
-DOCUMENTED = ("infuser_core/schemas.py", "infuser_core/config/", "infuser_core/engines/protocols.py")
+DOCUMENTED = ("infuser_core/schemas.py", "infuser_core/config/", "infuser_core/protocols.py")
 # State of one process, by their nature not frozen.
 MUTABLE = {
     "infuser_core/engines/pool.py:WarmEngine",

@@ -19,13 +19,13 @@ from corpus.audit.shingles import NAME
 from corpus.markup import controls_table, table
 from corpus.pool import WORK, write_json, write_table
 from infuser_core.config.corpus import Mode, OverlapSettings
-from infuser_core.engines.protocols import Progress, no_progress
-from infuser_core.engines.worker_pool import LocalPool, Task, WorkerPool
+from infuser_core.protocols import Progress, no_progress
 from infuser_core.schemas import AuditFact, Overlap
 from infuser_core.seeding import seed_of
 from infuser_core.system import durable, sealed
 from infuser_core.system import fault_points as faults
 from infuser_core.system.sealed import digest_of, digest_of_file
+from infuser_core.system.worker_pool import LocalPool, Task, WorkerPool
 
 VERSION = 4
 FINDINGS, SUMMARY, REPORT = "overlaps.parquet", "summary.json", "report.md"

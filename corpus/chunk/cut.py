@@ -13,8 +13,8 @@ from corpus.chunk.judge import ruled_out
 from corpus.chunk.langchain_chunk import chunk_langchain
 from corpus.chunk.split import Count
 from infuser_core.config.corpus import CorpusSettings
-from infuser_core.engines.worker_pool import Task, WorkerPool
 from infuser_core.schemas import Document, Judgement, Page
+from infuser_core.system.worker_pool import Task, WorkerPool
 
 LEAST_CHARS = 100_000
 """Characters of all books below which this process cuts them: another one takes longer to start."""

@@ -21,8 +21,8 @@ from corpus.find.landing import read as read_page
 from corpus.find.polite_http import BUSY, polite_client, retry_after
 from corpus.find.registry import ADMITTED, REJECTED
 from corpus.read import file_kinds
-from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import CatalogueError, DocumentError
+from infuser_core.protocols import Progress, no_progress
 from infuser_core.schemas import Source
 from infuser_core.system import child, durable
 from infuser_core.system.sealed import digest_of_file

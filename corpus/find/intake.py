@@ -13,8 +13,8 @@ from corpus.read.books.format import BookLayout
 from corpus.read.books.library import ZIP, find_books, is_in_book, suffix_of
 from corpus.read.books.tree import Folder, file_fault, is_text_file, pack_files
 from corpus.read.file_kinds import PDF, SUFFIXES, file_of
-from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import DocumentError, UsageError
+from infuser_core.protocols import Progress, no_progress
 from infuser_core.schemas import Source
 from infuser_core.system.sealed import digest_of_file
 

@@ -25,10 +25,10 @@ from corpus.read.file_kinds import MARKDOWN, PDF, is_text
 from corpus.read.formats.markdown import FENCED
 from corpus.read.garble import GARBLED_PAGE, PAGE_CHARS, debris
 from corpus.read.page import ConversionJob, RemovedText, SharedResources, page_of
-from infuser_core.engines.worker_pool import Task, WorkerPool
 from infuser_core.errors import DocumentError
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Page
+from infuser_core.system.worker_pool import Task, WorkerPool
 
 CONVERTERS = Registry(kind="converter", package="corpus.read.converters", outside="my_package.my_converter")
 NEEDS_A_LOOK = ("needs_ocr", "garbled", "debris")

@@ -12,7 +12,7 @@ from infuser_core.engines.cluster.remote_memory import ClusterMemory
 from infuser_core.engines.pool import EnginePool
 from infuser_core.engines.service.launch import HF
 from infuser_core.engines.service.weight_transfer import Board
-from infuser_core.engines.worker_pool import LocalPool, WorkerPool
+from infuser_core.system.worker_pool import LocalPool, WorkerPool
 
 Options = dict[str, Any]
 

@@ -16,7 +16,9 @@ from typing import Any
 
 import httpx
 
-from infuser_core.engines.protocols import (
+from infuser_core.errors import EngineError, UsageError
+from infuser_core.prompts.reasoning import announce, replace_halves, with_reasoning
+from infuser_core.protocols import (
     Completion,
     Keep,
     Messages,
@@ -26,8 +28,6 @@ from infuser_core.engines.protocols import (
     no_keep,
     no_progress,
 )
-from infuser_core.errors import EngineError, UsageError
-from infuser_core.prompts.reasoning import announce, replace_halves, with_reasoning
 from infuser_core.schemas import Checkpoint
 from infuser_core.seeding import seed_of
 

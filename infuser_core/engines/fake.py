@@ -12,16 +12,6 @@ from torch import Tensor, nn
 
 from infuser_core.config.optimizers import options_of
 from infuser_core.engines.local.passes import FlatTrainer
-from infuser_core.engines.protocols import (
-    Completion,
-    Keep,
-    Messages,
-    Progress,
-    PromptGroup,
-    SamplingParams,
-    no_keep,
-    no_progress,
-)
 from infuser_core.engines.training.checkpoint import (
     WEIGHTS,
     TrainerState,
@@ -32,6 +22,16 @@ from infuser_core.engines.training.checkpoint import (
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.optimizer import Given, first_moments
 from infuser_core.engines.training.packing import MicroBatch, Packer
+from infuser_core.protocols import (
+    Completion,
+    Keep,
+    Messages,
+    Progress,
+    PromptGroup,
+    SamplingParams,
+    no_keep,
+    no_progress,
+)
 from infuser_core.schemas import Checkpoint
 
 END_TOKEN = 256

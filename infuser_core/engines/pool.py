@@ -13,7 +13,9 @@ from pkgutil import resolve_name
 from threading import RLock
 from typing import Any, Literal, cast
 
-from infuser_core.engines.protocols import (
+from infuser_core.errors import EngineError
+from infuser_core.prompts.reasoning import reply_text
+from infuser_core.protocols import (
     ChatModel,
     Completion,
     Keep,
@@ -27,8 +29,6 @@ from infuser_core.engines.protocols import (
     no_keep,
     no_progress,
 )
-from infuser_core.errors import EngineError
-from infuser_core.prompts.reasoning import reply_text
 from infuser_core.schemas import Checkpoint
 from infuser_core.system import fault_points as faults
 

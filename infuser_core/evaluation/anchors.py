@@ -13,9 +13,9 @@ from infuser_core.config.shipped import read_yaml
 from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
 from infuser_core.engines.model_files import read_json, shard_names, weight_files, weight_heads
 from infuser_core.engines.pool import EnginePool
-from infuser_core.engines.protocols import ChatModel, Sampler
 from infuser_core.errors import ConfigError
 from infuser_core.nano.lab import NOTES, anchor_path
+from infuser_core.protocols import ChatModel, Sampler
 from infuser_core.schemas import Checkpoint, Role
 from infuser_core.store import verify
 from infuser_core.store.adapter_files import base_of

@@ -10,7 +10,11 @@ from typing import Annotated, Any, NotRequired, TypedDict, Unpack
 from infuser_core.algorithm.score import solver_reward
 from infuser_core.config.recorded import Mark
 from infuser_core.config.run import SamplingSettings
-from infuser_core.engines.protocols import (
+from infuser_core.errors import ConfigError
+from infuser_core.evaluation.resumable_sampling import Drawn, SavedRows, sample_resumably
+from infuser_core.prompts.reasoning import reply_text
+from infuser_core.prompts.templates import Template, load_template, render_question
+from infuser_core.protocols import (
     Messages,
     Progress,
     PromptGroup,
@@ -18,10 +22,6 @@ from infuser_core.engines.protocols import (
     SamplingParams,
     no_progress,
 )
-from infuser_core.errors import ConfigError
-from infuser_core.evaluation.resumable_sampling import Drawn, SavedRows, sample_resumably
-from infuser_core.prompts.reasoning import reply_text
-from infuser_core.prompts.templates import Template, load_template, render_question
 from infuser_core.schemas import Question, Role, Rollout, Verdict
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers.parts.batch import Job, check_all

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 
-from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.errors import DamagedArtifactError
 from infuser_core.evaluation.evaluate import Ask, Key, ScoreSettings, grade
 from infuser_core.evaluation.plan import ExamPlan, plan_of_answers
 from infuser_core.evaluation.scores import question_scores, sheet_scores
+from infuser_core.protocols import ChatModel, Progress, no_progress
 from infuser_core.schemas import BenchmarkResponse, BenchmarkScore, BenchmarkVerdict, Question, QuestionScore
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef

@@ -9,14 +9,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from infuser_core.config.run import BenchmarkSettings, RunConfig, SamplingSettings
-from infuser_core.engines.protocols import (
-    ChatModel,
-    Progress,
-    PromptGroup,
-    Sampler,
-    SamplingParams,
-    no_progress,
-)
 from infuser_core.evaluation.answering import (
     AS_WRITTEN,
     TOO_LONG,
@@ -27,6 +19,14 @@ from infuser_core.evaluation.answering import (
     template_digest,
 )
 from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark
+from infuser_core.protocols import (
+    ChatModel,
+    Progress,
+    PromptGroup,
+    Sampler,
+    SamplingParams,
+    no_progress,
+)
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, Verdict
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers.parts.batch import Job, break_ties, check_all

@@ -4,10 +4,10 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 
 from infuser_core.engines.endpoint import ChatReply, ChatRequest, Endpoint
-from infuser_core.engines.protocols import Progress, SamplingParams, no_progress
 from infuser_core.errors import EngineError
 from infuser_core.evaluation.answering import render_messages
 from infuser_core.evaluation.evaluate import TOO_LONG, Ask, Key, RespondSettings, response_row, seeds_of, too_long_rows
+from infuser_core.protocols import Progress, SamplingParams, no_progress
 from infuser_core.schemas import BenchmarkResponse
 
 SAVE_RESPONSES = 64

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
-from infuser_core.engines.protocols import (
+from infuser_core.protocols import (
     Completion,
     Progress,
     PromptGroup,

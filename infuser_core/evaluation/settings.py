@@ -25,12 +25,12 @@ from infuser_core.config.run import (
 from infuser_core.config.sources import FilePath, Seed, Settings, Tokens
 from infuser_core.engines.configured import sampling_pool
 from infuser_core.engines.pool import EnginePool
-from infuser_core.engines.protocols import ChatModel
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation.answering import OFF, OWN, Example, Phrasing
 from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.evaluation.benchmarks.parts.question_sets import question_of
 from infuser_core.evaluation.models import NamedModel, is_nano
+from infuser_core.protocols import ChatModel
 from infuser_core.settings import store_root
 
 _LABS = {"hard": "nano", "wide": "nano-wide"}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from infuser_core.errors import DataWarning
 
 if TYPE_CHECKING:
-    from infuser_core.engines.protocols import Tokenizer
+    from infuser_core.protocols import Tokenizer
 
 _NAMES = r"(?:\w{1,16}[:_])?(?:think|thinking|thoughts?|reasoning)"
 # Qwen, DeepSeek and most others; Seed; Mistral; Kimi; Cohere; Apertus; OpenThinker; gpt-oss and Gemma, whose channels

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from infuser_core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from infuser_core.engines.protocols import Messages
+    from infuser_core.protocols import Messages
 
 HERE = Path(__file__).parent
 LETTERS = "ABCDEFGHIJ"

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from infuser_core.config.run import RunConfig
 from infuser_core.engines.local import hub
-from infuser_core.engines.protocols import Completion, PromptGroup
 from infuser_core.evaluation.anchors import anchor_folder
+from infuser_core.protocols import Completion, PromptGroup
 from infuser_core.schemas import Checkpoint, Question, Role, Rollout
 
 Value = TypeVar("Value")

@@ -17,12 +17,12 @@ from infuser_core.config.run import RunConfig
 from infuser_core.cotrain.phases import dev_gradient, score_influence, update_solver
 from infuser_core.engines.configured import run_pool
 from infuser_core.engines.pool import record_engines
-from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams, TrainGroup, TrainRow
 from infuser_core.engines.service.sync_check import FAR, LIMITS, Agreement, precision
 from infuser_core.errors import ConfigError, EngineError, InfuserError
 from infuser_core.evaluation.benchmarks.parts.loader import longest_sequence
 from infuser_core.memory.shape import shape_of
 from infuser_core.planning.hours import Work
+from infuser_core.protocols import Completion, PromptGroup, SamplingParams, TrainGroup, TrainRow
 from infuser_core.schemas import Checkpoint, Rollout
 from infuser_core.store import verify
 from tasks.rehearsal.accelerators import Meter

@@ -9,11 +9,11 @@ from typing import Any
 from corpus.model_reply import ReplyProblem, ask_model
 from infuser_core.config.recorded import recorded
 from infuser_core.cotrain.phases import dev_gradient, score_influence
-from infuser_core.engines.protocols import ChatModel, Progress
 from infuser_core.evaluation.answering import template_digest
 from infuser_core.evaluation.generated import GeneratedSet, Judged
 from infuser_core.evaluation.statistics.question_quality import CheckedQuestion
 from infuser_core.prompts.templates import Template, load_or_shipped, render_question
+from infuser_core.protocols import ChatModel, Progress
 from infuser_core.schemas import Gradient, InfluenceScore, Question, Role, Rollout
 from infuser_core.store.pieces import Pieces
 from infuser_core.store.recipe import ArtifactRef

@@ -11,10 +11,10 @@ from infuser_core.config.phase_table import Phase
 from infuser_core.config.recorded import recorded
 from infuser_core.cotrain.phases import dev_gradient, rollout_dev, update_generator, update_solver
 from infuser_core.cotrain.studies import candidates, effects, gradients, selection
-from infuser_core.engines.protocols import Progress, Trainer, TrainGroup, TrainRow
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.answering import answer_questions, render_messages
 from infuser_core.evaluation.statistics.correlation import RankCorrelation
+from infuser_core.protocols import Progress, Trainer, TrainGroup, TrainRow
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, QuestionLabel, Role, Rollout
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from infuser_core.algorithm.objective import clipped_objective
 from infuser_core.algorithm.preset import Objective
-from infuser_core.engines.protocols import TrainGroup, TrainRow
+from infuser_core.protocols import TrainGroup, TrainRow
 
 ROWS = 8
 """Responses of a pass: `--minibatch_size` in its README."""

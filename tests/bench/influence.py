@@ -23,8 +23,8 @@ from workload import MIDDLE, NANO, PLAIN, Shape, Trainers, make_groups, objectiv
 from infuser_core.algorithm.preset import Objective
 from infuser_core.algorithm.score import cosine
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import Similarity, TrainGroup
 from infuser_core.engines.training.checkpoint import read_reference
+from infuser_core.protocols import Similarity, TrainGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

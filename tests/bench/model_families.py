@@ -23,8 +23,8 @@ from engine_tiny import COMMON, LATENT, OBJECTIVE, VOCABULARY, make_groups, save
 from infuser_core.engines.hf.causal_lm import multiply_experts, saved_buffers
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.local.hub import prepare_anchor
-from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.errors import InfuserError
+from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint
 
 SIZES = {

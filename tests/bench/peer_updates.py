@@ -18,7 +18,7 @@ from workload import MIDDLE, NANO, Shape, make_checkpoint, make_groups, objectiv
 
 from infuser_core.algorithm.preset import Objective
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import TrainGroup
+from infuser_core.protocols import TrainGroup
 
 PEER = Path(__file__).parent / "peers" / "trl_update.py"
 SMALL = replace(MIDDLE, vocabulary=1230)

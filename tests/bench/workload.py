@@ -18,8 +18,8 @@ from objectives import objective as objective
 from infuser_core.algorithm.preset import Objective
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import TrainGroup, TrainRow
 from infuser_core.engines.training.packing import Packer, Segment, runs_within
+from infuser_core.protocols import TrainGroup, TrainRow
 from infuser_core.schemas import Checkpoint
 
 

@@ -25,12 +25,12 @@ from infuser_core.cotrain.studies.candidates import SCORES
 from infuser_core.engines.training.checkpoint import read_state
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.optimizer import optimizer_of
-from infuser_core.engines.worker_pool import LocalPool
 from infuser_core.nano.build import build_anchor
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Page, Question, Topic
 from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
+from infuser_core.system.worker_pool import LocalPool
 
 OUTSIDE = ROOT / "tests" / "support" / "outside"
 

@@ -14,9 +14,9 @@ from corpus.read.embedded import CONVERTER
 from corpus.read.garble import MARK
 from corpus.read.page import ConversionJob
 from infuser_core.config.corpus import ConvertSettings
-from infuser_core.engines.worker_pool import LocalPool
 from infuser_core.errors import ConfigError, DocumentError
 from infuser_core.schemas import Page
+from infuser_core.system.worker_pool import LocalPool
 
 
 def converted(path: Path, job: ConversionJob) -> Page:

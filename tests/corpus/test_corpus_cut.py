@@ -11,7 +11,7 @@ from corpus.chunk.split import by_rule
 from corpus.read.page import page_of
 from infuser_core.config.corpus import CorpusSettings
 from infuser_core.config.overlays import load
-from infuser_core.engines.worker_pool import LocalPool
+from infuser_core.system.worker_pool import LocalPool
 
 SENTENCE = "The charge on the sphere number {} is spread evenly, and the field inside of it is zero everywhere. "
 

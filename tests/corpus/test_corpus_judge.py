@@ -10,10 +10,10 @@ from corpus.chunk.chunk import chunk_page
 from corpus.chunk.form import fault_of
 from corpus.chunk.judge import UNDECIDED, judge_by_model, judge_by_rules, ruled_out
 from infuser_core.config.corpus import ChunkSettings
-from infuser_core.engines.protocols import ChatModel, Messages, Progress, no_progress
-from infuser_core.engines.worker_pool import LocalPool
 from infuser_core.prompts.templates import Template, load_template
+from infuser_core.protocols import ChatModel, Messages, Progress, no_progress
 from infuser_core.schemas import Document, Judgement
+from infuser_core.system.worker_pool import LocalPool
 
 TEMPLATE = Template(name="test/judge", system="", user="judge: {text}")
 

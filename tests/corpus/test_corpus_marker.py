@@ -17,9 +17,9 @@ from corpus.read.converters.marker import OPTIONS, clean_markup
 from corpus.read.marker_servers import Servers
 from corpus.read.page import ConversionJob, SharedResources
 from infuser_core.config.corpus import ConvertSettings
-from infuser_core.engines.worker_pool import LocalPool
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Page
+from infuser_core.system.worker_pool import LocalPool
 
 PAGES = 7
 HELP = DATA / "marker_2.0.0_options.txt"

@@ -20,9 +20,9 @@ from corpus.find.session import live
 from corpus.find.topics import extract
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.engines.fake import ScriptedChat
-from infuser_core.engines.protocols import Messages
 from infuser_core.errors import CatalogueError
 from infuser_core.prompts.templates import load_template
+from infuser_core.protocols import Messages
 from infuser_core.schemas import Topic
 
 TOPIC = Topic(domain="Physics", subdomain="Optics", num_questions=3)

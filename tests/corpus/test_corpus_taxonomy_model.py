@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from corpus.find.queries import Librarian
 from corpus.find.topics import WINDOW, Taxonomy, extract, merge
 from infuser_core.engines.fake import ScriptedChat
-from infuser_core.engines.protocols import Messages
 from infuser_core.errors import DocumentError
 from infuser_core.prompts.templates import load_template
+from infuser_core.protocols import Messages
 from infuser_core.schemas import Topic
 
 PROMPTS = {name: load_template(name, profile="paper") for name in ("assign_topic", "merge_topics")}

@@ -19,8 +19,8 @@ from infuser_core.engines.hf.norms import compute_in_own_dtype
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.local.hub import prepare_adapter
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import PromptGroup, SamplingParams, TrainGroup
 from infuser_core.errors import CheckpointError, ConfigError, EngineError
+from infuser_core.protocols import PromptGroup, SamplingParams, TrainGroup
 from infuser_core.schemas import Checkpoint
 from infuser_core.store.adapter_files import CONFIG, WEIGHTS, base_of, pointer
 

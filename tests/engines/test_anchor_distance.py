@@ -14,8 +14,8 @@ from infuser_core.config.overlays import load
 from infuser_core.cotrain.phases import update_solver as phase
 from infuser_core.cotrain.phases.training import train_group
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import TrainGroup
 from infuser_core.errors import EngineError
+from infuser_core.protocols import TrainGroup
 from infuser_core.schemas import Checkpoint
 
 CONFIG = load([shipped.data("configs/nano.yaml")])

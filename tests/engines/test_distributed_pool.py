@@ -23,12 +23,12 @@ from corpus.chunk.judge import judge_by_rules, rule_on
 from corpus.pool import read_sources
 from infuser_core.engines.cluster.machines import Cluster
 from infuser_core.engines.cluster.ray_pool import RayPool
-from infuser_core.engines.worker_pool import WorkerPool
 from infuser_core.errors import KilledProcessError
+from infuser_core.system.worker_pool import WorkerPool
 
 pytestmark = pytest.mark.distributed
 
-BUSY = "from infuser_core.engines.worker_pool import serve"
+BUSY = "from infuser_core.system.worker_pool import serve"
 TABLES = ("documents.parquet", "discarded.parquet", "sources.parquet", "overlaps.parquet")
 MARKER = f"""#!{sys.executable}
 import pathlib, sys

@@ -9,8 +9,8 @@ from engine_tiny import OBJECTIVE, SHAPES, make_groups
 
 from infuser_core.algorithm.score import cosine
 from infuser_core.engines.deepspeed.split import split
-from infuser_core.engines.protocols import TrainGroup
 from infuser_core.engines.training.packing import Packer
+from infuser_core.protocols import TrainGroup
 from infuser_core.schemas import Checkpoint
 
 pytestmark = pytest.mark.distributed

@@ -11,7 +11,7 @@ from engine_tiny import OBJECTIVE, make_groups
 
 from infuser_core.engines.cluster.ranks import RankGroup
 from infuser_core.engines.hf.sampler import HFSampler
-from infuser_core.engines.protocols import PromptGroup, SamplingParams, Trainer
+from infuser_core.protocols import PromptGroup, SamplingParams, Trainer
 from infuser_core.schemas import Checkpoint
 
 pytestmark = pytest.mark.distributed

@@ -10,8 +10,8 @@ from engine_tiny import OBJECTIVE, SHAPES, make_groups
 
 from infuser_core.algorithm.score import cosine
 from infuser_core.engines.cluster.ranks import RankGroup
-from infuser_core.engines.protocols import Similarity, Trainer, TrainGroup
 from infuser_core.errors import CheckpointError, EngineError
+from infuser_core.protocols import Similarity, Trainer, TrainGroup
 from infuser_core.schemas import Checkpoint
 
 pytestmark = pytest.mark.distributed

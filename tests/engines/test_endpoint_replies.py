@@ -12,11 +12,11 @@ import pytest
 
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.endpoint import KEY, ChatRequest, Endpoint, parse_address
-from infuser_core.engines.protocols import SamplingParams
 from infuser_core.errors import DataWarning, EngineError, UsageError
 from infuser_core.evaluation.evaluate import TOO_LONG, Ask, RespondSettings, seeds_of
 from infuser_core.evaluation.remote import respond
 from infuser_core.nano import world
+from infuser_core.protocols import SamplingParams
 
 SECRET = "key-that-nobody-sees"
 Answer = tuple[int, dict[str, str], Any]

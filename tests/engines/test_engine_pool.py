@@ -15,8 +15,8 @@ from scripted_engine import DIE
 
 from infuser_core.engines.fake import END_TOKEN, ByteTokenizer, FakeTrainer, ScriptedChat, ScriptedSampler, fake_anchor
 from infuser_core.engines.pool import EnginePool, Placement, facts_of, record_engines
-from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams, Trainer, TrainGroup, TrainRow
 from infuser_core.errors import CheckpointError, EngineError
+from infuser_core.protocols import Completion, PromptGroup, SamplingParams, Trainer, TrainGroup, TrainRow
 from infuser_core.schemas import Checkpoint, Document
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.recipe import Recipe

@@ -32,10 +32,10 @@ from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.probe.fast import FastProbe
 from infuser_core.engines.probe.recorder import Recorder
 from infuser_core.engines.probe.sums import Workspace
-from infuser_core.engines.protocols import Similarity, TrainGroup
 from infuser_core.engines.training.checkpoint import read_reference, write_tensors
 from infuser_core.engines.training.packing import MicroBatch
 from infuser_core.errors import EngineError, EngineWarning
+from infuser_core.protocols import Similarity, TrainGroup
 from infuser_core.schemas import Checkpoint
 
 # Distance from the plain probe in fp64. In fp32 either form is up to 2e-3 off, on every device: how far the two are

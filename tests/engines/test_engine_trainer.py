@@ -29,9 +29,9 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import TrainGroup
 from infuser_core.engines.training.checkpoint import read_reference
 from infuser_core.errors import CheckpointError, EngineError
+from infuser_core.protocols import TrainGroup
 from infuser_core.schemas import Checkpoint
 
 LAST = SHAPES[:4]
@@ -236,7 +236,7 @@ import torch
 sys.path.insert(0, "tests/support")
 from engine_tiny import OBJECTIVE, make_groups, trainer
 from infuser_core.engines.hf.sampler import HFSampler
-from infuser_core.engines.protocols import PromptGroup, SamplingParams
+from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint
 
 anchor = Checkpoint(checkpoint_id="anchor", role="solver", path=sys.argv[1], step=0)

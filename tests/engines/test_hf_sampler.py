@@ -20,8 +20,8 @@ from engine_tiny import (
 from infuser_core.engines.hf.output_head import OutputHead
 from infuser_core.engines.hf.sampler import HFSampler, pick, uniforms
 from infuser_core.engines.pool import SamplerChat
-from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.errors import EngineError
+from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint
 
 PARAMS = SamplingParams(temperature=1.0, max_tokens=90)

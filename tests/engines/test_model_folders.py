@@ -15,10 +15,10 @@ from transformers import AutoModelForCausalLM
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.local.hub import prepare_anchor, random_model, write_hub_layout
-from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.engines.training.checkpoint import weights_of
 from infuser_core.errors import CheckpointError, InfuserError
 from infuser_core.evaluation.anchors import anchor_digest
+from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint
 
 WEIGHT = "model.layers.0.self_attn.q_proj.weight"

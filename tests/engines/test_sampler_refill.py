@@ -20,8 +20,8 @@ from safetensors.torch import load_file, save_file
 from infuser_core.engines.deepspeed.zero import empty_model
 from infuser_core.engines.hf.causal_lm import saved_buffers
 from infuser_core.engines.hf.sampler import HFSampler
-from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.errors import CheckpointError, EngineError
+from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint
 
 ASKED = [PromptGroup(group_id="g", token_ids=[5, 6, 7], seeds=[1, 2, 3])]

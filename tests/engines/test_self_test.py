@@ -15,11 +15,11 @@ from infuser_core.engines.hf.causal_lm import IMPLEMENTATION, load_model, read_c
 from infuser_core.engines.hf.limits import most_positions
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.local.hub import prepare_anchor
-from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.engines.training.self_test import require_same
 from infuser_core.errors import EngineError
 from infuser_core.evaluation.models import find_model
 from infuser_core.evaluation.settings import EvaluationSettings, pool_of
+from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint
 
 CONVOLUTIONS = {"layer_types": ["conv", "full_attention", "conv", "full_attention"]}

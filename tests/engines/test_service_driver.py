@@ -21,13 +21,13 @@ from scripted_engine import DIE, HANG, TOGETHER, reply
 from infuser_core.config.roles import AdapterSettings
 from infuser_core.engines.hf.causal_lm import copy_model
 from infuser_core.engines.local.hub import prepare_adapter
-from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
 from infuser_core.engines.service.launch import Launch, ServiceOptions, engine_settings, launches, visible_cards
 from infuser_core.engines.service.local_engines import start_engine
 from infuser_core.engines.service.sample_call import GroupQueue
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.evaluation import resumable_sampling
+from infuser_core.protocols import Completion, PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint, Role
 from infuser_core.store.pieces import Pieces
 

@@ -27,10 +27,10 @@ from places import SUPPORT
 from spoiled_engines import SpoiledSampler, missing, nudged, wrong
 
 from infuser_core.engines.hf.sampler import HFSampler
-from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.engines.service.weight_transfer import Board
 from infuser_core.errors import EngineError, EngineWarning
+from infuser_core.protocols import Completion, PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint
 
 WHERE = os.environ.get("INFUSER_VLLM_PYTHON") or (sys.executable if find_spec("vllm") else "")

@@ -13,9 +13,9 @@ from threading import Barrier
 import pytest
 from served import eventually
 
-from infuser_core.engines.worker_pool import ATTEMPTS, LocalPool, Task
 from infuser_core.errors import EngineError, KilledProcessError, UsageError
 from infuser_core.system import child
+from infuser_core.system.worker_pool import ATTEMPTS, LocalPool, Task
 
 ITEMS = [*range(12)]
 

@@ -8,7 +8,7 @@ from test_endpoint_replies import said, server
 from infuser_core.config.overlays import load
 from infuser_core.cotrain.phases import generate_questions as phase
 from infuser_core.engines.endpoint import Address, ChatSampler, Endpoint, PackedText
-from infuser_core.engines.protocols import PromptGroup, SamplingParams
+from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.schemas import Document
 
 CONFIG = load([CONFIGS / "nano.yaml"])

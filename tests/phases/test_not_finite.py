@@ -23,8 +23,8 @@ from infuser_core.cotrain.phases.training import train_group
 from infuser_core.cotrain.phases.update_generator import GeneratorUpdate
 from infuser_core.cotrain.phases.update_solver import SolverUpdate
 from infuser_core.engines.fake import FakeTrainer, fake_anchor
-from infuser_core.engines.protocols import Progress, StepReport, TrainGroup, no_progress
 from infuser_core.errors import EngineError
+from infuser_core.protocols import Progress, StepReport, TrainGroup, no_progress
 from infuser_core.schemas import InfluenceScore, Rollout, ScoreStatus
 from infuser_core.store.store import Outcome
 from tasks.rollouts import steps_of

@@ -26,7 +26,7 @@ from infuser_core.cotrain.studies.selection import (
     summary,
 )
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import Trainer
+from infuser_core.protocols import Trainer
 
 SETTINGS = SelectionSettings(step=None, share=0.25, steps=1, draws=3, samples=1, ranked=True)  # type: ignore[arg-type]
 

@@ -16,8 +16,8 @@ from infuser_core.config.overlays import load
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.local.hub import write_hub_layout
-from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.errors import UsageError
+from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.results.export.model import export
 from infuser_core.schemas import BenchmarkScore, Checkpoint, Selection, Source, Update
 from infuser_core.store import runs

@@ -21,10 +21,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from infuser_core.config.sources import FolderAnchor
 from infuser_core.engines.hf.renderer import PLAIN, Renderer
 from infuser_core.engines.hf.sampler import HFSampler
-from infuser_core.engines.protocols import PromptGroup, SamplingParams, TrainGroup, TrainRow
 from infuser_core.engines.training.self_test import verdict
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.anchors import ORIGIN, PLAIN_TURNS, anchor_digest, anchor_notes, origin_of
+from infuser_core.protocols import PromptGroup, SamplingParams, TrainGroup, TrainRow
 from infuser_core.results.export.anchor import import_anchor, text
 from infuser_core.schemas import Checkpoint
 

@@ -6,9 +6,9 @@ import pytest
 from engine_tiny import make_checkpoint
 
 from infuser_core.engines.hf.sampler import HFSampler
-from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.evaluation import resumable_sampling
 from infuser_core.evaluation.resumable_sampling import Drawn, sample_resumably
+from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.store.pieces import Pieces
 
 PARAMS = SamplingParams(temperature=1.0, max_tokens=30)

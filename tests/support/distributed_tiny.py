@@ -12,7 +12,7 @@ from infuser_core.config.engine import EngineSettings
 from infuser_core.config.optimizers import AdamWOptions
 from infuser_core.engines.configured import options_of
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import Trainer, TrainGroup
+from infuser_core.protocols import Trainer, TrainGroup
 from infuser_core.schemas import Checkpoint
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from infuser_core.cotrain.phases.training import ObjectiveSettings
 from infuser_core.engines.hf.causal_lm import multiply_experts, saved_buffers
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.trainer import LocalTrainer
-from infuser_core.engines.protocols import TrainGroup, TrainRow
+from infuser_core.protocols import TrainGroup, TrainRow
 from infuser_core.schemas import Checkpoint
 
 VOCABULARY = 64

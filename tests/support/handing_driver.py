@@ -19,9 +19,9 @@ from engine_tiny import make_checkpoint
 
 from infuser_core.engines.cluster.machines import Cluster
 from infuser_core.engines.cluster.remote_memory import ClusterMemory
-from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.engines.service.weight_transfer import Board
+from infuser_core.protocols import PromptGroup, SamplingParams
 
 GROUPS = [PromptGroup(group_id=str(place), token_ids=[3 + place, 5, 9], seeds=[place, 7]) for place in range(6)]
 

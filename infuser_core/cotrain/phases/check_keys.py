@@ -6,9 +6,9 @@ from typing import Unpack
 
 from infuser_core.config.run import RunConfig, SamplingSettings
 from infuser_core.cotrain.phases import rollout_dev
-from infuser_core.engines.protocols import Sampler
 from infuser_core.evaluation.answering import AnswerSettings, Draw, answer_questions
 from infuser_core.evaluation.statistics.key_accuracy import key_accuracy, majority_votes
+from infuser_core.protocols import Sampler
 from infuser_core.schemas import KeyAccuracy, Question, Rollout
 
 VERSION = 5

@@ -14,7 +14,7 @@ from infuser_core.cotrain.phases.parts.not_finite import (
     retry_without_not_finite,
 )
 from infuser_core.cotrain.phases.training import ObjectiveSettings, by_group
-from infuser_core.engines.protocols import Progress, Trainer, no_progress
+from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import Gradient, Rollout
 
 VERSION = 2

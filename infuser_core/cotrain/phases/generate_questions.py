@@ -19,13 +19,13 @@ from infuser_core.cotrain.phases.parts.few_shot import (
     render_prompt,
 )
 from infuser_core.cotrain.route import Route, blank_routes, find_route
-from infuser_core.engines.protocols import Completion, Progress, PromptGroup, Sampler, SamplingParams, no_progress
 from infuser_core.errors import DocumentError
 from infuser_core.evaluation.answering import TOO_LONG, template_digest
 from infuser_core.evaluation.resumable_sampling import Drawn, SavedRows, sample_resumably
 from infuser_core.plugins import MAIN_ROUTE, find_object
 from infuser_core.prompts.reasoning import reply_text
 from infuser_core.prompts.templates import load_template
+from infuser_core.protocols import Completion, Progress, PromptGroup, Sampler, SamplingParams, no_progress
 from infuser_core.schemas import Document, Question, QuestionLabel, Role, Rollout
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers.parts.grading import as_text, grading_of

@@ -5,8 +5,8 @@ from typing import Unpack
 
 from infuser_core.config.run import RunConfig
 from infuser_core.cotrain.route import solved_with_code
-from infuser_core.engines.protocols import Sampler
 from infuser_core.evaluation.answering import AnswerSettings, Draw, answer_questions, solver_templates, template_digest
+from infuser_core.protocols import Sampler
 from infuser_core.schemas import Question, Rollout
 
 VERSION = 7

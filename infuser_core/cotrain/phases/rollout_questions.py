@@ -8,8 +8,8 @@ from infuser_core.algorithm.score import solver_reward
 from infuser_core.config.run import RunConfig
 from infuser_core.cotrain.phases import rollout_dev
 from infuser_core.cotrain.phases.training import by_group
-from infuser_core.engines.protocols import Sampler
 from infuser_core.evaluation.answering import TOO_LONG, AnswerSettings, Draw, answer_questions
+from infuser_core.protocols import Sampler
 from infuser_core.schemas import Question, Rollout, Verdict
 from infuser_core.verifiers.parts.batch import Job, check_all
 

@@ -18,7 +18,7 @@ from infuser_core.cotrain.phases.parts.not_finite import (
     retry_without_not_finite,
 )
 from infuser_core.cotrain.phases.training import ObjectiveSettings, by_group, logprobs_by_rollout
-from infuser_core.engines.protocols import Probed, Progress, Similarity, Trainer, TrainGroup, no_progress
+from infuser_core.protocols import Probed, Progress, Similarity, Trainer, TrainGroup, no_progress
 from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
 VERSION = 7

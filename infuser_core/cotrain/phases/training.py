@@ -11,8 +11,8 @@ from infuser_core.algorithm.preset import Objective, Overlong, Preset, RatioLeve
 from infuser_core.config.roles import OptimizerSettings, RoleSettings
 from infuser_core.config.run import CotrainSettings, RunConfig
 from infuser_core.cotrain.phases.parts.not_finite import HINT, is_finite, raise_for_groups
-from infuser_core.engines.protocols import Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress
 from infuser_core.errors import EngineError
+from infuser_core.protocols import Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress
 from infuser_core.schemas import TOKEN_MEANS, Checkpoint, Rollout, Update
 
 

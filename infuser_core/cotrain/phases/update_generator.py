@@ -10,7 +10,7 @@ from infuser_core.config.run import RunConfig
 from infuser_core.cotrain.phases.parts.not_finite import NotFinite, is_finite, no_finite_data, retry_without_not_finite
 from infuser_core.cotrain.phases.training import UpdateSettings, by_group, excluded_questions, update
 from infuser_core.cotrain.reward import find_reward
-from infuser_core.engines.protocols import Progress, Trainer, no_progress
+from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import (
     Checkpoint,
     GeneratorScore,

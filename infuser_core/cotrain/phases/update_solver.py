@@ -11,7 +11,7 @@ from infuser_core.algorithm.score import mid_eos_shaped
 from infuser_core.config.run import RunConfig
 from infuser_core.cotrain.phases.parts.not_finite import NotFinite, retry_without_not_finite
 from infuser_core.cotrain.phases.training import UpdateSettings, by_group, excluded_questions, update
-from infuser_core.engines.protocols import Progress, Trainer, no_progress
+from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import Checkpoint, Question, Role, Rollout, TrainerLogprobs, Update, Verdict
 
 VERSION = 6

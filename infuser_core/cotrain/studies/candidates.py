@@ -13,10 +13,10 @@ import numpy as np
 from infuser_core.algorithm.advantage import centre
 from infuser_core.algorithm.score import cosine
 from infuser_core.cotrain.phases.training import ObjectiveSettings, by_group
-from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.errors import CheckpointError
 from infuser_core.evaluation.resumable_sampling import SavedRows
 from infuser_core.plugins import Registry
+from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, QuestionLabel, Rollout, ScoreStatus
 
 VERSION = 2

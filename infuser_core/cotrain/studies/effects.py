@@ -25,9 +25,9 @@ from infuser_core.cotrain.studies.candidates import (
     ranks_within,
     values_by_score,
 )
-from infuser_core.engines.protocols import Progress, Trainer, TrainGroup, no_progress
 from infuser_core.evaluation.resumable_sampling import SavedRows
 from infuser_core.evaluation.statistics.correlation import RankCorrelation, rank_correlations
+from infuser_core.protocols import Progress, Trainer, TrainGroup, no_progress
 from infuser_core.schemas import Checkpoint, InfluenceScore, NotFinite, Rollout
 from infuser_core.seeding import seed_of
 

@@ -17,8 +17,8 @@ from infuser_core.algorithm.advantage import advantages, centre
 from infuser_core.cotrain.phases.training import ObjectiveSettings, by_group, train_group
 from infuser_core.cotrain.reward import find_reward
 from infuser_core.cotrain.studies.candidates import load_flat
-from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.evaluation.statistics.bootstrap import Z
+from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, Rollout
 from infuser_core.seeding import seed_of
 

@@ -15,10 +15,10 @@ from infuser_core.algorithm.advantage import centre
 from infuser_core.cotrain.phases.training import UpdateSettings, by_group, logprobs_by_rollout, train_group
 from infuser_core.cotrain.studies.candidates import PAPER, NamedScore, values_by_score
 from infuser_core.cotrain.studies.effects import Measure
-from infuser_core.engines.protocols import Progress, Trainer, no_progress
 from infuser_core.evaluation.resumable_sampling import SavedRows
 from infuser_core.evaluation.statistics.bootstrap import estimate
 from infuser_core.evaluation.statistics.correlation import RankCorrelation, rank_correlations
+from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import Checkpoint, Rollout
 from infuser_core.seeding import seed_of
 

@@ -20,8 +20,8 @@ from pkgutil import resolve_name
 from typing import Any
 
 from infuser_core.engines.cluster.machines import Cluster, connected, living_machines, name_of, shares, strategy_for
-from infuser_core.engines.protocols import Progress, no_progress
 from infuser_core.errors import EngineError, InfuserError
+from infuser_core.protocols import Progress, no_progress
 
 START_SECONDS = 300.0
 """Longest time for all ranks to start; imports on a busy machine take most of it."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from infuser_core.engines.cluster.machines import Cluster, Machine, connected, living_machines
 from infuser_core.engines.cluster.remote_workers import RemoteHost, RemoteWorker
-from infuser_core.engines.worker_pool import Slot, WorkerPool, slots_of
 from infuser_core.errors import EngineError
+from infuser_core.system.worker_pool import Slot, WorkerPool, slots_of
 
 START_SECONDS = 120.0
 """Longest time in which an actor imports what it needs."""

@@ -25,10 +25,10 @@ from infuser_core.engines.cluster.machines import (
 )
 from infuser_core.engines.service.launch import START_SECONDS, ServiceOptions
 from infuser_core.engines.service.local_engines import LocalEngines
-from infuser_core.engines.worker_pool import start_process
 from infuser_core.errors import EngineError
 from infuser_core.system.child import LOOK_SECONDS
 from infuser_core.system.worker import EndedError, Peer, WorkerProcess, wait
+from infuser_core.system.worker_pool import start_process
 
 LISTEN_SECONDS = 1.0
 """Longest time for which an actor holds a request for messages."""

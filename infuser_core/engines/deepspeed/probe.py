@@ -14,9 +14,9 @@ from infuser_core.engines.deepspeed.shard import Gathered
 from infuser_core.engines.deepspeed.zero import Zero
 from infuser_core.engines.probe.fast import LayerProbe, Scored
 from infuser_core.engines.probe.sums import Preconditioner, Workspace
-from infuser_core.engines.protocols import Objective, TrainRow
 from infuser_core.engines.training.optimizers.adamw import AdamW
 from infuser_core.engines.training.packing import Segment
+from infuser_core.protocols import Objective, TrainRow
 
 
 class ShardProbe(LayerProbe):

@@ -7,8 +7,8 @@ and every denominator do not change.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from infuser_core.engines.protocols import TrainGroup, TrainRow
 from infuser_core.engines.training.packing import runs_within
+from infuser_core.protocols import TrainGroup, TrainRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,6 @@ from infuser_core.engines.deepspeed.split import Part, split, split_rows
 from infuser_core.engines.hf.causal_lm import choose_device
 from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.reference import similarities
-from infuser_core.engines.protocols import Probed, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.engines.service.checksum import whole
 from infuser_core.engines.service.weight_transfer import Board
 from infuser_core.engines.training.checkpoint import read_state, written
@@ -29,6 +28,7 @@ from infuser_core.engines.training.optimizer import Given
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.tensor_files import Shapes
 from infuser_core.errors import EngineError
+from infuser_core.protocols import Probed, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.schemas import Checkpoint
 
 HOST_SHARE = 0.5

@@ -17,9 +17,9 @@ from jinja2.exceptions import TemplateError
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from infuser_core.engines.hf.limits import reading
-from infuser_core.engines.protocols import Messages, PromptGroup, SamplingParams
 from infuser_core.errors import CheckpointError, ConfigError, EngineError
 from infuser_core.prompts.reasoning import is_mark
+from infuser_core.protocols import Messages, PromptGroup, SamplingParams
 
 TEMPLATE_FILE = "chat_template.jinja"
 """Where transformers looks for a template beside the tokenizer."""

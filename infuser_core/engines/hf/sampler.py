@@ -30,7 +30,10 @@ from infuser_core.engines.hf.limits import most_positions, require_finite
 from infuser_core.engines.hf.output_head import OutputHead
 from infuser_core.engines.hf.renderer import Renderer, require_room
 from infuser_core.engines.model_files import companions
-from infuser_core.engines.protocols import (
+from infuser_core.engines.training.checkpoint import STATE
+from infuser_core.engines.training.self_test import require_once
+from infuser_core.errors import EngineError
+from infuser_core.protocols import (
     Completion,
     Keep,
     Progress,
@@ -39,9 +42,6 @@ from infuser_core.engines.protocols import (
     no_keep,
     no_progress,
 )
-from infuser_core.engines.training.checkpoint import STATE
-from infuser_core.engines.training.self_test import require_once
-from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
 from infuser_core.store.series import Series
 

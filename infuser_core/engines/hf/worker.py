@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.engines.hf.sampler import HFSampler
-from infuser_core.engines.protocols import PromptGroup, SamplingParams
 from infuser_core.engines.service.checksum import of_tensors
 from infuser_core.engines.service.server import FORCED, Row, main
+from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint, Role
 
 ROOM = 64

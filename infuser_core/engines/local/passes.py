@@ -9,7 +9,6 @@ import torch
 from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import options_of
 from infuser_core.engines.probe.reference import Probe, ProbeLedger, ReferenceProbe
-from infuser_core.engines.protocols import Probed, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.engines.training.checkpoint import (
     MOMENTS,
     Tensors,
@@ -24,6 +23,7 @@ from infuser_core.engines.training.loss import Policy, Tally, forward_terms, in_
 from infuser_core.engines.training.optimizer import Given, optimizer_of
 from infuser_core.engines.training.packing import Packer
 from infuser_core.errors import EngineError
+from infuser_core.protocols import Probed, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.system import fault_points as faults
 
 Result = TypeVar("Result")

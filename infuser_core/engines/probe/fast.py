@@ -15,13 +15,13 @@ from infuser_core.engines.probe.choice import refusal
 from infuser_core.engines.probe.recorder import HeadNames, Recorder
 from infuser_core.engines.probe.reference import ProbeLedger, ReferenceProbe
 from infuser_core.engines.probe.sums import Preconditioner, QuestionSums, Workspace, spans_of
-from infuser_core.engines.protocols import TrainGroup
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import batch_terms
 from infuser_core.engines.training.optimizer import Optimizer
 from infuser_core.engines.training.output_layer import CPU_ROWS, Receiver
 from infuser_core.engines.training.packing import MicroBatch, Packer, Segment
 from infuser_core.engines.training.policy import ModelPolicy
+from infuser_core.protocols import TrainGroup
 
 Forward = Callable[[MicroBatch, float, Receiver | None], Tensor]
 """`forward(batch, temperature, receiver)`: log-probabilities [S], the output layer's gradient to the receiver."""

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from infuser_core.algorithm.preset import Objective
 from infuser_core.algorithm.score import norm
-from infuser_core.engines.protocols import Probed, Progress, Similarity, TrainGroup
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import Policy, Tally, forward_terms, in_order
 from infuser_core.engines.training.optimizer import Optimizer
 from infuser_core.engines.training.packing import Packer, Segment
+from infuser_core.protocols import Probed, Progress, Similarity, TrainGroup
 
 
 def similarities(groups: Sequence[TrainGroup], sums: Tensor, reference_norm: float) -> list[Similarity]:

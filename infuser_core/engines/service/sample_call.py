@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from infuser_core.engines.protocols import Completion, Keep, Progress, PromptGroup, SamplingParams
 from infuser_core.engines.service.server import FORCED
+from infuser_core.protocols import Completion, Keep, Progress, PromptGroup, SamplingParams
 from infuser_core.store.series import Series
 from infuser_core.system.child import Watch
 from infuser_core.system.worker import Peer

@@ -18,15 +18,6 @@ from infuser_core.engines.cluster.remote_workers import RemoteEngines, engines_o
 from infuser_core.engines.hf.causal_lm import choose_device, choose_dtype, device_name, folder_ends, read_config
 from infuser_core.engines.hf.limits import most_positions
 from infuser_core.engines.hf.renderer import Renderer, require_room
-from infuser_core.engines.protocols import (
-    Completion,
-    Keep,
-    Progress,
-    PromptGroup,
-    SamplingParams,
-    no_keep,
-    no_progress,
-)
 from infuser_core.engines.service.launch import HF, START_SECONDS, VLLM, ServiceOptions, interpreter
 from infuser_core.engines.service.local_engines import LocalEngines
 from infuser_core.engines.service.sample_call import SampleCall
@@ -39,6 +30,15 @@ from infuser_core.engines.service.sync_check import (
 )
 from infuser_core.engines.service.weight_transfer import Board, fixed_prompts
 from infuser_core.errors import EngineError, EngineWarning
+from infuser_core.protocols import (
+    Completion,
+    Keep,
+    Progress,
+    PromptGroup,
+    SamplingParams,
+    no_keep,
+    no_progress,
+)
 from infuser_core.schemas import Checkpoint, Role
 from infuser_core.system.worker import Peer, WorkerProcess, wait
 

@@ -20,10 +20,10 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from infuser_core.engines.hf.causal_lm import choose_dtype, read_config, read_model
-from infuser_core.engines.protocols import Completion, PromptGroup, SamplingParams
 from infuser_core.engines.service.checksum import of_tensors
 from infuser_core.engines.service.weight_transfer import TEMPERATURE, TOKENS, WeightTransfer
 from infuser_core.errors import EngineError
+from infuser_core.protocols import Completion, PromptGroup, SamplingParams
 
 PARAMS = SamplingParams(temperature=TEMPERATURE, top_p=0.9, top_k=50, max_tokens=TOKENS)
 """Sampling parameters for the fixed prompts."""

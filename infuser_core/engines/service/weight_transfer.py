@@ -15,8 +15,8 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from infuser_core.engines.protocols import PromptGroup, TrainGroup, TrainRow
 from infuser_core.errors import CheckpointError, EngineError, EngineWarning
+from infuser_core.protocols import PromptGroup, TrainGroup, TrainRow
 
 if TYPE_CHECKING:
     from infuser_core.engines.training.tensor_files import Shapes

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from infuser_core.algorithm.objective import ObjectiveTerms, clipped_objective
 from infuser_core.algorithm.preset import Objective
-from infuser_core.engines.protocols import StepReport, TrainGroup
 from infuser_core.engines.training.packing import MicroBatch, Segment
+from infuser_core.protocols import StepReport, TrainGroup
 from infuser_core.schemas import TOKEN_MEANS
 from infuser_core.store.series import Series
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from infuser_core.engines.hf.layouts import Layout
-from infuser_core.engines.protocols import TrainGroup, TrainRow
 from infuser_core.engines.training.attention import PackedLayout, SegmentShape
 from infuser_core.errors import EngineError
+from infuser_core.protocols import TrainGroup, TrainRow
 
 Item = TypeVar("Item")
 

@@ -17,9 +17,9 @@ from infuser_core.engines.hf.causal_lm import IMPLEMENTATION, device_name, hidde
 from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
 from infuser_core.engines.hf.limits import most_positions, require_finite
 from infuser_core.engines.hf.output_head import OutputHead
-from infuser_core.engines.protocols import TrainGroup, TrainRow
 from infuser_core.engines.training.packing import Packer
 from infuser_core.errors import EngineError
+from infuser_core.protocols import TrainGroup, TrainRow
 from infuser_core.system.sealed import digest_of, digest_of_file
 
 PROMPTS, RESPONSE, SAMPLES = (4, 7), 3, 2

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
-from infuser_core.engines.protocols import ChatModel, Progress, no_progress
 from infuser_core.errors import ConfigError
 from infuser_core.plugins import VERIFIERS
 from infuser_core.prompts.reasoning import answer_of
 from infuser_core.prompts.templates import load_template
+from infuser_core.protocols import ChatModel, Progress, no_progress
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers.parts.grading import Finding, Stage, grading_of
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from infuser_core.config.run import RunConfig
 from infuser_core.cotrain.route import Route, main_routes
-from infuser_core.engines.protocols import Messages
 from infuser_core.evaluation.answering import template_digest
 from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, load_questions, values_of
 from infuser_core.prompts.function_questions import IDENTITY_PROGRAM, render_call
 from infuser_core.prompts.templates import load_template, render_question
+from infuser_core.protocols import Messages
 from infuser_core.schemas import Document, Question
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers.parts.grading import grading_of

@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import TypeVar
 
 from infuser_core.algorithm.preset import Objective
-from infuser_core.engines.protocols import Trainer, TrainGroup
 from infuser_core.errors import EngineError
+from infuser_core.protocols import Trainer, TrainGroup
 from infuser_core.schemas import NotFinite
 
 Result = TypeVar("Result")
