@@ -1,4 +1,4 @@
-"""The Prefect server: finding the one that runs, and `infuser serve` with its deployment."""
+"""The Prefect server: find a running one, and `infuser serve` with its deployment."""
 
 import fcntl
 import json
@@ -36,18 +36,19 @@ _QUIET = {
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "PREFECT_CLI_PROMPT": "false",
 }
-# A transaction for each state of every task costs the server a fifth of its time; a second's delay disturbs nobody.
+# A transaction for each state of every task costs the server a fifth of its time; batches delay states by a second.
 _BATCHES = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
 }
 _PATIENCE = 120.0
-WITHOUT = "the run goes on without it, and `infuser serve` shows it later"
+"""Seconds to wait for a server's start."""
+WITHOUT = "the run continues without it, and `infuser serve` shows it later"
 """End of warnings about a server."""
 
 
 def prepare_environment(root: Path) -> None:
-    """Prefect's home inside the store, telemetry off, console quiet; what the user set himself stays."""
+    """Put Prefect's home into the store, and switch off telemetry and console; variables set by the user stay."""
     home = root / "prefect"
     for name, value in {
         **_QUIET,
@@ -55,31 +56,31 @@ def prepare_environment(root: Path) -> None:
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     }.items():
         os.environ.setdefault(name, value)
-    # The announcement is for Prefect's own commands; here it is read with care, and handed on by the environment.
+    # The announcement is a profile for Prefect's commands; INFUSER reads it itself and passes it by the environment.
     if os.environ.get("PREFECT_PROFILES_PATH") in (None, str(announcement(root))):
         os.environ["PREFECT_PROFILES_PATH"] = f"{os.environ['PREFECT_HOME']}/profiles.toml"
 
 
 def find_server(root: Path) -> str | None:
-    """The API's address: `PREFECT_API_URL`, or the store's living `infuser serve`. None where there is neither."""
-    given = os.environ.get("PREFECT_API_URL")
-    found = announced(root)
-    if found and given in (None, found.url):
-        os.environ["PREFECT_API_URL"], os.environ[_PASSWORD] = found.url, found.password
-        return found.url
-    if given and not is_up(given):
-        typer.echo(f"infuser: warning: the Prefect server at {given} does not answer; {WITHOUT}", err=True)
+    """The API's address: `PREFECT_API_URL`, or the store's running `infuser serve`. None if there is neither."""
+    url = os.environ.get("PREFECT_API_URL")
+    server = running_server(root)
+    if server and url in (None, server.url):
+        os.environ["PREFECT_API_URL"], os.environ[_PASSWORD] = server.url, server.password
+        return server.url
+    if url and not is_up(url):
+        typer.echo(f"infuser: warning: the Prefect server at {url} does not answer; {WITHOUT}", err=True)
         return None
-    return given
+    return url
 
 
 def listen(port: int = 0) -> socket.socket:
-    """A socket of loopback for `start`, on a free port by default. Raises UsageError where the port is taken."""
+    """A listening socket on loopback for `start`, by default on a free port. Raises UsageError if the port is taken."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
-        # At once: a port that is bound and no more can still be taken.
+        # Immediately: another process can still take a port that is only bound.
         listening.listen()
     except OSError as error:
         listening.close()
@@ -91,13 +92,13 @@ def listen(port: int = 0) -> socket.socket:
 
 
 def password() -> str:
-    """The secret that this process, its children and its server share: the user's own, or a random one."""
-    given = os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or secrets.token_urlsafe(32)
-    return os.environ.setdefault(_PASSWORD, given)
+    """The secret that this process, its children and its server share: the user's, or a random one."""
+    secret = os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or secrets.token_urlsafe(32)
+    return os.environ.setdefault(_PASSWORD, secret)
 
 
 def start(listening: socket.socket, store: Path, *, hosts: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-    """Start a server for those who know the password, which shows the store's runs and dies with this process.
+    """Start a password-protected server that shows the store's runs and ends with this process.
 
     `hosts` are names of a reverse proxy.
     """
@@ -106,14 +107,14 @@ def start(listening: socket.socket, store: Path, *, hosts: Sequence[str] = ()) -
         **os.environ,
         "PREFECT_SERVER_API_AUTH_STRING": password(),
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "",
-        # Of the page's own place, by whatever name it was opened.
+        # Relative to the page's address.
         "PREFECT_SERVER_UI_API_URL": "/api",
-        # Its own address: a settings file in the working folder may name another server.
+        # Explicit, because a settings file in the working folder may name another server.
         "PREFECT_API_URL": address(listening),
         "PREFECT_SERVER_UI_ENABLED": "true",
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
     }
-    # -P: the folder that the user stands in may hold a `flows` of its own.
+    # -P: the working folder may contain another `flows`.
     command = [sys.executable, "-P", "-m", "flows.server.app", str(listening.fileno()), str(store), *hosts]
     return subprocess.Popen(
         command,
@@ -128,7 +129,7 @@ def start(listening: socket.socket, store: Path, *, hosts: Sequence[str] = ()) -
 
 
 def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
-    """Return when the API of this process answers. Raises EngineError when it does not in time."""
+    """Return when the API of this process answers. Raises EngineError if it does not in time."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         if is_up(url):
@@ -160,23 +161,23 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def address(listening: socket.socket) -> str:
-    """The API of a server of this socket."""
+    """The API address of a server on this socket."""
     return f"http://{HOST}:{listening.getsockname()[1]}/api"
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """An unused port of loopback."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Announced:
-    """A server that people can speak with."""
+class RunningServer:
+    """A running `infuser serve`."""
 
     url: str
-    """Its API."""
+    """Address of its API."""
     password: str
     """Prefect's `PREFECT_API_AUTH_STRING`."""
 
@@ -186,32 +187,32 @@ def announcement(root: Path) -> Path:
     return root / "server.toml"
 
 
-def announced(root: Path) -> Announced | None:
-    """The living `infuser serve` of this store, where there is one that this user may speak with."""
+def running_server(root: Path) -> RunningServer | None:
+    """The running `infuser serve` of this store, or None if there is none or this user may not read its password."""
     path = announcement(root)
     try:
         with path.open("rb") as file:
-            # Without the lock of a living owner, whoever listens there now would be told the password.
-            if not _is_held(file) or not (content := file.read()):
+            # Only while its owner holds the lock: else another process on that port would receive the password.
+            if not _is_locked(file) or not (content := file.read()):
                 return None
         values = tomllib.loads(content.decode())["profiles"]["infuser"]
-        found = Announced(url=values["PREFECT_API_URL"], password=values[_PASSWORD])
+        server = RunningServer(url=values["PREFECT_API_URL"], password=values[_PASSWORD])
     except (FileNotFoundError, PermissionError):
         return None
     except (ValueError, KeyError, TypeError):
-        typer.echo(f"infuser: warning: {path} is damaged: `infuser serve` writes it anew when it starts", err=True)
+        typer.echo(f"infuser: warning: {path} is damaged: `infuser serve` writes it again when it starts", err=True)
         return None
-    return found if is_up(found.url) else None
+    return server if is_up(server.url) else None
 
 
-def tell_viewer(root: Path, address: str) -> None:
-    """Keep the address of the store's `infuser view`, without its token, for links on Prefect's pages, if it can be."""
+def record_viewer(root: Path, address: str) -> None:
+    """Record the address of the store's `infuser view`, without its token, for links on Prefect's pages; may fail."""
     with suppress(OSError):
         durable.write(root / "viewer", address.partition("/?")[0])
 
 
 def viewer_at(root: Path) -> str:
-    """Address of the `infuser view` that was started last over the store, if anything answers there, else empty."""
+    """Address of the store's latest `infuser view`; empty if it does not answer."""
     try:
         port = int((root / "viewer").read_text(encoding="utf-8").removeprefix(f"http://{HOST}:"))
         socket.create_connection((HOST, port), timeout=1).close()
@@ -221,15 +222,15 @@ def viewer_at(root: Path) -> str:
 
 
 @contextmanager
-def _claimed(root: Path) -> Iterator[IO[bytes]]:
-    """The store's announcement, ours until this process ends. Raises UsageError where the store is served already."""
+def _claim(root: Path) -> Iterator[IO[bytes]]:
+    """The announcement file, locked until this process ends. Raises UsageError if the store is served already."""
     path = announcement(root)
     with durable.write_errors(path, hint="remove it, or set another INFUSER_STORE"):
         path.touch(mode=0o600)
         path.chmod(0o600)
     with path.open("r+b") as file:
         if not lease.locked(file):
-            other = announced(root)
+            other = running_server(root)
             raise UsageError(
                 f"this store is served already{f', at {other.url}' if other else ''}",
                 hint="use that server, stop it, or set another INFUSER_STORE",
@@ -241,7 +242,7 @@ def _claimed(root: Path) -> Iterator[IO[bytes]]:
             file.truncate(0)
 
 
-def _is_held(file: IO[bytes]) -> bool:
+def _is_locked(file: IO[bytes]) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -250,7 +251,7 @@ def _is_held(file: IO[bytes]) -> bool:
 
 
 def _announce(file: IO[bytes], url: str) -> None:
-    """Let later commands find this server, and Prefect's own: the announcement is a profile of Prefect."""
+    """Write the announcement, a Prefect profile, so that INFUSER's and Prefect's commands find this server."""
     values = {"PREFECT_API_URL": url, _PASSWORD: password()}
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in values.items()]
     file.write("\n".join(['active = "infuser"', "[profiles.infuser]", *lines, ""]).encode())
@@ -260,7 +261,7 @@ def _announce(file: IO[bytes], url: str) -> None:
 def _die_with_parent() -> None:
     import ctypes
 
-    # 1 is PR_SET_PDEATHSIG: a killed run must not leave a server behind, and one that ends in peace takes a minute.
+    # 1 is PR_SET_PDEATHSIG: a killed run must leave no server, and a server's graceful end takes a minute.
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
@@ -269,18 +270,18 @@ _EXAMPLE = """--param configs='["configs/nano.yaml"]' --param overrides='{"cotra
 
 
 def serve(root: Path, port: int, *, allow_plugins: bool = False) -> None:
-    """Serve until interrupted. Raises UsageError when the port or the store is taken."""
+    """Serve until interrupted. Raises UsageError if the port or the store is taken."""
     prepare_environment(root)
-    # Flow runs are processes of their own: they must find the same store, and load no code that a parameter names.
+    # Flow runs are separate processes: they must find the same store, and load no code that a parameter names.
     os.environ["INFUSER_STORE"] = str(root)
     os.environ["INFUSER_PLUGINS"] = "any" if allow_plugins else "shipped"
-    # They are started in the folder that the user stands in, which may hold modules of any name.
+    # They start in the working folder, which may contain modules of any name.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
-    # 30 s is the shortest that Prefect allows.
+    # The minimum that Prefect allows.
     os.environ.setdefault("PREFECT_FLOWS_HEARTBEAT_FREQUENCY", "30")
     hosts = settings.serve_hosts()
-    with _claimed(root) as file, listen(port) as listening:
+    with _claim(root) as file, listen(port) as listening:
         url = os.environ["PREFECT_API_URL"] = address(listening)
         signal.signal(signal.SIGTERM, _interrupt)
         process = start(listening, root, hosts=hosts)
@@ -321,9 +322,9 @@ def _serve_deployment(root: Path, process: subprocess.Popen[bytes]) -> None:
     install_automations()
     settle_at_start(root, since=since)
 
-    ended = threading.Event()
-    threading.Thread(target=_watch, args=(process, ended), daemon=True).start()
-    threading.Thread(target=keep_settling, args=(root, ended), kwargs={"since": since}, daemon=True).start()
+    finished = threading.Event()
+    threading.Thread(target=_end_with_server, args=(process, finished), daemon=True).start()
+    threading.Thread(target=keep_settling, args=(root, finished), kwargs={"since": since}, daemon=True).start()
     try:
         infuser.serve(
             name=DEPLOYMENT,
@@ -333,15 +334,15 @@ def _serve_deployment(root: Path, process: subprocess.Popen[bytes]) -> None:
             print_starting_message=False,
         )
     finally:
-        stopped = process.poll()
-        ended.set()
-    if stopped is not None:
-        raise EngineError(f"the Prefect server ended with code {stopped}", hint="start `infuser serve` again")
+        code = process.poll()
+        finished.set()
+    if code is not None:
+        raise EngineError(f"the Prefect server ended with code {code}", hint="start `infuser serve` again")
 
 
-def _watch(process: subprocess.Popen[bytes], ended: threading.Event) -> None:
-    """Without its server the runner would poll for ever."""
-    while not ended.wait(1.0):
+def _end_with_server(process: subprocess.Popen[bytes], finished: threading.Event) -> None:
+    """Interrupt this process when the server ends: the runner would poll for ever."""
+    while not finished.wait(1.0):
         if process.poll() is not None:
             os.kill(os.getpid(), signal.SIGINT)
             return

@@ -1,4 +1,4 @@
-"""The first five minutes: INFUSER and the fixed-generator control side by side, then both curves."""
+"""`infuser quickstart`: INFUSER and the fixed-generator control in parallel, then both curves."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ from infuser_core.planning.preflight import preflight
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
 
-BASE = shipped.named("nano")
-CONTROL = shipped.named("ablation/fixed_generator")
+BASE = shipped.path_of("nano")
+CONTROL = shipped.path_of("ablation/fixed_generator")
 
 
 def quickstart(*, iterations: int, seed: int) -> None:
-    """Run both arms in two one-thread processes over the same corpus, and print what came out."""
+    """Run both arms in two one-thread processes over the same corpus, and print the results."""
     changes = [f"cotrain.iterations={iterations}"]
     main = load([BASE], changes, seed=seed)
     control = load([BASE, CONTROL], changes, seed=seed)
@@ -28,25 +28,25 @@ def quickstart(*, iterations: int, seed: int) -> None:
     log = root / "quickstart-control.log"
     typer.echo(f"store: {root}\nINFUSER:  {main.run_name()}\ncontrol:  {control.run_name()} (log: {log})")
     if Journal(root, control.run_name()).is_finished():
-        # Nothing is left to compute beside the main arm: a second process would only cost its imports.
+        # Only the main arm may have to compute: a second process would only cost its imports.
         execute(main, main.run_name(), page=False)
         execute(control, control.run_name())
     else:
         arguments = ["run", str(BASE), str(CONTROL), "--set", changes[0], "--seed", str(seed)]
-        _side_by_side(main, arguments, log)
+        _run_in_parallel(main, arguments, log)
     runs.mark_latest(root, main.run_name())
     _summarise(root, main, control)
 
 
-def _side_by_side(main: RunConfig, arguments: list[str], log: Path) -> None:
-    """The main arm here, the control in a process of its own."""
+def _run_in_parallel(main: RunConfig, arguments: list[str], log: Path) -> None:
+    """Run the main arm in this process and the control in another."""
     process = spawn(arguments, log=log)
     try:
-        # Its page is written once, beside the control's curve.
+        # The report is written once, with the control's curve.
         execute(main, main.run_name(), page=False)
         if process.wait() != 0:
             tail = " / ".join(log.read_text(errors="replace").strip().splitlines()[-2:])
-            raise StageError(f"the control run failed: {tail}", hint="`make quickstart` goes on from its last stage")
+            raise StageError(f"the control run failed: {tail}", hint="`make quickstart` continues from its last stage")
     finally:
         if process.poll() is None:
             process.terminate()

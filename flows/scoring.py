@@ -105,7 +105,8 @@ def _base_config(model: NamedModel, configs: Sequence[Path]) -> RunConfig:
     if is_nano(model):
         return load([lab_config(model)])
     plain = ["prompts=paper", "cotrain.prompt_tokens=2048", "cotrain.solver_tokens=1024"]
-    return load([shipped.named("start"), shipped.named("engine/laptop")], [*plain, "cotrain.sampling.temperature=0.7"])
+    files = [shipped.path_of("start"), shipped.path_of("engine/laptop")]
+    return load(files, [*plain, "cotrain.sampling.temperature=0.7"])
 
 
 def _score(

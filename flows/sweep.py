@@ -1,8 +1,8 @@
-"""A sweep: many runs over one store, a few at a time; what they have in common is computed once.
+"""Sweeps: many runs over one store, a few at a time; their common artifacts are computed once.
 
-Every run is a process forked from one that has imported everything and done nothing else: the imports take 8 s of
-processor time, a short run less than a minute. No run writes the page of its report: comparisons read the store, and
-`infuser report RUN` writes it when somebody wants it.
+Every run is a process forked from one that has only imported the modules: the imports take 8 s of processor time, and
+a short run less than a minute. Runs write no page of their report: comparisons read the store, and `infuser report
+RUN` writes a page.
 """
 
 import atexit
@@ -37,13 +37,13 @@ PRELOADED = [
     "corpus.find.session",
     "corpus.find.download",
 ]
-"""Modules that a run imports at its start."""
+"""Modules that every run imports at its start."""
 _LOOK = 0.5
 """Seconds between looks at the processes."""
 
 
-class _Work:
-    """The processes of a sweep, and how they ended."""
+class _Processes:
+    """The processes of a sweep and their results."""
 
     def __init__(self, logs: Path, waiting: list[RunConfig]) -> None:
         self.logs = logs
@@ -55,7 +55,7 @@ class _Work:
         self._context.set_forkserver_preload(PRELOADED)
 
     def start(self) -> None:
-        """Start the next run as a process of its own."""
+        """Start the next run as a separate process."""
         config = self.waiting.pop(0)
         run = config.run_name()
         process = self._context.Process(target=_process, args=(config, self._log(run)))
@@ -64,16 +64,16 @@ class _Work:
         self.pace.begin(run)
 
     def collect(self) -> list[str]:
-        """Runs that ended since the last look."""
-        ended = [run for run, process in self.running.items() if process.exitcode is not None]
-        for run in ended:
+        """Runs that ended since the last call."""
+        finished = [run for run, process in self.running.items() if process.exitcode is not None]
+        for run in finished:
             self.pace.end(run)
             if self.running.pop(run).exitcode != 0:
                 self.failed[run] = _last_line(self._log(run))
-        return ended
+        return finished
 
     def stop(self) -> None:
-        """Ask what still runs to stop at its next safe point, and wait for it."""
+        """Stop the running processes at their next safe points, and wait for them."""
         for process in self.running.values():
             process.terminate()
         for process in self.running.values():
@@ -84,22 +84,22 @@ class _Work:
 
 
 def _process(config: RunConfig, log: Path) -> None:
-    """A run as a process of its own, its output in a file."""
+    """Execute a run in this process, with its output in a file."""
     threading.Thread(target=_end_with_the_sweep, name="sweep", daemon=True).start()
-    # What was imported lives as long as the process: no collection looks at these half a million objects again.
+    # The half a million objects of the imports live as long as the process: exclude them from garbage collection.
     gc.freeze()
     log.parent.mkdir(parents=True, exist_ok=True)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     for stream in (1, 2):
         os.dup2(output, stream)
     code = exit_code(partial(_run, config))
-    # A child of multiprocessing ends without them; Prefect's client has some.
+    # Multiprocessing ends a child without its exit functions; Prefect's client has some.
     atexit._run_exitfuncs()
     raise SystemExit(code)
 
 
 def _end_with_the_sweep() -> None:
-    """A run whose sweep is killed stops at its next safe point."""
+    """Stop this run at its next safe point if the sweep is killed."""
     sweep = parent_process()
     assert sweep is not None
     wait([sweep.sentinel])
@@ -115,10 +115,9 @@ def _run(config: RunConfig) -> None:
 
 
 def sweep(configs: Sequence[RunConfig], *, jobs: int, quiet: bool = False) -> None:
-    """Run all of them, `jobs` at a time; one that fails stops no other.
+    """Execute all runs, `jobs` at a time; a failure does not stop the others.
 
-    Raises ConfigError before any of them starts where something is missing for one, and StageError naming the runs
-    that failed.
+    Raises ConfigError before the first start if one cannot run, and StageError with the runs that failed.
     """
     root = settings.writable_store_root()
     open_ = [config for config in configs if not Journal(root, config.run_name()).is_finished()]
@@ -131,25 +130,25 @@ def sweep(configs: Sequence[RunConfig], *, jobs: int, quiet: bool = False) -> No
             preflight(config)
         except InfuserError as error:
             raise ConfigError(f"run {config.run_name()}: {error.message}", hint=error.hint) from error
-    work = _Work(root / "sweeps", open_)
+    work = _Processes(root / "sweeps", open_)
     try:
         while work.waiting or work.running:
             while work.waiting and len(work.running) < jobs:
                 work.start()
             for run in work.collect():
                 state = f"failed: {work.failed[run]}" if run in work.failed else "done"
-                left = [*work.running, *work.waiting]
+                remaining = [*work.running, *work.waiting]
                 eta = work.pace.remaining(len(work.waiting), jobs)
-                say(f"{run}  {state}  ({len(left)} to go, about {eta:.0f} s)")
+                say(f"{run}  {state}  ({len(remaining)} to go, about {eta:.0f} s)")
             sleep(_LOOK)
     finally:
         work.stop()
     if work.failed:
-        lines = "; ".join(f"{run}: {said}" for run, said in work.failed.items())
+        lines = "; ".join(f"{run}: {message}" for run, message in work.failed.items())
         raise StageError(f"{len(work.failed)} runs failed: {lines}", hint="the same command runs them again")
 
 
 def _last_line(log: Path) -> str:
     lines = log.read_text(errors="replace").strip().splitlines()
-    said = [line for line in lines if line.startswith("infuser:")] or lines[-1:]
-    return said[-1] if said else "no output"
+    errors = [line for line in lines if line.startswith("infuser:")] or lines[-1:]
+    return errors[-1] if errors else "no output"

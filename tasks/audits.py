@@ -1,4 +1,4 @@
-"""Overlap audits: kept chunks against the questions of a run, group by group, and against other data, set by set."""
+"""Overlap audits of accepted chunks: per group with the questions of a run, and with each other data set."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ from infuser_core.schemas import AuditFact, Overlap, Question
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from infuser_core.system.sealed import digest_of_file
-from tasks.documents import kept
+from tasks.documents import accepted_chunks
 from tasks.run import Run
 from tasks.stage import stage
 from tasks.textbooks import numbered
@@ -26,11 +26,11 @@ from tasks.work import Work
 
 VERSION = 5
 LABEL = "mixture "
-"""Facts of the audit of an anchor's training data begin so."""
+"""Prefix of facts about the anchor's training data."""
 COMPARISON = "comparison.json"
 """Facts of a comparison for a built pool."""
 LEAST_BYTES = 32 << 20
-"""Starting processes costs more than scanning this much."""
+"""Below this size, processes would cost more than the scan."""
 
 
 def _digests(run: Run, shards: Sequence[Shard]) -> list[str]:
@@ -38,7 +38,7 @@ def _digests(run: Run, shards: Sequence[Shard]) -> list[str]:
 
 
 def _scan_values(config: OverlapSettings, shards: Sequence[Shard], digests: Sequence[str]) -> dict[str, Any]:
-    """Settings of a scan for its key. The data enters by content: where it lies changes nothing."""
+    """Settings of a scan for its key. The data enters by content: its path does not matter."""
     return {
         "audit": auditing.config_values(config),
         "scan": [auditing.VERSION, NAME],
@@ -46,7 +46,7 @@ def _scan_values(config: OverlapSettings, shards: Sequence[Shard], digests: Sequ
     }
 
 
-def _scanned(
+def _scan(
     run: Run, scanner: Scanner, shards: Sequence[Shard], digests: Sequence[str], work: Path, progress: Progress
 ) -> list[Scan]:
     work.mkdir(parents=True, exist_ok=True)
@@ -55,8 +55,8 @@ def _scanned(
     )
 
 
-def _texts(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]) -> list[PoolText]:
-    return [PoolText(document_id=row.document_id, text=row.text) for row in kept(run, chunks, judgements)]
+def _pool_texts(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]) -> list[PoolText]:
+    return [PoolText(document_id=row.document_id, text=row.text) for row in accepted_chunks(run, chunks, judgements)]
 
 
 def _outcome(
@@ -67,7 +67,7 @@ def _outcome(
     *,
     modes: Sequence[Mode] = auditing.MODES,
 ) -> Outcome:
-    """Every pair, and as facts the counts and the share of planted passages that these modes find."""
+    """All overlapping pairs, and as facts the counts and the recall of these modes on planted passages."""
     rows = [row for scan in scans for row in scan.findings]
     pool = [text for text in texts if auditing.side_of(text.document_id) == auditing.POOL]
     facts = auditing.facts_of(label, scans, auditing.measure_recall(pool, config, modes=modes), config.mode)
@@ -93,18 +93,18 @@ def audit_questions(
     validation: ArtifactRef,
     benchmarks: ArtifactRef,
 ) -> Work:
-    """One group's kept chunks against dev, validation and benchmark questions, with planted controls."""
-    config = run.config.corpus.overlap.resolved()
+    """Compare one group's accepted chunks with dev, validation and benchmark questions, with planted controls."""
+    config = run.config.corpus.overlap.with_defaults()
     questions = {"dev": dev, "validation": validation, "benchmarks": benchmarks}
     inputs = {"chunks": chunks, "judgements": judgements, **questions}
     recipe = run.recipe("audit", VERSION, _scan_values(config, [], []), inputs)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        texts, work = _texts(run, [chunks], [judgements]), run.store.partial(recipe)
-        shards = question_shards(_sets(run, questions), work / "questions")
+        texts, work = _pool_texts(run, [chunks], [judgements]), run.store.partial(recipe)
+        shards = question_shards(_question_sets(run, questions), work / "questions")
         digests = [digest_of_file(shard.path) for shard in shards]
-        scans = _scanned(run, Scanner(texts, config), shards, digests, work, progress)
-        # Once for every group of books: the mode in use alone.
+        scans = _scan(run, Scanner(texts, config), shards, digests, work, progress)
+        # Only the configured mode, because this runs for every group.
         return _outcome("questions", texts, scans, config, modes=[config.mode])
 
     return Work(recipe=recipe, produce=produce)
@@ -119,11 +119,11 @@ def audit_data(
     validation: ArtifactRef,
     path: str,
 ) -> Work:
-    """All kept chunks, the dev and the validation set against one data set. Shards scanned before a kill are kept."""
-    config = run.config.corpus.overlap.resolved()
+    """Compare all accepted chunks and the dev and validation set with one data set. A restart continues by shard."""
+    config = run.config.corpus.overlap.with_defaults()
     label = Path(path).name
-    found = shards_of([Path(path)])
-    shards = [each if each.name == label else replace(each, name=f"{label}/{each.name}") for each in found]
+    source_shards = shards_of([Path(path)])
+    shards = [shard if shard.name == label else replace(shard, name=f"{label}/{shard.name}") for shard in source_shards]
     digests = _digests(run, shards)
     questions = {"dev": dev, "validation": validation}
     inputs = {**questions, **numbered("chunks", chunks), **numbered("judgements", judgements)}
@@ -132,11 +132,11 @@ def audit_data(
     recipe = run.recipe("audit", VERSION, values, inputs)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        texts = _texts(run, chunks, judgements)
+        texts = _pool_texts(run, chunks, judgements)
         for side, ref in questions.items():
             rows = run.store.rows(ref, "reference_questions", Question)
             texts += [PoolText(document_id=f"{side}:{row.question_id}", text=serialise(row)) for row in rows]
-        scans = _scanned(run, Scanner(texts, config), shards, digests, run.store.partial(recipe), progress)
+        scans = _scan(run, Scanner(texts, config), shards, digests, run.store.partial(recipe), progress)
         return _outcome(f"{LABEL if trained_on else ''}{label}", texts, scans, config)
 
     return Work(recipe=recipe, produce=produce)
@@ -144,16 +144,16 @@ def audit_data(
 
 @stage("audit")
 def refuse_matches(run: Run, audit: ArtifactRef, path: str) -> Work:
-    """Fails with DocumentError where the audit found a match; a stage of its own, so that the audit's rows stay."""
+    """Raise DocumentError if the audit found a match; a separate stage, so that the audit's rows are stored."""
     label = Path(path).name
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        found = {row.document_id: row for row in run.store.rows(audit, "overlaps", Overlap) if row.matched}
-        if not found:
+        matches = {row.document_id: row for row in run.store.rows(audit, "overlaps", Overlap) if row.matched}
+        if not matches:
             return Outcome(tables={}, summary={"mixture": label, "matched": 0})
-        name, row = min(found.items())
+        name, row = min(matches.items())
         raise DocumentError(
-            f"{len(found)} texts overlap with the anchor's training data {label}, e.g. {name} {overlap_reason(row)}",
+            f"{len(matches)} texts overlap with the anchor's training data {label}, e.g. {name} {overlap_reason(row)}",
             hint="look at `infuser sql 'select * from \"overlaps\" where matched'`, or set corpus.overlap.sft_matched "
             "to report",
         )
@@ -168,42 +168,42 @@ def compare_pool(
     judgements: Sequence[ArtifactRef],
     questions: Mapping[str, ArtifactRef],
 ) -> Work:
-    """All kept chunks against question sets by name and all other data at once, for a pool that is to be exported."""
-    config = run.config.corpus.overlap.resolved()
+    """Compare all accepted chunks with named question sets and all other data at once, for a pool to export."""
+    config = run.config.corpus.overlap.with_defaults()
     others = shards_of([Path(path) for path in run.config.corpus.overlap.references])
-    known = _digests(run, others)
-    values = _scan_values(config, others, known)
+    other_digests = _digests(run, others)
+    values = _scan_values(config, others, other_digests)
     inputs = {**questions, **numbered("chunks", chunks), **numbered("judgements", judgements)}
     recipe = run.recipe("audit", VERSION, values, inputs)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         work = run.store.partial(recipe)
-        asked = question_shards(_sets(run, questions), work / "questions")
-        shards = with_unique_names([*asked, *others])
-        scanner = Scanner(_texts(run, chunks, judgements), config)
-        digests = [*(digest_of_file(shard.path) for shard in asked), *known]
-        scans = _scanned(run, scanner, shards, digests, work, progress)
-        found = auditing.merge_scans(scanner, shards, scans)
-        write_json(workspace / COMPARISON, auditing.pool_facts(found, len(asked)))
+        question_files = question_shards(_question_sets(run, questions), work / "questions")
+        shards = with_unique_names([*question_files, *others])
+        scanner = Scanner(_pool_texts(run, chunks, judgements), config)
+        digests = [*(digest_of_file(shard.path) for shard in question_files), *other_digests]
+        scans = _scan(run, scanner, shards, digests, work, progress)
+        result = auditing.merge_scans(scanner, shards, scans)
+        write_json(workspace / COMPARISON, auditing.pool_facts(result, len(question_files)))
         return Outcome(
-            tables={"overlaps": Table(row_type=Overlap, rows=found.findings)},
-            summary={"mode": config.mode, "matched": found.counts["matched_documents"]},
+            tables={"overlaps": Table(row_type=Overlap, rows=result.findings)},
+            summary={"mode": config.mode, "matched": result.counts["matched_documents"]},
         )
 
     return Work(recipe=recipe, produce=produce)
 
 
-def _sets(run: Run, questions: Mapping[str, ArtifactRef]) -> dict[str, list[Question]]:
-    """The question sets of some artifacts by name; one artifact holds all benchmarks, their labels before the ids."""
-    found: dict[str, list[Question]] = {}
+def _question_sets(run: Run, questions: Mapping[str, ArtifactRef]) -> dict[str, list[Question]]:
+    """The question sets of some artifacts by name; that of the benchmarks has ids with their labels as prefix."""
+    sets: dict[str, list[Question]] = {}
     for label, ref in questions.items():
         if label != "benchmarks":
-            found[label] = run.store.rows(ref, "reference_questions", Question)
+            sets[label] = run.store.rows(ref, "reference_questions", Question)
             continue
         rows = run.store.rows(ref, "audited_questions", Question)
         for name in [row.label or row.name for row in run.config.evaluate.benchmarks]:
-            own = [row for row in rows if row.question_id.startswith(f"{name}/")]
-            found[f"benchmark {name}"] = [
-                replace(row, question_id=row.question_id.removeprefix(f"{name}/")) for row in own
+            subset = [row for row in rows if row.question_id.startswith(f"{name}/")]
+            sets[f"benchmark {name}"] = [
+                replace(row, question_id=row.question_id.removeprefix(f"{name}/")) for row in subset
             ]
-    return found
+    return sets

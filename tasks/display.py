@@ -38,11 +38,11 @@ class Ticker:
         self._due = time.monotonic() + _FIRST
         self._artifact: UUID | None = None
 
-    def __call__(self, done: int, total: int, tokens: int) -> None:
+    def __call__(self, current: int, total: int, tokens: int) -> None:
         faults.point(f"{self._recipe.phase}:inside")
-        self._run.console.progress(done, total, tokens)
+        self._run.console.progress(current, total, tokens)
         if self._run.published and time.monotonic() >= self._due:
-            self._publish(100.0 * done / max(1, total))
+            self._publish(100.0 * current / max(1, total))
             self._due = time.monotonic() + _EVERY
 
     def finish(self) -> None:
@@ -123,12 +123,12 @@ def show_run(run: Run) -> None:
 def page_of_run(root: Path, name: str) -> str:
     """Markdown of a run with its curves of validation accuracy and mean influence as images."""
     from infuser_core.results.report import charts, training
-    from infuser_core.results.report.queries import choose
+    from infuser_core.results.report.queries import report_runs
     from infuser_core.store.views import Lens
 
     store = Store(root)
     with closing(Lens(store, runs=[name])) as lens:
-        selection = choose({name: read_config(root, name)})
-        sections = [build(lens.query, selection) for build in (training.validation, training.influence)]
+        variants = report_runs({name: read_config(root, name)})
+        sections = [build(lens.query, variants) for build in (training.validation, training.influence)]
     figures = [(one.title, charts.svg(one, themed=False)) for section in sections for one in section.figures]
     return run_page(graph_of(Catalogue(root), name), figures)

@@ -1,10 +1,10 @@
-"""Document stages: the questions that a run is given, and from the textbooks' files to judged chunks.
+"""Document stages: the configured question sets, and the way from textbook files to judged chunks.
 
-Textbooks are worked on in the groups in which they were downloaded: each stage of a group is an artifact of its own,
-made from that group's alone. Within a group, what is finished outlives a killed process, so it loses one item at most.
+Textbooks are processed in the groups in which they were downloaded: each stage of a group is an artifact that depends
+on this group alone. Within a group, finished items survive a killed process.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from corpus.chunk.chunk import Discarded
 from corpus.chunk.cut import ConvertedBook, cut_books
 from corpus.chunk.front_matter import BookBounds
 from corpus.chunk.split import RULE, Count, by_rule
-from corpus.formats import content_of_pool, documents_in
+from corpus.formats import pool_digest, read_documents
 from corpus.model_reply import ATTEMPTS, ModelCall
 from corpus.pool import read_sources, registry_of
 from corpus.read import convert as converting
@@ -37,22 +37,22 @@ from infuser_core.schemas import Document, Judgement, Page, Question, Source
 from infuser_core.store.pieces import Items, Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from infuser_core.system.hub import fetched
+from infuser_core.system.hub import fetch_address
 from infuser_core.system.sealed import digest_of
 from tasks.run import Run, current_run
 from tasks.stage import stage
-from tasks.textbooks import UNFINISHED, later
+from tasks.textbooks import UNFINISHED, attempt_key
 from tasks.work import Work
 
 VERSION = 15
 GIVEN_VERSION = 1
 JUDGED_TOGETHER = 256
-"""Chunks judged before their judgements are kept: what a killed process can lose."""
+"""Chunks judged before their judgements are saved: what a killed process can lose."""
 
 
 @stage("questions")
 def reference_questions(run: Run, part: str) -> Work:
-    """The dev or the validation set, as an artifact."""
+    """The dev or the validation set."""
     source = run.config.data.dev if part == "dev" else run.config.data.validation
     evaluated = run.config.evaluate.benchmarks
 
@@ -64,7 +64,7 @@ def reference_questions(run: Run, part: str) -> Work:
         )
 
     content = content_of(source, evaluated=evaluated)
-    # A file enters by content: neither its place nor the run's seed changes anything.
+    # A file enters the key by content: its path and the run's seed do not matter.
     values = {"source": values_of(source), "content": content}
     recipe = run.recipe("questions", VERSION, values, {}, seed=run.config.seed if is_seeded(source) else 0)
     return Work(recipe=recipe, produce=produce)
@@ -92,18 +92,21 @@ def benchmark_questions(run: Run) -> Work:
 
 @stage("convert")
 def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, attempt: int = 0) -> Work:
-    """One group's files to Markdown. What was converted before a kill is not converted again."""
+    """Convert one group's files to Markdown. A restart continues with the unconverted files."""
     config = run.config.corpus.convert
     group = _group(run, sources, download)
-    helped = not converting.helper_trouble(ConversionJob(settings=config))
+    # The converter of books' sources enters the key of a group with such a book.
+    is_source = any(converting_books.is_book(Path(name)) for name in run.store.manifest(download).files)
+    formats = {"formats": converting_books.name()} if is_source else {}
+    has_help = not converting.helper_trouble(ConversionJob(settings=config))
     values = {
         "settings": config,
         "version": embedded.CONVERTER,
-        "helped": helped,
-        # The books enter by content: what a catalogue says of them converts nothing again.
+        "helped": has_help,
+        # The books enter the key by content: catalogue data does not matter.
         "books": [[source.source_id, source.sha256] for source in group],
-        **_readers(run.store.manifest(download).files),
-        **later(attempt),
+        **formats,
+        **attempt_key(attempt),
     }
     recipe = run.recipe("convert", VERSION, values, {"download": download})
 
@@ -111,25 +114,25 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
         folder = run.store.verified_folder(download)
         pieces = Pieces(run.store.partial(recipe), Page)
         job = ConversionJob(settings=config, work=run.store.partial(recipe).resolve())
-        made = {page.source_id: page for page in pieces.rows()}
+        converted = {page.source_id: page for page in pieces.rows()}
 
         def keep(page: Page) -> None:
-            made[page.source_id] = page
+            converted[page.source_id] = page
             if not page.reason:
                 pieces.add([page])
-            progress(len(made), len(group), 0)
+            progress(len(converted), len(group), 0)
 
-        ahead = [source for source in group if source.source_id not in made]
-        books = [SourceFile(path=file_of(folder, row.sha256).resolve(), source_id=row.source_id) for row in ahead]
+        missing = [source for source in group if source.source_id not in converted]
+        books = [SourceFile(path=file_of(folder, row.sha256).resolve(), source_id=row.source_id) for row in missing]
         converting.convert(books, job, run.workers, keep)
-        pages = [made[source.source_id] for source in group]
+        pages = [converted[source.source_id] for source in group]
         rejected = sum(bool(page.reason) for page in pages)
         return Outcome(
             tables={"pages": Table(row_type=Page, rows=pages)},
             summary={
                 "converted": len(pages) - rejected,
                 "rejected": rejected,
-                # A process that was ended for its time or memory may succeed another time.
+                # A conversion that exceeded its time or memory may succeed later.
                 UNFINISHED: sum(page.reason.startswith("unreadable:") for page in pages),
             },
         )
@@ -137,15 +140,10 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
     return Work(recipe=recipe, produce=produce)
 
 
-def _readers(files: Iterable[str]) -> dict[str, str]:
-    """The converter of books' sources with its version, for a group that has such a book."""
-    return {"formats": converting_books.name()} if any(converting_books.is_book(Path(name)) for name in files) else {}
-
-
 def _group(run: Run, sources: ArtifactRef, download: ArtifactRef) -> list[Source]:
-    """The books of one download that have a file, as the registry has them."""
-    fetched = {row.source_id for row in run.store.rows(download, "downloaded", Source)}
-    return [row for row in run.store.rows(sources, "sources", Source) if row.sha256 and row.source_id in fetched]
+    """The registry's rows of one download's books that have a file."""
+    downloaded = {row.source_id for row in run.store.rows(download, "downloaded", Source)}
+    return [row for row in run.store.rows(sources, "sources", Source) if row.sha256 and row.source_id in downloaded]
 
 
 def has_structure_model(run: str) -> bool:
@@ -155,7 +153,7 @@ def has_structure_model(run: str) -> bool:
 
 
 def asks_model(run: str) -> bool:
-    """Whether a model is asked about any book: for its structure, or to judge its chunks."""
+    """Whether a model finds the structure of books or judges chunks."""
     corpus = current_run(run).config.corpus
     return (
         has_structure_model(run) or (corpus.judge or current_run(run).config.anchor).type not in judging.WITHOUT_MODEL
@@ -164,30 +162,30 @@ def asks_model(run: str) -> bool:
 
 @stage("structure")
 def find_structure(run: Run, pages: ArtifactRef) -> Work:
-    """First chapter and end marker of one group's books, by the judge's model; by rules where it has no answer."""
+    """First chapter and end marker of one group's books, by the judge's model, or by rules if it has no answer."""
     template = load_or_shipped("find_boundaries", profile=run.config.prompts)
-    speaker = _speaker(run)
-    asking = {"attempts": ATTEMPTS, "tokens": front_matter.MAX_TOKENS, "shown": front_matter.HEADINGS_PER_PROMPT}
-    values = {"prompt": template_digest(template), **asking, **speaker.identity}
+    model = _judge_model(run)
+    options = {"attempts": ATTEMPTS, "tokens": front_matter.MAX_TOKENS, "shown": front_matter.HEADINGS_PER_PROMPT}
+    values = {"prompt": template_digest(template), **options, **model.identity}
     recipe = run.recipe("structure", VERSION, values, {"pages": pages})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         converted = _converted(run, pages)
         rows = Items(run.store.partial(recipe), BookBounds)
         calls = Items(run.store.partial(recipe), ModelCall)
-        for done, page in enumerate(converted, 1):
+        for count, page in enumerate(converted, 1):
             if rows.get(page.source_id) is None:
-                bounds, said = front_matter.find_bounds(page, speaker.chat(), template)
-                calls.keep(page.source_id, said)
+                bounds, call = front_matter.find_bounds(page, model.chat(), template)
+                calls.keep(page.source_id, call)
                 rows.keep(page.source_id, [bounds])
-            progress(done, len(converted), 0)
-        every = rows.all([page.source_id for page in converted])
+            progress(count, len(converted), 0)
+        bounds_rows = rows.all([page.source_id for page in converted])
         return Outcome(
             tables={
-                "structure_bounds": Table(row_type=BookBounds, rows=every),
+                "structure_bounds": Table(row_type=BookBounds, rows=bounds_rows),
                 "structure_calls": Table(row_type=ModelCall, rows=calls.all([page.source_id for page in converted])),
             },
-            summary={"books": len(every), "by_rules": sum(bool(row.problem) for row in every)},
+            summary={"books": len(bounds_rows), "by_rules": sum(bool(row.problem) for row in bounds_rows)},
         )
 
     return Work(recipe=recipe, produce=produce)
@@ -197,8 +195,8 @@ def _converted(run: Run, pages: ArtifactRef) -> list[Page]:
     return [page for page in run.store.rows(pages, "pages", Page) if not page.reason]
 
 
-def _speaker(run: Run) -> NamedModel:
-    """The judge's model."""
+def _judge_model(run: Run) -> NamedModel:
+    """The model of the judge."""
     source = run.config.corpus.judge or run.config.anchor
     assert source.type != "rules" and source.type != "none", source
     return named_model(source, run.config.engine, run.pool, label="judge")
@@ -208,7 +206,7 @@ def _speaker(run: Run) -> NamedModel:
 def chunk_textbooks(
     run: Run, sources: ArtifactRef, download: ArtifactRef, pages: ArtifactRef, bounds: ArtifactRef | None
 ) -> Work:
-    """Token-bounded chunks along the headings of one group; every discarded span is a judgement with its reason."""
+    """Token-bounded chunks of one group, cut along headings; each discarded span is a judgement with its reason."""
     corpus = run.config.corpus
     tokenizer, load = _tokenizer(run)
     domains = {source.source_id: source.discipline for source in _group(run, sources, download)}
@@ -223,29 +221,31 @@ def chunk_textbooks(
     recipe = run.recipe("chunk", VERSION, values, {"pages": pages, "bounds": bounds})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        found = {row.source_id: row for row in run.store.rows(bounds, "structure_bounds", BookBounds)} if bounds else {}
+        bounds_of = (
+            {row.source_id: row for row in run.store.rows(bounds, "structure_bounds", BookBounds)} if bounds else {}
+        )
         converted = _converted(run, pages)
         documents, judgements, spans = (
             Items(run.store.partial(recipe), kind) for kind in (Document, Judgement, Discarded)
         )
-        ahead = [
-            ConvertedBook(page=page, domain=domains[page.source_id], bounds=found.get(page.source_id))
+        missing = [
+            ConvertedBook(page=page, domain=domains[page.source_id], bounds=bounds_of.get(page.source_id))
             for page in converted
             if documents.get(page.source_id) is None
         ]
-        for count, (place, book) in enumerate(cut_books(ahead, corpus, load, run.workers), 1):
-            name = ahead[place].page.source_id
+        for count, (index, book) in enumerate(cut_books(missing, corpus, load, run.workers), 1):
+            name = missing[index].page.source_id
             spans.keep(name, book.discarded)
             judgements.keep(name, book.judgements)
             documents.keep(name, book.candidates)
-            progress(len(converted) - len(ahead) + count, len(converted), 0)
+            progress(len(converted) - len(missing) + count, len(converted), 0)
         names = [page.source_id for page in converted]
         chunks, discarded = documents.all(names), judgements.all(names)
         return Outcome(
             tables={
                 "chunks": Table(row_type=Document, rows=chunks),
                 "judgements": Table(row_type=Judgement, rows=discarded),
-                # It follows from the chunks and the pages; a built pool shows it.
+                # Volatile: it follows from the chunks and the pages; a built pool shows it.
                 "discarded": Table(row_type=Discarded, rows=spans.all(names), volatile=True),
             },
             summary={"chunks": len(chunks), "discarded": len(discarded)},
@@ -255,7 +255,7 @@ def chunk_textbooks(
 
 
 def _tokenizer(run: Run) -> tuple[str, Callable[[], Count]]:
-    """The token counter: its rule or the digest of its model's files, and what loads it where chunks are cut."""
+    """The token counter: its rule or the digest of its model's files, and its loader."""
     source = run.config.corpus.chunk.tokenizer or run.config.anchor
     if source.type == "rules":
         return RULE, by_rule
@@ -265,14 +265,20 @@ def _tokenizer(run: Run) -> tuple[str, Callable[[], Count]]:
 
 @stage("judge")
 def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
-    """Judgement of one group's chunks: which teach something. What was judged before a kill is not judged again."""
+    """Judgements of one group's chunks: which teach something. A restart continues with the remaining chunks."""
     source = run.config.corpus.judge or run.config.anchor
     if source.type in judging.WITHOUT_MODEL:
-        return _judged_without_model(run, chunks, *judging.WITHOUT_MODEL[source.type])
+        name, decide = judging.WITHOUT_MODEL[source.type]
+
+        def produce_by_rules(workspace: Path, progress: Progress) -> Outcome:
+            return _judgements(name, decide(run.store.rows(chunks, "chunks", Document), run.workers, progress))
+
+        recipe = run.recipe("judge", VERSION, {"model": name}, {"chunks": chunks})
+        return Work(recipe=recipe, produce=produce_by_rules)
     template = load_or_shipped("judge_chunk", profile=run.config.prompts)
-    speaker, tokens = _speaker(run), run.config.corpus.judge_tokens
-    asking = {"attempts": ATTEMPTS, "suffixes": judging.SUFFIXES}
-    values = {"prompt": template_digest(template), "tokens": tokens, **asking, **speaker.identity}
+    model, tokens = _judge_model(run), run.config.corpus.judge_tokens
+    options = {"attempts": ATTEMPTS, "suffixes": judging.SUFFIXES}
+    values = {"prompt": template_digest(template), "tokens": tokens, **options, **model.identity}
     recipe = run.recipe("judge", VERSION, values, {"chunks": chunks})
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -283,7 +289,7 @@ def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
         if len(finished) < len(documents):
             verdicts = judging.judge_by_model(
                 documents,
-                speaker.chat(),
+                model.chat(),
                 template,
                 tokens,
                 batch=JUDGED_TOGETHER,
@@ -291,50 +297,43 @@ def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
                 keep=pieces.add,
                 progress=progress,
             )
-        return _verdicts(speaker.name, verdicts)
+        return _judgements(model.name, verdicts)
 
     return Work(recipe=recipe, produce=produce)
-
-
-def _judged_without_model(run: Run, chunks: ArtifactRef, name: str, decide: judging.Decide) -> Work:
-    def produce(workspace: Path, progress: Progress) -> Outcome:
-        return _verdicts(name, decide(run.store.rows(chunks, "chunks", Document), run.workers, progress))
-
-    return Work(recipe=run.recipe("judge", VERSION, {"model": name}, {"chunks": chunks}), produce=produce)
 
 
 def judge_name(run: Run) -> str:
     """Name of the judge in reports."""
     source = run.config.corpus.judge or run.config.anchor
-    return judging.WITHOUT_MODEL[source.type][0] if source.type in judging.WITHOUT_MODEL else _speaker(run).name
+    return judging.WITHOUT_MODEL[source.type][0] if source.type in judging.WITHOUT_MODEL else _judge_model(run).name
 
 
-def _verdicts(judge: str, rows: Sequence[Judgement]) -> Outcome:
-    kept = sum(row.keep for row in rows)
+def _judgements(judge: str, rows: Sequence[Judgement]) -> Outcome:
+    accepted = sum(row.keep for row in rows)
     return Outcome(
         tables={"judgements": Table(row_type=Judgement, rows=rows)},
-        summary={"judge": judge, "kept": kept, "dropped": len(rows) - kept},
+        summary={"judge": judge, "kept": accepted, "dropped": len(rows) - accepted},
     )
 
 
-def kept(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]) -> list[Document]:
-    """The chunks of some groups that the judge kept."""
-    found: list[Document] = []
+def accepted_chunks(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]) -> list[Document]:
+    """The chunks of some groups that the judge accepted."""
+    documents: list[Document] = []
     for group, verdicts in zip(chunks, judgements, strict=True):
         names = {row.document_id for row in run.store.rows(verdicts, "judgements", Judgement) if row.keep}
-        found += [row for row in run.store.rows(group, "chunks", Document) if row.document_id in names]
-    return found
+        documents += [row for row in run.store.rows(group, "chunks", Document) if row.document_id in names]
+    return documents
 
 
 def has_registry(place: str) -> bool:
     """Whether a pool carries the registry of its sources."""
-    return registry_of(fetched(place)) is not None
+    return registry_of(fetch_address(place)) is not None
 
 
 @stage("sources")
 def read_registry(run: Run, place: str) -> Work:
-    """The registry and the page maps of a pool, as a run on catalogues has them of its books. No stage reads them."""
-    folder = registry_of(fetched(place))
+    """The registry and the page maps of an existing pool, for lineage; no stage reads them."""
+    folder = registry_of(fetch_address(place))
     assert folder is not None, f"{place} has no registry"
     read = read_sources(folder)
     tables = {
@@ -346,18 +345,18 @@ def read_registry(run: Run, place: str) -> Work:
         admitted = sum(row.status == "admitted" for row in read)
         return Outcome(tables=tables, summary={"admitted": admitted, "rejected": len(read) - admitted})
 
-    # By content, as the documents: the pool's folder changes nothing.
+    # The registry enters the key by content: the pool's folder does not matter.
     values = {"registry": digest_of({name: [asdict(row) for row in table.rows] for name, table in tables.items()})}
     return Work(recipe=run.recipe("sources", GIVEN_VERSION, values, {}), produce=produce)
 
 
 @stage("given_pool")
 def read_pool(run: Run, place: str) -> Work:
-    """The documents of a pool as chunks that were kept: the audit then looks at them like at any others."""
-    path = fetched(place)
+    """The documents of an existing pool as accepted chunks, which the audit checks like any others."""
+    path = fetch_address(place)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        documents = documents_in(path)
+        documents = read_documents(path)
         if not documents:
             raise DocumentError(f"corpus.pool = {path}: no documents in it", hint="name another pool")
         rows = judging.keep_with(documents, reason="in the pool that was given", decided_by="given")
@@ -369,6 +368,6 @@ def read_pool(run: Run, place: str) -> Work:
             summary={"kept": len(documents), "dropped": 0},
         )
 
-    # The pool enters by content: where it lies changes nothing.
-    values = {"content": content_of_pool(path)}
+    # The pool enters the key by content: its path does not matter.
+    values = {"content": pool_digest(path)}
     return Work(recipe=run.recipe("given_pool", GIVEN_VERSION, values, {}), produce=produce)

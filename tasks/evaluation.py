@@ -276,10 +276,10 @@ def write_report(run: Run, *, page: bool) -> None:
     report_page = runs.report_folder(root, run.name) / "report.html"
     if page and (not report_page.exists() or any(entry.state == "ran" for entry in attempt)):
         # Imported here, because it is slow.
-        from infuser_core.results.report.build import report
+        from infuser_core.results.report import build
 
         run.console.start("report")
-        report(root, run.name)
+        build.write_report(root, run.name)
     record = {
         "run": run.name,
         "seconds": round(time.monotonic() - run.started, 3),

@@ -1,4 +1,4 @@
-"""Pool stages: what judge and overlap audit leave of the chunks, as the pool of a run or as a folder to export."""
+"""Pool stages: the chunks that judge and overlap audit accept, as the pool of a run or as a folder to export."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from corpus import build as building
-from corpus.build import Built
+from corpus.build import BuiltSource
 from corpus.chunk.chunk import Discarded, unconverted_texts
 from corpus.chunk.front_matter import BookBounds
 from corpus.chunk.split import DESCRIPTION
 from corpus.find.catalogue import Offer
-from corpus.find.intake import Item, without_twins
+from corpus.find.named_sources import SourceItem, reject_duplicate_items
 from corpus.find.queries import Query
 from corpus.find.registry import REJECTED, Coverage
 from corpus.find.search import Failure, Ranking
 from corpus.find.topics import Assignment, Merge
 from corpus.model_reply import ModelCall
 from corpus.pool import MARKDOWN, SEARCH, markdown_name, write_table
-from corpus.report import Told
+from corpus.report import ReportInputs
 from corpus.settings import BuildSettings
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.config.recorded import Mark
@@ -32,7 +32,7 @@ from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
 from infuser_core.system import durable
 from tasks.audits import COMPARISON
-from tasks.documents import judge_name, kept
+from tasks.documents import accepted_chunks, judge_name
 from tasks.run import Run
 from tasks.stage import stage
 from tasks.textbooks import numbered
@@ -44,12 +44,12 @@ BUILT_VERSION = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlapping:
-    """Documents that overlap with data they must be apart from, by identifier, with the reason."""
+    """Reasons by id of documents that overlap with other data."""
 
     dropped: Mapping[str, str]
-    """Those that the pool goes without."""
+    """Documents that the pool leaves out."""
     stopping: Annotated[Mapping[str, str], Mark.NEUTRAL] = field(default_factory=dict)
-    """Those that end the run."""
+    """Documents that stop the run."""
 
 
 @stage("pool")
@@ -62,11 +62,17 @@ def fill_pool(
     audits: Sequence[ArtifactRef],
     references: Sequence[ArtifactRef],
 ) -> Work:
-    """The document pool D_doc of all groups; audits enter by their effect: one that finds nothing changes no pool."""
+    """The document pool D_doc of all groups; audits enter the key by their effect only."""
     rules = run.config.corpus.overlap
-    asked, foreign = matched(run, audits), matched(run, references)
-    dropped = {**(foreign if rules.reference_matched == "drop" else {}), **(asked if rules.matched == "drop" else {})}
-    stopping = {**(asked if rules.matched == "stop" else {}), **(foreign if rules.reference_matched == "stop" else {})}
+    with_questions, with_references = matches_of(run, audits), matches_of(run, references)
+    dropped = {
+        **(with_references if rules.reference_matched == "drop" else {}),
+        **(with_questions if rules.matched == "drop" else {}),
+    }
+    stopping = {
+        **(with_questions if rules.matched == "stop" else {}),
+        **(with_references if rules.reference_matched == "stop" else {}),
+    }
     inputs = {"sources": sources, **numbered("chunks", chunks), **numbered("judgements", judgements)}
     values = Overlapping(dropped=dropped, stopping=stopping)
 
@@ -77,10 +83,10 @@ def fill_pool(
                 f"{len(stopping)} documents overlap, e.g. {name} {stopping[name]}",
                 hint="look at them with `infuser sql`, or set corpus.overlap.matched or reference_matched to drop",
             )
-        documents = kept(run, chunks, judgements)
+        documents = accepted_chunks(run, chunks, judgements)
         pool = [document for document in documents if document.document_id not in dropped]
         if not pool:
-            raise _empty(run, pages, chunks, judgements)
+            raise _empty_pool_error(run, pages, chunks, judgements)
         rows = [
             Judgement(document_id=row.document_id, keep=False, reason=reason, decided_by="overlap", response="")
             for row in sorted(documents, key=attrgetter("document_id"))
@@ -97,16 +103,16 @@ def fill_pool(
     return Work(recipe=run.recipe("pool", VERSION, values, inputs), produce=produce)
 
 
-def matched(run: Run, audits: Sequence[ArtifactRef]) -> dict[str, str]:
-    """Document to reason, for pairs that match: the longest of each."""
+def matches_of(run: Run, audits: Sequence[ArtifactRef]) -> dict[str, str]:
+    """Reason by document id, from the longest match of each document."""
     rows = [row for ref in audits for row in run.store.rows(ref, "overlaps", Overlap) if row.matched]
     return {row.document_id: building.overlap_reason(row) for row in sorted(rows, key=lambda row: row.longest_run)}
 
 
-def _empty(
+def _empty_pool_error(
     run: Run, pages: Sequence[ArtifactRef], chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]
 ) -> DocumentError:
-    """Reason for an empty pool, and the stage at which it was lost."""
+    """The error for an empty pool, with the stage that rejected the last chunk."""
     books = [page for ref in pages for page in run.store.rows(ref, "pages", Page)]
     rejected = [page for page in books if page.reason]
     if books and len(rejected) == len(books):
@@ -118,7 +124,7 @@ def _empty(
     if not any(run.store.manifest(ref).rows["chunks"] for ref in chunks):
         return DocumentError(
             f"no chunk of {len(books) - len(rejected)} textbooks fits {sizes.min_tokens}..{sizes.max_tokens} tokens"
-            f"{_nearest(run, chunks, sizes)}",
+            f"{_nearest_lengths(run, chunks, sizes)}",
             hint="change corpus.chunk.min_tokens or max_tokens",
         )
     if not any(run.store.manifest(ref).summary["kept"] for ref in judgements):
@@ -132,13 +138,13 @@ def _empty(
     )
 
 
-def _nearest(run: Run, chunks: Sequence[ArtifactRef], sizes: ChunkSettings) -> str:
-    """Lengths next to the limits of a chunk; empty where no span was left out for its length."""
+def _nearest_lengths(run: Run, chunks: Sequence[ArtifactRef], sizes: ChunkSettings) -> str:
+    """The lengths next to the limits of a chunk; empty if no span was left out for its length."""
     spans = [row for ref in chunks for row in run.store.rows(ref, "discarded", Discarded) if row.num_tokens]
     short = [row.num_tokens for row in spans if row.num_tokens < sizes.min_tokens]
     long = [row.num_tokens for row in spans if row.num_tokens > sizes.max_tokens]
-    told = [f"the longest below has {max(short)}"] * bool(short) + [f"the shortest above {min(long)}"] * bool(long)
-    return f": {', '.join(told)}" if told else ""
+    lengths = [f"the longest below has {max(short)}"] * bool(short) + [f"the shortest above {min(long)}"] * bool(long)
+    return f": {', '.join(lengths)}" if lengths else ""
 
 
 _TAXONOMY: Mapping[str, type] = {
@@ -150,101 +156,99 @@ _TAXONOMY: Mapping[str, type] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class CatalogueSearch:
     """Artifacts of a search in catalogues."""
 
     topics: ArtifactRef
-    """Pairs that were searched for."""
     searches: Sequence[ArtifactRef]
-    """Offers, group by group."""
-    chosen: ArtifactRef
+    """Offers by group."""
+    choice: ArtifactRef
     """Candidates."""
     downloads: Sequence[ArtifactRef]
-    """Their files, group by group."""
+    """Files of the candidates by group."""
     sources: ArtifactRef
-    """Their registry."""
+    """Registry of the candidates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class BookGroup:
     """Artifacts of one group of books."""
 
     pages: ArtifactRef
-    """Their Markdown."""
     bounds: ArtifactRef | None
-    """Where teaching begins and ends, where a model said so."""
+    """Bounds of the teaching text by a model, or None."""
     chunks: ArtifactRef
-    """Candidates for the pool."""
     judgements: ArtifactRef
-    """Which of them are kept."""
 
 
 @stage("built_pool")
 def built_pool(
     run: Run,
-    items: Sequence[Item],
-    found: Found | None,
-    groups: Sequence[Group],
+    items: Sequence[SourceItem],
+    search: CatalogueSearch | None,
+    groups: Sequence[BookGroup],
     comparison: ArtifactRef | None,
     build: BuildSettings,
 ) -> Work:
-    """The folder that `infuser corpus build` exports: tables, Markdown, report, and what a search found."""
-    judge, tokenizer = judge_name(run), _tokenizer(run)
+    """The folder that `infuser corpus build` exports: tables, Markdown, report, and the results of a search."""
+    judge, tokenizer = judge_name(run), _tokenizer_name(run)
     inputs: dict[str, ArtifactRef | None] = {"comparison": comparison}
-    if found is not None:
-        inputs |= {"topics": found.topics, "chosen": found.chosen, "sources": found.sources}
-        inputs |= numbered("search", found.searches)
+    if search is not None:
+        inputs |= {"topics": search.topics, "chosen": search.choice, "sources": search.sources}
+        inputs |= numbered("search", search.searches)
     for number, group in enumerate(groups):
         inputs |= {f"pages{number}": group.pages, f"bounds{number}": group.bounds}
         inputs |= {f"chunks{number}": group.chunks, f"judgements{number}": group.judgements}
     rules = run.config.corpus.overlap
     values = {
-        "given": [[asdict(item.source), item.given, item.stage] for item in items],
+        "given": [[asdict(item.source), item.input, item.stage] for item in items],
         "told": [judge, tokenizer, run.config.corpus.structure],
         "audit": [rules.matched, rules.reference_matched, build.absent] if build.audited else [],
     }
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        every = without_twins([*items, *_offered(run, found)])
+        all_items = reject_duplicate_items([*items, *_offered_items(run, search)])
         audit: dict[str, Any] | None = None
         findings: list[Overlap] | None = None
         dropped: dict[str, tuple[str, str, str]] = {}
         if build.audited:
             findings = run.store.rows(comparison, "overlaps", Overlap) if comparison else []
-            audit = _audit(run, comparison, groups)
-            dropped = building.overlapping(findings, audit.pop("questions"), rules)
+            audit = _audit_facts(run, comparison, groups)
+            dropped = building.overlapping_documents(findings, audit.pop("questions"), rules)
             audit |= {"absent": build.absent, "dropped_documents": len(dropped)}
-        told = Told(judge=judge, tokenizer=tokenizer, audit=audit, **_search_tables(run, found, workspace))
-        books = {item.source.source_id: item for item in every if not item.stage}
-        built = _in_order(every, _made(run, groups, books, workspace, progress))
-        facts = building.write(workspace, (one.minus(dropped) for one in built), findings, told)
+        report_facts = ReportInputs(
+            judge=judge, tokenizer=tokenizer, audit=audit, **_search_tables(run, search, workspace)
+        )
+        books = {item.source.source_id: item for item in all_items if not item.stage}
+        outcomes = _in_order_of(all_items, _built_books(run, groups, books, workspace, progress))
+        facts = building.write_pool(workspace, (book.drop(dropped) for book in outcomes), findings, report_facts)
         return Outcome(tables={}, summary={name: facts[name] for name in ("documents", "sources", "discarded")})
 
     return Work(recipe=run.recipe("built_pool", BUILT_VERSION, values, inputs), produce=produce)
 
 
-def _tokenizer(run: Run) -> str:
-    """The token counter, in words."""
+def _tokenizer_name(run: Run) -> str:
+    """Description of the token counter."""
     source = run.config.corpus.chunk.tokenizer or run.config.anchor
     return DESCRIPTION if source.type == "rules" else f"the tokenizer of {anchor_folder(source).name}"
 
 
-def _offered(run: Run, found: Found | None) -> list[Item]:
-    """The catalogues' entries, each with its registry row."""
-    if found is None:
+def _offered_items(run: Run, search: CatalogueSearch | None) -> list[SourceItem]:
+    """The catalogues' entries with their registry rows."""
+    if search is None:
         return []
-    before = run.store.rows(found.chosen, "candidates_sources", Source)
-    after = run.store.rows(found.sources, "sources", Source)
+    before = run.store.rows(search.choice, "candidates_sources", Source)
+    after = run.store.rows(search.sources, "sources", Source)
     subdomains = {
         row.source_id: row.subdomain
-        for row in reversed(run.store.rows(found.chosen, "coverage", Coverage))
+        for row in reversed(run.store.rows(search.choice, "coverage", Coverage))
         if row.source_id
     }
     return [
-        Item(
+        SourceItem(
             source=row,
             path=None,
-            given=row.download_url or row.source_url,
+            input=row.download_url or row.source_url,
             subdomain=subdomains.get(row.source_id, ""),
             stage="" if row.sha256 else "search" if candidate.status == REJECTED else "download",
         )
@@ -252,50 +256,52 @@ def _offered(run: Run, found: Found | None) -> list[Item]:
     ]
 
 
-def _in_order(every: Sequence[Item], made: Iterator[Built]) -> Iterator[Built]:
-    """Outcomes in the order of the items, which is that of the groups but for items that never reached one."""
-    ahead: dict[str, Built] = {}
-    for item in every:
+def _in_order_of(items: Sequence[SourceItem], books: Iterator[BuiltSource]) -> Iterator[BuiltSource]:
+    """Outcomes in the order of the items; items that were rejected before conversion are in no group."""
+    ahead: dict[str, BuiltSource] = {}
+    for item in items:
         while not item.stage and item.source.source_id not in ahead:
-            one = next(made)
-            ahead[one.item.source.source_id] = one
-        yield Built(item=item) if item.stage else ahead.pop(item.source.source_id)
+            book = next(books)
+            ahead[book.item.source.source_id] = book
+        yield BuiltSource(item=item) if item.stage else ahead.pop(item.source.source_id)
 
 
-def _made(
-    run: Run, groups: Sequence[Group], books: Mapping[str, Item], workspace: Path, progress: Progress
-) -> Iterator[Built]:
-    """Outcome of each book; its Markdown is written into the workspace."""
-    for done, group in enumerate(groups, 1):
+def _built_books(
+    run: Run, groups: Sequence[BookGroup], books: Mapping[str, SourceItem], workspace: Path, progress: Progress
+) -> Iterator[BuiltSource]:
+    """The outcome of each book; writes its Markdown into the workspace."""
+    for number, group in enumerate(groups, 1):
         chunks = run.store.rows(group.chunks, "chunks", Document)
-        left = run.store.rows(group.chunks, "discarded", Discarded)
+        spans = run.store.rows(group.chunks, "discarded", Discarded)
         verdicts = run.store.rows(group.judgements, "judgements", Judgement)
         bounds = run.store.rows(group.bounds, "structure_bounds", BookBounds) if group.bounds else []
-        by = {row.source_id: f"{row.decided_by}: {row.problem}" if row.problem else row.decided_by for row in bounds}
+        deciders = {
+            row.source_id: f"{row.decided_by}: {row.problem}" if row.problem else row.decided_by for row in bounds
+        }
         for page in run.store.rows(group.pages, "pages", Page):
             name = page.source_id
             if not page.reason:
                 durable.write(workspace / MARKDOWN / markdown_name(name), page.markdown)
-            built = Built(
+            built = BuiltSource(
                 item=books[name],
                 page=page,
                 documents=[row for row in chunks if row.source_id == name],
-                discarded=[*unconverted_texts(page), *(row for row in left if row.source_id == name)],
+                discarded=[*unconverted_texts(page), *(row for row in spans if row.source_id == name)],
                 num_chars=len(page.markdown),
-                structure="" if page.reason else by.get(name, _structure(run)),
+                structure="" if page.reason else deciders.get(name, _default_structure(run)),
                 sizes=run.config.corpus.chunk,
             )
-            yield built.judged(verdicts)
-        progress(done, len(groups), 0)
+            yield built.apply_verdicts(verdicts)
+        progress(number, len(groups), 0)
 
 
-def _structure(run: Run) -> str:
-    """The cutter of front and back matter where no model was asked."""
+def _default_structure(run: Run) -> str:
+    """Name of the method that finds front and back matter without a model."""
     corpus = run.config.corpus
     return "" if corpus.structure == "off" or corpus.chunk.mode == "langchain" else "rules"
 
 
-def _audit(run: Run, comparison: ArtifactRef | None, groups: Sequence[Group]) -> dict[str, Any]:
+def _audit_facts(run: Run, comparison: ArtifactRef | None, groups: Sequence[BookGroup]) -> dict[str, Any]:
     if comparison is not None:
         return dict(json.loads(run.store.path(comparison, COMPARISON).read_text()))
     mode = run.config.corpus.overlap.mode
@@ -303,17 +309,17 @@ def _audit(run: Run, comparison: ArtifactRef | None, groups: Sequence[Group]) ->
     return {"mode": mode, "documents": documents, "controls": [], "references": [], "questions": []}
 
 
-def _search_tables(run: Run, found: Found | None, workspace: Path) -> dict[str, Any]:
-    """Write what was asked and offered; returns what the report says of it."""
-    if found is None:
+def _search_tables(run: Run, search: CatalogueSearch | None, workspace: Path) -> dict[str, Any]:
+    """Write the tables of a search; returns failures and coverage for the report."""
+    if search is None:
         return {}
     tables: list[tuple[str, type, Sequence[ArtifactRef], str]] = [
-        ("queries", Query, found.searches, "search_queries"),
-        ("offers", Offer, found.searches, "offers"),
-        ("rankings", Ranking, found.searches, "rankings"),
-        ("model_calls", ModelCall, found.searches, "search_calls"),
-        ("failures", Failure, found.searches, "search_failures"),
-        *((name, kind, [found.topics], name) for name, kind in _TAXONOMY.items()),
+        ("queries", Query, search.searches, "search_queries"),
+        ("offers", Offer, search.searches, "offers"),
+        ("rankings", Ranking, search.searches, "rankings"),
+        ("model_calls", ModelCall, search.searches, "search_calls"),
+        ("failures", Failure, search.searches, "search_failures"),
+        *((name, kind, [search.topics], name) for name, kind in _TAXONOMY.items()),
     ]
     rows: dict[str, list[Any]] = {}
     for name, kind, refs, table in tables:
@@ -321,5 +327,5 @@ def _search_tables(run: Run, found: Found | None, workspace: Path) -> dict[str, 
         for ref in refs:
             rows[name] += run.store.rows(ref, table, kind)
         write_table(workspace / SEARCH / f"{name}.parquet", rows[name], kind)
-    coverage = run.store.rows(found.chosen, "coverage", Coverage)
+    coverage = run.store.rows(search.choice, "coverage", Coverage)
     return {"failures": rows["failures"], "coverage": coverage}

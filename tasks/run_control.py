@@ -6,7 +6,7 @@ from threading import Lock
 
 from infuser_core.errors import MissingArtifactError
 from infuser_core.planning.place import Place, Salts
-from infuser_core.planning.plan import UNKNOWN, Step
+from infuser_core.planning.plan import UNKNOWN, SurveyedStage
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Store
 
@@ -132,7 +132,7 @@ class Planning(Control):
     ) -> None:
         super().__init__(last=last, salts=salts)
         self._store, self._digests = store, digests
-        self.steps: list[Step] = []
+        self.steps: list[SurveyedStage] = []
         """The stages in the order of the pipeline."""
         self.absent: dict[str, Recipe] = {}
         """Recipes of missing artifacts by the id that these would have."""
@@ -145,7 +145,7 @@ class Planning(Control):
         self.enter(recipe)
         stored = self._store.find(recipe) if is_exact else None
         ref = stored or self.expect(recipe)
-        self.steps.append(Step(recipe=recipe, ref=ref, stored=stored is not None, known=is_exact))
+        self.steps.append(SurveyedStage(recipe=recipe, ref=ref, stored=stored is not None, known=is_exact))
         self.salts.carry(ref, recipe)
         return ref
 

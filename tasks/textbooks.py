@@ -1,7 +1,7 @@
-"""Textbook stages: the target's topics, what catalogues offer for them, which books are taken, and their files.
+"""Textbook stages: the topics of the dev set, catalogue offers for them, the choice of books, and their files.
 
-Topics and sources are worked on in groups: each group is an artifact of its own. Within a group, answers and files
-outlive a killed process in folders of the store (`textbooks/answers`, `textbooks/books`), so it loses one item at most.
+Topics and sources are processed in groups, each with a separate artifact. Within a group, answers and files survive a
+killed process in folders of the store (`textbooks/answers`, `textbooks/books`).
 """
 
 import shutil
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from corpus.find import registry
 from corpus.find.catalogue import Offer
-from corpus.find.intake import Item
+from corpus.find.named_sources import SourceItem
 from corpus.find.queries import PROMPTS, Query, librarian_of
 from corpus.find.search import Failure, Ranking, TopicSearch, search_topic
-from corpus.find.topics import Assignment, Merge, extract
+from corpus.find.topics import Assignment, Merge, extract_topics
 from corpus.model_reply import ModelCall
 from corpus.read.convert import storage_suffix
 from corpus.read.file_kinds import file_of
@@ -39,15 +39,14 @@ from tasks.stage import read_fact, stage
 from tasks.work import Work
 
 if TYPE_CHECKING:
-    from corpus.find.download import Holdings
-    from corpus.find.session import Opened
+    from corpus.find.session import CatalogueSession
 
 T = TypeVar("T")
 VERSION = 5
 UNFINISHED = "unfinished"
-"""Name in a summary: what a later attempt may bring, such as a book whose download failed."""
+"""Name in a summary: number of items for which a later attempt may succeed, such as failed downloads."""
 MANNERS = {"answers", "answer_days", "host_delay_seconds", "robots_exempt", "model", "shelf"}
-"""Settings that say how catalogues are asked and not what: they enter no key (model and shelf enter by content)."""
+"""Settings of how catalogues are queried, which enter no key (model and shelf enter by content)."""
 
 
 def topic_groups(run: str, topics: ArtifactRef) -> range:
@@ -56,22 +55,22 @@ def topic_groups(run: str, topics: ArtifactRef) -> range:
         run,
         lambda opened: _groups(opened, opened.store.manifest(topics).rows["topics"]),
         otherwise=range(1),
-        note="how many groups of topics are searched for depends on the taxonomy: one group stands for all",
+        note="how many groups of topics are searched for depends on the taxonomy: the plan takes one group",
     )
 
 
-def source_groups(run: str, chosen: ArtifactRef) -> range:
+def source_groups(run: str, choice: ArtifactRef) -> range:
     """Numbers of the groups of admitted sources."""
     return read_fact(
         run,
-        lambda opened: _groups(opened, opened.store.manifest(chosen).summary["admitted"]),
+        lambda opened: _groups(opened, opened.store.manifest(choice).summary["admitted"]),
         otherwise=range(1),
-        note="how many groups of textbooks there are depends on what is chosen: one group stands for all",
+        note="how many groups of textbooks there are depends on the choice: the plan takes one group",
     )
 
 
 def numbered(name: str, refs: Sequence[ArtifactRef]) -> dict[str, ArtifactRef]:
-    """Inputs of several groups."""
+    """Inputs of several groups by numbered name."""
     return {f"{name}{number}": ref for number, ref in enumerate(refs)}
 
 
@@ -84,65 +83,57 @@ def _slice(run: Run, items: Sequence[T], group: int) -> list[T]:
     return list(items[group * size : (group + 1) * size])
 
 
-def retried(run: str, made: Callable[..., ArtifactRef], *given: Any) -> ArtifactRef:
-    """The stage's artifact; made once more where an earlier build left something unfinished in it."""
+def retry_unfinished(run: str, stage_call: Callable[..., ArtifactRef], *inputs: Any) -> ArtifactRef:
+    """The stage's artifact, from a further attempt if the stored one has unfinished items."""
     opened = current_run(run)
     for attempt in count():
-        work = made.__wrapped__(opened, *given, attempt=attempt)  # type: ignore[attr-defined]
+        work = stage_call.__wrapped__(opened, *inputs, attempt=attempt)  # type: ignore[attr-defined]
         ref = opened.store.find(work.recipe)
         if ref is None or not opened.store.manifest(ref).summary.get(UNFINISHED):
-            return made(run, *given, attempt=attempt)
+            return stage_call(run, *inputs, attempt=attempt)
     raise AssertionError("numbers do not end")
 
 
-def later(attempt: int) -> dict[str, int]:
-    """The part of a key by which a later attempt differs."""
+def attempt_key(attempt: int) -> dict[str, int]:
+    """The part of a key that distinguishes a later attempt."""
     return {"try": attempt} if attempt else {}
 
 
-def _model(run: Run) -> tuple[NamedModel | None, dict[str, object]]:
-    """The configured model, and what it adds to a key."""
+def _librarian_model(run: Run) -> tuple[NamedModel | None, dict[str, object]]:
+    """The configured model, and its part of a key."""
     source = run.config.corpus.catalogue.model
     if source is None:
         return None, {}
-    speaker = named_model(source, run.config.engine, run.pool, label="librarian")
+    model = named_model(source, run.config.engine, run.pool, label="librarian")
     prompts = [template_digest(load_or_shipped(name, profile=run.config.prompts)) for name in PROMPTS]
-    return speaker, {**speaker.identity, "prompts": prompts}
+    return model, {**model.identity, "prompts": prompts}
 
 
 @stage("taxonomy")
 def extract_taxonomy(run: Run, dev: ArtifactRef) -> Work:
-    """The (domain, subdomain) pairs of the dev set: `topics` is all that later corpus stages read of it."""
-    model, identity = _model(run)
+    """The (domain, subdomain) pairs of the dev set, its only influence on later corpus stages."""
+    model, identity = _librarian_model(run)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         librarian = librarian_of(model.chat(), run.config.prompts) if model else None
-        found = extract(run.store.rows(dev, "reference_questions", Question), librarian, progress=progress)
-        failed = sum(bool(row.reason) for row in found.assignments)
+        taxonomy = extract_topics(run.store.rows(dev, "reference_questions", Question), librarian, progress=progress)
+        failed = sum(bool(row.reason) for row in taxonomy.assignments)
         return Outcome(
             tables={
-                "topics": Table(row_type=Topic, rows=found.topics),
-                "topic_assignments": Table(row_type=Assignment, rows=found.assignments),
-                "topic_merges": Table(row_type=Merge, rows=found.merges),
-                "topic_calls": Table(row_type=ModelCall, rows=found.calls),
+                "topics": Table(row_type=Topic, rows=taxonomy.topics),
+                "topic_assignments": Table(row_type=Assignment, rows=taxonomy.assignments),
+                "topic_merges": Table(row_type=Merge, rows=taxonomy.merges),
+                "topic_calls": Table(row_type=ModelCall, rows=taxonomy.calls),
             },
-            summary={"topics": len(found.topics), "merges": len(found.merges), "failed": failed},
+            summary={"topics": len(taxonomy.topics), "merges": len(taxonomy.merges), "failed": failed},
         )
 
     return Work(recipe=run.recipe("taxonomy", VERSION, identity, {"dev": dev}), produce=produce)
 
 
-def _holdings(run: Run, books: ArtifactRef | None) -> "Holdings":
-    """Every book that was fetched. Each micro-world prints its own under the same names: they are held apart."""
-    # Here and below, what speaks HTTP is imported where books are fetched: a plan fetches none.
-    from corpus.find.download import Holdings
-
-    return Holdings(run.store.root / "textbooks" / ("books" if books is None else books.key))
-
-
 @contextmanager
-def _opened(run: Run, books: ArtifactRef | None) -> Iterator["Opened"]:
-    """The configured catalogues; the micro-world's is served on loopback for as long as it is needed."""
+def _open_catalogues(run: Run, books: ArtifactRef | None) -> Iterator["CatalogueSession"]:
+    """Open the configured catalogues; a micro-world's catalogue is served on loopback inside."""
     from corpus.find.session import open_catalogues
 
     served = serve_shelf(run.store.verified_folder(books)) if books else nullcontext("")
@@ -176,75 +167,75 @@ def print_textbooks(run: Run) -> Work:
 
 @stage("search")
 def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, group: int, *, attempt: int = 0) -> Work:
-    """Offers of the catalogues for one group of pairs, ranked, with every answer."""
-    wanted = _slice(run, run.store.rows(topics, "topics", Topic), group)
+    """Ranked offers of the catalogues for one group of topics, with every answer."""
+    group_topics = _slice(run, run.store.rows(topics, "topics", Topic), group)
     config = run.config.corpus.catalogue
-    model, identity = _model(run)
+    model, identity = _librarian_model(run)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         from corpus.find.session import Answer
 
         librarian = librarian_of(model.chat(), run.config.prompts) if model else None
-        found: list[TopicSearch] = []
-        with _opened(run, books) as opened:
-            for done, topic in enumerate(wanted, 1):
-                found.append(search_topic(topic, opened.catalogues, config, librarian=librarian))
-                progress(done, len(wanted), 0)
+        searches: list[TopicSearch] = []
+        with _open_catalogues(run, books) as opened:
+            for count, topic in enumerate(group_topics, 1):
+                searches.append(search_topic(topic, opened.catalogues, config, librarian=librarian))
+                progress(count, len(group_topics), 0)
             answers = opened.recorder.answers
-        failures = sum(len(search.failures) for search in found)
+        failures = sum(len(search.failures) for search in searches)
         return Outcome(
             tables={
-                "offers": Table(row_type=Offer, rows=[row for search in found for row in search.offers]),
-                "search_queries": Table(row_type=Query, rows=[row for search in found for row in search.queries]),
-                "rankings": Table(row_type=Ranking, rows=[row for search in found for row in search.rankings]),
-                "search_calls": Table(row_type=ModelCall, rows=[row for search in found for row in search.calls]),
+                "offers": Table(row_type=Offer, rows=[row for search in searches for row in search.offers]),
+                "search_queries": Table(row_type=Query, rows=[row for search in searches for row in search.queries]),
+                "rankings": Table(row_type=Ranking, rows=[row for search in searches for row in search.rankings]),
+                "search_calls": Table(row_type=ModelCall, rows=[row for search in searches for row in search.calls]),
                 "search_failures": Table(
-                    row_type=Failure, rows=[row for search in found for row in search.failures], volatile=True
+                    row_type=Failure, rows=[row for search in searches for row in search.failures], volatile=True
                 ),
                 "answers": Table(row_type=Answer, rows=answers, volatile=True),
             },
             summary={
-                "offers": sum(len(search.offers) for search in found),
+                "offers": sum(len(search.offers) for search in searches),
                 "failures": failures,
                 UNFINISHED: failures,
             },
         )
 
-    # The pairs enter by name: a question more or less changes no search.
-    pairs = [[topic.domain, topic.subdomain] for topic in wanted]
+    # Topics enter the key by name: other questions with the same topics change no search.
+    pairs = [[topic.domain, topic.subdomain] for topic in group_topics]
     values = {
         "pairs": pairs,
         "catalogue": recorded(config, without=MANNERS),
         **identity,
-        **later(attempt),
+        **attempt_key(attempt),
     }
     return Work(recipe=run.recipe("search", VERSION, values, {"books": books}), produce=produce)
 
 
 @stage("choose")
 def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactRef], *, required: bool = True) -> Work:
-    """Choice of the offers that become sources, by licence, file, language, identity and rank; others say why not."""
+    """The offers that become sources, by licence, file, language, identity and rank; others have a reason."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        wanted = run.store.rows(topics, "topics", Topic)
+        topic_rows = run.store.rows(topics, "topics", Topic)
         offers = [row for ref in searches for row in run.store.rows(ref, "offers", Offer)]
         rankings = [row for ref in searches for row in run.store.rows(ref, "rankings", Ranking)]
         rules = run.config.corpus.catalogue
-        chosen = registry.admit(offers, wanted, rules, rankings)
-        admitted = sum(source.status == registry.ADMITTED for source in chosen.sources)
+        admission = registry.admit_offers(offers, topic_rows, rules, rankings)
+        admitted = sum(source.status == registry.ADMITTED for source in admission.sources)
         if required and not admitted:
             raise DocumentError(
-                f"no admissible textbook for {len(wanted)} topics ({len(chosen.sources)} offers rejected)",
+                f"no admissible textbook for {len(topic_rows)} topics ({len(admission.sources)} offers rejected)",
                 hint="look at the rejected offers' reasons, or widen corpus.catalogue.licences",
             )
-        bare = sum(not row.source_id for row in chosen.coverage)
+        bare = sum(not row.source_id for row in admission.coverage)
         return Outcome(
             tables={
-                "candidates_sources": Table(row_type=Source, rows=chosen.sources),
-                "source_aliases": Table(row_type=registry.Alias, rows=chosen.aliases),
-                "coverage": Table(row_type=registry.Coverage, rows=chosen.coverage),
+                "candidates_sources": Table(row_type=Source, rows=admission.sources),
+                "source_aliases": Table(row_type=registry.Alias, rows=admission.aliases),
+                "coverage": Table(row_type=registry.Coverage, rows=admission.coverage),
             },
-            summary={"admitted": admitted, "rejected": len(chosen.sources) - admitted, "uncovered_topics": bare},
+            summary={"admitted": admitted, "rejected": len(admission.sources) - admitted, "uncovered_topics": bare},
         )
 
     config = run.config.corpus.catalogue
@@ -257,20 +248,22 @@ def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactR
 def download_textbooks(
     run: Run, chosen: ArtifactRef, books: ArtifactRef | None, group: int, *, attempt: int = 0
 ) -> Work:
-    """The files of one group of admitted sources; refused ones stay with their reason."""
+    """The files of one group of admitted sources; failed ones have a reason."""
     rows = run.store.rows(chosen, "candidates_sources", Source)
-    wanted = _slice(run, [source for source in rows if source.status == registry.ADMITTED], group)
+    group_sources = _slice(run, [source for source in rows if source.status == registry.ADMITTED], group)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        from corpus.find.download import DownloadLog, download
+        # Imported here, as all modules with HTTP: plans do not need them.
+        from corpus.find.download import DownloadLog, Holdings, download_sources
 
         names: dict[str, list[str]] = {}
         for alias in run.store.rows(chosen, "source_aliases", registry.Alias):
             names.setdefault(alias.source_id, []).append(alias.identifier)
-        holdings = _holdings(run, books)
-        with _opened(run, books) as opened:
-            sources, log = download(
-                wanted, opened.address, workspace, holdings, opened.download, names=names, progress=progress
+        # Micro-worlds print different books under the same names, so each has a separate folder.
+        holdings = Holdings(run.store.root / "textbooks" / ("books" if books is None else books.key))
+        with _open_catalogues(run, books) as opened:
+            sources, log = download_sources(
+                group_sources, opened.address, workspace, holdings, opened.download, names=names, progress=progress
             )
         admitted = sum(bool(source.sha256) for source in sources)
         return Outcome(
@@ -281,17 +274,19 @@ def download_textbooks(
             summary={"admitted": admitted, UNFINISHED: len(sources) - admitted},
         )
 
-    # The sources enter by what is fetched: another ranking of the same books fetches nothing again.
-    values = {"sources": [[source.source_id, source.download_url] for source in wanted], **later(attempt)}
+    # Sources enter the key by id and address: another ranking of the same books changes nothing.
+    values = {"sources": [[source.source_id, source.download_url] for source in group_sources], **attempt_key(attempt)}
     return Work(recipe=run.recipe("download", VERSION, values, {"books": books}), produce=produce)
 
 
-def _after(row: Source, after: dict[str, Source]) -> Source:
-    """A candidate with what its download gave; the words about it are the candidate's own."""
+def _with_download(row: Source, downloads: dict[str, Source]) -> Source:
+    """A candidate with the results of its download."""
     if row.status != registry.ADMITTED:
         return row
-    got = after[row.source_id]
-    return replace(row, sha256=got.sha256, num_bytes=got.num_bytes, status=got.status, reason=got.reason)
+    download = downloads[row.source_id]
+    return replace(
+        row, sha256=download.sha256, num_bytes=download.num_bytes, status=download.status, reason=download.reason
+    )
 
 
 @stage("sources")
@@ -303,30 +298,30 @@ def shelve_textbooks(
     *,
     required: bool = True,
 ) -> Work:
-    """Source registry and files: every candidate with digest or reason, the same bytes once, and none `given`."""
+    """Source registry and files: every candidate with digest or reason, without copies of each other or of `given`."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        from corpus.find.download import link, refuse_twins
+        from corpus.find.download import link_file, reject_duplicates
 
-        after: dict[str, Source] = {}
+        downloaded: dict[str, Source] = {}
         for ref in downloads:
-            after |= {row.source_id: row for row in run.store.rows(ref, "downloaded", Source)}
+            downloaded |= {row.source_id: row for row in run.store.rows(ref, "downloaded", Source)}
         rows = run.store.rows(chosen, "candidates_sources", Source)
         first = [row for ref in given for row in run.store.rows(ref, "sources", Source)]
-        sources = refuse_twins([*first, *(_after(row, after) for row in rows)])[len(first) :]
-        kept = [source for source in sources if source.sha256]
-        if required and not kept:
+        sources = reject_duplicates([*first, *(_with_download(row, downloaded) for row in rows)])[len(first) :]
+        admitted = [source for source in sources if source.sha256]
+        if required and not admitted:
             reasons = "; ".join(sorted({source.reason for source in sources}))
             raise DocumentError(f"no textbook could be downloaded: {reasons}", hint="check the catalogue's addresses")
         for ref in downloads:
             folder = run.store.verified_folder(ref)
-            for source in kept:
+            for source in admitted:
                 path = file_of(folder, source.sha256)
                 if path.is_file():
-                    link(path, workspace)
+                    link_file(path, workspace)
         return Outcome(
             tables={"sources": Table(row_type=Source, rows=sources)},
-            summary={"admitted": len(kept), "rejected": len(sources) - len(kept)},
+            summary={"admitted": len(admitted), "rejected": len(sources) - len(admitted)},
         )
 
     inputs = {"chosen": chosen, **numbered("download", downloads), **numbered("given", given)}
@@ -334,11 +329,10 @@ def shelve_textbooks(
 
 
 @stage("download")
-def take_file(run: Run, item: Item) -> Work:
-    """A file that somebody names, as a group of its own: its download and its registry in one. Where it lies, and its
-    name, change nothing."""
+def take_file(run: Run, item: SourceItem) -> Work:
+    """A named file as a group of one book: download and registry in one. Its path and name do not matter."""
     path, source = item.path, item.source
-    assert path is not None, f"{item.given} has no file"
+    assert path is not None, f"{item.input} has no file"
     name = f"{source.sha256}{storage_suffix(path)}"
     row = replace(source, title="", source_url="", download_url="", filename=name)
 

@@ -112,10 +112,10 @@ def _commit(
     faults.point(f"{recipe.phase}:start")
     ticker, processed = display.Ticker(run, recipe), 0
 
-    def progress(done: int, total: int, tokens: int) -> None:
+    def progress(current: int, total: int, tokens: int) -> None:
         nonlocal processed
         processed = tokens
-        ticker(done, total, tokens)
+        ticker(current, total, tokens)
         interrupts.point()
 
     with run.store.workspace(recipe) as workspace, record_engines() as used:

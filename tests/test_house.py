@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 import sysconfig
@@ -28,6 +29,19 @@ ROOMS = {
     "httpx": ("corpus/", "flows/", "tasks/display.py", "infuser_core/engines/endpoint.py"),
     "pyarrow": ("infuser_core/store/tables.py",),
 }
+
+# Rooms whose names and docstrings are in plain words; the list grows.
+PLAIN = ("flows/", "tasks/")
+RIDDLES = re.compile(
+    r"\b(told|beside|behind|stands?|lies|whoever|nobody|whatever|in words|of its own|so many|where (there|it) (is|are)|"
+    r"meanwhile|for want of|goes on|went on)\b"
+)
+PARTICIPLES = """
+asked became begun brought chosen came cut done drawn ended found given gone heard held kept known laid left lost made
+meant met moved named owed put said seen sent settled shown spoken stood taken told tried wanted went written
+"""
+# Parameters of stages are called like the inputs of their recipes, and fields like their keys in JSON.
+KEYS = {"tasks/textbooks.py": {"chosen", "given"}, "tasks/rehearsal/table.py": {"told"}}
 
 # Folders whose files are entries that are found by name: as many as there are, as short as they can be.
 REGISTRIES = {
@@ -57,7 +71,7 @@ FLOORS = tuple(
             "nano verifiers",
             "engines",
             "memory store",
-            "algorithm config prompts system",
+            "algorithm config prompts protocols system",
         )
     )
 )
@@ -226,6 +240,25 @@ def test_docstrings_name_things_and_do_not_ask():
         if text.value.split()[:1] and text.value.split()[0] in asked
     ]
     assert riddles == [], "say what the thing is, in the words that somebody would search for"
+
+
+def test_docstrings_of_plain_rooms_have_no_riddles():
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    firsts = [(path, node, (ast.get_docstring(node) or "").partition("\n")[0]) for path, node in nodes(kinds, *PLAIN)]
+    riddles = [f"{at(path, node)} {line}" for path, node, line in firsts if RIDDLES.search(line)]
+    assert riddles == [], "say it in the words that a native engineer would search for"
+
+
+def test_no_participle_is_a_name_in_plain_rooms():
+    found = []
+    for path, node in nodes((ast.Name, ast.arg, ast.FunctionDef, ast.AsyncFunctionDef), *PLAIN):
+        if isinstance(node, ast.Name):
+            named = node.id if isinstance(node.ctx, ast.Store) else ""
+        else:
+            named = node.arg if isinstance(node, ast.arg) else node.name.strip("_")
+        if named in {*PARTICIPLES.split()} - KEYS.get(name(path), set()):
+            found.append(f"{at(path, node)} {named}")
+    assert found == [], "call a value by a noun and a function by a verb"
 
 
 def test_public_names_with_several_importers_are_documented():

@@ -61,9 +61,9 @@ def measure_recall(
     draw = random.Random(seed_of(0, "overlap-documents"))
     texts = [row.text for row in draw.sample(list(documents), min(DOCUMENTS, len(documents)))]
     plants = plant_controls(texts, per_kind=per_kind)
-    settings = {mode: OverlapSettings(mode=mode).resolved() for mode in MODES} | {config.mode: config}
+    settings = {mode: OverlapSettings(mode=mode).with_defaults() for mode in MODES} | {config.mode: config}
     hits: dict[str, set[int]] = {mode: _matched_plants(texts, plants, settings[mode]) for mode in modes}
-    hits[SHARED] = _matched_plants(texts, plants, OverlapSettings(mode="exact").resolved(), every=True)
+    hits[SHARED] = _matched_plants(texts, plants, OverlapSettings(mode="exact").with_defaults(), every=True)
     rows = []
     for kind in dict.fromkeys(row.kind for row in plants):
         places = [place for place, row in enumerate(plants) if row.kind == kind]
@@ -122,7 +122,7 @@ def audit_pool(
 
     Raises UsageError if a reference cannot be read and DocumentError if `pool` is not a pool.
     """
-    config = OverlapSettings(mode=cast(Any, mode)).resolved()
+    config = OverlapSettings(mode=cast(Any, mode)).with_defaults()
     scanner = Scanner(pool_texts(pool), config)
     shards = shards_of(references)
     base = digest_of([VERSION, NAME, scanner.digest, config_values(config)])

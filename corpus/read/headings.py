@@ -49,7 +49,7 @@ CONTENTS_LINE = re.compile(
 BULLET = re.compile(r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7*\u2013\u2014-]\s")
 NOT_A_TITLE = re.compile(r"^(?:note|tip|caution|warning|important|hint|example|figure|table|fig\.)\b[\s\d.:]*$", re.I)
 SPELLED = re.compile(rf"^(?:{CHAPTER}|({NUMERAL}))$", re.I)
-"""The word above a chapter's title, or its number in words."""
+"""The word above a chapter's title, or its spelled number."""
 SENTENCES = re.compile(r"\u3002|[\uff0c\uff1b].*[\uff0c\uff1b]|[a-z]{3}[.!?] [A-Z]")
 """The end of a sentence, or several clauses, in the middle of a text."""
 CAPTION = re.compile(r"^(?:fig(?:ure|\.)|tab(?:le|\.)|listing|\u56fe|\u8868)\s*\d", re.I)
@@ -152,7 +152,7 @@ def _match_outline(pages: list[list[PdfLine]], outline: Sequence[OutlineEntry]) 
 
 
 def _mark_exact(page: list[PdfLine], entry: OutlineEntry) -> PdfLine | None:
-    """Mark the lines that print the entry's title, those nearest to where it points, as one heading line."""
+    """Mark the lines that print the entry's title, the nearest to its target, as one heading line."""
     title = title_key(entry.title)
     best: tuple[tuple[int, float], int, int] | None = None
     for place, first in enumerate(page):

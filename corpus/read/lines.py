@@ -18,7 +18,7 @@ SECTION_NUMBER = re.compile(
     re.I,
 )
 BLANK = 0.15
-"""Least gap that stands for a blank, in units of the font size."""
+"""Least gap that means a blank, in units of the font size."""
 RAISED, SMALLER = 0.25, 0.88
 """Distance from its line, in units of the font size, and relative size of a piece that is neither text nor script."""
 QUOTIENT = "\u29f8"
@@ -347,7 +347,7 @@ def _is_off_baseline(piece: Piece, main: Piece) -> bool:
 
 
 def _extend_listings(lines: list[PdfLine]) -> list[PdfLine]:
-    """Mark lines of brackets or comments next to a listing as part of it, whatever their font."""
+    """Mark lines of brackets or comments next to a listing as part of it, in any font."""
     code = [line.mono for line in lines]
     for numbers in (range(1, len(lines)), range(len(lines) - 2, -1, -1)):
         step = 1 if numbers.step > 0 else -1

@@ -50,7 +50,7 @@ APART, LETTERS = 0.6, 8
 MAX_OUTLINE = 20_000
 
 Gap = tuple[int, int, float]
-"""Last character before a run of blanks, first one behind it, and the run's width in points."""
+"""Last character before a run of blanks, first one after it, and the run's width in points."""
 
 
 def read_pdf(path: str) -> PdfContent:

@@ -66,7 +66,7 @@ class _Slot:
     names: frozenset[str]
     """Texts that recur there."""
     is_frequent: bool
-    """Whether so many pages have a line there that any text there is a running head."""
+    """Whether enough pages have a line there for any text there to be a running head."""
 
 
 def split_running_heads(

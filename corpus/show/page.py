@@ -1,6 +1,6 @@
-"""One HTML page on a pool, by which a person can judge each book in a minute.
+"""One HTML page about a pool, on which a person can judge each book in a minute.
 
-Chunks stand beside the page of the book that they come from, with formulas, listings, and what was removed and why.
+Each chunk is shown next to its page of the book, with formulas, listings, and the removed text with its reasons.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from infuser_core.system import child, durable
 AROUND = 400
 """Characters of the Markdown shown before and after a chunk."""
 SAMPLES = 5
-"""Formulas, listings, discarded spans and removed lines of each kind that are shown of a book."""
+"""Number of formulas, listings, discarded spans and removed lines of each kind shown per book."""
 PICTURES = "infuser_core.results.view.pictures:pictures"
 LIMITS = child.Limits(wall_seconds=120.0, cpu_seconds=120)
 
@@ -34,7 +34,7 @@ _SCRIPTED = re.compile(r"[_^]\{|\\(?:frac|sqrt|sum|int)")
 
 
 def write(pool: Path, file: Path, *, books: int, chunks: int) -> dict[str, Any]:
-    """Write the page of so many books, a fixed sample of those with documents, and so many chunks of each.
+    """Write a page about a fixed sample of `books` books that have documents, with `chunks` chunks of each.
 
     Raises UsageError for a folder that is no built pool.
     """
@@ -42,38 +42,38 @@ def write(pool: Path, file: Path, *, books: int, chunks: int) -> dict[str, Any]:
     sources = read_sources(pool)
     draw = random.Random(seed_of(0, "corpus-shown"))
     admitted = [row for row in sources if row.num_documents]
-    chosen = {row.source_id for row in draw.sample(admitted, min(books, len(admitted)))}
-    documents = _by_source(TableRows(pool / DOCUMENTS, Document), chosen)
-    discarded = _by_source(TableRows(pool / DISCARDED, Discarded), chosen)
-    shown = [
+    source_ids = {row.source_id for row in draw.sample(admitted, min(books, len(admitted)))}
+    documents = _by_source(TableRows(pool / DOCUMENTS, Document), source_ids)
+    discarded = _by_source(TableRows(pool / DISCARDED, Discarded), source_ids)
+    sampled_books = [
         _book(pool, row, documents.get(row.source_id, []), discarded.get(row.source_id, []), draw, chunks)
         for row in admitted
-        if row.source_id in chosen
+        if row.source_id in source_ids
     ]
     rejected = [row for row in sources if not row.num_documents]
-    # Everything is escaped: whatever a book holds, the page loads and runs nothing.
+    # All text is escaped, so that nothing in a book can make the page load or run anything.
     page = (
         environment("corpus.show")
         .get_template("books.html")
-        .render(facts=read_facts(pool), books=shown, admitted=len(admitted), rejected=rejected, style=style())
+        .render(facts=read_facts(pool), books=sampled_books, admitted=len(admitted), rejected=rejected, style=style())
     )
     durable.write(file, page.encode("utf-8", "replace"))
-    samples = [chunk for book in shown for chunk in book["chunks"]]
+    samples = [chunk for book in sampled_books for chunk in book["chunks"]]
     return {
         "file": str(file),
-        "books": len(shown),
+        "books": len(sampled_books),
         "chunks": len(samples),
         "pictures": sum(chunk["picture"] is not None for chunk in samples),
         "bytes": file.stat().st_size,
     }
 
 
-def _by_source(rows: Iterable[Any], chosen: set[str]) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {}
+def _by_source(rows: Iterable[Any], source_ids: set[str]) -> dict[str, list[Any]]:
+    by_source: dict[str, list[Any]] = {}
     for row in rows:
-        if row.source_id in chosen:
-            found.setdefault(row.source_id, []).append(row)
-    return found
+        if row.source_id in source_ids:
+            by_source.setdefault(row.source_id, []).append(row)
+    return by_source
 
 
 def _book(
@@ -84,12 +84,12 @@ def _book(
     draw: random.Random,
     chunks: int,
 ) -> dict[str, Any]:
-    """A source of the pool as the template shows it."""
+    """Template variables of one book."""
     text = (pool / source.markdown).read_bytes().decode("utf-8", "replace")
     sample = sorted(draw.sample(range(len(documents)), min(chunks, len(documents))))
     rows = [documents[place] for place in sample]
     pictures, reason = _pictures(source, [row.text for row in rows])
-    shown = [
+    samples = [
         {
             "document": row,
             "before": text[max(0, row.start - AROUND) : row.start],
@@ -98,8 +98,8 @@ def _book(
         }
         for row, picture in zip(rows, pictures, strict=True)
     ]
-    formulas = sorted({found for row in documents for found in _FORMULA.findall(row.text)})
-    listings = [found for row in documents for found in _LISTING.findall(row.text)]
+    formulas = sorted({formula for row in documents for formula in _FORMULA.findall(row.text)})
+    listings = [listing for row in documents for listing in _LISTING.findall(row.text)]
     spans = [
         ("judge" if row.stage == "judge" else row.reason, text[row.start : row.end]) for row in discarded if row.is_span
     ]
@@ -107,7 +107,7 @@ def _book(
     some = sorted(_some(formulas, draw, 4 * SAMPLES), key=lambda each: not _SCRIPTED.search(each))
     return {
         "source": source,
-        "chunks": shown,
+        "chunks": samples,
         "no_picture": reason,
         "formulas": some[: 2 * SAMPLES],
         "listings": _some(listings, draw, SAMPLES),
@@ -117,25 +117,25 @@ def _book(
 
 
 def _pictures(source: PoolSource, texts: list[str]) -> tuple[list[dict[str, Any] | None], str]:
-    """Pages of the chunks, and why there are none."""
+    """The page picture of each chunk, and the reason if there are none."""
     none: list[dict[str, Any] | None] = [None] * len(texts)
     path = Path(source.input)
     if "://" in source.input or not path.is_file():
-        return none, f"{source.input} is not at hand"
+        return none, f"{source.input} is not available"
     data = path.read_bytes()
     if not data.startswith(b"%PDF-"):
         return none, "the source has no pages"
     if hashlib.sha256(data).hexdigest() != source.sha256:
         return none, f"{source.input} is another file than the pool was built from"
     try:
-        found = child.call(PICTURES, {"path": str(path), "texts": texts}, LIMITS)
+        pictures = child.call(PICTURES, {"path": str(path), "texts": texts}, LIMITS)
     except DocumentError as error:
         return none, error.message
-    return found, "" if any(found) else "no page was recognised"
+    return pictures, "" if any(pictures) else "no page was recognised"
 
 
 def _counted(rows: Sequence[tuple[str, str]], draw: random.Random) -> list[tuple[str, int, Sequence[str]]]:
-    """Reason, number, and a few of each."""
+    """Reason, number of texts and a few samples, by reason."""
     counts = Counter(reason for reason, _ in rows)
     return [
         (reason, count, _some([text for own, text in rows if own == reason], draw, SAMPLES))

@@ -11,7 +11,7 @@ from infuser_core import settings
 from infuser_core.errors import UsageError
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
-from infuser_core.terminal import printable, room, table
+from infuser_core.terminal import num_visible_rows, printable, table
 
 if TYPE_CHECKING:
     from infuser_core.results.lineage.progress import Part
@@ -72,7 +72,7 @@ def status(
         return
     state = state_of(root, name)
     parts = progress.parts_of(root, name, state=state)
-    shown_parts = parts[-(last or (len(parts) if as_json else room(len(parts)))) :]
+    shown_parts = parts[-(last or (len(parts) if as_json else num_visible_rows(len(parts)))) :]
     entries = [entry for part in shown_parts for entry in part.stages]
     facts = {
         "run": name,
@@ -234,13 +234,13 @@ def view(
     """Serve pages over the store on loopback: runs, curves, questions, and the story of each question."""
     import webbrowser
 
-    from flows.deployment import tell_viewer
+    from flows.deployment import record_viewer
     from infuser_core.results.view.app import serve
 
     root = settings.store_root()
 
     def announce(address: str) -> None:
-        tell_viewer(root, address)
+        record_viewer(root, address)
         typer.echo(address)
         if not no_browser:
             webbrowser.open(address)

@@ -27,11 +27,11 @@ def page(
     selected = runs.find_runs(root, names or [])
     if len(selected) == 1:
         other = runs.find_run(root, compare_with) if compare_with else None
-        path = build.report(root, selected[0], compare_with=other, html=html, figures=figures)
+        path = build.write_report(root, selected[0], compare_with=other, html=html, figures=figures)
         typer.echo(html or path)
         return
     path = html or root / "reports" / "report.html"
-    build.report_several(root, selected, html=path, figures=figures)
+    build.write_several(root, selected, html=path, figures=figures)
     typer.echo(path)
 
 
@@ -48,10 +48,10 @@ def compare(
     root = settings.store_root()
     typer.echo(comparison.compare(root, names or [], as_json=as_json, against=against))
     if html is not None or figures is not None:
-        from infuser_core.results.report.build import report_several
+        from infuser_core.results.report.build import write_several
 
         path = html or root / "reports" / "compare.html"
-        report_several(root, runs.finished_runs(root, names or []), html=path, figures=figures)
+        write_several(root, runs.finished_runs(root, names or []), html=path, figures=figures)
         typer.echo(f"page: {path}", err=True)
 
 
@@ -90,10 +90,10 @@ def quality(
 
     def text() -> str:
         from infuser_core.results.report.content import terminal
-        from infuser_core.results.report.quality import quality as section
+        from infuser_core.results.report.quality import quality_section
 
         head = f"run {facts['run']}, generated questions against the generator's own keys; base {facts['base'] or '-'}"
-        return "\n".join([head, terminal(section(facts)), f"page: {facts['page']}"])
+        return "\n".join([head, terminal(quality_section(facts)), f"page: {facts['page']}"])
 
     show(facts, text, as_json=as_json)
 
@@ -106,9 +106,9 @@ def habits(
     as_json: AsJson = False,
 ) -> None:
     """Show the form of answers over training: boxes, endings, chat marks, scripts, lengths."""
-    from infuser_core.results.report import habits as of_run
     from infuser_core.results.report.content import terminal
+    from infuser_core.results.report.response_format import format_section, run_response_format
 
-    name, facts = of_run.habits(settings.store_root(), run, phase=phase)
-    head = f"run {name}, answers of {facts['phase'] or 'no phase'}"
-    show({"run": name, **facts}, lambda: f"{head}\n{terminal(of_run.section(facts))}", as_json=as_json)
+    name, form = run_response_format(settings.store_root(), run, phase=phase)
+    head = f"run {name}, answers of {form['phase'] or 'no phase'}"
+    show({"run": name, **form}, lambda: f"{head}\n{terminal(format_section(form))}", as_json=as_json)

@@ -1,7 +1,7 @@
-"""Marks flow runs as Crashed in Prefect when the process that executed them, or was to start them, is gone.
+"""Mark flow runs in Prefect as Crashed after the process that executed them, or was to start them, has died.
 
-The runner does this for its own flow runs. Prefect does not for an `infuser run` that was killed, for the sub-flows and
-tasks inside a killed run, and for a flow run that was Pending when its runner died, which keeps its pool's slot.
+The runner does this for its own flow runs. Prefect does not do it for a killed `infuser run`, for the sub-flows and
+tasks inside a killed run, and for a flow run that was Pending when its runner died and keeps its pool's slot.
 """
 
 import os
@@ -25,25 +25,25 @@ _WAITING = ("Scheduled", "Late", "AwaitingRetry", "AwaitingConcurrencySlot")
 
 
 def store_tag(root: Path) -> str:
-    """Tag of the flow runs of this store."""
+    """Tag of this store's flow runs."""
     return f"store:{root}"
 
 
-def keep_settling(root: Path, ended: threading.Event, *, since: datetime) -> None:
-    """Settle every few seconds. A run counts as dead when it is so twice in a row: starting takes a moment.
+def keep_settling(root: Path, finished: threading.Event, *, since: datetime) -> None:
+    """Mark dead runs every few seconds; a run must look dead twice in a row, because starting takes a moment.
 
-    `since` is when this runner began: it watches no deployment's flow run that was Running or Pending before.
+    `since` is the start of this runner, which does not watch deployments' flow runs that are older.
     """
     suspects: set[str] = set()
-    while not ended.wait(_EVERY):
+    while not finished.wait(_EVERY):
         suspects = _settle_now(root, suspects, since=since)
 
 
 def settle_at_start(root: Path, *, since: datetime | None = None) -> None:
-    """Marks runs that a killed process left Running as Crashed, before anything new starts.
+    """Mark runs that a killed process left Running as Crashed, before a new run starts.
 
-    What began a moment ago may not hold its lock yet and is left to the next one. `since` as of `keep_settling`; None
-    where another process serves deployments, or nobody.
+    Runs that have just begun may not hold their lock yet and are skipped. `since` as for `keep_settling`; None if this
+    process serves no deployment.
     """
     _settle_now(root, None, since=since)
 
@@ -53,7 +53,7 @@ def _settle_now(root: Path, suspects: set[str] | None, *, since: datetime | None
     from prefect.client.orchestration import get_client
     from prefect.exceptions import PrefectHTTPStatusError
 
-    # Certificates take longer to load than everything else here, and loopback has none.
+    # Loading certificates takes longer than everything else here, and loopback needs none.
     secure = os.environ.get("PREFECT_API_URL", "").startswith("https")
     try:
         with get_client(sync_client=True, httpx_settings={} if secure else {"verify": False}) as client:
@@ -63,52 +63,52 @@ def _settle_now(root: Path, suspects: set[str] | None, *, since: datetime | None
 
 
 def _settle(client: Any, root: Path, suspects: set[str] | None, *, since: datetime | None) -> set[str]:
-    """Mark suspects that look dead as Crashed, or without suspects who began some time ago; returns who looks dead."""
+    """Mark dead runs as Crashed: those of `suspects`, or if that is None all that are not new. Returns dead runs."""
     from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
     from prefect.client.schemas.objects import StateType
     from prefect.states import Crashed
 
     alive = {"state": {"type": {"any_": [StateType.RUNNING, StateType.PENDING]}}}
-    found = client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(alive))
-    # Root flow runs of this store that no runner watches, and whose lock nobody holds.
-    mine = [run for run in found if store_tag(root) in run.tags and run.parent_task_run_id is None]
+    flow_runs = client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(alive))
+    # Root flow runs of this store that no runner watches and whose lock is free.
+    own = [run for run in flow_runs if store_tag(root) in run.tags and run.parent_task_run_id is None]
     # A Pending one has no lock yet: its starter is gone if it is older than this runner.
     unwatched = [
         run
-        for run in mine
+        for run in own
         if (run.deployment_id is None and run.state.is_running()) or (since and run.state.timestamp < since)
     ]
-    gone = {str(run.id) for run in unwatched if not runs.is_held(root, run.name)}
+    dead_now = {str(run.id) for run in unwatched if not runs.is_held(root, run.name)}
     dead = (
-        gone & suspects
+        dead_now & suspects
         if suspects is not None
-        else {str(run.id) for run in found if run.estimated_run_time > _STARTING} & gone
+        else {str(run.id) for run in flow_runs if run.estimated_run_time > _STARTING} & dead_now
     )
-    for run in sorted(found, key=lambda run: run.created):
-        parent = _parent(client, run)
+    for run in sorted(flow_runs, key=lambda run: run.created):
+        parent = _parent_of(client, run)
         if str(run.id) in dead or (parent and parent.state.is_final()):
             client.set_flow_run_state(run.id, Crashed(message=_GONE), force=True)
     for task in client.read_task_runs(task_run_filter=TaskRunFilter.model_validate(alive)):
         if task.flow_run_id and client.read_flow_run(task.flow_run_id).state.is_final():
             client.set_task_run_state(task.id, Crashed(message=_GONE), force=True)
-    return gone
+    return dead_now
 
 
 def install_automations() -> None:
-    """Install the rules that end flow runs whose process, or whose runner, died; existing ones stay as they are.
+    """Install Prefect automations that end flow runs whose process or runner died; existing ones are not changed.
 
-    Runner and flow run may die together; the server of this environment outlives them, and comes without such rules.
+    Runner and flow run may die together while the server lives, and Prefect has no such rules of its own.
     """
     from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
-        for wanted in _automations():
-            if not client.read_automations_by_name(wanted.name):
-                client.create_automation(wanted)
+        for automation in _automations():
+            if not client.read_automations_by_name(automation.name):
+                client.create_automation(automation)
 
 
 def _automations() -> Iterator[Any]:
-    """One for flow runs that fall silent after a heartbeat, one for those that are handed to a runner and never run."""
+    """One for flow runs whose heartbeat stops, and one for flow runs that a runner receives but never starts."""
     from prefect.client.schemas.objects import StateType
     from prefect.events.actions import ChangeFlowRunState
     from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture, ResourceSpecification
@@ -145,7 +145,7 @@ def _automations() -> Iterator[Any]:
         )
 
 
-def _parent(client: Any, run: Any) -> Any:
+def _parent_of(client: Any, run: Any) -> Any:
     if run.parent_task_run_id is None:
         return None
     flow_run = client.read_task_run(run.parent_task_run_id).flow_run_id

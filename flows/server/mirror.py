@@ -1,7 +1,7 @@
-"""Shows runs in Prefect that no Prefect server has seen: flow runs, task runs and pages, made from their journals.
+"""Show runs in Prefect that ran without a Prefect server: flow runs, task runs and pages from their journals.
 
-A run needs no server. The server of `infuser serve` looks through the store when it starts and every few seconds after
-that, and writes what it lacks into its own database: whole attempts that happened without it, and those at work now.
+A run needs no server. The server of `infuser serve` checks the store when it starts and every few seconds after that,
+and adds missing attempts to its database, finished and running ones.
 """
 
 import asyncio
@@ -42,160 +42,164 @@ _STATES = {
 }
 
 
-Shown = tuple[str, dict[str, Any], dict[str, Any]]
-"""A flow run or task run of Prefect: the kind of its row, its columns but the reference to its state, the state's."""
+PrefectRow = tuple[str, dict[str, Any], dict[str, Any]]
+"""A flow run or task run of Prefect: kind of the row, its columns without the state's id, and the state's columns."""
 
 
-def _shown(kind: str, id: UUID, name: str, of: Attempt | Entry, entries: Sequence[Entry], own: dict[str, Any]) -> Shown:
-    """An attempt or stage as Prefect shows it, from the first of these entries to the last, with its own columns."""
+def _prefect_row(
+    kind: str, id: UUID, name: str, of: Attempt | Entry, entries: Sequence[Entry], extra: dict[str, Any]
+) -> PrefectRow:
+    """The row of an attempt or stage, which lasts from its first to its last entry; `extra` are more columns."""
     state_type, state_name = _STATES[of.state]
-    *ends, seconds = span_of(entries)
-    started, seen = (datetime.fromtimestamp(end, UTC) for end in ends)
+    *times, seconds = span_of(entries)
+    started, end = (datetime.fromtimestamp(moment, UTC) for moment in times)
     final = of.state != "running"
     columns = {
         "id": id,
         "name": name,
         "state_type": state_type,
         "state_name": state_name,
-        "state_timestamp": seen if final else started,
+        "state_timestamp": end if final else started,
         "run_count": 1,
         "expected_start_time": started,
         "start_time": started,
-        "end_time": seen if final else None,
+        "end_time": end if final else None,
         "total_run_time": timedelta(seconds=seconds if final else 0.0),
-        **own,
+        **extra,
     }
-    when, said = columns["state_timestamp"], of.message or None
-    state = {"id": uuid5(id, of.state), "type": state_type, "name": state_name, "message": said, "timestamp": when}
+    when, message = columns["state_timestamp"], of.message or None
+    state = {"id": uuid5(id, of.state), "type": state_type, "name": state_name, "message": message, "timestamp": when}
     return kind, columns, state
 
 
 async def mirror(root: Path) -> None:
-    """Show what the server lacks, now and every few seconds, until cancelled."""
-    seen: dict[str, tuple[int, int, bool]] = {}
-    shown: dict[UUID, int] = {}
+    """Add missing attempts, now and every few seconds, until cancelled."""
+    former: dict[str, tuple[int, int, bool]] = {}
+    counts: dict[UUID, int] = {}
     while True:
         for name in await asyncio.to_thread(runs.list_runs, root):
-            looked = await asyncio.to_thread(_look, root, name)
-            if seen.get(name) == looked:
+            fingerprint = await asyncio.to_thread(_fingerprint, root, name)
+            if former.get(name) == fingerprint:
                 continue
             try:
-                await show(root, name, shown)
-                seen[name] = looked
+                await show(root, name, counts)
+                former[name] = fingerprint
             except (SQLAlchemyError, InfuserError, OSError, ValueError) as error:
-                _complain(root, name, error)
+                _log_failure(root, name, error)
         await asyncio.sleep(_EVERY)
 
 
-async def show(root: Path, run: str, shown: dict[UUID, int]) -> None:
-    """Write a run's attempts into the database of this server, as far as it lacks them. Raises InfuserError.
+async def show(root: Path, run: str, counts: dict[UUID, int]) -> None:
+    """Add a run's missing attempts and stages to the database of this server. Raises InfuserError.
 
-    `shown` remembers how many stages of an attempt are there already.
+    `counts` has the number of stages of each attempt that are there already.
     """
     db = provide_database_interface()
-    own = runs.read_run(root, run).get("shown", {})
+    flow_runs = runs.read_run(root, run).get("shown", {})
     for attempt in await asyncio.to_thread(attempts_of, root, run):
-        # Some are flow runs of Prefect themselves.
-        if str(attempt.number) in own or await _is_complete(db, attempt):
+        # Skip attempts that ran as flow runs of Prefect.
+        if str(attempt.number) in flow_runs or await _is_complete(db, attempt):
             continue
-        there = shown.get(_whole(attempt), 0)
+        present = counts.get(_flow_run_id(attempt), 0)
         async with db.session_context(begin_transaction=True, with_for_update=True) as session:
-            flows = {name: await _flow(session, name) for name in ("infuser", "iteration")}
-            await _put(session, db, list(_rows(root, attempt, flows, there)))
-        await _show_pages(root, db, attempt, there)
-        shown[_whole(attempt)] = len(attempt.entries)
+            flows = {name: await _flow_id(session, name) for name in ("infuser", "iteration")}
+            await _write_rows(session, db, list(_rows(root, attempt, flows, present)))
+        await _show_pages(root, db, attempt, present)
+        counts[_flow_run_id(attempt)] = len(attempt.entries)
 
 
-def _whole(attempt: Attempt) -> UUID:
-    """The flow run of an attempt."""
+def _flow_run_id(attempt: Attempt) -> UUID:
+    """Id of an attempt's flow run."""
     return _id(attempt.run, attempt.number)
 
 
-async def _flow(session: Any, name: str) -> UUID:
+async def _flow_id(session: Any, name: str) -> UUID:
     create: Any = models.flows.create_flow
-    found: UUID = (await create(session=session, flow=Flow(name=name))).id
-    return found
+    identity: UUID = (await create(session=session, flow=Flow(name=name))).id
+    return identity
 
 
-def _look(root: Path, name: str) -> tuple[int, int, bool]:
-    """Facts that change when the run moves."""
+def _fingerprint(root: Path, name: str) -> tuple[int, int, bool]:
+    """Facts that change as the run proceeds."""
     path = Journal(root, name).path
-    found = path.stat() if path.exists() else None
-    return (found.st_mtime_ns, found.st_size, runs.is_held(root, name)) if found else (0, 0, False)
+    facts = path.stat() if path.exists() else None
+    return (facts.st_mtime_ns, facts.st_size, runs.is_held(root, name)) if facts else (0, 0, False)
 
 
 async def _is_complete(db: PrefectDBInterface, attempt: Attempt) -> bool:
     async with db.session_context() as session:
-        found = await session.get(db.FlowRun, _whole(attempt))
+        flow_run = await session.get(db.FlowRun, _flow_run_id(attempt))
         return (
-            found is not None and found.state_id == uuid5(_whole(attempt), attempt.state) and attempt.state != "running"
+            flow_run is not None
+            and flow_run.state_id == uuid5(_flow_run_id(attempt), attempt.state)
+            and attempt.state != "running"
         )
 
 
-def _rows(root: Path, attempt: Attempt, flows: dict[str, UUID], shown: int) -> Iterator[Shown]:
-    """Flow runs and task runs of an attempt that has moved: it, its iterations, and new stages, parents first."""
+def _rows(root: Path, attempt: Attempt, flows: dict[str, UUID], present: int) -> Iterator[PrefectRow]:
+    """Rows of an attempt that has proceeded: the attempt, its iterations, and new stages, parents first."""
     stages = [entry for entry in attempt.entries if entry.phase != FINISHED]
-    whole = {"flow_id": flows["infuser"], "parameters": {"name": attempt.run}, "tags": [store_tag(root)]}
-    yield _shown("FlowRun", _whole(attempt), attempt.run, attempt, attempt.entries, whole)
-    # The iteration that was the last one then has ended since.
-    changed = [*stages[:shown][-1:], *stages[shown:]]
+    flow_columns = {"flow_id": flows["infuser"], "parameters": {"name": attempt.run}, "tags": [store_tag(root)]}
+    yield _prefect_row("FlowRun", _flow_run_id(attempt), attempt.run, attempt, attempt.entries, flow_columns)
+    # With the last iteration of the former state, which may have ended since.
+    changed = [*stages[:present][-1:], *stages[present:]]
     for number in sorted({entry.iteration for entry in changed if _is_inside(entry)}):
-        yield from _iteration(attempt, number, stages, flows["iteration"])
-    for count, entry in list(enumerate(stages))[shown:]:
-        own = {"flow_run_id": _parent(attempt, entry), "task_key": entry.phase, "dynamic_key": str(count)}
+        yield from _iteration_rows(attempt, number, stages, flows["iteration"])
+    for count, entry in list(enumerate(stages))[present:]:
+        columns = {"flow_run_id": _parent(attempt, entry), "task_key": entry.phase, "dynamic_key": str(count)}
         name = title(entry.phase, entry.iteration)
-        yield _shown("TaskRun", _id(attempt.run, attempt.number, "stage", count), name, entry, [entry], own)
+        yield _prefect_row("TaskRun", _id(attempt.run, attempt.number, "stage", count), name, entry, [entry], columns)
 
 
-def _iteration(attempt: Attempt, number: int, stages: Sequence[Entry], flow: UUID) -> Iterator[Shown]:
-    """An iteration as a sub-flow: the task run that stands for it in its parent, and the flow run."""
+def _iteration_rows(attempt: Attempt, number: int, stages: Sequence[Entry], flow: UUID) -> Iterator[PrefectRow]:
+    """An iteration as a sub-flow: its task run in the parent, and its flow run."""
     inside = [entry for entry in stages if _is_inside(entry) and entry.iteration == number]
     is_last = number == max(entry.iteration for entry in stages)
     part = attempt if is_last else replace(attempt, state="done", message="")
     task, label = _id(attempt.run, attempt.number, number, "task"), f"iteration-{number}"
-    own = {"flow_run_id": _whole(attempt), "task_key": "iteration", "dynamic_key": label}
-    yield _shown("TaskRun", task, label, part, inside, own)
-    own = {"flow_id": flow, "parent_task_run_id": task, "parameters": {"run": attempt.run, "number": number}}
-    yield _shown("FlowRun", _id(attempt.run, attempt.number, number), label, part, inside, own)
+    columns = {"flow_run_id": _flow_run_id(attempt), "task_key": "iteration", "dynamic_key": label}
+    yield _prefect_row("TaskRun", task, label, part, inside, columns)
+    columns = {"flow_id": flow, "parent_task_run_id": task, "parameters": {"run": attempt.run, "number": number}}
+    yield _prefect_row("FlowRun", _id(attempt.run, attempt.number, number), label, part, inside, columns)
 
 
 def _is_inside(entry: Entry) -> bool:
-    """Whether the stage is one of an iteration's phases; evaluations of its checkpoint come beside or after it."""
+    """Whether the stage is one of an iteration's phases and not an evaluation of its checkpoint."""
     return entry.iteration >= 0 and entry.phase not in MEASUREMENTS
 
 
 def _parent(attempt: Attempt, entry: Entry) -> UUID:
     """The flow run that a stage belongs to."""
-    return _id(attempt.run, attempt.number, entry.iteration) if _is_inside(entry) else _whole(attempt)
+    return _id(attempt.run, attempt.number, entry.iteration) if _is_inside(entry) else _flow_run_id(attempt)
 
 
-async def _put(session: Any, db: PrefectDBInterface, rows: Sequence[Shown]) -> None:
-    """Write flow runs and task runs, then their states, then who has which: the tables refer to each other."""
-    placed = []
+async def _write_rows(session: Any, db: PrefectDBInterface, rows: Sequence[PrefectRow]) -> None:
+    """Write flow runs and task runs, then their states, then the references from runs to states."""
+    models_of_rows = []
     for kind, columns, _ in rows:
-        placed.append(await session.merge(getattr(db, kind)(**columns)))
+        models_of_rows.append(await session.merge(getattr(db, kind)(**columns)))
         await session.flush()
     for kind, columns, state in rows:
         owner = {"flow_run_id" if kind == "FlowRun" else "task_run_id": columns["id"]}
         await session.merge(getattr(db, f"{kind}State")(**state, **owner))
     await session.flush()
-    for model, (_, _, state) in zip(placed, rows, strict=True):
+    for model, (_, _, state) in zip(models_of_rows, rows, strict=True):
         model.state_id = state["id"]
     await session.flush()
 
 
-async def _show_pages(root: Path, db: PrefectDBInterface, attempt: Attempt, shown: int) -> None:
-    """A page for each artifact that the attempt made, and one of the run once it is complete."""
-    for count, entry in list(enumerate(attempt.entries))[shown:]:
+async def _show_pages(root: Path, db: PrefectDBInterface, attempt: Attempt, present: int) -> None:
+    """Publish a page for each artifact of the attempt, and one for the run once it is complete."""
+    for count, entry in list(enumerate(attempt.entries))[present:]:
         if entry.state == "ran":
-            page = await asyncio.to_thread(_page, root, attempt.run, entry)
+            page = await asyncio.to_thread(_page_of, root, attempt.run, entry)
             task = _id(attempt.run, attempt.number, "stage", count)
-            inside = _parent(attempt, entry)
-            await _publish(db, page.model_copy(update={"flow_run_id": inside, "task_run_id": task}))
+            parent = _parent(attempt, entry)
+            await _publish(db, page.model_copy(update={"flow_run_id": parent, "task_run_id": task}))
     if attempt.state == "done" and any(entry.state == "ran" for entry in attempt.entries):
         text = await asyncio.to_thread(page_of_run, root, attempt.run)
-        page = _artifact(artifact_key("run", attempt.run), text, RUN_PAGE, f"run {_whole(attempt)}")
-        await _publish(db, page.model_copy(update={"flow_run_id": _whole(attempt)}))
+        page = _artifact(artifact_key("run", attempt.run), text, RUN_PAGE, f"run {_flow_run_id(attempt)}")
+        await _publish(db, page.model_copy(update={"flow_run_id": _flow_run_id(attempt)}))
 
 
 async def _publish(db: PrefectDBInterface, page: Artifact) -> None:
@@ -204,27 +208,27 @@ async def _publish(db: PrefectDBInterface, page: Artifact) -> None:
             await models.artifacts.create_artifact(session=session, artifact=page)
 
 
-def _page(root: Path, run: str, entry: Entry) -> Artifact:
+def _page_of(root: Path, run: str, entry: Entry) -> Artifact:
     ref, store = ArtifactRef(kind=entry.phase, key=entry.key, digest=entry.digest), Store(root)
     try:
         record = store.manifest(ref)
-        text, said = artifact_page(store, record, run=run), described(record, run)
-    except InfuserError as error:  # removed by gc, or damaged: the page says so
-        said = f"run {run}: cannot be shown"
+        text, description = artifact_page(store, record, run=run), described(record, run)
+    except InfuserError as error:  # removed by gc, or damaged
+        description = f"run {run}: cannot be shown"
         text = f"# {heading(entry.phase, entry.iteration)}\n\n`{ref.id}` cannot be shown: {error.message}"
-    return _artifact(page_key(entry.phase, entry.iteration, entry.key), text, said, ref.id)
+    return _artifact(page_key(entry.phase, entry.iteration, entry.key), text, description, ref.id)
 
 
-def _artifact(key: str, text: str, said: str, identity: str) -> Artifact:
-    return Artifact(id=_id("page", identity), key=key, type="markdown", data=text, description=said)
+def _artifact(key: str, text: str, description: str, identity: str) -> Artifact:
+    return Artifact(id=_id("page", identity), key=key, type="markdown", data=text, description=description)
 
 
 def _id(*parts: object) -> UUID:
     return uuid5(_SPACE, "/".join(map(str, parts)))
 
 
-def _complain(root: Path, name: str, error: Exception) -> None:
-    """Nobody sees this process's output: what could not be shown stands in a file beside the database."""
+def _log_failure(root: Path, name: str, error: Exception) -> None:
+    """Log a failure in a file next to the database: this process has no visible output."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     with (root / "prefect" / "mirror.log").open("a", encoding="utf-8") as log:
         log.write(f"{now} {name}: {type(error).__name__}: {' '.join(str(error).split())[:500]}\n")

@@ -45,7 +45,13 @@ def sampling_pool(
     shared = None if cluster is None else Cluster(address=cluster.address, ranks=0)
     sampler, options = _sampling(engine, shared)
     cache = {"cache_tokens": cache_tokens, "seals": seals} if sampler == "hf" else {}
-    return EnginePool(sampler=sampler, sampler_options=options | cache)
+    return EnginePool(
+        sampler=sampler,
+        trainer=engine.trainer,
+        placement="split",
+        max_trainers=0,
+        sampler_options=options | cache,
+    )
 
 
 def _sampling(engine: EngineSettings, cluster: Cluster | None) -> tuple[str, Options]:

@@ -17,7 +17,7 @@ from infuser_core.store import runs
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store
-from infuser_core.system.hub import SCHEME
+from infuser_core.system.hub import REVISION, SCHEME
 
 ADDRESS = "openai:"
 _NANO = {"nano": "hard"} | {f"nano-{world}": world for world in WORLDS.names() if world != "hard"}
@@ -67,7 +67,7 @@ def find_model(root: Path, text: str) -> NamedModel:
         return _stored_model(Store(root), ref, name=ref.key, config=_config_of_key(Store(root), ref.key))
     repo, _, revision = text.removeprefix(SCHEME).partition("@")
     if repo.count("/") == 1 and not text.startswith((".", "/", "~")):
-        folder = anchor_folder(HubAnchor(type="hub", repo=repo, revision=revision or "main"))
+        folder = anchor_folder(HubAnchor(type="hub", repo=repo, revision=revision or REVISION))
         return _folder_model(text, folder)
     raise UsageError(f"--model {text}: there is no such model", hint=_FORMS)
 

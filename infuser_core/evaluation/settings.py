@@ -30,6 +30,7 @@ from infuser_core.evaluation.answering import OFF, OWN, Example, Phrasing
 from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.evaluation.benchmarks.parts.question_sets import question_of
 from infuser_core.evaluation.models import NamedModel, is_nano
+from infuser_core.memory.sizes import CACHE_TOKENS
 from infuser_core.protocols import ChatModel
 from infuser_core.settings import store_root
 
@@ -62,7 +63,7 @@ class EvaluationSettings(Settings):
     """Worked examples for few-shot prompts: JSON lines, or a folder with `NAME.jsonl` for every benchmark."""
     shots: int | None = Field(default=None, ge=0, le=1000)
     """Number of examples, the first of the file; all when null."""
-    batch_tokens: int = Field(default=262_144, gt=0, le=1_000_000_000)
+    batch_tokens: int = Field(default=CACHE_TOKENS, gt=0, le=1_000_000_000)
     """Prompt and response tokens of one batch. It changes no answer."""
     concurrency: int = Field(default=EndpointModel.model_fields["concurrency"].default, gt=0, le=4096)
     """Concurrent requests to a model at an address. It changes no answer."""
@@ -129,7 +130,7 @@ def settings_of_run(config: RunConfig) -> EvaluationSettings:
 
 def lab_config(model: NamedModel) -> Path:
     """The shipped configuration of a nano model's micro-world."""
-    return shipped.named(_LABS.get(model.world, "nano-basic"))
+    return shipped.path_of(_LABS.get(model.world, "nano-basic"))
 
 
 def settings_for(model: NamedModel, config: Path | None, overrides: dict[str, Any]) -> EvaluationSettings:
@@ -153,7 +154,7 @@ def with_options(base: EvaluationSettings, options: Mapping[str, Any]) -> Evalua
 
 def read_settings(path: Path, base: EvaluationSettings) -> EvaluationSettings:
     """Settings from YAML: a run's configuration, or keys of EvaluationSettings over `base`. Raises ConfigError."""
-    values = shipped.read(path)
+    values = shipped.read_settings_file(path)
     values = {} if values is None else values
     if isinstance(values, dict) and "cotrain" in values:
         return settings_of_run(overlays.load([path]))
@@ -164,7 +165,7 @@ def read_settings(path: Path, base: EvaluationSettings) -> EvaluationSettings:
 
 def replace_settings(base: EvaluationSettings, values: Mapping[str, Any], *, where: str) -> EvaluationSettings:
     """The settings with some of them replaced. Raises ConfigError naming the key."""
-    return overlays.checked(EvaluationSettings, overlays.merge(base.model_dump(), values), where=where)
+    return overlays.parse_settings(EvaluationSettings, overlays.merge(base.model_dump(), values), where=where)
 
 
 def engine_name(model: NamedModel, settings: EvaluationSettings) -> str:

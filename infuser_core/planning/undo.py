@@ -19,7 +19,7 @@ from infuser_core.store.runs import find_run, read_config
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.system.sealed import digest_of
-from infuser_core.terminal import duration
+from infuser_core.terminal import format_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,23 +27,23 @@ class Plan:
     """Plan of a run without a textbook, chunk or question."""
 
     run: str
-    """The run as it is."""
+    """The existing run."""
     fork: str
     """Name of the run without it."""
     without: str
-    """Item that is left out, in words."""
+    """Description of the excluded item."""
     config: Mapping[str, Any]
     """Resolved configuration of the fork."""
     exclude: Mapping[str, Any]
-    """Items that its configuration leaves out beyond the run's."""
+    """Exclusions that the fork adds to the run's configuration."""
     documents: Sequence[str]
-    """Chunks that are left out."""
+    """Excluded chunks."""
     questions: Sequence[str]
-    """Generated questions that go with them."""
+    """Generated questions that go with the chunks."""
     affected: Sequence[Record]
-    """Artifacts that depend on it, in the order of the pipeline: what a run without it computes again."""
+    """Artifacts that depend on the item and are computed again, in the order of the pipeline."""
     reused: int
-    """Artifacts of the run that stay."""
+    """Artifacts of the run that the fork reuses."""
     steps: int
     """Optimizer steps among the affected updates."""
 
@@ -57,7 +57,7 @@ class Plan:
         return [record.key for record in self.affected if record.phase in phases]
 
     def change(self, config: RunConfig) -> RunConfig:
-        """A configuration of the run as the fork has it."""
+        """The run's configuration with the fork's exclusions."""
         return validate(_extended(config.model_dump(mode="json"), self.exclude))
 
     def to_json(self) -> dict[str, Any]:
@@ -89,7 +89,7 @@ class Plan:
                 f"computed again: {len(self.affected)} artifacts, among them {len(self.of(*UPDATES))} updates with "
                 f"{self.steps} optimizer steps and {len(self.of(*CHECKPOINTS))} checkpoints",
                 f"reused: {self.reused} artifacts",
-                f"cost: about {duration(self.seconds)}, from the recorded times",
+                f"cost: about {format_duration(self.seconds)}, from the recorded times",
             ]
         lines.append(f"making run {self.fork}" if applied else f"without --dry-run it is made, as run {self.fork}")
         return "\n".join(lines)
@@ -109,15 +109,15 @@ def _of_material(view: RunView, kind: str, name: str) -> Plan:
     by: dict[str, Any] = {f"{kind}_id": name}
     rows = view.rows("documents", "document_id", "source_id", **by)
     if not rows:
-        known = view.rows("documents", "document_id", "source_id", of=view.graph.of("chunk", "pool"))[:1]
+        examples = view.rows("documents", "document_id", "source_id", of=view.graph.of("chunk", "pool"))[:1]
         hint = f'`infuser sql "select distinct {kind}_id from documents"` lists them'
-        eg = f", e.g. {known[0][f'{kind}_id']}" if known else ""
+        eg = f", e.g. {examples[0][f'{kind}_id']}" if examples else ""
         raise UsageError(f"the pool of run {view.graph.run} has no {kind} {name}", hint=hint + eg)
     documents = sorted({row["document_id"] for row in rows})
-    written = generated_texts(view, documents)
-    touched = {row["artifact_key"] for row in written}
+    texts = generated_texts(view, documents)
+    touched = {row["artifact_key"] for row in texts}
     exclude = {"corpus": {"exclude": {f"{kind}s": [name]}}}
-    questions = sorted(row["question_id"] for row in written if row["question_id"])
+    questions = sorted(row["question_id"] for row in texts if row["question_id"])
     return _plan(view, f"{kind} {name}", exclude, touched, documents, questions)
 
 
@@ -164,7 +164,7 @@ def _plan(
 
 
 def _extended(config: Mapping[str, Any], exclude: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with more left out: what it leaves out already stays so."""
+    """The configuration with more exclusions, next to its own."""
     more: dict[str, Any] = {}
     for key, value in exclude.items():
         old = config[key]

@@ -1,7 +1,6 @@
-"""Most memory that any accelerator of this machine has held, read from nvidia-smi while a rehearsal's steps run.
+"""Peak memory of this machine's accelerators, read from nvidia-smi while the steps of a rehearsal run.
 
-A driver's own count holds what every process of every engine takes, libraries and graphs included, and asking it makes
-no context on a device.
+The driver counts the memory of every process, with libraries and graphs, and reading it makes no context on a device.
 """
 
 import os
@@ -13,12 +12,12 @@ from threading import Thread
 from types import TracebackType
 
 PERIOD = 200
-"""Milliseconds between two readings."""
+"""Milliseconds between readings."""
 COMMAND = ["--query-gpu=index,memory.used", "--format=csv,noheader,nounits", f"--loop-ms={PERIOD}"]
 
 
 class Meter:
-    """Reads the driver's count again and again; says nothing where there is no nvidia-smi."""
+    """Reads the driver's count in a thread; measures nothing without nvidia-smi."""
 
     def __init__(self) -> None:
         self._program = shutil.which("nvidia-smi")
@@ -27,7 +26,7 @@ class Meter:
 
     def __enter__(self) -> "Meter":
         if self._program is not None:
-            # Into a pipe a program may keep its lines back until a block of them is full; to a terminal none does.
+            # Programs buffer their lines in a pipe, but not on a terminal.
             ours, its = os.openpty()
             self._child = subprocess.Popen([self._program, *COMMAND], stdout=its, stderr=subprocess.DEVNULL)
             os.close(its)
@@ -44,10 +43,10 @@ class Meter:
             self._reader.join()
 
     def _read(self, terminal: int) -> None:
-        # A terminal whose last writer is gone is an error to read from.
+        # Reading fails once the last writer has closed the terminal.
         with os.fdopen(terminal, encoding="utf-8") as lines, suppress(OSError):
             for line in lines:
-                with suppress(ValueError):  # "[N/A]": a device that keeps no count
+                with suppress(ValueError):  # "[N/A]": a device without a count
                     place, _, mebibytes = line.partition(",")
                     device, size = int(place), float(mebibytes) * 2**20
                     self._first.setdefault(device, size)
@@ -55,11 +54,11 @@ class Meter:
 
     @contextmanager
     def step(self) -> Iterator[list[float]]:
-        """A list that has, once the block ends, the most that one device held beyond the first reading, GB."""
-        found: list[float] = []
+        """A list that gets, at the end of the block, the peak of one device above the first reading, GB."""
+        peak: list[float] = []
         self._most.clear()
         try:
-            yield found
+            yield peak
         finally:
-            held = [size - self._first[device] for device, size in dict(self._most).items()]
-            found += [max(held) / 1e9] if held else []
+            gains = [size - self._first[device] for device, size in dict(self._most).items()]
+            peak += [max(gains) / 1e9] if gains else []

@@ -1,4 +1,4 @@
-"""A model of random weights in the configured shape, and the longest batch of rollouts that a run could meet."""
+"""A model with random weights in the configured shape, and the longest batch of rollouts that a run can have."""
 
 import random
 from collections.abc import Sequence
@@ -14,21 +14,21 @@ from infuser_core.schemas import Checkpoint, Question, Role, Rollout
 Value = TypeVar("Value")
 
 SEED = 0
-"""Seed of weights and prompts: two rehearsals are alike."""
+"""Seed of weights and prompts."""
 
 
 def random_anchor(config: RunConfig, folder: Path) -> tuple[Checkpoint, str, int]:
-    """A first checkpoint with the anchor's shape and tokenizer; the name of its architecture, and its vocabulary."""
-    plain = folder / "random"
-    name, vocabulary = hub.random_model(anchor_folder(config.anchor), plain, seed=SEED)
+    """A first checkpoint with the anchor's shape and tokenizer, its architecture's name, and its vocabulary size."""
+    model = folder / "random"
+    name, vocabulary = hub.random_model(anchor_folder(config.anchor), model, seed=SEED)
     optimizer, adapter = config.cotrain.optimizer.options(), config.cotrain.adapter
-    first = folder / "anchor"
+    anchor = folder / "anchor"
     if adapter is None:
-        hub.prepare_anchor(plain, first, optimizer=optimizer)
+        hub.prepare_anchor(model, anchor, optimizer=optimizer)
     else:
-        first.mkdir()
-        hub.prepare_adapter(plain, first, adapter=adapter, seed=SEED, optimizer=optimizer)
-    return checkpoint_at(first, step=0), name, vocabulary
+        anchor.mkdir()
+        hub.prepare_adapter(model, anchor, adapter=adapter, seed=SEED, optimizer=optimizer)
+    return checkpoint_at(anchor, step=0), name, vocabulary
 
 
 def checkpoint_at(folder: Path, *, step: int) -> Checkpoint:
@@ -37,30 +37,30 @@ def checkpoint_at(folder: Path, *, step: int) -> Checkpoint:
 
 
 def prompts(config: RunConfig, vocabulary: int, *, groups: int) -> list[PromptGroup]:
-    """Prompts of random tokens, each as long as the configuration lets a prompt be."""
+    """Prompts of random tokens with the longest length that the configuration allows."""
     draw, rows = random.Random(SEED), config.cotrain.group_size
     return [
         PromptGroup(
-            group_id=f"rehearsal/{place}",
+            group_id=f"rehearsal/{index}",
             token_ids=[draw.randrange(vocabulary) for _ in range(config.cotrain.prompt_tokens)],
-            seeds=[place * rows + row for row in range(rows)],
+            seeds=[index * rows + row for row in range(rows)],
         )
-        for place in range(groups)
+        for index in range(groups)
     ]
 
 
 def longest_rollouts(
-    groups: Sequence[PromptGroup], drawn: Sequence[Sequence[Completion]], *, tokens: int
+    groups: Sequence[PromptGroup], samples: Sequence[Sequence[Completion]], *, tokens: int
 ) -> list[Rollout]:
-    """The completions as solver rollouts whose rewards differ; what ended early goes on with its own tokens.
+    """The completions as solver rollouts with different rewards; short ones are padded by repeating their tokens.
 
-    Random weights end a response at any place, and the longest batch is the one that may not fit.
+    Random weights end a response at any point, and the longest batch is the one that may not fit.
     """
     return [
         Rollout(
-            rollout_id=f"{group.group_id}/{place}",
+            rollout_id=f"{group.group_id}/{index}",
             group_id=group.group_id,
-            sample_index=place,
+            sample_index=index,
             role=Role.SOLVER,
             checkpoint_id="rehearsal",
             prompt_token_ids=group.token_ids,
@@ -68,20 +68,20 @@ def longest_rollouts(
             sampler_logprobs=repeated(completion.logprobs, tokens),
             text="",
             finish_reason="stop",
-            verdict="correct" if place % 2 else "wrong",
-            reward=float(place % 2),
+            verdict="correct" if index % 2 else "wrong",
+            reward=float(index % 2),
             malformed_reason="",
         )
-        for group, completions in zip(groups, drawn, strict=True)
-        for place, completion in enumerate(completions)
+        for group, completions in zip(groups, samples, strict=True)
+        for index, completion in enumerate(completions)
     ]
 
 
 def repeated(values: Sequence[Value], length: int) -> list[Value]:
-    """The values again and again, up to a length."""
-    return [values[place % len(values)] for place in range(length)]
+    """The values repeated up to a length."""
+    return [values[index % len(values)] for index in range(length)]
 
 
 def question_of(name: str) -> Question:
-    """A question that a rollout may name."""
+    """A question for a rollout."""
     return Question(question_id=name, text="", choices=[], answer="", verifier="", document_id=name, rollout_id=name)

@@ -1,4 +1,4 @@
-"""Rehearsal of a configuration on its own node: every engine once, with a random model and the longest batch."""
+"""Rehearsal of a configuration on its node: every engine runs once, with a random model and the longest batch."""
 
 import gc
 import math
@@ -21,7 +21,7 @@ from infuser_core.engines.service.sync_check import FAR, LIMITS, Agreement, prec
 from infuser_core.errors import ConfigError, EngineError, InfuserError
 from infuser_core.evaluation.benchmarks.parts.loader import longest_sequence
 from infuser_core.memory.shape import shape_of
-from infuser_core.planning.hours import Work
+from infuser_core.planning.hours import GroupWork
 from infuser_core.protocols import Completion, PromptGroup, SamplingParams, TrainGroup, TrainRow
 from infuser_core.schemas import Checkpoint, Rollout
 from infuser_core.store import verify
@@ -30,22 +30,22 @@ from tasks.rehearsal.model import checkpoint_at, longest_rollouts, prompts, ques
 from tasks.rehearsal.table import FAILED, PASSED, UNREACHED, Extrapolation, Line, extrapolate, peak_memory
 
 LEARNING_RATE = 1e-2
-"""Of the rehearsed update: AdamW's first step moves every weight so far, and old weights cannot pass for new."""
+"""Of the rehearsed update: AdamW's first step moves every weight this far, which tells new weights from old ones."""
 PROVED = 16
-"""Most tokens of a response by which a change of weights is proved."""
+"""Tokens per response of the proof that the weights changed."""
 WAYS = {
     "memory": ", handed over in memory while the engines ran",
     "files": ", from files while the engines ran",
     "fresh": ", by fresh engines",
 }
-"""Ways of new weights into a sampler's engines."""
+"""Description of each way in which a sampler's engines get new weights."""
 HINT = "a run would meet this as well: look at the engine's settings and versions"
 FAULTS = (InfuserError, OSError, RuntimeError, ValueError, TypeError, MemoryError, ImportError, LookupError)
-"""Errors of engines that become a line of the table; others are bugs of the rehearsal."""
+"""Errors of engines, which become a line of the table; others are bugs of the rehearsal."""
 
 
 class Rehearsal:
-    """The steps in their order; what a step leaves for later ones is kept here."""
+    """The steps in their order, and their results for later steps."""
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
         self.lines: list[Line] = []
@@ -54,31 +54,31 @@ class Rehearsal:
         """Precision of the sampler's matrices."""
         self._pool = run_pool(config, longest_sequence=longest_sequence(config))
         self._engines: dict[str, Any] = {}
-        self.sampled: Work | None = None
-        """The generated batch; None before that."""
-        self.trained: Work | None = None
+        self.sampled: GroupWork | None = None
+        """The generated batch; None before generation."""
+        self.trained: GroupWork | None = None
         """The batch of each of the trainer's steps."""
         self._passed: set[str] = set()
         self._meter = Meter()
 
     def run(self) -> list[Line]:
-        """Go through all steps; one whose needs have failed is not reached. Engines end in any case."""
+        """Run all steps whose prerequisites passed, and end the engines."""
         with self._meter:
             self._steps()
         return self.lines
 
     def _steps(self) -> None:
         try:
-            self._step("model", (), self._model)
-            self._step("sampler start", ("model",), self._sampler)
-            self._step("generation", ("sampler start",), self._generate, self._first_draw)
-            self._step("trainer start", ("model",), self._trainer)
-            trained = ("trainer start", "generation")
-            self._step("dev gradient", trained, self._dev_gradient, self._dev_gradient)
+            self._step("model", (), self._make_model)
+            self._step("sampler start", ("model",), self._start_sampler)
+            self._step("generation", ("sampler start",), self._generate, self._warm_up)
+            self._step("trainer start", ("model",), self._start_trainer)
+            needs = ("trainer start", "generation")
+            self._step("dev gradient", needs, self._dev_gradient, self._dev_gradient)
             self._step("scoring", ("dev gradient",), self._score, self._score)
-            self._step("update", trained, self._update)
+            self._step("update", needs, self._update)
             self._step("save", ("update",), self._save)
-            self._step("weight change", ("save",), self._change)
+            self._step("weight change", ("save",), self._change_weights)
             self._step("proof", ("weight change",), self._prove)
             self._step("kill and resume", ("save",), self._resume)
             for kind in ("trainer", "sampler"):
@@ -94,8 +94,8 @@ class Rehearsal:
         work: Callable[[], tuple[int, str]],
         first: Callable[[], object] | None = None,
     ) -> None:
-        """Do a step, and write its line. The seconds leave out `first`: an accelerator's first use of a kernel takes
-        seconds, whatever it computes, and once in a run."""
+        """Run a step and record its line. The seconds exclude `first`: an accelerator's first use of a kernel takes
+        seconds, once in a run."""
         absent = [need for need in needs if need not in self._passed]
         if absent:
             self.lines.append(Line(step=name, status=UNREACHED, told=f"needs {absent[0]}"))
@@ -106,11 +106,11 @@ class Rehearsal:
                 if first is not None:
                     first()
                 started = time.monotonic()
-                tokens, told = work()
+                tokens, finding = work()
         except FAULTS as error:
             seconds = time.monotonic() - started
-            told = f"{type(error).__name__}: {error}"
-            self.lines.append(Line(step=name, status=FAILED, seconds=seconds, told=told))
+            finding = f"{type(error).__name__}: {error}"
+            self.lines.append(Line(step=name, status=FAILED, seconds=seconds, told=finding))
             return
         finally:
             self._engines |= engines
@@ -125,40 +125,40 @@ class Rehearsal:
                 tokens=tokens,
                 gigabytes=memory,
                 accelerator=next(iter(device), None),
-                told=told,
+                told=finding,
             )
         )
 
-    def _model(self) -> tuple[int, str]:
+    def _make_model(self) -> tuple[int, str]:
         self._first, name, self._vocabulary = random_anchor(self._config, self._folder)
         gc.collect()
         return 0, f"{name}, random weights"
 
-    def _sampler(self) -> tuple[int, str]:
+    def _start_sampler(self) -> tuple[int, str]:
         self._pool.sampler(self._first)
         return 0, self._config.engine.sampler
 
-    def _first_draw(self) -> None:
+    def _warm_up(self) -> None:
         groups = prompts(self._config, self._vocabulary, groups=1)
-        # Other words than those that are timed: engines keep prompts that they have read.
-        self._drawn(self._first, [replace(each, token_ids=each.token_ids[::-1]) for each in groups], PROVED)
+        # Other prompts than the timed ones: engines cache prompts.
+        self._sample(self._first, [replace(each, token_ids=each.token_ids[::-1]) for each in groups], PROVED)
 
     def _generate(self) -> tuple[int, str]:
         cotrain = self._config.cotrain
         longest = max(cotrain.generator_tokens, cotrain.solver_tokens)
         groups = prompts(self._config, self._vocabulary, groups=max(2, self._config.engine.ranks))
         self._groups = groups
-        drawn = self._drawn(self._first, self._groups, longest)
-        check_drawn(groups, drawn, vocabulary=self._vocabulary)
-        self._rollouts: list[Rollout] = longest_rollouts(self._groups, drawn, tokens=longest)
-        tokens = [len(row.token_ids) for rows in drawn for row in rows]
+        samples = self._sample(self._first, self._groups, longest)
+        check_samples(groups, samples, vocabulary=self._vocabulary)
+        self._rollouts: list[Rollout] = longest_rollouts(self._groups, samples, tokens=longest)
+        tokens = [len(row.token_ids) for rows in samples for row in rows]
         self.sampled, self.trained = self._work(sum(tokens) / len(tokens)), self._work(longest)
         return self._count(sum(tokens)), f"{len(tokens)} responses, the longest {max(tokens)} of {longest} tokens"
 
-    def _work(self, response: float) -> Work:
+    def _work(self, response: float) -> GroupWork:
         """The batch with responses of that many tokens."""
         cotrain = self._config.cotrain
-        return Work(
+        return GroupWork(
             groups=len(self._groups),
             rows=cotrain.group_size,
             prompt=cotrain.prompt_tokens,
@@ -169,31 +169,31 @@ class Rehearsal:
         """Tokens with every prompt counted once."""
         return responses + sum(len(group.token_ids) for group in self._groups)
 
-    def _trained(self) -> int:
+    def _trained_tokens(self) -> int:
         return self._count(sum(len(row.token_ids) for row in self._rollouts))
 
-    def _drawn(self, checkpoint: Checkpoint, groups: Sequence[PromptGroup], tokens: int) -> list[list[Completion]]:
+    def _sample(self, checkpoint: Checkpoint, groups: Sequence[PromptGroup], tokens: int) -> list[list[Completion]]:
         params = SamplingParams(temperature=self._config.cotrain.sampling.temperature, max_tokens=tokens)
         return self._pool.sampler(checkpoint).sample(groups, params)
 
-    def _trainer(self) -> tuple[int, str]:
+    def _start_trainer(self) -> tuple[int, str]:
         self._pool.trainer(self._first)
         return 0, self._config.engine.trainer
 
     def _dev_gradient(self) -> tuple[int, str]:
         trainer, settings = self._pool.trainer(self._first), dev_gradient.settings_of(self._config)
-        found = dev_gradient.dev_gradient(self._rollouts, trainer, settings, workspace=self._folder)
-        if not found.facts.norm > 0:
+        result = dev_gradient.dev_gradient(self._rollouts, trainer, settings, workspace=self._folder)
+        if not result.facts.norm > 0:
             raise EngineError(
-                f"the dev gradient's norm is {found.facts.norm}, and rewards differ in every group", hint=HINT
+                f"the dev gradient's norm is {result.facts.norm}, and rewards differ in every group", hint=HINT
             )
-        self._norm = found.facts.norm
-        return self._trained(), f"norm {self._norm:.3g}"
+        self._norm = result.facts.norm
+        return self._trained_tokens(), f"norm {self._norm:.3g}"
 
     def _score(self) -> tuple[int, str]:
         trainer = self._pool.trainer(self._first)
         settings = score_influence.settings_of(self._config, iteration=1, probe=True)
-        found = score_influence.score_influence(
+        result = score_influence.score_influence(
             [question_of(group.group_id) for group in self._groups],
             self._rollouts,
             trainer,
@@ -202,14 +202,14 @@ class Rehearsal:
             reference_norm=self._norm,
             workspace=self._folder,
         )
-        return self._trained(), f"cosine {found.scores[0].cosine:.3f}"
+        return self._trained_tokens(), f"cosine {result.scores[0].cosine:.3f}"
 
     def _update(self) -> tuple[int, str]:
         config, saved = self._config, self._folder / "updated"
         saved.mkdir()
         settings = update_solver.settings_of(config, iteration=1)
         whole = replace(settings, band=None, step=replace(settings.step, learning_rate=LEARNING_RATE))
-        done = update_solver.update_solver(
+        result = update_solver.update_solver(
             [question_of(group.group_id) for group in self._groups],
             self._rollouts,
             self._pool.trainer(self._first),
@@ -218,20 +218,23 @@ class Rehearsal:
             before=self._first,
             anchor=self._first,
         )
-        if not done.updates:
+        if not result.updates:
             raise EngineError("the update took no optimizer step, and rewards differ in every group", hint=HINT)
-        self._after = checkpoint_at(saved, step=self._first.step + len(done.updates))
+        self._after = checkpoint_at(saved, step=self._first.step + len(result.updates))
         self._pool.adopt(self._after)
-        return self._trained(), f"{len(done.updates)} steps, gradient norm {done.updates[0].gradient_norm:.3g}"
+        return (
+            self._trained_tokens(),
+            f"{len(result.updates)} steps, gradient norm {result.updates[0].gradient_norm:.3g}",
+        )
 
     def _save(self) -> tuple[int, str]:
-        size = self._saved("saved")
-        # What the trainer wrote last is what it handed over.
+        size = self._save_files("saved")
+        # The trainer hands over what it wrote last.
         self._after = replace(self._after, path=str(self._folder / "saved"))
         return 0, f"{size / 1e6:,.1f} MB"
 
-    def _saved(self, name: str) -> int:
-        """Write the trainer's state into a new folder; bytes. Raises EngineError where its files are others."""
+    def _save_files(self, name: str) -> int:
+        """Write the trainer's state into a new folder; returns its bytes. Raises EngineError if the files changed."""
         folder = self._folder / name
         folder.mkdir()
         self._pool.trainer(self._after).save(folder)
@@ -243,8 +246,8 @@ class Rehearsal:
             )
         return sum(file.stat().st_size for file in files)
 
-    def _change(self) -> tuple[int, str]:
-        self._before = self._drawn(self._first, self._groups, PROVED)
+    def _change_weights(self) -> tuple[int, str]:
+        self._before = self._sample(self._first, self._groups, PROVED)
         started = time.monotonic()
         self._pool.sampler(self._after)
         seconds = time.monotonic() - started
@@ -253,12 +256,12 @@ class Rehearsal:
 
     def _prove(self) -> tuple[int, str]:
         kind = self._kind
-        found = self._distance(self._drawn(self._after, self._groups, PROVED))
+        now = self._distance(self._sample(self._after, self._groups, PROVED))
         mean, largest = LIMITS[kind]
-        if not found.holds(kind):
+        if not now.holds(kind):
             raise EngineError(
-                f"the sampler does not hold the trainer's weights: log-probabilities differ by {found.mean:.3g} nats "
-                f"on average, {found.far:.0%} of them by more than {largest:g} (limits {mean:g} and {FAR:.0%})",
+                f"the sampler does not hold the trainer's weights: log-probabilities differ by {now.mean:.3g} nats "
+                f"on average, {now.far:.0%} of them by more than {largest:g} (limits {mean:g} and {FAR:.0%})",
                 hint=HINT,
             )
         old = self._distance(self._before).mean
@@ -266,21 +269,21 @@ class Rehearsal:
             raise EngineError(
                 f"nothing is proved: the old weights are off by {old:.3g} nats, limit {mean:g}", hint=HINT
             )
-        return 0, f"off by {found.mean:.1e} nats, {found.largest:.1e} at most; the old weights by {old:.2g}"
+        return 0, f"off by {now.mean:.1e} nats, {now.largest:.1e} at most; the old weights by {old:.2g}"
 
-    def _distance(self, drawn: Sequence[Sequence[Completion]]) -> Agreement:
+    def _distance(self, samples: Sequence[Sequence[Completion]]) -> Agreement:
         """Difference between the sampler's log-probabilities and the trainer's after the update."""
         groups = []
-        for group, completions in zip(self._groups, drawn, strict=True):
+        for group, completions in zip(self._groups, samples, strict=True):
             rows = [TrainRow(token_ids=c.token_ids, advantage=1.0, sampler_logprobs=c.logprobs) for c in completions]
             groups.append(TrainGroup(group_id=group.group_id, prompt_token_ids=group.token_ids, rows=rows))
         temperature = self._config.cotrain.sampling.temperature
-        found = self._pool.trainer(self._after).logprobs(groups, temperature=temperature)
+        logprobs = self._pool.trainer(self._after).logprobs(groups, temperature=temperature)
         gaps = [
-            abs(left - right)
-            for group, values in zip(groups, found, strict=True)
-            for row, own in zip(group.rows, values, strict=True)
-            for left, right in zip(row.sampler_logprobs, own, strict=True)
+            abs(sampled - trained)
+            for group, values in zip(groups, logprobs, strict=True)
+            for row, trainer_row in zip(group.rows, values, strict=True)
+            for sampled, trained in zip(row.sampler_logprobs, trainer_row, strict=True)
         ]
         return Agreement.of(gaps, self._kind)
 
@@ -293,7 +296,7 @@ class Rehearsal:
         else:
             self._pool.close()
             how = "the trainer works in this process: dropped and loaded again"
-        self._saved("resumed")
+        self._save_files("resumed")
         return 0, f"{how}; its files are the same bit for bit"
 
     def _sleep(self, kind: str) -> tuple[int, str]:
@@ -302,17 +305,17 @@ class Rehearsal:
         engine.wake()
         if getattr(engine, "forgets", False):
             engine.load(self._after)
-        found, limit = self._distance(self._drawn(self._after, self._groups, PROVED)), LIMITS[self._kind]
-        if not found.holds(self._kind):
+        agreement, limit = self._distance(self._sample(self._after, self._groups, PROVED)), LIMITS[self._kind]
+        if not agreement.holds(self._kind):
             raise EngineError(
-                f"after its sleep the {kind} is off by {found.mean:.3g} nats, limit {limit[0]:g}", hint=HINT
+                f"after its sleep the {kind} is off by {agreement.mean:.3g} nats, limit {limit[0]:g}", hint=HINT
             )
-        return 0, f"awake again, off by {found.mean:.1e} nats"
+        return 0, f"awake again, off by {agreement.mean:.1e} nats"
 
 
-def check_drawn(groups: Sequence[PromptGroup], drawn: Sequence[Sequence[Completion]], *, vocabulary: int) -> None:
-    """Raises EngineError for responses that are missing, empty, of unknown tokens or without log-probabilities."""
-    for group, rows in zip(groups, drawn, strict=True):
+def check_samples(groups: Sequence[PromptGroup], samples: Sequence[Sequence[Completion]], *, vocabulary: int) -> None:
+    """Raise EngineError for responses that are missing, empty, with unknown tokens or without log-probabilities."""
+    for group, rows in zip(groups, samples, strict=True):
         if len(rows) != len(group.seeds) or not all(row.token_ids for row in rows):
             raise EngineError(
                 f"{group.group_id}: {len(rows)} responses to {len(group.seeds)} seeds, or empty ones", hint=HINT
@@ -327,24 +330,24 @@ def check_drawn(groups: Sequence[PromptGroup], drawn: Sequence[Sequence[Completi
 
 
 def pids_of(engine: Any) -> list[int]:
-    """Processes of an engine of this machine; none where it works in this one."""
+    """Process ids of an engine on this machine; empty if it runs in this process."""
     return list(getattr(engine, "pids", ()))
 
 
 def rehearse(config: RunConfig) -> tuple[list[Line], Extrapolation | None]:
-    """Rehearse a configuration in a folder of the store, where its checkpoints will be; removes the folder.
+    """Rehearse a configuration in a temporary folder of the store, on the disk of its later checkpoints.
 
     The extrapolation is None if a step that it needs did not pass, or if the anchor's shape is unknown.
     """
     root = settings.writable_store_root()
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="rehearsal-", dir=root) as folder:
-        done = Rehearsal(config, Path(folder))
-        lines = done.run()
-    if done.sampled is None or done.trained is None:
+        rehearsal = Rehearsal(config, Path(folder))
+        lines = rehearsal.run()
+    if rehearsal.sampled is None or rehearsal.trained is None:
         return lines, None
     try:
         shape = shape_of(config.anchor).adapted(config.cotrain.adapter)
     except ConfigError:
         return lines, None
-    return lines, extrapolate(config, shape, lines, sampled=done.sampled, trained=done.trained)
+    return lines, extrapolate(config, shape, lines, sampled=rehearsal.sampled, trained=rehearsal.trained)

@@ -14,11 +14,11 @@ from infuser_core.planning.hours import (
     SAMPLING,
     SCORING,
     TRAINING,
-    Work,
+    GroupWork,
     gradient_flops,
     iteration_seconds,
-    lengths_of,
-    phases_of,
+    parse_lengths,
+    phase_work,
     scoring_flops,
 )
 from infuser_core.planning.setup import Setup
@@ -32,23 +32,21 @@ class Line:
     """One step of a rehearsal and its result."""
 
     step: str
-    """Name of the step."""
     status: str
     """passed, failed, or not reached."""
     seconds: float = 0.0
-    """Wall-clock seconds."""
     tokens: int = 0
-    """Tokens that were computed; 0 where the step computes none."""
+    """Computed tokens; 0 if the step computes none."""
     gigabytes: float | None = None
-    """Largest main memory so far of this process and the engine's own, GB."""
+    """Peak main memory so far of this process and the engine's processes, GB."""
     accelerator: float | None = None
-    """Most memory that one accelerator of this machine held meanwhile beyond its start, GB; None where none tells."""
+    """Peak memory of one accelerator above its start, GB; None if it is not measured."""
     told: str = ""
-    """Finding or error, in words."""
+    """Finding or error."""
 
 
 def peak_memory(pids: list[int]) -> float:
-    """Sum over processes of the most main memory that each has held, GB; those that are gone count nothing."""
+    """Sum over processes of peak main memory, GB; ended processes count as 0."""
     total = 0.0
     for pid in pids:
         try:
@@ -61,10 +59,10 @@ def peak_memory(pids: list[int]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extrapolation:
-    """The run by the seconds of its rehearsal."""
+    """A run's duration, extrapolated from the seconds of its rehearsal."""
 
     pace: Mapping[str, float]
-    """Seconds per FLOP by kind of work, all engines of that kind at work."""
+    """Seconds per FLOP by kind of work, with all engines of that kind working."""
     phases: Mapping[str, float]
     """Seconds of one iteration by phase, and those of its checkpoints as `save`."""
     iteration: float
@@ -76,7 +74,7 @@ class Extrapolation:
 
 
 def extrapolate(
-    config: RunConfig, shape: Shape, lines: Sequence[Line], *, sampled: Work, trained: Work
+    config: RunConfig, shape: Shape, lines: Sequence[Line], *, sampled: GroupWork, trained: GroupWork
 ) -> Extrapolation | None:
     """Seconds per FLOP of generation, dev gradient and scoring, times the FLOPs of an iteration, and its checkpoints.
 
@@ -91,7 +89,7 @@ def extrapolate(
         TRAINING: seconds["dev gradient"] / gradient_flops(config, shape, trained),
     }
     cotrain = config.cotrain
-    phases = phases_of(config, shape, lengths_of(shape.name, cotrain))
+    phases = phase_work(config, shape, parse_lengths(shape.name, cotrain))
     saved = seconds["save"] * (int(cotrain.generator.update) + int(cotrain.solver.update))
     iteration = iteration_seconds(phases, pace, overlap=False) + saved
     return Extrapolation(
@@ -105,7 +103,7 @@ def extrapolate(
 
 def as_yaml(run: Extrapolation, setup: Setup) -> str:
     """The file that `infuser plan --measured` reads: shares of the accelerators' dense rate by kind of work."""
-    # YAML reads 1e-05 as a word: its own writer puts a point in.
+    # YAML reads 1e-05 as a string; its writer adds a point.
     values = {kind: float(f"{1 / (run.pace[kind] * setup.rate(kind)):.4g}") for kind in KINDS}
     return f"# measured by a rehearsal on {setup.cluster.label}\n{yaml.safe_dump(values, sort_keys=False)}"
 

@@ -136,7 +136,7 @@ def named_rows(run: Run, ref: ArtifactRef) -> list[candidates.NamedScore]:
 
 
 def prediction_study(
-    study: ScoredIteration, named: ArtifactRef, *, questions: int, answers: int, rollouts: int
+    study: ScoredIteration, score_values: ArtifactRef, *, questions: int, answers: int, rollouts: int
 ) -> Work:
     """Effects of real steps on single questions and their rank correlation with every score.
 
@@ -165,7 +165,7 @@ def prediction_study(
             saved_rows=Pieces(partial_folder, effects.Effect),
             progress=progress,
         )
-        correlations = effects.correlations(result.effects, named_rows(run, named))
+        correlations = effects.correlations(result.effects, named_rows(run, score_values))
         outcome = Outcome(
             tables={
                 "question_effects": Table(row_type=effects.Effect, rows=result.effects),
@@ -175,7 +175,7 @@ def prediction_study(
         )
         return add_not_finite(outcome, result.not_finite)
 
-    return study.work("prediction_study", effects.VERSION, settings, produce, named=named)
+    return study.work("prediction_study", effects.VERSION, settings, produce, named=score_values)
 
 
 def _reweighted_measures(study: ScoredIteration, settings: effects.EffectSettings) -> dict[str, effects.Measure]:
@@ -193,7 +193,9 @@ def _reweighted_measures(study: ScoredIteration, settings: effects.EffectSetting
     return {name: effects.reweighted_measure(rows, trainer, temperature=temperature) for name, rows in panels.items()}
 
 
-def gradient_study(study: ScoredIteration, named: ArtifactRef, *, documents: int, batches: int, answers: int) -> Work:
+def gradient_study(
+    study: ScoredIteration, score_values: ArtifactRef, *, documents: int, batches: int, answers: int
+) -> Work:
     """Cosine of the generator's gradient with that of the questions' real effects, by reward and advantage."""
     run = study.run
     writer = Catalogue(run.store.root).input(study.inputs["questions"].key, "generator")
@@ -202,7 +204,7 @@ def gradient_study(study: ScoredIteration, named: ArtifactRef, *, documents: int
         objective=update.step.objective, documents=documents, batches=batches, invalid=update.invalid
     )
     everything = len(study.rows("questions", "questions", Question))
-    measured = prediction_study(study, named, questions=everything, answers=answers, rollouts=EFFECT_ROLLOUTS)
+    measured = prediction_study(study, score_values, questions=everything, answers=answers, rollouts=EFFECT_ROLLOUTS)
     effect_ref = execute(run, measured).ref
 
     def produce(partial_folder: Path, workspace: Path, progress: Progress) -> Outcome:
@@ -258,7 +260,7 @@ def _exact_measure(study: ScoredIteration, replies: list[str]) -> effects.Measur
 
 def selection_study(
     study: ScoredIteration,
-    named: ArtifactRef,
+    score_values: ArtifactRef,
     *,
     share: float,
     steps: int,
@@ -283,7 +285,7 @@ def selection_study(
 
     def produce(partial_folder: Path, workspace: Path, progress: Progress) -> Outcome:
         rows = selection.run_arms(
-            named_rows(run, named),
+            named_rows(run, score_values),
             study.rows("rollouts", "rollouts", Rollout),
             study.trainer,
             study.checkpoint,
@@ -298,4 +300,4 @@ def selection_study(
         arms = Table(row_type=selection.SelectionArm, rows=rows)
         return Outcome(tables={"selection_arms": arms}, summary={"arms": len(rows)})
 
-    return study.work("selection_study", selection.VERSION, settings, produce, named=named)
+    return study.work("selection_study", selection.VERSION, settings, produce, named=score_values)

@@ -53,14 +53,14 @@ def _measured(root: Path, run: str) -> dict[str, Any]:
     curve = [(int(row["iteration"]), round(float(row["accuracy"]), 9)) for row in points]
     folder = find_model(root, f"{run}@selected").folder
     assert folder is not None, run
-    pairs = exact.by_pair(folder, TARGET, world=world_of("hard"))
-    fresh = exact.accuracy(row for row in pairs if row.fresh)
+    pairs = exact.masses_of_pairs(folder, TARGET, world=world_of("hard"))
+    fresh = exact.mean_accuracy(row for row in pairs if row.fresh)
     return {
         "run": run,
         "curve": curve,
         "auc": round(area(*zip(*curve, strict=True)), 9),
         "sampled": {row["benchmark"]: round(float(row["accuracy"]), 9) for row in sampled},
-        "exact": {"target": _rounded(exact.accuracy(pairs)), "target_fresh": _rounded(fresh)},
+        "exact": {"target": _rounded(exact.mean_accuracy(pairs)), "target_fresh": _rounded(fresh)},
         "keys": keys,
     }
 

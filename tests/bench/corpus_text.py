@@ -91,9 +91,9 @@ def score(markdown: str, titles: Sequence[str]) -> Score:
 
 def measure_book(path: Path) -> BookResult:
     start = time.process_time()
-    given = convert(str(path), ReadingConfig())
+    given = convert(str(path), ReadingConfig(max_pages=4000))
     seconds = time.process_time() - start
-    withheld = convert(str(path), ReadingConfig(use_outline=False))
+    withheld = convert(str(path), ReadingConfig(max_pages=4000, use_outline=False))
     outline = pdf.read_pdf(str(path)).outline
     titles = [title_key(entry.title) for entry in outline if entry.page >= 0 and title_key(entry.title)]
     scores = [score(made.markdown, titles) for made in (given, withheld)]

@@ -22,30 +22,30 @@ def test_a_taken_port_is_named_with_a_free_one() -> None:
 
 
 def test_a_served_store_is_not_served_again(tmp_path: Path) -> None:
-    with deployment._claimed(tmp_path), pytest.raises(UsageError, match="served already"):
-        deployment._claimed(tmp_path).__enter__()
+    with deployment._claim(tmp_path), pytest.raises(UsageError, match="served already"):
+        deployment._claim(tmp_path).__enter__()
 
 
 def test_the_announcement_of_a_dead_server_is_passed_over(tmp_path: Path) -> None:
     path = deployment.announcement(tmp_path)
     with deployment.listen() as somebody_else:
         path.write_bytes(profile(deployment.address(somebody_else)))
-        assert deployment.announced(tmp_path) is None
-    with deployment._claimed(tmp_path) as file:
+        assert deployment.running_server(tmp_path) is None
+    with deployment._claim(tmp_path) as file:
         assert file.read() == b"" and path.stat().st_mode & 0o777 == 0o600
 
 
 def test_no_damage_of_a_living_announcement_is_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with deployment.listen() as nobody:
         whole = profile(deployment.address(nobody))
-    with deployment._claimed(tmp_path) as file:
+    with deployment._claim(tmp_path) as file:
         for place in range(len(whole)):
             damaged = bytearray(whole)
             damaged[place] ^= 0x80 if place % 2 else 0x10
             file.seek(0)
             file.write(damaged)
             file.flush()
-            assert deployment.announced(tmp_path) is None
+            assert deployment.running_server(tmp_path) is None
     assert "server.toml is damaged" in capsys.readouterr().err
 
 

@@ -114,7 +114,7 @@ def test_title_page_and_picture_are_those_of_the_book(root: Path, pool: Path, fi
             assert source["title"] == titles[row.source_id] and source["sha256"] == row.source_id.split(":")[1]
             picture, note = sheet(lens, row.document_id)
             if source["title"] == "mills.epub":
-                assert picture is None and note == "This book is no PDF but .epub: it has no pages to show."
+                assert picture is None and note == "This book is not a PDF but .epub: it has no pages to show."
                 assert "page" not in chunk and chunk["converter"].startswith("pandoc")
                 continue
             # The page that `why` names has the chunk's first sentence, and the picture is of a page of the chunk.
@@ -154,7 +154,7 @@ def test_documents_alone_run_and_say_why_their_book_is_unknown(root: Path, pool:
     with closing(Lens(Store(root), runs=[run])) as lens:
         assert sheet(lens, rows[0].document_id) == (
             None,
-            "The run's registry has no such book, so that no page is shown.",
+            "The run's registry does not have this book, so no page is shown.",
         )
 
 

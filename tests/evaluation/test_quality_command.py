@@ -10,7 +10,7 @@ from launcher import Launcher, SmallRun
 from test_endpoint_replies import refused, said, server
 
 from infuser_core.evaluation.statistics.question_quality import CheckedQuestion, side_by_side
-from infuser_core.results.report.quality import quality
+from infuser_core.results.report.quality import quality_section
 from infuser_core.store.tables import read_rows
 
 JUDGING = "You check examination questions"
@@ -99,7 +99,7 @@ def test_questions_of_one_document_stand_side_by_side(ended: dict, store: Path):
     )
     (path,) = (store / "artifacts" / "quality").glob("*/checked_questions.parquet")
     rows = [replace(row, document_id="d") for row in read_rows(path, CheckedQuestion)]
-    table = quality({**found, "examples": side_by_side(rows, count=1)}).tables[-1]
+    table = quality_section({**found, "examples": side_by_side(rows, count=1)}).tables[-1]
     assert [row[:2] for row in table.rows] == [["d", "0"], ["d", "1"]] and all("key " in row[3] for row in table.rows)
 
 

@@ -10,16 +10,16 @@ from planned_run import Filling, fill, short_config
 from flows.plan import plan
 from infuser_core.config.overlays import load
 from infuser_core.config.run import RunConfig
-from infuser_core.planning.place import asked_of
-from infuser_core.planning.plan import Plan, Planned
-from infuser_core.store.history import history_of
+from infuser_core.planning.place import parse_places
+from infuser_core.planning.plan import Plan, PlannedStage
+from infuser_core.store.history import load_history
 
 
 def planned(root: Path, config: RunConfig, name: str = "base", **asked: str) -> Plan:
-    return plan(history_of(root, name, config), name, asked_of(**asked))
+    return plan(load_history(root, name, config), name, parse_places(**asked))
 
 
-def stage(found: Plan, phase: str, iteration: int = -1, label: str = "") -> Planned:
+def stage(found: Plan, phase: str, iteration: int = -1, label: str = "") -> PlannedStage:
     (one,) = [
         each
         for each in found.stages
@@ -28,7 +28,7 @@ def stage(found: Plan, phase: str, iteration: int = -1, label: str = "") -> Plan
     return one
 
 
-def kinds(found: Planned) -> list[str]:
+def kinds(found: PlannedStage) -> list[str]:
     return [reason.kind for reason in found.reasons]
 
 
@@ -168,6 +168,6 @@ def test_what_depends_on_unknown_content_says_so_and_no_count_is_invented(root: 
     convert = stage(found, "convert")
     assert (convert.is_known, convert.recipe.config) == (False, {})
     assert [reason.new for reason in convert.reasons] == ["sources", "download"]
-    assert any("textbooks there are depends on what is chosen" in note for note in found.notes)
+    assert any("textbooks there are depends on the choice" in note for note in found.notes)
     assert any("topics are searched for depends on the taxonomy" in note for note in found.notes)
     assert files(root) == {}

@@ -72,7 +72,7 @@ def test_the_same_data_gives_the_same_bytes_in_every_process():
 
 def test_groups_that_are_not_finite_are_counted_by_phase():
     text, _ = written(whole_run())
-    assert "Groups left out because a number of theirs is not finite" in text
+    assert "Groups left out because one of their numbers is not finite" in text
     assert r"| score\_influence | gradient | 2 | 1 | 2 |" in text
 
 

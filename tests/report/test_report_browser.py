@@ -13,7 +13,7 @@ from browser import COMPLAINTS, Watched, chromium, watched
 from report_runs import HOSTILE, three_runs
 
 from flows import deployment
-from infuser_core.results.report.build import report, report_several
+from infuser_core.results.report.build import write_report, write_several
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
 
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.skipif(chromium() is None, reason="no Chromium here: ap
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     names = three_runs(folder / "store")
-    report_several(folder / "store", names, html=folder / "several.html")
-    return {"several": folder / "several.html", "single": report(folder / "store", names[0]).html}
+    write_several(folder / "store", names, html=folder / "several.html")
+    return {"several": folder / "several.html", "single": write_report(folder / "store", names[0])}
 
 
 @pytest.fixture

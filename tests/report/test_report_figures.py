@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from infuser_core.evaluation.statistics.correlation import RankCorrelation
 from infuser_core.results.report import charts
 from infuser_core.results.report.charts import COLOURS, Figure, Series
-from infuser_core.results.report.queries import choose, differing, flat
+from infuser_core.results.report.queries import differing, flat, report_runs
 
 HOSTILE = '_$x$ </svg><script>alert("x")</script> & \x1b[31m'
 ONE = Series(label=HOSTILE, x=[1, 2, 4], y=[0.1, 0.4, 0.2], low=[0.0, 0.3, 0.1], high=[0.2, 0.5, 0.3])
@@ -66,10 +66,10 @@ SETTINGS = st.recursive(
     config=st.dictionaries(st.text("abc", min_size=1, max_size=2), SETTINGS, min_size=1), value=st.integers(-9999, 9999)
 )
 def test_one_changed_leaf_is_the_one_that_differs(config: dict[str, object], value: int):
-    same = choose({"a": {**config, "seed": 1}, "b": {**config, "seed": 2}})
+    same = report_runs({"a": {**config, "seed": 1}, "b": {**config, "seed": 2}})
     assert differing(same) == []
     changed = {**config, "z": {"y": value + 1}}
-    first, second = choose({"a": {**config, "name": "n", "z": {"y": value}}, "b": {**changed, "name": "n"}})
+    first, second = report_runs({"a": {**config, "name": "n", "z": {"y": value}}, "b": {**changed, "name": "n"}})
     assert differing([first, second]) == ["z.y"]
     assert (first.variant, second.variant) == (f"n z.y={value}", f"n z.y={value + 1}")
     assert flat({"z": {"y": value}}) == {"z.y": value}

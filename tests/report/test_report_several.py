@@ -14,7 +14,7 @@ from flows.cli.main import app
 from infuser_core.results.report import outline, page
 from infuser_core.results.report.build import newest_checks
 from infuser_core.results.report.content import Report, Section
-from infuser_core.results.report.queries import choose
+from infuser_core.results.report.queries import report_runs
 from infuser_core.store.runs import create_run, read_config
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
@@ -36,8 +36,8 @@ def lens(root: Path) -> Iterator[Lens]:
 
 
 def reported(lens: Lens, root: Path, names: list[str]) -> Report:
-    chosen = choose({name: read_config(root, name) for name in names})
-    return outline.of_runs(lens.query, chosen, checks=newest_checks(root, names))
+    chosen = report_runs({name: read_config(root, name) for name in names})
+    return outline.runs_report(lens.query, chosen, checks=newest_checks(root, names))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from report_views import VIEWS, database
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.statistics.response_form import MEASURES, box_form, checkpoint_form, paired_changes
 from infuser_core.results.report.content import Query
-from infuser_core.results.report.habits import form_of, section
+from infuser_core.results.report.response_format import form_of, format_section
 
 GOOD = "So it is \\boxed{B}."
 BAD = {
@@ -53,7 +53,7 @@ def test_an_answer_that_was_cut_and_one_without_a_box_are_seen():
     (change,) = [row for row in found["changes"] if row["measure"] == "ended"]
     assert (change["before"], change["after"], change["difference"]["value"], found["at"]) == (1.0, 0.5, -0.5, 2)
     assert change["difference"]["low"] <= -0.5 <= change["difference"]["high"]
-    rows = section(found).tables[1].rows
+    rows = format_section(found).tables[1].rows
     assert ["ends by itself", "100.0%", "50.0%", "-50.0"] in [row[:4] for row in rows]
 
 
@@ -99,14 +99,14 @@ def test_changes_are_paired_by_question():
 
 def test_a_run_without_answers_has_no_section_and_an_unknown_phase_is_named():
     empty = database({name: [] for name in VIEWS})
-    assert section(form_of(empty, "r")).lines == []
+    assert format_section(form_of(empty, "r")).lines == []
     with pytest.raises(UsageError, match="no answers of phase validate"):
         form_of(answers(GOOD), "r", phase="validate")
 
 
 def test_responses_of_a_strong_solver_are_described_too():
     found = form_of(answers(BAD["own_script"], GOOD, phase="check_keys"), "r", phase="check_keys")
-    assert section(found).lines[0].startswith("Shares of strong solver's answers to generated questions")
+    assert format_section(found).lines[0].startswith("Shares of strong solver's answers to generated questions")
 
 
 @pytest.fixture(scope="module")

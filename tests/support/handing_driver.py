@@ -42,6 +42,7 @@ def changes(address: str, folder: Path, count: int, turns: bool) -> None:
     sampler = ServiceSampler(
         dtype="float32",
         device="cpu",
+        threads=1,
         worker=os.environ.get("HANDING_WORKER", "plain_engine"),
         cluster=cluster,
         **boards,

@@ -11,10 +11,10 @@ from flows.life_cycle import life_cycle
 from flows.plan import walk
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
-from infuser_core.planning.place import Place, Repeat, Salts, asked_of
+from infuser_core.planning.place import Place, Repeat, Salts, parse_places
 from infuser_core.schemas import Selection
 from infuser_core.store import runs
-from infuser_core.store.history import History, history_of
+from infuser_core.store.history import History, load_history
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Store, Table
@@ -74,9 +74,9 @@ def fill(
 ) -> dict[tuple[str, int], list[str]]:
     """A run with all its artifacts, or those until a place; returns their keys by phase and iteration."""
     runs.create_run(root, name, config.model_dump(mode="json"))
-    last = asked_of(until=until).until
+    last = parse_places(until=until).until
     filling = Filling(root, name, last=last, salts=Salts(repeats))
-    with walk_run(name, history_of(root, name, config), filling, root) as run, suppress(Stop):
+    with walk_run(name, load_history(root, name, config), filling, root) as run, suppress(Stop):
         life_cycle(run)
     if not until:
         runs.write_record(root, name, runs.ATTEMPT, {"run": name, "seconds": 0.1})

@@ -7,7 +7,7 @@ import duckdb
 
 from infuser_core.results.report import outline
 from infuser_core.results.report.content import Query, Report
-from infuser_core.results.report.queries import Chosen
+from infuser_core.results.report.queries import ReportRun
 
 LINEAGE = "run VARCHAR, iteration BIGINT, phase VARCHAR, artifact_key VARCHAR"
 VIEWS = {
@@ -118,4 +118,4 @@ def whole_run(text: str = "Why?") -> dict[str, list[tuple[object, ...]]]:
 
 def reported(query: Query, *, run: str = "r", **options: Any) -> Report:
     """The report of one run over these views."""
-    return outline.of_run(query, Chosen(run=run, variant=run, seed=0, leaves={}), **options)
+    return outline.run_report(query, ReportRun(run=run, variant=run, seed=0, leaves={}), **options)

@@ -40,7 +40,7 @@ class Served:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, cwd=HERE, env=self.environment, stdout=log, stderr=log)
         self.announcement = deployment.announcement(store)
-        found = eventually(lambda: deployment.announced(store), 150)
+        found = eventually(lambda: deployment.running_server(store), 150)
         self.url, self.password = found.url, found.password
         self.headers = {"authorization": "Basic " + base64.b64encode(self.password.encode()).decode()}
         eventually(lambda: self.post("deployments/filter", {}), 150)

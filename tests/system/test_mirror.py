@@ -23,7 +23,7 @@ def test_a_run_goes_on_without_a_server_that_never_answers(launch: Launcher, sma
     ended = launch(*small_run.arguments, store=store, PREFECT_API_URL=nobody)
     assert ended.code == 0 and not (store / "prefect").exists()
     (said,) = [line for line in ended.err.splitlines() if "warning" in line]
-    assert f"the Prefect server at {nobody} does not answer; the run goes on without it" in said
+    assert f"the Prefect server at {nobody} does not answer; the run continues without it" in said
     assert digest(launch, store) == digest(launch, small_run.root)
 
 

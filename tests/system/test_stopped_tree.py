@@ -12,7 +12,7 @@ from places import ROOT
 
 STOPPED = 5.0
 CONVERTER = """
-from infuser_core import child
+from infuser_core.system import child
 print("go", flush=True)
 work = "import time; [time.sleep(.1) for _ in range(12)]; print('text')"
 ended = child.run([sys.executable, "-c", work], wall_seconds=3.0)

@@ -95,7 +95,7 @@ def test_trackers_that_fail_cost_one_warning_each_and_no_time(folder: Path, monk
     started = time.monotonic()
     followers.end()
     assert time.monotonic() - started < 3
-    left = f"the numbers are in {folder / METRICS}, and the run's next attempt hands them on"
+    left = f"the numbers are in {folder / METRICS}, and the run's next attempt sends them"
     assert sorted(told) == sorted(f"tracker {name} {reason}; {left}" for name, reason in why.items())
 
 

@@ -51,7 +51,7 @@ class Format:
     reader: str
     """Input format of pandoc, with extensions."""
     claim: Pattern[str] | None = None
-    """Text that makes a file one of this format, whatever its suffix."""
+    """Text that makes a file with any suffix one of this format."""
     is_binary: bool = False
     """Whether its files are archives instead of text."""
     include: Pattern[str] | None = None

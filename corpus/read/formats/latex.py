@@ -39,7 +39,7 @@ DEFINING = (*SUFFIXES, ".sty", ".cls")
 NESTED = re.compile(r"\\documentclass(?:(?!\\documentclass).)*?\\begin\{document\}", re.DOTALL)
 BEGIN, END = r"\begin{document}", r"\end{document}"
 COMMENT = re.compile(r"(?m)(?<!\\)((?:\\\\)*)%.*$")
-# What a formula needs, where it begins a line: what is indented is inside another definition.
+# Definitions that formulas need, at the beginning of a line: indented ones are inside another definition.
 DEFINITION = re.compile(r"(?m)^\\(?:(?:re)?newcommand|providecommand|DeclareMathOperator|newtheorem|def)(?![A-Za-z])")
 CHAPTER = re.compile(r"(?m)^[ \t]*\\(?:chapter|part)\b(?!\*?\{#)")
 SECTION = re.compile(r"(?m)^[ \t]*\\(?:sub)*section\b(?!\*?\{#)")

@@ -155,7 +155,7 @@ def _summary_parts(text: str) -> list[BookPart]:
 
 
 def _toc_parts(tree: BookTree, name: str, text: str, depth: int = 0) -> list[BookPart]:
-    """Parts that the toc blocks of an index list, each followed by those of its own toc blocks."""
+    """Parts listed in the toc blocks of an index, each followed by the parts that it lists itself."""
     parts = []
     for match in TOC.finditer(text):
         for line in match[2].splitlines():

@@ -59,7 +59,11 @@ def write(
     With `at_once` each rank gathers, hashes and flushes whole files, and the result are their digests by path. Without,
     each rank leaves its fragments in the machine's page cache, and a commit hashes and flushes the files.
     """
-    split = {path: checkpoint.shard(_without_values(file, shard), path, cap) for path, file in contents.items()}
+    split = {}
+    for path, file in contents.items():
+        shapes = _shapes(file, shard).items()
+        without_values = {name: torch.empty(shape, dtype=torch.float32, device="meta") for name, shape in shapes}
+        split[path] = checkpoint.shard(without_values, path, cap)
     work = {
         file: {name: contents[path][name] for name in sorted(part)}
         for path, parts in split.items()
@@ -71,12 +75,6 @@ def write(
             checkpoint.write_index(parts, path)
     dist.barrier()
     return digests
-
-
-def _without_values(contents: Contents, shard: Shard) -> dict[str, Tensor]:
-    """The tensors of a file on the device `meta`."""
-    shapes = _shapes(contents, shard)
-    return {name: torch.empty(shape, dtype=torch.float32, device="meta") for name, shape in shapes.items()}
 
 
 def _shapes(contents: Contents, shard: Shard) -> Shapes:

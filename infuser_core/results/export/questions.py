@@ -1,4 +1,4 @@
-"""Export of a run's generated questions as a data set of its own: rows that people and `data.dev` read, and a card."""
+"""Export of a run's generated questions as a data set: rows for people and for `data.dev`, and a card."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,11 +20,11 @@ from infuser_core.store.runs import read_config
 from infuser_core.store.store import Store
 from infuser_core.store.tables import write_rows
 from infuser_core.store.views import Lens
-from infuser_core.system.durable import drafted, refuse_filled
+from infuser_core.system.durable import refuse_nonempty, replacing_folder
 
 FILE = "questions.parquet"
 MEASURED = {name: get_type_hints(InfluenceScore)[name] for name in overview(InfluenceScore)}
-"""Columns that say what the run found out about a question, with their types."""
+"""Measured columns of a question with their types."""
 _QUERY = f"""
     select q.*, h.source_title, h.header_path, {", ".join(f"h.{name}" for name in MEASURED)}
     from questions q
@@ -74,9 +74,9 @@ QuestionRow: Any = make_dataclass(
 def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: str = ".") -> dict[str, Any]:
     """Write the questions of a run's first iterations (a number, or `selected`) into a new folder, and count them.
 
-    Raises UsageError where there are none, or the folder holds something.
+    Raises UsageError if there are none, or the folder is not empty.
     """
-    refuse_filled(out, option="--out")
+    refuse_nonempty(out, option="--out")
     store = Store(root)
     graph = graph_of(Catalogue(root), run)
     iterations = number_of(graph, store, iteration)
@@ -84,7 +84,7 @@ def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: s
         rows = list(_rows(lens, iterations))
     if not rows:
         raise UsageError(f"run {run} wrote no question before iteration {iterations}", hint="give a later --iteration")
-    with drafted(out) as draft:
+    with replacing_folder(out) as draft:
         write_rows(draft / FILE, rows, QuestionRow)
         metadata = {
             "pretty_name": f"Questions of {run}",

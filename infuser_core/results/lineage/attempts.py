@@ -1,4 +1,4 @@
-"""Attempts of a run as its journal tells: their stages, how they ended, and when."""
+"""Attempts of a run, read from its journal: their stages, how they ended, and when."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,39 +10,41 @@ from infuser_core.store.journal import FINISHED, Entry, Journal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One start of a run, as its journal tells."""
+    """One start of a run."""
 
     run: str
-    """The run."""
     number: int
-    """Count of starts, from 1."""
+    """Number of the start, from 1."""
     entries: Sequence[Entry]
     """Its stages, each with a time."""
     state: str
     """running, done, stopped, failed or killed."""
     message: str
-    """Why it ended, where it did not come to its end."""
+    """Reason for which it ended early; empty otherwise."""
 
 
 def span_of(entries: Sequence[Entry]) -> tuple[float, float, float]:
-    """Begin of the first of these stages and end of the last, seconds since the epoch, and the seconds between."""
-    began, ended = min(entry.at - entry.seconds for entry in entries), max(entry.at for entry in entries)
-    return began, ended, ended - began
+    """Start of the first of these stages and end of the last, seconds since the epoch, and the seconds between."""
+    start, end = min(entry.at - entry.seconds for entry in entries), max(entry.at for entry in entries)
+    return start, end, end - start
 
 
 def attempts_of(root: Path, name: str) -> list[Attempt]:
-    """Attempts of a run in their order. Raises DamagedArtifactError for a damaged journal."""
-    journal, held = Journal(root, name), runs.is_held(root, name)
+    """Attempts of a run in order. Raises DamagedArtifactError for a damaged journal."""
+    journal, is_held = Journal(root, name), runs.is_held(root, name)
     at = journal.path.stat().st_mtime if journal.path.exists() else 0.0
-    found: dict[int, list[Entry]] = {}
+    entries_by_attempt: dict[int, list[Entry]] = {}
     for entry in journal.entries():
-        found.setdefault(entry.attempt, []).append(entry if entry.at else replace(entry, at=at))
-    last = max(found, default=0)
-    return [_attempt(name, number, entries, held=held and number == last) for number, entries in sorted(found.items())]
+        entries_by_attempt.setdefault(entry.attempt, []).append(entry if entry.at else replace(entry, at=at))
+    last = max(entries_by_attempt, default=0)
+    return [
+        _attempt(name, number, entries, is_held=is_held and number == last)
+        for number, entries in sorted(entries_by_attempt.items())
+    ]
 
 
 def state_of(root: Path, name: str) -> str:
-    """A run's state in words: running, done, stopped or failed and at which stage, interrupted."""
+    """Description of a run's state: running, done, stopped or failed with the stage, interrupted."""
     if runs.is_held(root, name):
         return "running"
     for last in attempts_of(root, name)[-1:]:
@@ -51,12 +53,12 @@ def state_of(root: Path, name: str) -> str:
     return "interrupted"
 
 
-def _attempt(name: str, number: int, entries: list[Entry], *, held: bool) -> Attempt:
+def _attempt(name: str, number: int, entries: list[Entry], *, is_held: bool) -> Attempt:
     end = entries[-1]
     failed = [entry for entry in entries if entry.state == "failed"]
     if end.phase == FINISHED or end.state == "stopped":
         state, message = end.state, end.message
-    elif held:
+    elif is_held:
         state, message = "running", ""
     elif failed:
         state, message = "failed", f"{failed[-1].phase}: {failed[-1].message}"

@@ -1,4 +1,4 @@
-"""`infuser diff`: two runs side by side, the first artifact in which they diverge and why, and their metrics."""
+"""`infuser diff`: two runs side by side, the first artifact that differs and why, and their metrics."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -43,22 +43,22 @@ def _lines(rows: Sequence[Mapping[str, Any]], nothing: str) -> list[str]:
     return [f"  {line}" for line in table_lines(rows) or [nothing]]
 
 
-def text(found: Mapping[str, Any]) -> str:
+def text(comparison: Mapping[str, Any]) -> str:
     """The comparison for people."""
-    runs, origins = found["runs"], found["origins"]
-    parts = [f"{runs[0]} and {runs[1]}: {found['shared_artifacts']} artifacts in common"]
+    runs, origins = comparison["runs"], comparison["origins"]
+    parts = [f"{runs[0]} and {runs[1]}: {comparison['shared_artifacts']} artifacts in common"]
     parts += [f"{run} was {origin}" for run, origin in zip(runs, origins, strict=True) if origin]
-    first = [f"  {name}: {format_value(value)}" for name, value in (found["first_difference"] or {}).items()]
-    parts += ["", "settings:", *_lines(found["config"], "the same")]
-    parts += ["", "code versions:", *_lines(found["versions"], "the same")]
+    first = [f"  {name}: {format_value(value)}" for name, value in (comparison["first_difference"] or {}).items()]
+    parts += ["", "settings:", *_lines(comparison["config"], "the same")]
+    parts += ["", "code versions:", *_lines(comparison["versions"], "the same")]
     parts += ["", "first artifact that differs:", *(first or ["  none: every artifact is the same"])]
-    return "\n".join([*parts, "", "metrics:", *_lines(found["metrics"], "none yet")])
+    return "\n".join([*parts, "", "metrics:", *_lines(comparison["metrics"], "none yet")])
 
 
 def compare(root: Path, first: str, second: str) -> dict[str, Any]:
     """Two runs side by side, as JSON values. Raises UsageError when there is no such run.
 
-    `origins`: which run each was made from, in words. `config`, `versions`: settings, and phases by their code version,
+    `origins`: the run that each was made from. `config`, `versions`: settings, and phases by their code version,
     that differ. `first_difference`: the first artifact, in the order of the pipeline, that is not the same, and why.
     """
     names = [find_run(root, first), find_run(root, second)]
@@ -83,14 +83,14 @@ def _versions(one: Graph, other: Graph) -> list[dict[str, Any]]:
 
 
 def _slots(graph: Graph) -> dict[Slot, Record]:
-    """Artifacts by the place they have in the pipeline, whatever they are made of, in its order."""
-    seen: Counter[tuple[str, int, str]] = Counter()
-    found = {}
+    """Artifacts by their place in the pipeline, in its order."""
+    counts: Counter[tuple[str, int, str]] = Counter()
+    slots = {}
     for record in graph.records.values():
         place = (record.phase, record.iteration, record.label)
-        found[(*place, seen[place])] = record
-        seen[place] += 1
-    return found
+        slots[(*place, counts[place])] = record
+        counts[place] += 1
+    return slots
 
 
 def _first(a: Mapping[Slot, Record], b: Mapping[Slot, Record]) -> dict[str, Any] | None:
@@ -108,7 +108,7 @@ def _first(a: Mapping[Slot, Record], b: Mapping[Slot, Record]) -> dict[str, Any]
 
 
 def _first_slot(a: Mapping[Slot, Record], b: Mapping[Slot, Record]) -> Slot | None:
-    """The first place that differs, in the order of run a; or one that only run b has, where it comes earlier."""
+    """The first place that differs, in the order of run a, or a place that only run b has if it comes earlier."""
     unlike = {slot for slot in {*a, *b} if slot not in a or slot not in b or a[slot].digest != b[slot].digest}
     in_a, in_b = (next((slot for slot in side if slot in unlike), None) for side in (a, b))
     if in_a is None or in_b is None or in_b in a:

@@ -1,4 +1,4 @@
-"""The artifacts of one run as a graph: what was made from what."""
+"""The artifacts of one run as a graph of inputs and users."""
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
@@ -20,22 +20,22 @@ class Graph:
 
     @cached_property
     def _users(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {key: [] for key in self.records}
+        users: dict[str, list[str]] = {key: [] for key in self.records}
         for key in self.records:
             for source in self.inputs(key).values():
-                if source in found:
-                    found[source].append(key)
-        return found
+                if source in users:
+                    users[source].append(key)
+        return users
 
     def inputs(self, key: str) -> dict[str, str]:
-        """Input name to key; inputs that are gone from the store are left out."""
-        known = self.catalogue.record(key).inputs.items()
-        return {name: identity.split("@")[0] for name, identity in known if self.catalogue.of_id(identity)}
+        """Input name to key, without inputs that are no longer in the store."""
+        inputs = self.catalogue.record(key).inputs.items()
+        return {name: identity.split("@")[0] for name, identity in inputs if self.catalogue.of_id(identity)}
 
     def users(self, key: str, phase: str = "") -> list[Record]:
         """Artifacts of the run that were made from this one, of one phase or of all."""
-        found = [self.records[user] for user in self._users.get(key, [])]
-        return [record for record in found if phase in ("", record.phase)]
+        records = [self.records[user] for user in self._users.get(key, [])]
+        return [record for record in records if phase in ("", record.phase)]
 
     def of(self, *phases: str, iteration: int | None = None) -> list[Record]:
         """Artifacts of some phases, of one iteration or of all."""
@@ -46,7 +46,7 @@ class Graph:
         return [record for record in self.records.values() if table in record.rows]
 
     def below(self, keys: Iterable[str], *, phases: Collection[str] = ()) -> list[Record]:
-        """These artifacts and what the run made from them, by way of these phases, in the order of the pipeline."""
+        """These artifacts and what the run made from them through these phases, in the order of the pipeline."""
         reached: set[str] = set()
         ahead = [key for key in keys if key in self.records]
         while ahead:
@@ -75,19 +75,19 @@ class Graph:
         return chain[::-1]
 
     def checkpoint(self, role: str, iteration: int) -> Record | None:
-        """A role's checkpoint after so many iterations; None where the run has none."""
+        """A role's checkpoint after `iteration` iterations; None if the run has none."""
         later = [r for r in self.of(f"update_{role}") if r.iteration < iteration]
         anchors = self.of(Phase.ANCHOR)
         return max(later, key=lambda record: record.iteration, default=anchors[0] if anchors else None)
 
 
 def graph_of(catalogue: Catalogue, run: str) -> Graph:
-    """The graph of a run. Raises StoreError where one of its artifacts is lost, or its commit record damaged."""
+    """The graph of a run. Raises StoreError if an artifact is lost or its commit record is damaged."""
     return Graph(catalogue, run, dict.fromkeys(entry.key for entry in catalogue.held(run)))
 
 
 def graphs(catalogue: Catalogue, run: str | None, *, holding: Collection[str] | None = None) -> Iterator[Graph]:
-    """The named run's graph, or those of all runs, the latest first; of those alone that hold one of some keys."""
+    """The graph of `run`, or of all runs, the latest first; with `holding`, of those that have one of these keys."""
     for name in [find_run(catalogue.root, run)] if run is not None else list_runs(catalogue.root)[::-1]:
         if holding is None or any(entry.key in holding for entry in Journal(catalogue.root, name).latest()):
             yield graph_of(catalogue, name)

@@ -24,13 +24,13 @@ def artifact_key(*parts: str) -> str:
 
 
 def heading(phase: str, iteration: int) -> str:
-    """A stage's product in words."""
+    """Title of a stage's artifact."""
     words = FACTS[phase].words if phase in FACTS else ""
     return title((words or phase.replace("_", " ")).capitalize(), iteration)
 
 
 def page_key(phase: str, iteration: int, key: str) -> str:
-    """The key of an artifact's page, which Prefect's UI shows as its title: words, and six digits of the artifact's."""
+    """The key of an artifact's page, which Prefect's UI shows as its title: the heading and six digits of its key."""
     return artifact_key(*heading(phase, iteration).replace(",", "").split(), key[-6:])
 
 
@@ -49,7 +49,11 @@ def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (),
     lines += [f"- **{name}**: {format_value(value)}" for name, value in facts]
     inputs = record.inputs.items()
     if run:
-        sources = [f"- {name}: {_linked(store, identity)}" for name, identity in inputs]
+        sources = []
+        for name, identity in inputs:
+            key = identity.partition("@")[0]
+            source = Catalogue(store.root).find(key)
+            sources.append(f"- {name}: {link(source) if source else f'`{key}`, which is no longer in the store'}")
         lines += ["", "## Upstream pages", "", *(sources or ["nothing but its configuration"])]
     for name, count in record.rows.items():
         rows = tables.head(store.path(record.ref, f"{name}.parquet"), _PREVIEW)
@@ -76,15 +80,9 @@ def _cell(value: Any, width: int) -> str:
 
 
 def link(record: Record, text: str = "") -> str:
-    """A Markdown link to an artifact's page in Prefect's UI, which says what it is, or `text`."""
+    """A Markdown link to an artifact's page in Prefect's UI, under its heading or `text`."""
     place = page_key(record.phase, record.iteration, record.key)
     return f"[{text or heading(record.phase, record.iteration)}](/artifacts/key/{place})"
-
-
-def _linked(store: Store, identity: str) -> str:
-    key = identity.partition("@")[0]
-    found = Catalogue(store.root).find(key)
-    return link(found) if found else f"`{key}`, which is not in the store any more"
 
 
 def run_page(graph: Graph, figures: Sequence[tuple[str, str]] = ()) -> str:
@@ -93,13 +91,13 @@ def run_page(graph: Graph, figures: Sequence[tuple[str, str]] = ()) -> str:
     for record in graph.records.values():
         iterations.setdefault(record.iteration, []).append(record)
     lines = [f"# Run {graph.run}", "", f"[Its pages in infuser view]({VIEW}/runs/{graph.run})", ""]
-    for caption, drawn in figures:
-        image = base64.b64encode(drawn.encode()).decode()
+    for caption, drawing in figures:
+        image = base64.b64encode(drawing.encode()).decode()
         lines += [f"**{caption}**", "", f"![{caption}](data:image/svg+xml;base64,{image})", ""]
-    said = f"{len(graph.records)} artifacts; each leads to its page, and that to its inputs."
-    lines += [said, "", "| iteration | artifacts | seconds |", "|---|---|---|"]
+    note = f"{len(graph.records)} artifacts; each leads to its page, and that to its inputs."
+    lines += [note, "", "| iteration | artifacts | seconds |", "|---|---|---|"]
     for iteration, records in sorted(iterations.items()):
-        made = ", ".join(link(record, f"{record.phase} {record.label}".strip()) for record in records)
+        links = ", ".join(link(record, f"{record.phase} {record.label}".strip()) for record in records)
         spent = sum(record.seconds for record in records)
-        lines.append(f"| {iteration if iteration >= 0 else '-'} | {made} | {spent:.1f} |")
+        lines.append(f"| {iteration if iteration >= 0 else '-'} | {links} | {spent:.1f} |")
     return "\n".join(lines)

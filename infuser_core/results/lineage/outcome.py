@@ -23,7 +23,7 @@ _RESULTS = """with chosen as (select min(selected_iteration) as chosen from sele
 
 
 def count_phases(entries: Sequence[Entry]) -> dict[str, dict[str, float]]:
-    """Per phase, how many stages ran or were found, and the seconds spent."""
+    """Stages that ran or were cached, and seconds, by phase."""
     phases: dict[str, dict[str, float]] = {}
     for entry in entries:
         facts = phases.setdefault(entry.phase, {"ran": 0, "cached": 0, "seconds": 0.0})
@@ -36,10 +36,10 @@ def count_phases(entries: Sequence[Entry]) -> dict[str, dict[str, float]]:
 def result(root: Path, name: str) -> dict[str, Any]:
     """The run's outcome as one JSON object."""
     with closing(Lens(Store(root), runs=[name])) as lens:
-        chosen = lens.query("select selected_iteration from selections")
-        selected = chosen[0]["selected_iteration"] if chosen else None
+        selections = lens.query("select selected_iteration from selections")
+        selected = selections[0]["selected_iteration"] if selections else None
         scores = results(lens.query, name)
-        seen = lens.query("select benchmark, share from leaks order by benchmark")
+        leaks = lens.query("select benchmark, share from leaks order by benchmark")
     attempt = runs.read_attempt(root, name)
     return {
         "run": name,
@@ -49,7 +49,7 @@ def result(root: Path, name: str) -> dict[str, Any]:
             if None not in (row["anchor"], row["selected"])
         },
         "selected_iteration": selected,
-        "seen_in_validation": {row["benchmark"]: row["share"] for row in seen},
+        "seen_in_validation": {row["benchmark"]: row["share"] for row in leaks},
         "phases": count_phases(Journal(root, name).last_attempt()),
         "seconds": attempt.get("seconds"),
         "peak_memory_mb": attempt.get("peak_memory_mb"),
@@ -57,27 +57,27 @@ def result(root: Path, name: str) -> dict[str, Any]:
 
 
 def results(query: Callable[[str], Rows], run: str) -> Rows:
-    """Accuracy of the anchor and the selected checkpoint on every benchmark, None where there is none."""
+    """Accuracy of the anchor and the selected checkpoint on every benchmark; None if it was not measured."""
     return query(_RESULTS.replace("$run", "'" + run.replace("'", "''") + "'"))
 
 
 def describe_result(root: Path, name: str) -> str:
     """The run's outcome as a few lines for a terminal."""
-    found = result(root, name)
-    ran, cached = (sum(int(phase[state]) for phase in found["phases"].values()) for state in ("ran", "cached"))
+    outcome = result(root, name)
+    ran, cached = (sum(int(phase[state]) for phase in outcome["phases"].values()) for state in ("ran", "cached"))
     lines = [
-        f"run {name}: {_known(found['seconds'])} s, peak memory {_known(found['peak_memory_mb'])} MB",
-        f"stages: {ran} ran, {cached} cached; selected iteration {_known(found['selected_iteration'])}",
+        f"run {name}: {_or_dash(outcome['seconds'])} s, peak memory {_or_dash(outcome['peak_memory_mb'])} MB",
+        f"stages: {ran} ran, {cached} cached; selected iteration {_or_dash(outcome['selected_iteration'])}",
     ]
     lines += [
         f"{label}: {share:.1%} of its questions are in the validation set that chose the checkpoint"
-        for label, share in found["seen_in_validation"].items()
+        for label, share in outcome["seen_in_validation"].items()
         if share
     ]
     lines += [
         f"{label:16} anchor {score['anchor']:.3f} -> selected {score['selected']:.3f} "
         f"[{score['low']:.3f}, {score['high']:.3f}] ({score['questions']} questions)"
-        for label, score in found["benchmarks"].items()
+        for label, score in outcome["benchmarks"].items()
     ]
     page = runs.report_folder(root, name) / "report.html"
     return "\n".join([*lines, f"report: {page}" if page.exists() else f"no report yet: `infuser report {name}`"])
@@ -109,11 +109,12 @@ def _counted(rows: Sequence[Mapping[str, Any]], span: range, aimed: bool) -> tup
 def describe_keys(root: Path, name: str) -> str:
     """The generator's questions at the start and at the end: right keys and topics, as two lines for a terminal."""
     with closing(Lens(Store(root), runs=[name])) as lens:
-        found = count_keys(lens.query, name)
-    if not found:
+        counts = count_keys(lens.query, name)
+    if not counts:
         return "no question has a label"
-    keys = {side: " -> ".join(_share(*found[end][side]) for end in found) for side in _SIDES}
-    on = " -> ".join(_share(found[end]["target"][1], found[end]["target"][1] + found[end]["other"][1]) for end in found)
+    keys = {side: " -> ".join(_share(*counts[end][side]) for end in counts) for side in _SIDES}
+    totals = [(sides["target"][1], sides["target"][1] + sides["other"][1]) for sides in counts.values()]
+    on = " -> ".join(_share(*pair) for pair in totals)
     return (
         f"right keys, first {ENDS} -> last {ENDS} iterations: on the dev set's topics {keys['target']}, "
         f"elsewhere {keys['other']}\nquestions on the dev set's topics: {on} of all"
@@ -124,5 +125,5 @@ def _share(part: int, total: int) -> str:
     return f"{part / total:.2f}" if total else "-"
 
 
-def _known(value: float | None) -> str:
+def _or_dash(value: float | None) -> str:
     return "-" if value is None else str(value)

@@ -21,11 +21,11 @@ BOX = (172, 38)
 """Width and height of a box, px."""
 _ACROSS, _DOWN, _EDGE = 216, 52, 10
 _MANY = 400
-"""Rows of a table above which the page says how many are left out; JSON has all."""
+"""Most rows of a table on the page; JSON has all."""
 
 
 def links(graph: Graph) -> list[dict[str, str]]:
-    """Edges of a run's graph: which artifact was made from which."""
+    """Edges of a run's graph."""
     return [
         {"source": source, "target": key, "input": name}
         for key in graph.records
@@ -85,13 +85,13 @@ def to_html(story: Story) -> str:
 
 def _render(template: str, **values: object) -> str:
     style = resources.files("infuser_core.results.view").joinpath("static", "page.css").read_text(encoding="utf-8")
-    # The project's own style sheet is the only text that is not escaped.
+    # The style sheet is the only text that is not escaped.
     return _templates().get_template(template).render(style=Markup(style), **values)
 
 
 def environment(*packages: str) -> Environment:
-    """Templates of these packages: everything that comes from data is escaped and can have no control characters."""
-    made = Environment(
+    """Templates of these packages, with data escaped."""
+    templates = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=True,
         trim_blocks=True,
@@ -99,10 +99,10 @@ def environment(*packages: str) -> Environment:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    made.filters |= {"heading": heading, "shown": format_value, "printable": printable, "json": to_json}
-    made.filters["percent"] = lambda share: "-" if share is None else f"{100 * share:.1f}%"
-    made.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS}
-    return made
+    templates.filters |= {"heading": heading, "shown": format_value, "printable": printable, "json": to_json}
+    templates.filters["percent"] = lambda share: "-" if share is None else f"{100 * share:.1f}%"
+    templates.globals |= {"address": lambda *_: "", "box": BOX, "checkpoints": CHECKPOINTS}
+    return templates
 
 
 @cache
@@ -115,7 +115,6 @@ class Box:
     """An artifact in a drawing."""
 
     record: Record
-    """It."""
     corner: tuple[int, int]
     """Left and top, px."""
     own: bool
@@ -127,13 +126,11 @@ class Fold:
     """A part of a run's graph, such as an iteration, that a page folds."""
 
     title: str
-    """Heading."""
     records: tuple[Record, ...]
-    """Artifacts of this part."""
     boxes: tuple[Box, ...]
-    """They, and their inputs from other parts on the left."""
+    """The artifacts, and their inputs from other parts on the left."""
     curves: tuple[tuple[str, str, str], ...]
-    """Per link the name of the input, the key of the source, and an SVG path."""
+    """Name of the input, key of the source and SVG path of each link."""
     size: tuple[int, int]
     """Width and height, px."""
 
@@ -155,27 +152,27 @@ def folds(graph: Graph) -> list[Fold]:
 
 
 def _part(graph: Graph, record: Record, trained: Container[str], iterations: Container[int]) -> float:
-    """The iteration that an artifact is drawn in, or minus or plus infinity."""
+    """The iteration that an artifact is drawn in; minus or plus infinity for before and after the iterations."""
     if record.phase in LOOP:
         return record.iteration
     if record.key not in trained or record.phase == Phase.ANCHOR:
         return float("-inf")
     if record.phase in (Phase.RESPOND, Phase.VALIDATE) and not graph.users(record.key, Phase.EVALUATE):
-        # A validation stands below the update whose checkpoint it tests.
+        # A validation is drawn in the iteration whose update made the checkpoint.
         return record.iteration - 1 if record.iteration - 1 in iterations else float("-inf")
     return float("inf")
 
 
 def _fold(graph: Graph, title: str, records: Iterable[Record]) -> Fold:
     own = {record.key: record for record in records}
-    drawn = [
+    edges = [
         (name, source, key) for key in own for name, source in graph.inputs(key).items() if source in graph.records
     ]
-    foreign = {source: graph.records[source] for _, source, _ in drawn if source not in own}
+    foreign = {source: graph.records[source] for _, source, _ in edges if source not in own}
     layers = dict.fromkeys(foreign, 0)
     for key in own:
         # Artifacts come in the order of the pipeline, inputs first.
-        inputs = [layers.get(source, 0) for _, source, user in drawn if user == key]
+        inputs = [layers.get(source, 0) for _, source, user in edges if user == key]
         layers[key] = max(inputs) + 1 if inputs else 0
     used: dict[int, int] = {}
     boxes = []
@@ -189,7 +186,7 @@ def _fold(graph: Graph, title: str, records: Iterable[Record]) -> Fold:
         title=title,
         records=tuple(own.values()),
         boxes=tuple(boxes),
-        curves=tuple((name, source, _curve(corners[source], corners[key])) for name, source, key in drawn),
+        curves=tuple((name, source, _curve(corners[source], corners[key])) for name, source, key in edges),
         size=(2 * _EDGE + _ACROSS * max(used) + BOX[0], 2 * _EDGE + _DOWN * max(used.values()) - 14),
     )
 

@@ -1,4 +1,4 @@
-"""Progress of runs: state, date, iterations, score and size of every run, and one line per iteration of a run."""
+"""Progress of runs: state, date, iterations, accuracy and size of every run, and one line per iteration of a run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,63 +22,62 @@ class Summary:
     """A run in the list of runs."""
 
     run: str
-    """Its name."""
     created: str = ""
-    """When it was recorded, ISO 8601; empty where nothing tells."""
+    """Time of its record, ISO 8601; empty if unknown."""
     state: str
-    """Its state in words; for a damaged one, the damage."""
+    """Description of its state; for a damaged run, of the damage."""
     iterations_done: int | None = None
-    """Iterations whose updates are made."""
+    """Iterations whose updates are complete."""
     iterations: int | None = None
-    """Iterations of its settings."""
+    """Iterations in its settings."""
     score: float | None = None
     """Validation accuracy of the selected checkpoint; before the selection, of the last that was validated."""
     bytes: int | None = None
-    """Size of its artifacts, those included that other runs have too."""
+    """Size of its artifacts, including those that it shares with other runs."""
     forked_from: str = ""
-    """Origin in words; empty for a run that was not made from another."""
+    """Description of its origin; empty if it was not made from another run."""
 
 
 def summaries(root: Path) -> tuple[list[Summary], list[StoreError]]:
-    """Every run of the store, the latest started last, and the damage that hides what some of them hold."""
-    catalogue, found, damage = Catalogue(root), [], []
+    """Every run of the store, the latest last, and the errors of damaged runs."""
+    catalogue, rows, damage = Catalogue(root), [], []
     for name in runs.list_runs(root):
         try:
-            found.append(_summary(catalogue, name))
+            rows.append(_summary(catalogue, name))
         except StoreError as error:
             damage.append(error)
-            found.append(Summary(run=name, state=f"damaged: {error.message}"))
-    return found, damage
+            rows.append(Summary(run=name, state=f"damaged: {error.message}"))
+    return rows, damage
 
 
 def _summary(catalogue: Catalogue, name: str) -> Summary:
     root = catalogue.root
-    known = runs.known_run(root, name)
-    held = [(entry, catalogue.record(entry.key)) for entry in catalogue.held(name)]
-    cotrain = known.get("config", {}).get("cotrain", {})
+    record = runs.known_run(root, name)
+    artifacts = [(entry, catalogue.record(entry.key)) for entry in catalogue.held(name)]
+    cotrain = record.get("config", {}).get("cotrain", {})
     return Summary(
         run=name,
-        created=str(known.get("created", "")),
+        created=str(record.get("created", "")),
         state=state_of(root, name),
-        iterations_done=_done(held),
+        iterations_done=_iterations_done(artifacts),
         iterations=cotrain.get("iterations"),
-        score=_score(held),
-        bytes=sum(_size(catalogue, record) for record in {record.key: record for _, record in held}.values()),
+        score=_validation_accuracy(artifacts),
+        bytes=sum(_size(catalogue, record) for record in {record.key: record for _, record in artifacts}.values()),
         forked_from=runs.origin_of(root, name),
     )
 
 
-def _done(held: Sequence[tuple[Entry, Record]]) -> int:
+def _iterations_done(artifacts: Sequence[tuple[Entry, Record]]) -> int:
     # The solver's update ends an iteration; if no solver is updated, the generator's does.
-    made = ([entry.iteration + 1 for entry, _ in held if entry.phase == phase] for phase in reversed(UPDATES))
-    return max(next(filter(None, made), [0]))
+    counts = ([entry.iteration + 1 for entry, _ in artifacts if entry.phase == phase] for phase in reversed(UPDATES))
+    return max(next(filter(None, counts), [0]))
 
 
-def _score(held: Sequence[tuple[Entry, Record]]) -> float | None:
+def _validation_accuracy(artifacts: Sequence[tuple[Entry, Record]]) -> float | None:
     for phase in (Phase.SELECT, Phase.VALIDATE):
-        found = [(entry.iteration, record) for entry, record in held if entry.phase == phase]
-        if found:
-            return _accuracy(max(found, key=lambda pair: pair[0])[1])
+        records = [(entry.iteration, record) for entry, record in artifacts if entry.phase == phase]
+        if records:
+            return _accuracy(max(records, key=lambda pair: pair[0])[1])
     return None
 
 
@@ -88,28 +87,25 @@ def _accuracy(record: Record) -> float | None:
 
 
 def _size(catalogue: Catalogue, record: Record) -> int:
-    gone = pruned.read(artifact_folder(catalogue.root, record.key)) if record.phase in CHECKPOINTS else {}
-    return record.num_bytes - sum(each.bytes for each in gone.values())
+    pruned_files = pruned.read(artifact_folder(catalogue.root, record.key)) if record.phase in CHECKPOINTS else {}
+    return record.num_bytes - sum(each.bytes for each in pruned_files.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of a run's latest attempt: what stands before the iterations, one iteration, or what stands behind."""
+    """A part of a run's latest attempt: the preparation, one iteration, or the evaluation."""
 
     part: str
     """preparation, the number of an iteration, or evaluation."""
     state: str
     """done, cached, running, failed, killed, stopped or unfinished."""
     ran: int
-    """Stages that ran."""
     cached: int
-    """Stages whose artifacts were there."""
+    """Stages whose artifacts were in the store."""
     seconds: float
-    """Time of its stages, seconds."""
     accuracy: float | None
-    """Validation accuracy of the solver that enters the iteration; None where it was not validated."""
+    """Validation accuracy of the solver at the start of the iteration; None if it was not validated."""
     stages: tuple[Entry, ...]
-    """Its stages in their order."""
 
     def to_json(self) -> dict[str, Any]:
         """For scripts, without the stages."""
@@ -117,19 +113,19 @@ class Part:
 
 
 def parts_of(root: Path, name: str, *, state: str) -> list[Part]:
-    """The parts of a run's latest attempt in their order. Raises StoreError where an accuracy cannot be read."""
+    """The parts of a run's latest attempt in order. Raises StoreError if an accuracy cannot be read."""
     entries = Journal(root, name).last_attempt()
     catalogue = Catalogue(root)
     grouped: dict[str, list[Entry]] = {}
     for entry in entries:
-        grouped.setdefault(_part(entry, catalogue), []).append(entry)
+        grouped.setdefault(_part_name(entry, catalogue), []).append(entry)
     current = "running" if state == "running" else "" if state == "done" else "unfinished"
-    last = _part(entries[-1], catalogue) if entries else ""
+    last = _part_name(entries[-1], catalogue) if entries else ""
     ordered = sorted(grouped, key=lambda part: (part == _AFTER, int(part) if part.isdecimal() else -1))
-    return [_made(part, grouped[part], catalogue, current if part == last else "") for part in ordered]
+    return [_summarize_part(part, grouped[part], catalogue, current if part == last else "") for part in ordered]
 
 
-def _part(entry: Entry, catalogue: Catalogue) -> str:
+def _part_name(entry: Entry, catalogue: Catalogue) -> str:
     if entry.phase in MEASUREMENTS and entry.phase not in (Phase.RESPOND, Phase.VALIDATE):
         return _AFTER
     if entry.phase == Phase.RESPOND and entry.digest and catalogue.record(entry.key).label != "validation":
@@ -137,13 +133,13 @@ def _part(entry: Entry, catalogue: Catalogue) -> str:
     return _BEFORE if entry.iteration < 0 else str(entry.iteration)
 
 
-def _made(part: str, stages: Sequence[Entry], catalogue: Catalogue, current: str) -> Part:
+def _summarize_part(part: str, stages: Sequence[Entry], catalogue: Catalogue, current: str) -> Part:
     ran, cached = (sum(entry.state == state for entry in stages) for state in ("ran", "cached"))
     validated = [entry for entry in stages if entry.phase == Phase.VALIDATE and entry.digest]
-    ended = stages[-1].state if stages[-1].state in _ENDED else ""
+    end_state = stages[-1].state if stages[-1].state in _ENDED else ""
     return Part(
         part=part,
-        state=ended or current or ("done" if ran else "cached"),
+        state=end_state or current or ("done" if ran else "cached"),
         ran=ran,
         cached=cached,
         seconds=round(sum(entry.seconds for entry in stages), 4),

@@ -13,9 +13,9 @@ from infuser_core.evaluation.anchors import anchor_notes
 from infuser_core.results.report import charts, outline, page
 from infuser_core.results.report.charts import Series
 from infuser_core.results.report.content import Report
-from infuser_core.results.report.queries import choose
+from infuser_core.results.report.queries import report_runs
 from infuser_core.results.view.questions import MEASURED, SCORED
-from infuser_core.results.view.run import curves as drawn
+from infuser_core.results.view.run import curves as run_curves
 from infuser_core.results.view.run import run_page
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
@@ -25,93 +25,93 @@ from infuser_core.system import durable
 from infuser_core.terminal import table
 
 MOST_LINES = 12
-"""Runs with a line of their own in the first charts of a page on several."""
+"""Most runs with a line in the first charts of a page about several runs."""
 MOST_QUESTIONS = 2000
-"""Questions of a run in the table of its page, which stays below 5 MB by that."""
+"""Most questions in the table of a run's page, which keeps it below 5 MB."""
 _QUESTIONS = f"""
     select left(q.text, 300) as question, left(q.answer, 60) as answer, q.iteration, {MEASURED}, d.source_id as textbook
     from {SCORED} order by abs(s.score) desc nulls last, q.iteration, q.question_id limit ?"""
 
 
-def report(
+def write_report(
     root: Path, name: str, *, compare_with: str | None = None, html: Path | None = None, figures: Path | None = None
 ) -> Path:
-    """Write a run's report, optionally beside another's curve, as a copy too and with its charts as files."""
+    """Write a run's report, with another run's curve, a copy `html` and its charts in the folder `figures` if set."""
     raw = runs.read_config(root, name)
-    beside = [compare_with] if compare_with else []
-    store, found = Store(root), newest_checks(root, [name])
-    checked = json.loads(found[name].read_text(encoding="utf-8")) if found else None
-    with closing(Lens(store, runs=[name, *beside])) as lens, closing(Lens(store, runs=[name])) as own:
-        made = outline.of_run(
+    others = [compare_with] if compare_with else []
+    checks = newest_checks(root, [name])
+    with closing(Lens(Store(root), runs=[name, *others])) as lens, closing(Lens(Store(root), runs=[name])) as run_lens:
+        document = outline.run_report(
             lens.query,
-            choose({name: raw})[0],
+            report_runs({name: raw})[0],
             compare_with=compare_with,
             notes=_notes(RunConfig.model_validate(raw), lens, name),
-            checked=checked,
+            quality_facts=json.loads(checks[name].read_text(encoding="utf-8")) if checks else None,
         )
-        shown = {**run_page(root, name, own), "charts": drawn(lens, [name, *beside])}
-        asked = own.query(_QUESTIONS, [MOST_QUESTIONS])
-        total = own.query("select count(*) as n from questions")[0]["n"]
+        facts = {**run_page(root, name, run_lens), "charts": run_curves(lens, [name, *others])}
+        questions = run_lens.query(_QUESTIONS, [MOST_QUESTIONS])
+        total = run_lens.query("select count(*) as n from questions")[0]["n"]
     folder = runs.report_folder(root, name)
-    shown_at = folder / "report.html"
-    durable.write(folder / "report.md", page.markdown(made))
-    durable.write(shown_at, page.render(made, run=shown, questions=asked, total=total))
+    path = folder / "report.html"
+    durable.write(folder / "report.md", page.markdown(document))
+    durable.write(path, page.render(document, run=facts, questions=questions, total=total))
     if figures is not None:
-        save_figures(made, figures)
+        save_figures(document, figures)
     if html is not None:
-        durable.write(html, shown_at.read_bytes())
-    return shown_at
+        durable.write(html, path.read_bytes())
+    return path
 
 
-def save_figures(made: Report, folder: Path) -> list[Path]:
+def save_figures(report: Report, folder: Path) -> list[Path]:
     """Every chart as an SVG and a PNG file on white, named by what it shows; returns the paths."""
     saved = []
-    for figure in (one for section in made.sections for one in section.figures):
+    for figure in (one for section in report.sections for one in section.figures):
         for ending, content in (("svg", charts.svg(figure, themed=False)), ("png", charts.png(figure))):
             saved.append(folder / f"{figure.name}.{ending}")
             durable.write(saved[-1], content)
     return saved
 
 
-def report_several(root: Path, names: Sequence[str], *, html: Path, figures: Path | None = None) -> list[Path]:
-    """One page for several runs, and its charts as files in the folder `figures`; returns what was written."""
+def write_several(root: Path, names: Sequence[str], *, html: Path, figures: Path | None = None) -> list[Path]:
+    """Write one page for several runs, and its charts into the folder `figures`; return the paths."""
     with closing(Lens(Store(root), runs=names)) as lens:
-        chosen = choose({name: runs.read_config(root, name) for name in names})
-        made = outline.of_runs(lens.query, chosen, checks=newest_checks(root, names))
-        lines = drawn(lens, names[:MOST_LINES])
-    durable.write(html, page.render(made, charts=lines))
-    return [html, *(save_figures(made, figures) if figures is not None else [])]
+        configs = {name: runs.read_config(root, name) for name in names}
+        document = outline.runs_report(lens.query, report_runs(configs), checks=newest_checks(root, names))
+        lines = run_curves(lens, names[:MOST_LINES])
+    durable.write(html, page.render(document, charts=lines))
+    return [html, *(save_figures(document, figures) if figures is not None else [])]
 
 
 def comparison_page(root: Path, name: str, other: str) -> Path:
-    """The run's report beside another run's curve, written again only if one of them moved."""
-    shown = runs.report_folder(root, name) / "report.html"
-    moved = any(entry.state == "ran" for run in (name, other) for entry in Journal(root, run).last_attempt())
-    return report(root, name, compare_with=other) if moved or not shown.exists() else shown
+    """The run's report with another run's curve, written again only if one of the runs has new artifacts."""
+    path = runs.report_folder(root, name) / "report.html"
+    has_new = any(entry.state == "ran" for run in (name, other) for entry in Journal(root, run).last_attempt())
+    return write_report(root, name, compare_with=other) if has_new or not path.exists() else path
 
 
 def _notes(config: RunConfig, lens: Lens, name: str) -> list[str]:
     notes = list(anchor_notes(config.anchor))
-    silent = lens.query("select iteration from gradients where run = ? and norm = 0 order by iteration", [name])
-    if silent:
-        first = silent[0]["iteration"]
+    zeros = lens.query("select iteration from gradients where run = ? and norm = 0 order by iteration", [name])
+    if zeros:
+        first = zeros[0]["iteration"]
         notes.append(
-            f"Dev signal exhausted in {len(silent)} iterations, first in iteration {first}: every dev group had zero "
+            f"Dev signal exhausted in {len(zeros)} iterations, first in iteration {first}: every dev group had zero "
             "variance, so scores are 0 and the generator's update was skipped there."
         )
     return notes
 
 
 def newest_checks(root: Path, names: Sequence[str]) -> dict[str, Path]:
-    """By run the file of the newest checks of its questions by `infuser report quality`; none where there are none."""
-    store, found = Store(root), {}
-    made = store.refs("quality-")
+    """The file of the newest checks by `infuser report quality`, by run; runs without checks are absent."""
+    store, refs = Store(root), {}
+    checks = [store.manifest(ref) for ref in store.refs("quality-")]
+    checks.sort(key=lambda record: (record.created, record.key))
     for name in names:
         keys = {entry.key for entry in Journal(root, name).latest() if entry.phase == Phase.GENERATE_QUESTIONS}
-        for record in sorted(map(store.manifest, made), key=lambda record: (record.created, record.key)):
+        for record in checks:
             if keys & {source.split("@")[0] for source in record.inputs.values()}:
-                found[name] = record.ref
-    return {name: store.path(ref, "quality.json") for name, ref in found.items()}
+                refs[name] = record.ref
+    return {name: store.path(ref, "quality.json") for name, ref in refs.items()}
 
 
 def curves(root: Path, names: Mapping[str, str]) -> str:
@@ -137,6 +137,6 @@ def influence_curve(root: Path, name: str, *, figure: Path | None = None) -> dic
     if figure is not None:
         line = Series(label=name, x=[row["iteration"] for row in curve], y=means)
         caption = "Mean influence score per iteration"
-        drawn = charts.lines(caption, [line], name="curve", label="mean influence score", xlabel="generator updates")
-        durable.write(figure, charts.svg(drawn, themed=False))
+        chart = charts.lines(caption, [line], name="curve", label="mean influence score", xlabel="generator updates")
+        durable.write(figure, charts.svg(chart, themed=False))
     return {"run": name, "first": mean(means[:5]), "last": mean(means[-5:]), "curve": curve}

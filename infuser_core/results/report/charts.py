@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from infuser_core.evaluation.statistics.correlation import RankCorrelation
 
 INK = "#010203"
-"""Stands for the text colour while matplotlib draws."""
+"""Placeholder of the text colour while matplotlib draws."""
 PRINTED_INK = "#1d232b"
 """Text colour of charts on white."""
 COLOURS = (
     "#2f74b5", "#c06f0a", "#1f8556", "#b03f80", "#6f5fc9", "#8a7610", "#26889e", "#c04a3a", "#6f757e", "#557f28",
     "#94603a", "#4a5fc4",
 )  # fmt: skip
-"""Of lines and bars; the page's dark theme has a lighter one for each."""
+"""Colours of lines and bars; the page's dark theme has a lighter one for each."""
 WIDTH, PLOT, BELOW, LEGEND_ROW = 7.2, 2.6, 0.52, 0.2
 """Width, height of the plot, room for the lower labels, height of a row of the legend; inches."""
 LEFT = 0.11
@@ -39,11 +39,9 @@ class Series:
     """One line or one layer of bars."""
 
     label: str
-    """Legend entry."""
     x: Sequence[float]
-    """Iterations, or whatever the axis counts."""
+    """Iterations, or what else the axis counts."""
     y: Sequence[float]
-    """Values."""
     low: Sequence[float] = ()
     """Lower ends of the intervals; empty for none."""
     high: Sequence[float] = ()
@@ -52,24 +50,24 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A chart before it is written as text or pixels; its numbers also stand in a table of the section."""
+    """A chart before it is rendered; its numbers are also in a table of the section."""
 
     title: str
     """Caption, and the description for those who cannot see the chart."""
     name: str
     """Distinct in its report: file name, and start of the ids inside."""
     draw: "Callable[[Axes], None]"
-    """Puts the data on the axes."""
+    """Draws the data on the axes."""
     xlabel: str
     """Text below the horizontal axis."""
     label: str
-    """Text beside the vertical axis."""
+    """Text along the vertical axis."""
     share: bool = False
-    """Values are shares of 1, written as percentages."""
+    """Whether values are shares of 1, shown as percentages."""
     labels: tuple[str, ...] = ()
     """Legend entries; empty for no legend."""
     whole: bool = True
-    """The horizontal axis counts whole things."""
+    """Whether the horizontal axis has whole numbers."""
     ticks: tuple[float, ...] = ()
     """Marks of the horizontal axis; empty for round numbers."""
     below: float = BELOW
@@ -85,44 +83,44 @@ def series_of(
 
 
 def column(rows: Sequence[Row], name: str) -> list[float]:
-    """Numbers of one column, 0 where there is none."""
+    """Numbers of one column, 0 for a missing one."""
     # Sums over threads differ in the last bits; charts must not.
-    return [round(value(row[name]), 9) for row in rows]
+    return [round(to_number(row[name]), 9) for row in rows]
 
 
-def value(found: object) -> float:
-    """A number, 0 where there is none."""
-    return float(found) if isinstance(found, int | float) else 0.0
+def to_number(cell: object) -> float:
+    """The value of a cell, 0 if it is no number."""
+    return float(cell) if isinstance(cell, int | float) else 0.0
 
 
 def shortened(label: str, longest: int = 40) -> str:
     """A short legend entry; matplotlib hides entries that start with an underscore."""
-    shown = " ".join(printable(label).split()).lstrip("_") or "unnamed"
-    return shown if len(shown) <= longest else shown[: longest - 1] + "\u2026"
+    short = " ".join(printable(label).split()).lstrip("_") or "unnamed"
+    return short if len(short) <= longest else short[: longest - 1] + "\u2026"
 
 
 def svg(figure: Figure, *, themed: bool = True) -> str:
-    """The chart as one `<svg>` element; `themed` for a page, else with ink of its own on white."""
+    """The chart as one `<svg>` element; `themed` takes the page's colours, else it has dark ink on white."""
     out = io.StringIO()
     no_dates = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with _settings(figure.name):
-        _drawn(figure).savefig(out, format="svg", transparent=themed, metadata=no_dates)
-    written = out.getvalue()
-    written = written[written.index("<svg") :]
+        _draw(figure).savefig(out, format="svg", transparent=themed, metadata=no_dates)
+    drawing = out.getvalue()
+    drawing = drawing[drawing.index("<svg") :]
     if not themed:
-        return written.replace(INK, PRINTED_INK).strip() + "\n"
-    written = written.replace(INK, "currentColor")
+        return drawing.replace(INK, PRINTED_INK).strip() + "\n"
+    drawing = drawing.replace(INK, "currentColor")
     for index, hexadecimal in enumerate(COLOURS):
-        written = written.replace(hexadecimal, f"var(--c{index})")
-    # Charts share one page: ids must not meet.
-    return re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{figure.name}-", written).strip()
+        drawing = drawing.replace(hexadecimal, f"var(--c{index})")
+    # Charts share one page: ids must be distinct.
+    return re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{figure.name}-", drawing).strip()
 
 
 def png(figure: Figure) -> bytes:
     """The chart as pixels on white, 200 per inch."""
     out = io.BytesIO()
     with _settings(figure.name, ink=PRINTED_INK):
-        _drawn(figure).savefig(out, format="png", dpi=200, metadata={"Software": None})
+        _draw(figure).savefig(out, format="png", dpi=200, metadata={"Software": None})
     return out.getvalue()
 
 
@@ -144,7 +142,7 @@ def _settings(name: str, *, ink: str = INK) -> Any:
     return rc_context({**plain, **dict.fromkeys(inked, ink)})
 
 
-def _drawn(figure: Figure) -> "Canvas":
+def _draw(figure: Figure) -> "Canvas":
     from matplotlib.figure import Figure as Canvas
 
     columns, rows = _legend_grid(figure.labels)
@@ -194,7 +192,7 @@ def _legend_grid(labels: Sequence[str]) -> tuple[int, int]:
 
 
 STROKES, MARKERS = ("-", "--", "-.", ":"), "os^D"
-"""Of lines, one after the other: lines that coincide, or lost their colour in print, can still be told apart."""
+"""Styles of successive lines, which stay distinct if they coincide or are printed without colour."""
 
 
 def lines(
@@ -207,7 +205,7 @@ def lines(
     xlabel: str = "iteration",
     ticks: Sequence[float] = (),
 ) -> Figure:
-    """A line chart; with `ticks` the axis has these marks alone, logarithmic where they span a decade or double."""
+    """A line chart; `ticks` are the only marks of the axis, which is logarithmic if they span a decade or double."""
     doubling = all(after == 2 * before for before, after in pairwise(ticks))
     spread = len(ticks) > 1 and min(ticks) > 0 and (max(ticks) / min(ticks) >= 10 or doubling)
 
@@ -323,5 +321,6 @@ def correlations(rows: "Sequence[RankCorrelation]") -> Figure:
         )
         for target in dict.fromkeys(row.target for row in rows)
     ]
-    caption, shown = "Rank correlation with the change by one step, 95% bootstrap", [n.replace("_", " ") for n in names]
-    return groups(caption, shown, series, name="correlations", label="Spearman's rho")
+    caption = "Rank correlation with the change by one step, 95% bootstrap"
+    headings = [name.replace("_", " ") for name in names]
+    return groups(caption, headings, series, name="correlations", label="Spearman's rho")

@@ -9,13 +9,13 @@ from statistics import mean, stdev
 from typing import Any
 
 from infuser_core.config.phase_table import Phase
-from infuser_core.errors import named
+from infuser_core.errors import match_name
 from infuser_core.evaluation.statistics.averages import Spread, as_fraction, over_seeds
 from infuser_core.evaluation.statistics.bootstrap import detectable, paired_difference
 from infuser_core.evaluation.statistics.tally import Tally, accuracy, common_questions, mean_shares
 from infuser_core.results.report.content import Formats, Query, Row, Section, points, points_interval, terminal
 from infuser_core.results.report.content import table as as_table
-from infuser_core.results.report.queries import Chosen, chosen_run, chosen_sql, tally_of
+from infuser_core.results.report.queries import ReportRun, report_run, runs_sql, tally_of
 from infuser_core.store import runs
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
@@ -36,9 +36,9 @@ class Contrast:
     benchmark: str
     """Benchmark label, or `validation AUC`."""
     variant: str
-    """The second."""
+    """The second variant of the pair."""
     against: str
-    """The first."""
+    """The first variant of the pair."""
     difference: float | None = None
     """Mean over common questions of the difference in accuracy, runs of a variant averaged; None without questions."""
     low: float | None = None
@@ -48,13 +48,13 @@ class Contrast:
     sign_share: float | None = None
     """Twice the smaller share of bootstrap draws on one side of zero: small when the sign is clear."""
     detectable: float | None = None
-    """Smallest true difference that this design finds with 80% power at 5%; None where no question differs."""
+    """Smallest true difference that this design finds with 80% power at 5%; None if no question differs."""
     questions: int = 0
-    """Common questions."""
+    """Questions that every run answered."""
     left_out: int = 0
-    """Questions that not every run answered; they enter no number of this row."""
+    """Questions that some run did not answer; no number of this row counts them."""
     seeds: int = 0
-    """Seeds that both have; 0 when their seeds differ."""
+    """Seeds that both variants have; 0 if their seeds differ."""
     seed_sd: float | None = None
     """Sample standard deviation of the difference over common seeds; None for fewer than two."""
     seed_low: float | None = None
@@ -66,40 +66,36 @@ class Contrast:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """Everything that runs are compared by, read in one pass over their files."""
+class Comparison:
+    """Data of a comparison of runs, read in one pass over their files."""
 
     groups: Mapping[str, Sequence[str]]
     """Variant to its runs, in order of first appearance."""
     seeds: Mapping[str, int]
     """Run to its seed."""
     areas: Mapping[str, float]
-    """Run to the area under its validation curve over the number of iterations; none for runs without validations."""
+    """Run to the area under its validation curve over the number of iterations; absent for runs without validations."""
     tallies: Mapping[str, Mapping[Exam, Tally]]
     """Run to the counts of every evaluation at its selected checkpoint."""
 
 
-def read(query: Query, found: Sequence[Chosen]) -> Compared:
-    """Reads what runs are compared by."""
+def read_comparison(query: Query, runs: Sequence[ReportRun]) -> Comparison:
+    """Read the data by which runs are compared."""
     groups: dict[str, list[str]] = {}
-    for one in found:
+    for one in runs:
         groups.setdefault(one.variant, []).append(one.run)
-    return Compared(
-        groups=groups,
-        seeds={one.run: one.seed for one in found},
-        areas=_areas(query, found),
-        tallies=tallies(query, found),
-    )
-
-
-def _areas(query: Query, found: Sequence[Chosen]) -> dict[str, float]:
-    rows = query(f"""{chosen_sql(found)}
+    rows = query(f"""{runs_sql(runs)}
 SELECT run, iteration, accuracy FROM benchmark_scores JOIN chosen USING (run)
 WHERE phase = 'validate' ORDER BY run, iteration""")
     curves: dict[str, list[tuple[int, float]]] = {}
     for row in rows:
         curves.setdefault(row["run"], []).append((row["iteration"], row["accuracy"]))
-    return {run: area(*zip(*curve, strict=True)) for run, curve in curves.items()}
+    return Comparison(
+        groups=groups,
+        seeds={one.run: one.seed for one in runs},
+        areas={run: area(*zip(*curve, strict=True)) for run, curve in curves.items()},
+        tallies=tallies(query, runs),
+    )
 
 
 def area(iterations: Sequence[int], accuracies: Sequence[float]) -> float:
@@ -111,33 +107,34 @@ def area(iterations: Sequence[int], accuracies: Sequence[float]) -> float:
     return sum((right - left) * (a + b) / 2 for left, right, a, b in steps) / span
 
 
-def tallies(query: Query, found: Sequence[Chosen]) -> dict[str, dict[Exam, Tally]]:
+def tallies(query: Query, runs: Sequence[ReportRun]) -> dict[str, dict[Exam, Tally]]:
     """Counts per question of every evaluation at each run's selected checkpoint, in one pass over the files."""
-    rows = query(f"""{chosen_sql(found)}
+    rows = query(f"""{runs_sql(runs)}
 SELECT q.run, q.phase, q.benchmark, q.question_id, q.num_samples, q.num_correct
 FROM question_scores q JOIN chosen c ON c.run = q.run JOIN selections s ON s.run = q.run
 WHERE q.iteration = s.selected_iteration AND q.phase IN ('evaluate', 'validate') AND q.num_samples > 0
 ORDER BY q.run, q.phase, q.benchmark, q.question_id""")
-    exams: dict[str, dict[Exam, list[Row]]] = {one.run: {} for one in found}
+    exams: dict[str, dict[Exam, list[Row]]] = {one.run: {} for one in runs}
     for row in rows:
         exams[row["run"]].setdefault((row["phase"], row["benchmark"]), []).append(row)
-    return {run: {exam: tally_of(mine) for exam, mine in held.items()} for run, held in exams.items()}
+    return {run: {exam: tally_of(mine) for exam, mine in by_exam.items()} for run, by_exam in exams.items()}
 
 
-def summaries(found: Compared) -> list[dict[str, Any]]:
+def summaries(comparison: Comparison) -> list[dict[str, Any]]:
     """One row per variant: area under the validation curve and accuracy on the first benchmark; None where unknown."""
-    exams = {run: [exam for exam in held if exam[0] == "evaluate"][:1] for run, held in found.tallies.items()}
+    tallies_of = comparison.tallies.items()
+    exams = {run: [exam for exam in by_exam if exam[0] == "evaluate"][:1] for run, by_exam in tallies_of}
     return [
         {
             "variant": variant,
             "runs": len(runs),
-            **_spread("auc", areas := [found.areas[run] for run in runs if run in found.areas]),
+            **_spread("auc", areas := [comparison.areas[run] for run in runs if run in comparison.areas]),
             "auc_low": min(areas, default=None),
             "auc_high": max(areas, default=None),
-            **_spread("test", [accuracy(found.tallies[run][exam]) for run in runs for exam in exams[run]]),
+            **_spread("test", [accuracy(comparison.tallies[run][exam]) for run in runs for exam in exams[run]]),
             "benchmark": ", ".join(sorted({exam[1] for run in runs for exam in exams[run]})),
         }
-        for variant, runs in found.groups.items()
+        for variant, runs in comparison.groups.items()
     ]
 
 
@@ -146,33 +143,35 @@ def _spread(name: str, values: Sequence[float]) -> dict[str, float | None]:
     return {name: mean(values) if values else None, f"{name}_sd": sd}
 
 
-def contrasts(found: Compared, against: str = "") -> list[Contrast]:
+def contrasts(comparison: Comparison, against: str = "") -> list[Contrast]:
     """Pairs of variants, or all `against` one, on every measure of all their runs; of a single one its runs."""
-    runs = {run: [run] for names in found.groups.values() for run in names}
-    units = found.groups if len(found.groups) > 1 else runs
+    runs = {run: [run] for names in comparison.groups.values() for run in names}
+    units = comparison.groups if len(comparison.groups) > 1 else runs
     if against:
-        against = named(against, found.groups, kind="variant")
-    pairs = [(against, name) for name in found.groups if name != against] if against else combinations(units, 2)
-    return [row for first, second in pairs for row in _against(found, first, units[first], second, units[second])]
+        against = match_name(against, comparison.groups, kind="variant")
+    pairs = [(against, name) for name in comparison.groups if name != against] if against else combinations(units, 2)
+    return [row for first, second in pairs for row in _against(comparison, first, units[first], second, units[second])]
 
 
-def _against(found: Compared, first: str, base: Sequence[str], second: str, other: Sequence[str]) -> list[Contrast]:
+def _against(
+    comparison: Comparison, first: str, base: Sequence[str], second: str, other: Sequence[str]
+) -> list[Contrast]:
     """Two groups of runs on every benchmark that all of them have, and by the areas under their curves."""
-    held = [found.tallies[run] for run in [*base, *other]]
+    run_tallies = [comparison.tallies[run] for run in [*base, *other]]
     rows = []
-    for phase, label in (exam for exam in held[0] if all(exam in one for one in held)):
-        sides = [{run: found.tallies[run][phase, label] for run in runs} for runs in (base, other)]
-        over = _over_seeds(found.seeds, *({run: accuracy(tally) for run, tally in side.items()} for side in sides))
+    for phase, label in (exam for exam in run_tallies[0] if all(exam in one for one in run_tallies)):
+        sides = [{run: comparison.tallies[run][phase, label] for run in runs} for runs in (base, other)]
+        over = _over_seeds(comparison.seeds, *({run: accuracy(tally) for run, tally in side.items()} for side in sides))
         paired = _paired(*(list(side.values()) for side in sides))
         verdict = _verdict(over, (paired["low"], paired["high"]))
-        named: dict[str, Any] = {"phase": phase, "benchmark": label, "variant": second, "against": first}
-        rows.append(Contrast(**named, **paired, **_seeds(over), verdict=verdict))
-    if all(run in found.areas for run in [*base, *other]):
-        areas = [{run: found.areas[run] for run in runs} for runs in (base, other)]
-        over = _over_seeds(found.seeds, *areas)
-        named = {"phase": Phase.VALIDATE, "benchmark": AUC, "variant": second, "against": first}
+        labels: dict[str, Any] = {"phase": phase, "benchmark": label, "variant": second, "against": first}
+        rows.append(Contrast(**labels, **paired, **_seeds(over), verdict=verdict))
+    if all(run in comparison.areas for run in [*base, *other]):
+        areas = [{run: comparison.areas[run] for run in runs} for runs in (base, other)]
+        over = _over_seeds(comparison.seeds, *areas)
+        labels = {"phase": Phase.VALIDATE, "benchmark": AUC, "variant": second, "against": first}
         gap = mean(areas[1].values()) - mean(areas[0].values())
-        rows.append(Contrast(**named, difference=gap, **_seeds(over), verdict=_verdict(over)))
+        rows.append(Contrast(**labels, difference=gap, **_seeds(over), verdict=_verdict(over)))
     return rows
 
 
@@ -201,14 +200,14 @@ def _seeds(over: Spread | None) -> dict[str, Any]:
 
 
 def _verdict(over: Spread | None, *questions: tuple[float | None, float | None]) -> str:
-    """Seeds and questions are two sources of noise: a difference has to exceed both. An area has no questions."""
+    """Verdict on a difference, which has to exceed the noise of seeds and of questions. An area has no questions."""
     ends = [(over.low, over.high) if over else (None, None), *questions]
-    known = [(lower, upper) for lower, upper in ends if lower is not None and upper is not None]
-    if len(known) < len(ends):
+    complete = [(lower, upper) for lower, upper in ends if lower is not None and upper is not None]
+    if len(complete) < len(ends):
         return "unknown"
-    if all(lower > 0 for lower, _ in known):
+    if all(lower > 0 for lower, _ in complete):
         return "above"
-    return "below" if all(upper < 0 for _, upper in known) else "within noise"
+    return "below" if all(upper < 0 for _, upper in complete) else "within noise"
 
 
 def _over_seeds(seeds: Mapping[str, int], *sides: Mapping[str, float]) -> Spread | None:
@@ -221,16 +220,16 @@ def _over_seeds(seeds: Mapping[str, int], *sides: Mapping[str, float]) -> Spread
 
 def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "") -> str:
     """Runs by variant, and differences between variants (or from `against`) with intervals, as tables or JSON."""
-    chosen = runs.finished_runs(root, names)
-    with closing(Lens(Store(root), runs=chosen)) as lens:
-        found = read(lens.query, [chosen_run(name, runs.read_config(root, name)) for name in chosen])
-    rows, gaps = summaries(found), contrasts(found, against)
+    names = runs.finished_runs(root, names)
+    with closing(Lens(Store(root), runs=names)) as lens:
+        comparison = read_comparison(lens.query, [report_run(name, runs.read_config(root, name)) for name in names])
+    rows, gaps = summaries(comparison), contrasts(comparison, against)
     if as_json:
         # Of a single variant: the differences between its runs.
         own = [[asdict(gap) for gap in gaps if len(rows) == 1 or gap.variant == row["variant"]] for row in rows]
         return to_json([{**row, "differences": each} for row, each in zip(rows, own, strict=True)])
-    shown = section(gaps)
-    return "\n\n".join([table(rows), *([terminal(shown)] if shown.tables else [])])
+    differences = section(gaps)
+    return "\n\n".join([table(rows), *([terminal(differences)] if differences.tables else [])])
 
 
 DIFFERENCES = (
@@ -260,5 +259,5 @@ def section(gaps: Sequence[Contrast]) -> Section:
     ]
     formats: Formats = {"by, points": points, "detectable": lambda size: points(size).lstrip("+")}
     formats = {**formats, "95% over questions": points_interval, "95% over seeds": points_interval, "verdict": str}
-    shown = as_table("Differences between variants", rows, formats)
-    return Section(title="Differences", lines=[DIFFERENCES], tables=[shown])
+    differences = as_table("Differences between variants", rows, formats)
+    return Section(title="Differences", lines=[DIFFERENCES], tables=[differences])

@@ -1,4 +1,4 @@
-"""Parts of a report before it is written as a page or as Markdown: sections, tables, charts."""
+"""Parts of a report before it is rendered: sections, tables, charts."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -32,11 +32,9 @@ class Table:
     title: str
     """Caption; may be empty."""
     columns: list[str]
-    """Column names."""
     rows: list[list[str]]
-    """Formatted cells, one list per row."""
     text_columns: int = 1
-    """Leading columns that hold text; the others hold numbers and are set flush right."""
+    """Leading columns that hold text; the others hold numbers and are aligned right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +42,12 @@ class Section:
     """One heading of the report. Lines and cells are plain text."""
 
     title: str
-    """Heading."""
     lines: list[str] = field(default_factory=list)
     """Sentences below the heading."""
     figures: list["Figure"] = field(default_factory=list)
-    """Charts."""
     tables: list[Table] = field(default_factory=list)
-    """Tables."""
     sql: list[str] = field(default_factory=list)
-    """Statements that its numbers came from; `infuser sql` runs each."""
+    """Statements that its numbers come from, each for `infuser sql`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,9 +55,7 @@ class Report:
     """A whole report."""
 
     title: str
-    """Title with the run's name."""
     sections: list[Section]
-    """Sections in reading order."""
 
 
 def table(title: str, rows: Sequence[Row], formats: Formats | None = None, *, without: Sequence[str] = ()) -> Table:
@@ -86,12 +79,12 @@ def terminal(section: Section) -> str:
 
 
 def plain(value: object) -> str:
-    """A text or a number as it stands in a table."""
+    """A text or a number for a table."""
     return text(value) if isinstance(value, str) else number(value)
 
 
 def number(value: object, digits: int = 3) -> str:
-    """A number with fixed decimals (whole numbers without), or a dash where there is none."""
+    """A number with fixed decimals (whole numbers without), or a dash for no number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return NOTHING
     return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
@@ -117,9 +110,9 @@ def points(value: object) -> str:
 
 
 def interval(ends: Sequence[object], show: Callable[[object], str] = percent) -> str:
-    """An interval of shares, or a dash where an end is missing."""
-    shown = [show(end) for end in ends]
-    return NOTHING if NOTHING in shown else " to ".join(shown)
+    """An interval of shares, or a dash if an end is missing."""
+    parts = [show(end) for end in ends]
+    return NOTHING if NOTHING in parts else " to ".join(parts)
 
 
 points_interval = partial(interval, show=points)
@@ -127,6 +120,6 @@ points_interval = partial(interval, show=points)
 
 
 def text(value: object) -> str:
-    """One line of text without control characters, or a dash where there is none."""
-    shown = " ".join(printable("" if value is None else str(value)).split())
-    return shown or NOTHING
+    """One line of text without control characters, or a dash if it is empty."""
+    line = " ".join(printable("" if value is None else str(value)).split())
+    return line or NOTHING

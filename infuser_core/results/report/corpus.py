@@ -7,20 +7,20 @@ from infuser_core.results.report.charts import Figure
 from infuser_core.results.report.content import Formats, Query, Row, Section, Table, number, percent, small, table
 from infuser_core.results.report.queries import (
     BAND,
-    Chosen,
+    ReportRun,
     bands,
     bar_chart,
     by_variant,
-    grouped,
     literal,
+    rows_by,
     spread,
     spread_table,
 )
 
 SHOWN_REASONS = 12
-"""Reasons listed per stage and decision; the rest is counted in one row."""
+"""Most reasons listed per stage and decision; one row counts the others."""
 SHOWN_PAIRS = 20
-"""Matching pairs with the anchor's data that are listed; all of them are in the store."""
+"""Most matching pairs with the anchor's data that are listed; the store has all."""
 SIDES = {"dev": "dev set", "document": "document pool", "validation": "validation set"}
 
 _SAME = tuple(f"questions: {name}" for name in ("read", "texts", "empty", "short", "tiny"))
@@ -29,13 +29,22 @@ _SAME = tuple(f"questions: {name}" for name in ("read", "texts", "empty", "short
 
 def corpus(query: Query, run: str) -> Section:
     """From textbooks offered to the document pool, and the overlap audit."""
-    found = [
+    pool = query(f"""
+        SELECT domain, count(DISTINCT source_id) AS textbooks, count(*) AS chunks, sum(num_tokens)::BIGINT AS tokens
+        FROM documents WHERE run = {literal(run)} AND phase <> 'training_pool' GROUP BY domain ORDER BY domain""")
+    # OVERLAPS is an SQL keyword: the view's name needs its quotes.
+    overlaps = query(f"""
+        SELECT shard AS "compared with", count(*) AS listed, sum(matched::INT)::BIGINT AS matched,
+            avg(matched::INT) AS "matched share",
+            max(jaccard) AS "largest Jaccard", max(longest_run) AS "longest run, words"
+        FROM "overlaps" WHERE run = {literal(run)} GROUP BY 1 ORDER BY 1""")
+    tables = [
         *_table("What was kept and why the rest was not", _funnel(query, run)),
-        *_table("Document pool", _pool(query, run)),
-        *_table("Overlap audit: pairs with a passage in common", _overlaps(query, run), {"matched share": percent}),
+        *_table("Document pool", pool),
+        *_table("Overlap audit: pairs with a passage in common", overlaps, {"matched share": percent}),
         *_audit(query, run),
     ]
-    return Section(title="Corpus", tables=found)
+    return Section(title="Corpus", tables=tables)
 
 
 def _table(title: str, rows: Sequence[Row], formats: Formats | None = None) -> list[Table]:
@@ -58,22 +67,6 @@ def _funnel(query: Query, run: str) -> list[Row]:
             SELECT 3, 'chunks judged by ' || decided_by, keep, CASE WHEN keep THEN '' ELSE reason END, count(*)
             FROM judgements WHERE run = {name} GROUP BY ALL
         )) GROUP BY n, stage, kept, reason ORDER BY n, stage, kept DESC, min(place)""")
-
-
-def _pool(query: Query, run: str) -> list[Row]:
-    return query(f"""
-        SELECT domain, count(DISTINCT source_id) AS textbooks, count(*) AS chunks, sum(num_tokens)::BIGINT AS tokens
-        FROM documents WHERE run = {literal(run)} AND phase <> 'training_pool' GROUP BY domain ORDER BY domain""")
-
-
-def _overlaps(query: Query, run: str) -> list[Row]:
-    """Pairs by the data that the pool was compared with."""
-    # OVERLAPS is an SQL keyword: the view's name needs its quotes.
-    return query(f"""
-        SELECT shard AS "compared with", count(*) AS listed, sum(matched::INT)::BIGINT AS matched,
-            avg(matched::INT) AS "matched share",
-            max(jaccard) AS "largest Jaccard", max(longest_run) AS "longest run, words"
-        FROM "overlaps" WHERE run = {literal(run)} GROUP BY 1 ORDER BY 1""")
 
 
 def _audit(query: Query, run: str) -> list[Table]:
@@ -107,18 +100,18 @@ def mixture(query: Query, run: str) -> Section:
     if not facts:
         return Section(title=title)
     values = {row["name"]: int(row["value"]) for row in facts}
-    labels = sorted({said.removesuffix(": read") for said in values if said.endswith(": read")})
+    labels = sorted({entry.removesuffix(": read") for entry in values if entry.endswith(": read")})
     counts = [
         {
             "data": label.removeprefix("mixture "),
-            "compared with": shown,
+            "compared with": side_name,
             "records": values.get(f"{label}: read"),
             "texts compared": values.get(f"{label}: {side} compared"),
             "sharing n-grams": values.get(f"{label}: {side} sharing"),
             "matched": values.get(f"{label}: {side} matched"),
         }
         for label in labels
-        for side, shown in SIDES.items()
+        for side, side_name in SIDES.items()
     ]
     pairs = query(f"""
         SELECT document_id AS "text", shard || '#' || record AS record, rule AS "matches by",
@@ -127,10 +120,10 @@ def mixture(query: Query, run: str) -> Section:
         FROM "overlaps" WHERE run = {name} AND matched AND artifact_key IN (
             SELECT artifact_key FROM audit_summary WHERE run = {name} AND name LIKE 'mixture %')
         ORDER BY longest_run DESC, document_id, record""")
-    said = "Nothing matches; what the search would have found of planted passages stands with the corpus."
+    note = "Nothing matches; the share of planted passages that the search finds is in the section on the corpus."
     if pairs:
-        shown = min(len(pairs), SHOWN_PAIRS)
-        said = f"Matching pairs: {len(pairs)}, listed: {shown}; `overlaps` holds every pair."
+        num_listed = min(len(pairs), SHOWN_PAIRS)
+        note = f"Matching pairs: {len(pairs)}, listed: {num_listed}; `overlaps` has every pair."
     tables = [
         *_table("Texts of this run in the anchor's data", counts),
         *_table(
@@ -139,10 +132,10 @@ def mixture(query: Query, run: str) -> Section:
             {"of the text": percent, "of the record": percent},
         ),
     ]
-    return Section(title=title, lines=[said], tables=tables)
+    return Section(title=title, lines=[note], tables=tables)
 
 
-def coverage(query: Query, found: Sequence[Chosen]) -> Section:
+def coverage(query: Query, runs: Sequence[ReportRun]) -> Section:
     """Share of the document pool that the generator has read by each iteration, and the pool by domain."""
     title = "Corpus coverage"
     per_run = """    SELECT c.variant, '' AS part, f.run, f.iteration,
@@ -152,7 +145,7 @@ def coverage(query: Query, found: Sequence[Chosen]) -> Section:
             SELECT run, group_id, min(iteration) AS iteration FROM rollouts WHERE role = 'generator' GROUP BY ALL)
         GROUP BY ALL) f
     JOIN chosen c ON c.run = f.run"""
-    rows = spread(query, found, per_run)
+    rows = spread(query, runs, per_run)
     sql = """,
 used AS (SELECT DISTINCT run, group_id FROM rollouts WHERE role = 'generator')
 SELECT c.variant, d.run, d.domain, count(DISTINCT d.source_id) AS textbooks, count(*) AS documents,
@@ -160,15 +153,15 @@ SELECT c.variant, d.run, d.domain, count(DISTINCT d.source_id) AS textbooks, cou
     count(u.group_id) / count(*) AS "share read"
 FROM documents d JOIN chosen c ON c.run = d.run LEFT JOIN used u ON u.run = d.run AND u.group_id = d.document_id
 GROUP BY ALL ORDER BY d.domain, d.run"""
-    pool = by_variant(query, found, sql)
+    pool = by_variant(query, runs, sql)
     if not rows or not pool:
         return Section(title=title)
     caption = f"Share of the document pool read by the generator so far. {BAND}"
-    drawn = charts.lines(caption, bands(rows), name="coverage", label="share of documents", share=True)
+    figure = charts.lines(caption, bands(rows), name="coverage", label="share of documents", share=True)
     by_domain = table("Document pool by domain", pool, {"share read": percent}, without=("variant",))
     return Section(
         title=title,
-        figures=[drawn, _domains(pool)],
+        figures=[figure, _domains(pool)],
         tables=[spread_table("Share of the pool read", rows, share=True), by_domain],
     )
 
@@ -178,10 +171,10 @@ def _domains(pool: Sequence[Row]) -> Figure:
         {
             "variant": variant,
             "domain": domain,
-            "share": sum(row["documents read"] for row in held) / sum(row["documents"] for row in held),
+            "share": sum(row["documents read"] for row in members) / sum(row["documents"] for row in members),
         }
-        for variant, mine in grouped(pool, "variant").items()
-        for domain, held in grouped(mine, "domain").items()
+        for variant, mine in rows_by(pool, "variant").items()
+        for domain, members in rows_by(mine, "domain").items()
     ]
     caption, label = "Share of each domain's documents that the generator has read", "share of documents read"
     names = sorted({row["domain"] for row in rows})

@@ -28,12 +28,12 @@ from infuser_core.results.report.content import (
 from infuser_core.results.report.queries import (
     ANCHOR,
     MEASURED,
-    Chosen,
+    ReportRun,
     anchor_sql,
     bar_chart,
-    chosen_sql,
-    grouped,
     literal,
+    rows_by,
+    runs_sql,
     tally_of,
     variants,
 )
@@ -42,55 +42,55 @@ from infuser_core.schemas import Question
 MOST_NAMES = 14
 
 
-def benchmarks(query: Query, found: Sequence[Chosen]) -> Section:
+def benchmarks(query: Query, runs: Sequence[ReportRun]) -> Section:
     """Accuracy of anchor and selected checkpoint on every benchmark."""
     rows = ranked(
-        query(f"""{chosen_sql(found)},
+        query(f"""{runs_sql(runs)},
 {MEASURED},
-shown AS (SELECT DISTINCT {anchor_sql(found)}, artifact_key, benchmark, checkpoint, accuracy FROM measured)
+shown AS (SELECT DISTINCT {anchor_sql(runs)}, artifact_key, benchmark, checkpoint, accuracy FROM measured)
 SELECT variant, benchmark, checkpoint, count(*) AS runs, avg(accuracy) AS mean,
     stddev_samp(accuracy) AS "sd over seeds", min(accuracy) AS smallest, max(accuracy) AS largest
 FROM shown GROUP BY variant, benchmark, checkpoint ORDER BY benchmark, checkpoint, variant"""),
-        found,
+        runs,
     )
     if not rows:
         return Section(title="Benchmarks")
     names = sorted({text(row["benchmark"]) for row in rows})
     caption = "Accuracy of the anchor and of the selected checkpoints; whiskers: smallest to largest seed"
-    drawn = bar_chart(caption, rows, "benchmark", names, name="benchmarks", label="accuracy", share=True)
+    figure = bar_chart(caption, rows, "benchmark", names, name="benchmarks", label="accuracy", share=True)
     formats: Formats = dict.fromkeys(("mean", "sd over seeds", "smallest", "largest"), percent)
-    return Section(title="Benchmarks", figures=[drawn], tables=[table("Accuracy on the benchmarks", rows, formats)])
+    return Section(title="Benchmarks", figures=[figure], tables=[table("Accuracy on the benchmarks", rows, formats)])
 
 
-def ranked(rows: Sequence[Row], found: Sequence[Chosen]) -> list[Row]:
-    """Anchors first, then variants in the order in which the runs were named."""
-    places = {variant: at for at, variant in enumerate(variants(found))}
+def ranked(rows: Sequence[Row], runs: Sequence[ReportRun]) -> list[Row]:
+    """Anchors first, then variants in the order of the runs."""
+    places = {variant: at for at, variant in enumerate(variants(runs))}
     return sorted(rows, key=lambda row: -1 if row["checkpoint"] == ANCHOR else places[str(row["variant"])])
 
 
-def categories(query: Query, found: Sequence[Chosen]) -> Section:
+def categories(query: Query, runs: Sequence[ReportRun]) -> Section:
     """Accuracy by the categories of registered benchmarks, or by the questions' domains if no benchmark has one."""
     title, what = "Categories", "category"
-    asked = query(f"""{chosen_sql(found)},
+    benchmark_rows = query(f"""{runs_sql(runs)},
 {MEASURED}
 SELECT DISTINCT benchmark FROM measured ORDER BY benchmark""")
-    rows = ranked(_by_category(query, found, [row["benchmark"] for row in asked]), found)
+    rows = ranked(_by_category(query, runs, [row["benchmark"] for row in benchmark_rows]), runs)
     if not rows:
-        what, rows = "domain", ranked(_by_domain(query, found), found)
+        what, rows = "domain", ranked(_by_domain(query, runs), runs)
     if not rows:
         return Section(title=title)
-    shown = sorted({text(row[what]) for row in rows})[:MOST_NAMES]
+    names = sorted({text(row[what]) for row in rows})[:MOST_NAMES]
     caption = f"Accuracy by {what}; whiskers: smallest to largest seed"
-    drawn = bar_chart(caption, rows, what, shown, name="categories", label="accuracy", share=True)
+    figure = bar_chart(caption, rows, what, names, name="categories", label="accuracy", share=True)
     formats: Formats = {"mean": percent, "sd over seeds": percent}
     tables = [table(f"Accuracy by {what}", rows, formats, without=("smallest", "largest"))]
-    return Section(title=title, figures=[drawn], tables=tables)
+    return Section(title=title, figures=[figure], tables=tables)
 
 
-def _by_category(query: Query, found: Sequence[Chosen], asked: Sequence[str]) -> list[Row]:
+def _by_category(query: Query, runs: Sequence[ReportRun], names: Sequence[str]) -> list[Row]:
     """Mean over runs of the unweighted mean over a category's benchmarks."""
     registered = set(BENCHMARKS.names())
-    benchmarks = {name: describe_benchmark(name) for name in asked if name in registered}
+    benchmarks = {name: describe_benchmark(name) for name in names if name in registered}
     pairs = [
         f"({literal(name)}, {literal(benchmark.category)})"
         for name, benchmark in benchmarks.items()
@@ -98,18 +98,18 @@ def _by_category(query: Query, found: Sequence[Chosen], asked: Sequence[str]) ->
     ]
     if not pairs:
         return []
-    return query(f"""{chosen_sql(found)},
+    return query(f"""{runs_sql(runs)},
 {MEASURED},
 categories(benchmark, category) AS (VALUES {", ".join(pairs)}),
 per_run AS (
-    SELECT {anchor_sql(found)}, run, category, checkpoint, avg(accuracy) AS accuracy
+    SELECT {anchor_sql(runs)}, run, category, checkpoint, avg(accuracy) AS accuracy
     FROM measured JOIN categories USING (benchmark) GROUP BY ALL)
 {_OVER_RUNS.format(what="category")}""")
 
 
-def _by_domain(query: Query, found: Sequence[Chosen]) -> list[Row]:
+def _by_domain(query: Query, runs: Sequence[ReportRun]) -> list[Row]:
     """Mean over seeds of the accuracy on all questions of a domain."""
-    return query(f"""{chosen_sql(found)},
+    return query(f"""{runs_sql(runs)},
 counted AS (
     SELECT c.variant, q.artifact_key, q.domain,
         CASE WHEN q.iteration = 0 THEN 'anchor' ELSE 'selected' END AS checkpoint,
@@ -118,7 +118,7 @@ counted AS (
     WHERE q.phase = 'evaluate' AND q.num_samples > 0 AND q.domain <> '' AND q.iteration IN (0, s.selected_iteration)
     GROUP BY ALL),
 per_run AS (
-    SELECT {anchor_sql(found)}, seed, domain, checkpoint, avg(accuracy) AS accuracy
+    SELECT {anchor_sql(runs)}, seed, domain, checkpoint, avg(accuracy) AS accuracy
     FROM (SELECT variant, run, seed, domain, checkpoint, sum(points) / sum(questions) AS accuracy
         FROM counted GROUP BY ALL)
     GROUP BY ALL)
@@ -130,10 +130,10 @@ _OVER_RUNS = """SELECT variant, {what}, checkpoint, count(*) AS runs, avg(accura
 FROM per_run GROUP BY variant, {what}, checkpoint ORDER BY {what}, checkpoint, variant"""
 
 
-def pass_at_k(query: Query, found: Sequence[Chosen]) -> Section:
-    """pass@k of anchor and selected checkpoint where several answers per question were saved."""
+def pass_at_k(query: Query, runs: Sequence[ReportRun]) -> Section:
+    """pass@k of anchor and selected checkpoint on benchmarks with several saved answers per question."""
     title = "pass@k"
-    counts = _counts(query, found)
+    counts = _counts(query, runs)
     curves: dict[str, dict[str, list[list[PassPoint]]]] = {}
     for (variant, _, benchmark, checkpoint), tally in counts.items():
         most = min(tally.samples_Q, default=1)
@@ -155,8 +155,8 @@ def pass_at_k(query: Query, found: Sequence[Chosen]) -> Section:
         for at, point in enumerate(seeds[0][: min(map(len, seeds))])
     ]
     drawings = []
-    for at, (benchmark, mine) in enumerate(grouped(rows, "benchmark").items()):
-        layers = [series_of(label, points, "pass@k", x="k") for label, points in grouped(mine, "checkpoint").items()]
+    for at, (benchmark, mine) in enumerate(rows_by(rows, "benchmark").items()):
+        layers = [series_of(label, points, "pass@k", x="k") for label, points in rows_by(mine, "checkpoint").items()]
         ticks = max((one.x for one in layers), key=len)
         drawings.append(
             charts.lines(
@@ -171,8 +171,8 @@ Place = tuple[str, str, str, str]
 """Variant, run, benchmark, checkpoint."""
 
 
-def _counts(query: Query, found: Sequence[Chosen]) -> dict[Place, Tally]:
-    rows = query(f"""{chosen_sql(found)}
+def _counts(query: Query, runs: Sequence[ReportRun]) -> dict[Place, Tally]:
+    rows = query(f"""{runs_sql(runs)}
 SELECT c.variant, c.run, q.benchmark, CASE WHEN q.iteration = 0 THEN 'anchor' ELSE 'selected' END AS checkpoint,
     q.question_id, any_value(q.num_samples) AS num_samples, any_value(q.num_correct) AS num_correct
 FROM question_scores q JOIN chosen c ON c.run = q.run JOIN selections s ON s.run = q.run
@@ -182,14 +182,14 @@ GROUP BY ALL ORDER BY ALL""")
     for row in rows:
         place = (text(row["variant"]), str(row["run"]), text(row["benchmark"]), text(row["checkpoint"]))
         places.setdefault(place, []).append(row)
-    return {place: tally_of(held) for place, held in places.items()}
+    return {place: tally_of(members) for place, members in places.items()}
 
 
-def leakage_split(query: Query, found: Sequence[Chosen]) -> Section:
+def leakage_split(query: Query, runs: Sequence[ReportRun]) -> Section:
     """Gain on benchmark questions that the dev set contains, against the gain on all others (paper: dev leakage)."""
     title = "Leakage split"
-    members = _dev_members(query, found)
-    tallies = _counts(query, found) if members else {}
+    members = _dev_members(query, runs)
+    tallies = _counts(query, runs) if members else {}
     splits: dict[tuple[str, str], dict[str, Any]] = {}
     whole = set()
     for (variant, run, benchmark, checkpoint), tally in tallies.items():
@@ -202,8 +202,8 @@ def leakage_split(query: Query, found: Sequence[Chosen]) -> Section:
         except UsageError:
             whole.add(benchmark)
     if not splits:
-        seen = f"All questions of these benchmarks were trained towards: {', '.join(sorted(whole))}."
-        return Section(title=title, lines=[seen] if whole else [])
+        note = f"All questions of these benchmarks were trained towards: {', '.join(sorted(whole))}."
+        return Section(title=title, lines=[note] if whole else [])
     names = [f"{benchmark}, {run}" for run, benchmark in splits]
     layers = [
         Series(
@@ -219,13 +219,13 @@ def leakage_split(query: Query, found: Sequence[Chosen]) -> Section:
         )
     ]
     caption = "Gain on dev members and on all other questions, 95% intervals"
-    drawn = charts.groups(caption, names, layers, name="leakage", label="gain in accuracy, points")
+    figure = charts.groups(caption, names, layers, name="leakage", label="gain in accuracy, points")
     gaps = [
         f"{run}, {benchmark}: gain on dev members minus gain on all others: {points(one['gap'])} points "
         f"[{points(one['gap_low'])}, {points(one['gap_high'])}]"
         for (run, benchmark), one in splits.items()
     ]
-    return Section(title=title, lines=gaps, figures=[drawn], tables=[_split_table(splits)])
+    return Section(title=title, lines=gaps, figures=[figure], tables=[_split_table(splits)])
 
 
 def _split_table(splits: Mapping[tuple[str, str], Mapping[str, Any]]) -> Table:
@@ -247,21 +247,21 @@ def _split_table(splits: Mapping[tuple[str, str], Mapping[str, Any]]) -> Table:
     return table("Gain by dev membership", rows, formats)
 
 
-def _dev_members(query: Query, found: Sequence[Chosen]) -> Mapping[tuple[str, str], set[str]]:
-    """Benchmark questions that are also in the dev set, by run and benchmark; copies are told by their words."""
-    dev = query(f"""{chosen_sql(found)}
+def _dev_members(query: Query, runs: Sequence[ReportRun]) -> Mapping[tuple[str, str], set[str]]:
+    """Benchmark questions that are also in the dev set, by run and benchmark; copies are recognised by their text."""
+    dev = query(f"""{runs_sql(runs)}
 SELECT DISTINCT r.run, r.question_id, r.text, r.choices FROM reference_questions r JOIN chosen c ON c.run = r.run
 WHERE r.artifact_key IN (SELECT input_key FROM artifact_inputs WHERE input = 'dev') ORDER BY ALL""")
-    asked = query(f"""{chosen_sql(found)}
+    questions = query(f"""{runs_sql(runs)}
 SELECT DISTINCT a.run, v.benchmark, a.question_id, a.text, a.choices
 FROM asked_questions a JOIN chosen c ON c.run = a.run
 JOIN artifact_inputs i ON i.input_key = a.artifact_key AND i.input = 'responses'
 JOIN benchmark_scores v ON v.artifact_key = i.artifact_key AND v.run = a.run AND v.phase = 'evaluate'
 ORDER BY ALL""")
-    known = {(row["run"], _key(row)) for row in dev}
+    dev_keys = {(row["run"], _key(row)) for row in dev}
     members: dict[tuple[str, str], set[str]] = {}
-    for row in asked:
-        if (row["run"], _key(row)) in known:
+    for row in questions:
+        if (row["run"], _key(row)) in dev_keys:
             members.setdefault((str(row["run"]), text(row["benchmark"])), set()).add(str(row["question_id"]))
     return members
 

@@ -18,7 +18,7 @@ from infuser_core.results.report import charts as drawings
 from infuser_core.results.report.content import Report, Row, Section, Table
 
 OPEN = ("Runs", "Notes", "Benchmarks", "Differences")
-"""Sections of a report that do not fold."""
+"""Sections that are not folded."""
 
 
 def render(
@@ -29,7 +29,7 @@ def render(
     questions: Sequence[Row] = (),
     total: int = 0,
 ) -> str:
-    """The whole page; `questions` become a table that can be searched, of `total` that there are."""
+    """The whole page; `questions`, of `total` in the run, become a table that can be searched."""
     alive = ["uPlot.iife.min.js", "view.js"] if run or charts or questions else []
     texts = map(_asset, alive)
     scripts = {Markup(text): f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in texts}
@@ -45,13 +45,13 @@ def _asset(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Everything that comes from data is escaped: whatever a model wrote, the page may load and run nothing else."""
-    made = environment("infuser_core.results.report", "infuser_core.results.view", "infuser_core.results.lineage")
-    made.filters["code"] = _code
-    made.filters["dedent"] = lambda statement: dedent(statement).strip()
-    made.filters["svg"] = lambda figure: Markup(drawings.svg(figure))
-    made.globals["kind"] = lambda table, column: "text" if column < table.text_columns else "number"
-    return made
+    """Templates of reports. Data is escaped, so that a model's text cannot make the page load or run anything."""
+    templates = environment("infuser_core.results.report", "infuser_core.results.view", "infuser_core.results.lineage")
+    templates.filters["code"] = _code
+    templates.filters["dedent"] = lambda statement: dedent(statement).strip()
+    templates.filters["svg"] = lambda figure: Markup(drawings.svg(figure))
+    templates.globals["kind"] = lambda table, column: "text" if column < table.text_columns else "number"
+    return templates
 
 
 def style() -> Markup:
@@ -60,7 +60,7 @@ def style() -> Markup:
 
 
 def _code(line: str) -> Markup:
-    """A sentence; the parts in backticks are set as code."""
+    """A sentence with the parts in backticks as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(html_escape(line))))
 
 
@@ -73,7 +73,7 @@ def markdown(report: Report) -> str:
 
 
 def escape(text: str) -> str:
-    """One line of text that Markdown shows as it is: no HTML, no links, no pictures, no table borders."""
+    """One line of text, escaped for Markdown: no HTML, links, pictures or table borders."""
     text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", text)
 
@@ -92,6 +92,6 @@ def _table(table: Table) -> str:
 
 
 def grid(columns: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> list[str]:
-    """Lines of a Markdown table of cells that stand as they are; columns after those of text are set flush right."""
+    """Lines of a Markdown table of escaped cells; columns after those of text are aligned right."""
     marks = [":---" if index < text_columns else "---:" for index in range(len(columns))]
     return ["| " + " | ".join(row) + " |" for row in [columns, marks, *rows]]

@@ -1,4 +1,4 @@
-"""Report sections on generated questions: the checks that `infuser report quality` made, and gaps between solvers."""
+"""Report sections on generated questions: the checks of `infuser report quality`, and gaps between solvers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ from infuser_core.results.report.content import (
     table,
     text,
 )
-from infuser_core.results.report.queries import grouped, literal
+from infuser_core.results.report.queries import literal, rows_by
 
 _SOLVERS = """SELECT {run} || ': ' || solver AS solver, * EXCLUDE (solver)
 FROM (SELECT unnest(solvers, recursive := true) FROM read_json({file}, columns = {{solvers:
@@ -37,49 +37,49 @@ def strong_weak(query: Query, checks: Mapping[str, Path]) -> Section:
     return Section(title="Strong-against-weak gap", figures=_gaps(rows, "the base solver"), tables=_solvers(rows))
 
 
-def quality(found: Mapping[str, Any] | None) -> Section:
+def quality_section(checks: Mapping[str, Any] | None) -> Section:
     """Agreement and gap per solver, checks per iteration, and questions of the same document side by side."""
     title = "Generated questions over training"
-    if found is None:
+    if checks is None:
         return Section(title=title)
     return Section(
         title=title,
-        lines=_said(found),
-        figures=_figures(found),
-        tables=[*_solvers(found["solvers"]), _checks(found), *_pairs(found)],
+        lines=_method_lines(checks),
+        figures=_figures(checks),
+        tables=[*_solvers(checks["solvers"]), _checks(checks), *_pairs(checks)],
     )
 
 
-def _said(found: Mapping[str, Any]) -> list[str]:
-    judge = f"the judge {text(found['judge'])}, rules where it gave no usable reply" if found["judge"] else "rules"
+def _method_lines(checks: Mapping[str, Any]) -> list[str]:
+    judge = f"the judge {text(checks['judge'])}, or rules if its reply was not usable" if checks["judge"] else "rules"
     lines = [f"Whether a question stands alone is decided by {judge}."]
-    if found["strongest"]:
+    if checks["strongest"]:
         lines.append(
-            f"Keys are checked by {text(found['strongest'])}: a majority of its {found['samples']} answers to a "
-            "question agrees with the key, disputes it, or says nothing clear."
+            f"Keys are checked by {text(checks['strongest'])}: a majority of its {checks['samples']} answers to a "
+            "question agrees with the key, disputes it, or is unclear."
         )
-    if found["limit"]:
-        lines.append(f"At most {found['limit']} questions per iteration were asked, drawn by a hash of their id.")
-    if not found["examples"]:
+    if checks["limit"]:
+        lines.append(f"At most {checks['limit']} questions per iteration were used, drawn by a hash of their id.")
+    if not checks["examples"]:
         lines.append("No document was read at two of these iterations: `--iterations all` looks at every one.")
     return lines
 
 
-def _figures(found: Mapping[str, Any]) -> list[Figure]:
+def _figures(checks: Mapping[str, Any]) -> list[Figure]:
     drawings = []
-    if agreement := _lines(found["solvers"], "agreement", "agreement_low", "agreement_high"):
+    if agreement := _lines(checks["solvers"], "agreement", "agreement_low", "agreement_high"):
         caption, label = "Agreement with the generator's key, 95% intervals over questions", "agreement with the key"
         drawings.append(charts.lines(caption, agreement, name="agreement", label=label, share=True, xlabel=_ITERATION))
-    drawings += _gaps(found["solvers"], text(found["base"]))
-    rows = found["iterations"]
-    checks = [
+    drawings += _gaps(checks["solvers"], text(checks["base"]))
+    rows = checks["iterations"]
+    series = [
         series_of("stands alone", rows, "self_contained", low="low", high="high"),
         series_of("distinct", rows, "distinct"),
     ]
-    if known := [row for row in rows if row["oracle_checked"]]:
-        checks.append(series_of("key right, by the labeller", known, "oracle_sound"))
+    if checked := [row for row in rows if row["oracle_checked"]]:
+        series.append(series_of("key right, by the labeller", checked, "oracle_sound"))
     caption = "Questions that stand alone, and that are no copies"
-    drawings.append(charts.lines(caption, checks, name="quality-checks", label="share of questions", share=True))
+    drawings.append(charts.lines(caption, series, name="quality-checks", label="share of questions", share=True))
     return drawings
 
 
@@ -94,10 +94,10 @@ def _lines(rows: Sequence[Row], name: str, low: str, high: str, *, scale: float 
     scaled = [
         {**row, **{field: scale * row[field] for field in (name, low, high)}} for row in rows if row[name] is not None
     ]
-    return [series_of(solver, mine, name, low=low, high=high) for solver, mine in grouped(scaled, "solver").items()]
+    return [series_of(solver, mine, name, low=low, high=high) for solver, mine in rows_by(scaled, "solver").items()]
 
 
-def _solvers(found: Sequence[Row]) -> list[Table]:
+def _solvers(solvers: Sequence[Row]) -> list[Table]:
     rows = [
         {
             "solver": row["solver"],
@@ -108,14 +108,14 @@ def _solvers(found: Sequence[Row]) -> list[Table]:
             "gap, points": row["gap"],
             "95% interval, paired": (row["low"], row["high"]),
         }
-        for row in found
+        for row in solvers
     ]
     formats: Formats = {"agreement": percent, "95% interval": interval}
     formats = {**formats, "gap, points": points, "95% interval, paired": points_interval}
     return [table("Solvers against the generator's keys", rows, formats)] if rows else []
 
 
-def _checks(found: Mapping[str, Any]) -> Table:
+def _checks(checks: Mapping[str, Any]) -> Table:
     rows = [
         {
             "iteration": row["iteration"],
@@ -131,13 +131,13 @@ def _checks(found: Mapping[str, Any]) -> Table:
             "key right": row["oracle_sound"],
             "disputed keys that are wrong": row["oracle_disputed"],
         }
-        for row in found["iterations"]
+        for row in checks["iterations"]
     ]
     shares = ("distinct", "stand alone", "key right", "disputed keys that are wrong")
     return table("Checks of the questions", rows, {**dict.fromkeys(shares, percent), "95% interval": interval})
 
 
-def _pairs(found: Mapping[str, Any]) -> list[Table]:
+def _pairs(checks: Mapping[str, Any]) -> list[Table]:
     rows = [
         {
             "document": pair["document_id"],
@@ -145,7 +145,7 @@ def _pairs(found: Mapping[str, Any]) -> list[Table]:
             "question": render_question(row["text"], list(row["choices"] or [])),
             "checks": _facts(row),
         }
-        for pair in found["examples"]
+        for pair in checks["examples"]
         for row in (pair["before"], pair["after"])
     ]
     return [table("Questions of the same document at two iterations", rows)] if rows else []
@@ -153,9 +153,9 @@ def _pairs(found: Mapping[str, Any]) -> list[Table]:
 
 def _facts(row: Row) -> str:
     alone = "stands alone" if row["self_contained"] else f"does not stand alone ({row['missing'] or row['points_at']})"
-    said = [f"key {row['answer']}", f"{alone}, by {row['decided_by']}"]
+    parts = [f"key {row['answer']}", f"{alone}, by {row['decided_by']}"]
     if row["key"]:
-        said.append(f"solver {row['key']}" + (f", says {row['majority']}" if row["key"] == "disputes" else ""))
+        parts.append(f"solver {row['key']}" + (f", says {row['majority']}" if row["key"] == "disputes" else ""))
     if row["oracle"]:
-        said.append(f"labeller: {row['oracle']}")
-    return text("; ".join(said))
+        parts.append(f"labeller: {row['oracle']}")
+    return text("; ".join(parts))

@@ -1,4 +1,4 @@
-"""SQL of the reports: runs and settings, tables that sections begin with, and one measure over iterations and seeds."""
+"""SQL of the reports: runs and settings, common tables, and one measure over iterations and seeds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,50 +23,49 @@ def selected_iteration(query: Query, run: str) -> int | None:
 
 
 NAMING = ("seed", "name", "variant")
-"""Leaves that name a run and set nothing but its chance."""
+"""Leaves that name or seed a run and do not change its method."""
 ANCHOR = "anchor"
 LONGEST = 24
-"""Characters of a setting's value inside a label."""
+"""Most characters of a setting's value in a label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ReportRun:
     """One run of a report."""
 
     run: str
-    """Name."""
     variant: str
-    """Name that it shares with its other seeds."""
+    """Name that runs with other seeds share."""
     seed: int
-    """Run seed."""
     leaves: Mapping[str, Any]
     """Settings by dotted name."""
     anchor: str = ""
-    """Model that it started from."""
+    """Model that it starts from."""
 
 
-Builder = Callable[[Query, Sequence[Chosen]], Section]
-"""Makes a section of these runs."""
+Builder = Callable[[Query, Sequence[ReportRun]], Section]
+"""Builds a section about these runs."""
 
 
-def choose(configs: Mapping[str, Mapping[str, Any]]) -> tuple[Chosen, ...]:
-    """The runs by name; runs of one variant whose settings differ become variants of their own, named by these."""
-    found = tuple(chosen_run(name, config) for name, config in configs.items())
-    return tuple(replace(one, variant=_told_apart(one, found)) for one in found)
+def report_runs(configs: Mapping[str, Mapping[str, Any]]) -> list[ReportRun]:
+    """The runs; runs of one variant whose settings differ become separate variants, named by these settings."""
+    runs = [report_run(name, config) for name, config in configs.items()]
+    distinct = []
+    for run in runs:
+        leaves = differing([other for other in runs if other.variant == run.variant])
+        parts = [f"{leaf}={short(run.leaves.get(leaf))}" for leaf in leaves]
+        distinct.append(replace(run, variant=" ".join([run.variant, *parts])))
+    return distinct
 
 
-def chosen_run(name: str, config: Mapping[str, Any]) -> Chosen:
+def report_run(name: str, config: Mapping[str, Any]) -> ReportRun:
     """A run by its configuration."""
     leaves = flat(config)
     variant = "-".join(part for part in (str(config.get("name", "")), str(config.get("variant") or "")) if part)
     model = leaves.get("anchor.model") or leaves.get("anchor.path") or leaves.get("anchor.type") or ""
-    return Chosen(run=name, variant=variant or name, seed=int(config.get("seed", 0)), leaves=leaves, anchor=str(model))
-
-
-def _told_apart(one: Chosen, found: Sequence[Chosen]) -> str:
-    alike = [other for other in found if other.variant == one.variant]
-    parts = [f"{leaf}={short(one.leaves.get(leaf))}" for leaf in differing(alike)]
-    return " ".join([one.variant, *parts])
+    return ReportRun(
+        run=name, variant=variant or name, seed=int(config.get("seed", 0)), leaves=leaves, anchor=str(model)
+    )
 
 
 def flat(config: Any, *, within: str = "") -> dict[str, Any]:
@@ -84,21 +83,21 @@ def flat(config: Any, *, within: str = "") -> dict[str, Any]:
     }
 
 
-def differing(found: Sequence[Chosen]) -> list[str]:
+def differing(runs: Sequence[ReportRun]) -> list[str]:
     """Leaves that are not the same in all runs, in the order of the settings; names and seeds aside."""
-    names = dict.fromkeys(leaf for one in found for leaf in one.leaves)
-    return [leaf for leaf in names if leaf not in NAMING and len({repr(one.leaves.get(leaf)) for one in found}) > 1]
+    names = dict.fromkeys(leaf for one in runs for leaf in one.leaves)
+    return [leaf for leaf in names if leaf not in NAMING and len({repr(one.leaves.get(leaf)) for one in runs}) > 1]
 
 
 def short(value: Any) -> str:
     """A setting's value as part of a label."""
-    shown = f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
-    return shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "\u2026"
+    label = f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
+    return label if len(label) <= LONGEST else label[: LONGEST - 1] + "\u2026"
 
 
-def variants(found: Sequence[Chosen]) -> list[str]:
+def variants(runs: Sequence[ReportRun]) -> list[str]:
     """Variants in order of appearance."""
-    return list(dict.fromkeys(one.variant for one in found))
+    return list(dict.fromkeys(one.variant for one in runs))
 
 
 MEASURED = """measured AS (
@@ -112,23 +111,23 @@ MEASURED = """measured AS (
 """Accuracy per run, benchmark and checkpoint; `chosen` comes before it."""
 
 
-def anchor_sql(found: Sequence[Chosen]) -> str:
-    """`variant` for SQL where anchors have a bar of their own: one where all runs started from the same model."""
-    same = len({tuple((k, repr(v)) for k, v in one.leaves.items() if k.startswith("anchor.")) for one in found}) == 1
+def anchor_sql(runs: Sequence[ReportRun]) -> str:
+    """SQL of `variant` with anchors as separate variants: one if all runs start from the same model."""
+    same = len({tuple((k, repr(v)) for k, v in one.leaves.items() if k.startswith("anchor.")) for one in runs}) == 1
     anchor = literal(ANCHOR) if same else f"{literal(ANCHOR + ' of ')} || variant"
     return f"CASE WHEN checkpoint = 'anchor' THEN {anchor} ELSE variant END AS variant"
 
 
-def chosen_sql(found: Sequence[Chosen]) -> str:
+def runs_sql(runs: Sequence[ReportRun]) -> str:
     """The runs as the first table of a statement: `WITH chosen(run, variant, seed) AS (...)`."""
-    rows = ",\n    ".join(f"({literal(one.run)}, {literal(one.variant)}, {one.seed})" for one in found)
+    rows = ",\n    ".join(f"({literal(one.run)}, {literal(one.variant)}, {one.seed})" for one in runs)
     return f"WITH chosen(run, variant, seed) AS (VALUES\n    {rows})"
 
 
-def by_variant(query: Query, found: Sequence[Chosen], sql: str) -> list[Row]:
-    """Rows of a statement that begins after `chosen`, variants in the order in which the runs were named."""
-    places = {variant: at for at, variant in enumerate(variants(found))}
-    return sorted(query(chosen_sql(found) + sql), key=lambda row: places[str(row["variant"])])
+def by_variant(query: Query, runs: Sequence[ReportRun], sql: str) -> list[Row]:
+    """Rows of a statement that begins after `chosen`, variants in the order of the runs."""
+    places = {variant: at for at, variant in enumerate(variants(runs))}
+    return sorted(query(runs_sql(runs) + sql), key=lambda row: places[str(row["variant"])])
 
 
 def tally_of(rows: Sequence[Row]) -> Tally:
@@ -139,15 +138,15 @@ def tally_of(rows: Sequence[Row]) -> Tally:
     )
 
 
-def with_sql(query: Query, found: Sequence[Chosen], build: Builder) -> Section:
-    """A section of these runs with the statements that it was made from."""
+def with_sql(query: Query, runs: Sequence[ReportRun], build: Builder) -> Section:
+    """A section of these runs with the statements that it used."""
     statements: dict[str, None] = {}
 
     def recorded(sql: str) -> list[Row]:
         statements[sql] = None
         return query(sql)
 
-    section = build(recorded, found)
+    section = build(recorded, runs)
     return replace(section, sql=list(statements))
 
 
@@ -155,9 +154,9 @@ BAND = "Line: mean over seeds; band: smallest to largest seed."
 SPREAD = ("mean", "sd over seeds", "smallest", "largest")
 
 
-def spread(query: Query, found: Sequence[Chosen], per_run: str, beside: Sequence[str] = ()) -> list[Row]:
-    """Mean, deviation and ends of `value` over a variant's runs, by part and iteration; of `beside` the mean alone."""
-    means = "".join(f', avg("{name}") AS "{name}"' for name in beside)
+def spread(query: Query, runs: Sequence[ReportRun], per_run: str, extra: Sequence[str] = ()) -> list[Row]:
+    """Mean, deviation and ends of `value` over a variant's runs, by part and iteration; of `extra` columns the mean."""
+    means = "".join(f', avg("{name}") AS "{name}"' for name in extra)
     sql = f""",
 per_run AS (
 {per_run}),
@@ -165,11 +164,11 @@ finite AS (SELECT * EXCLUDE (value), CASE WHEN isfinite(value) THEN value END AS
 SELECT variant, part, iteration, count(*) AS runs, avg(value) AS mean, stddev_samp(value) AS "sd over seeds",
     min(value) AS smallest, max(value) AS largest{means}
 FROM finite GROUP BY variant, part, iteration ORDER BY variant, part, iteration"""
-    return by_variant(query, found, sql)
+    return by_variant(query, runs, sql)
 
 
 def bands(rows: Sequence[Row]) -> list[Series]:
-    """One line per variant and part, with a band where some point has several seeds."""
+    """One line per variant and part, with a band if some point has several seeds."""
     lines: dict[str, list[Row]] = {}
     for row in rows:
         if row["mean"] is not None:
@@ -178,24 +177,24 @@ def bands(rows: Sequence[Row]) -> list[Series]:
 
 
 def spread_series(label: str, rows: Sequence[Row], *, x: str = "iteration") -> Series:
-    """Means over runs, with the smallest and the largest run where some place has several."""
+    """Means over runs, with the smallest and the largest run if some place has several."""
     several = any(row["runs"] > 1 for row in rows)
     low, high = ("smallest", "largest") if several else ("", "")
     return series_of(label, rows, "mean", x=x, low=low, high=high)
 
 
 def spread_table(
-    title: str, rows: Sequence[Row], *, share: bool, part: str = "", beside: Formats | None = None
+    title: str, rows: Sequence[Row], *, share: bool, part: str = "", extra: Formats | None = None
 ) -> Table:
-    """Mean, deviation and ends per variant and iteration; `part` names the middle column where rows have one."""
-    named = [{part if name == "part" else name: cell for name, cell in row.items()} for row in rows]
-    formats = {**dict.fromkeys(SPREAD, percent if share else small), **(beside or {})}
-    return table(title, named, formats, without=() if part else ("",))
+    """Mean, deviation and ends per variant and iteration; `part` names the middle column if rows have one."""
+    renamed = [{part if name == "part" else name: cell for name, cell in row.items()} for row in rows]
+    formats = {**dict.fromkeys(SPREAD, percent if share else small), **(extra or {})}
+    return table(title, renamed, formats, without=() if part else ("",))
 
 
 def band_section(
     query: Query,
-    found: Sequence[Chosen],
+    runs: Sequence[ReportRun],
     per_run: str,
     *,
     title: str,
@@ -203,29 +202,29 @@ def band_section(
     label: str,
     share: bool = False,
     part: str = "",
-    beside: Formats | None = None,
+    extra: Formats | None = None,
     lines: Sequence[str] = (),
 ) -> Section:
-    """A whole section of one measure, its table with the columns `beside` it."""
-    rows = spread(query, found, per_run, tuple(beside or ()))
+    """A whole section of one measure, its table with the `extra` columns."""
+    rows = spread(query, runs, per_run, tuple(extra or ()))
     if not rows:
         return Section(title=title)
-    drawn = bands(rows)
-    caption = f"{title} per iteration. {BAND}" if any(one.low for one in drawn) else f"{title} per iteration"
+    series = bands(rows)
+    caption = f"{title} per iteration. {BAND}" if any(one.low for one in series) else f"{title} per iteration"
     return Section(
         title=title,
         lines=list(lines),
-        figures=[charts.lines(caption, drawn, name=name, label=label, share=share)] if drawn else [],
-        tables=[spread_table(f"{title}, in numbers", rows, share=share, part=part, beside=beside)],
+        figures=[charts.lines(caption, series, name=name, label=label, share=share)] if series else [],
+        tables=[spread_table(f"{title}, in numbers", rows, share=share, part=part, extra=extra)],
     )
 
 
-def grouped(rows: Sequence[Row], name: str) -> dict[str, list[Row]]:
+def rows_by(rows: Sequence[Row], name: str) -> dict[str, list[Row]]:
     """Rows by the text of one column, in order of appearance."""
-    found: dict[str, list[Row]] = {}
+    groups: dict[str, list[Row]] = {}
     for row in rows:
-        found.setdefault(text(row[name]), []).append(row)
-    return found
+        groups.setdefault(text(row[name]), []).append(row)
+    return groups
 
 
 def bar_chart(
@@ -236,6 +235,6 @@ def bar_chart(
     placed = [{**row, "place": places[text(row[by])]} for row in rows if text(row[by]) in places]
     bars = [
         spread_series(variant, mine, x="place") if y == "mean" else series_of(variant, mine, y, x="place")
-        for variant, mine in grouped(placed, "variant").items()
+        for variant, mine in rows_by(placed, "variant").items()
     ]
     return charts.groups(title, names, bars, **axis)

@@ -11,12 +11,12 @@ from infuser_core.results.report.charts import column, series_of
 from infuser_core.results.report.content import Formats, Query, Section, number, percent, small, table, tenths, text
 from infuser_core.results.report.queries import (
     BAND,
-    Chosen,
+    ReportRun,
     band_section,
     bands,
     bar_chart,
     by_variant,
-    grouped,
+    rows_by,
     spread,
 )
 
@@ -29,46 +29,46 @@ SCORE = """    SELECT c.variant, '' AS part, s.run, s.iteration,
         max(s.reference_norm) FILTER (WHERE isfinite(s.reference_norm)) AS "norm of dev gradient"
     FROM scores s JOIN chosen c ON c.run = s.run GROUP BY ALL"""
 ENDS = 5
-"""Updates whose mean stands for the start and the end of a frozen-solver run (paper: influence diagnostics)."""
+"""Number of updates averaged at the start and the end of a frozen-solver run (paper: influence diagnostics)."""
 SHOWN = 8
-"""Topics, textbooks or phases with bars of their own."""
+"""Most topics, textbooks or phases with bars."""
 
 
-def validation(query: Query, found: Sequence[Chosen]) -> Section:
+def validation(query: Query, runs: Sequence[ReportRun]) -> Section:
     """Validation accuracy with its spread over seeds, and the intervals over questions."""
     per_run = """    SELECT c.variant, '' AS part, b.run, b.iteration, avg(b.accuracy) AS value,
         avg(b.low) AS "95% from", avg(b.high) AS "95% to"
     FROM benchmark_scores b JOIN chosen c ON c.run = b.run WHERE b.phase = 'validate' GROUP BY ALL"""
     return band_section(
-        query, found, per_run, title="Validation accuracy", name="validation", label="accuracy", share=True,
-        beside=dict.fromkeys(("95% from", "95% to"), percent),
+        query, runs, per_run, title="Validation accuracy", name="validation", label="accuracy", share=True,
+        extra=dict.fromkeys(("95% from", "95% to"), percent),
         lines=["Iteration 0 is the anchor, before any update. The 95% intervals are over questions."],
     )  # fmt: skip
 
 
-def influence(query: Query, found: Sequence[Chosen]) -> Section:
+def influence(query: Query, runs: Sequence[ReportRun]) -> Section:
     """Mean influence per iteration and variant, which questions could be scored, and the dev gradient."""
     shares = ("scored", "all samples alike", "not probed", "no dev gradient", "solver accuracy")
     return band_section(
-        query, found, SCORE, title="Influence", name="influence", label="mean influence score",
-        beside={**dict.fromkeys(shares, percent), "norm of dev gradient": small},
-        lines=["Influence is a cosine: what a question's update and the dev gradient have in common."],
+        query, runs, SCORE, title="Influence", name="influence", label="mean influence score",
+        extra={**dict.fromkeys(shares, percent), "norm of dev gradient": small},
+        lines=["Influence is the cosine between a question's update and the dev gradient."],
     )  # fmt: skip
 
 
-def responses(query: Query, found: Sequence[Chosen]) -> Section:
+def responses(query: Query, runs: Sequence[ReportRun]) -> Section:
     """Length of the responses by phase, and how they ended."""
     per_run = """    SELECT c.variant, r.phase AS part, r.run, r.iteration, avg(len(r.token_ids)) AS value,
         avg((r.finish_reason = 'length')::INT) AS "cut off", avg((r.verdict = 'no_answer')::INT) AS "no answer",
         avg((r.verdict = 'unverified')::INT) AS unverified, avg(r.reward) FILTER (WHERE r.role = 'solver') AS reward
     FROM rollouts r JOIN chosen c ON c.run = r.run GROUP BY ALL"""
     return band_section(
-        query, found, per_run, title="Response length", name="lengths", label="tokens", part="phase",
-        beside={**dict.fromkeys(("cut off", "no answer", "unverified"), percent), "reward": small},
+        query, runs, per_run, title="Response length", name="lengths", label="tokens", part="phase",
+        extra={**dict.fromkeys(("cut off", "no answer", "unverified"), percent), "reward": small},
     )  # fmt: skip
 
 
-def validity(query: Query, found: Sequence[Chosen]) -> Section:
+def validity(query: Query, runs: Sequence[ReportRun]) -> Section:
     """Share of generator rollouts that are questions, of keys that each estimate calls right, and why others fail."""
     per_run = """    SELECT c.variant, 'valid questions' AS part, r.run, r.iteration,
         avg((r.malformed_reason = '')::INT) AS value, NULL AS "95% from", NULL AS "95% to"
@@ -76,30 +76,30 @@ def validity(query: Query, found: Sequence[Chosen]) -> Section:
     UNION ALL
     SELECT c.variant, 'right keys, by ' || k.told_by, k.run, k.iteration, k.accuracy, k.low, k.high
     FROM key_accuracies k JOIN chosen c ON c.run = k.run"""
-    drawn = band_section(
-        query, found, per_run, title="Generator quality", name="quality", label="share", share=True, part="measure",
-        beside=dict.fromkeys(("95% from", "95% to"), percent),
+    section = band_section(
+        query, runs, per_run, title="Generator quality", name="quality", label="share", share=True, part="measure",
+        extra=dict.fromkeys(("95% from", "95% to"), percent),
     )  # fmt: skip
     sql = """
 SELECT c.variant, r.malformed_reason AS reason, count(*) AS rollouts, min(r.iteration) AS "first iteration",
     max(r.iteration) AS "last iteration"
 FROM rollouts r JOIN chosen c ON c.run = r.run WHERE r.role = 'generator' AND r.malformed_reason <> ''
 GROUP BY ALL ORDER BY rollouts DESC, reason"""
-    reasons = by_variant(query, found, sql)
-    return replace(drawn, tables=[*drawn.tables, *([table(REASONS, reasons)] if reasons else [])])
+    reasons = by_variant(query, runs, sql)
+    return replace(section, tables=[*section.tables, *([table(REASONS, reasons)] if reasons else [])])
 
 
 REASONS = "Why rollouts were no questions"
 
 
-def updates(query: Query, found: Sequence[Chosen]) -> Section:
+def updates(query: Query, runs: Sequence[ReportRun]) -> Section:
     """Health of the optimizer's steps."""
     fine = partial(number, digits=4)
-    drawn = [
+    sections = [
         band_section(
-            query, found, STEPS.replace("{value}", value), title="Updates" if label == "gradient norm" else label,
+            query, runs, STEPS.replace("{value}", value), title="Updates" if label == "gradient norm" else label,
             name=f"updates-{place}" if place else "updates", label=label, part="role", share=share,
-            beside={"steps": small, "clipped": percent, "mean ratio": fine, "mean TIS weight": fine,
+            extra={"steps": small, "clipped": percent, "mean ratio": fine, "mean TIS weight": fine,
                     "KL to sampler": fine, "entropy": fine, "cut at the limit": percent,
                     "groups without variance": percent, "below epsilon": percent, "skipped": small},
         )
@@ -109,9 +109,11 @@ def updates(query: Query, found: Sequence[Chosen]) -> Section:
 SELECT c.variant, n.phase, n.quantity, count(*) AS groups, min(n.iteration) AS "first iteration",
     max(n.iteration) AS "last iteration"
 FROM not_finite n JOIN chosen c ON c.run = n.run GROUP BY ALL ORDER BY groups DESC, n.phase"""
-    lost = by_variant(query, found, sql)
-    figures = [figure for section in drawn for figure in section.figures]
-    return replace(drawn[0], figures=figures, tables=[*drawn[0].tables, *([table(LOST, lost)] if lost else [])])
+    reasons = by_variant(query, runs, sql)
+    figures = [figure for section in sections for figure in section.figures]
+    return replace(
+        sections[0], figures=figures, tables=[*sections[0].tables, *([table(NOT_FINITE, reasons)] if reasons else [])]
+    )
 
 
 STEPS = """    SELECT c.variant, u.role AS part, u.run, u.iteration, {value} AS value,
@@ -128,13 +130,13 @@ WATCHED = (
     ("groups without variance", "avg(u.flat_share)", True),
 )
 """Curves of an update: label, measure, whether it is a share."""
-LOST = "Groups left out because a number of theirs is not finite"
+NOT_FINITE = "Groups left out because one of their numbers is not finite"
 
 
-def frozen(query: Query, found: Sequence[Chosen]) -> Section:
-    """The control: with a solver that never moves, the score can only rise because the generator climbs it."""
+def frozen(query: Query, runs: Sequence[ReportRun]) -> Section:
+    """Control with a solver that is never updated: the score can only rise because the generator climbs it."""
     title = "Frozen-solver control"
-    still = [one for one in found if one.leaves.get("cotrain.solver.update") is False]
+    still = [one for one in runs if one.leaves.get("cotrain.solver.update") is False]
     lines = bands(spread(query, still, SCORE)) if still else []
     if not lines:
         return Section(title=title)
@@ -148,28 +150,30 @@ def frozen(query: Query, found: Sequence[Chosen]) -> Section:
         }
         for one in lines
     ]
-    drawn = charts.lines(
-        "Mean influence against a solver that does not move", lines, name="frozen", label="mean influence score",
+    figure = charts.lines(
+        "Mean influence with a solver that is not updated", lines, name="frozen", label="mean influence score",
         xlabel="generator updates",
     )  # fmt: skip
-    shown = table("Mean influence at the start and at the end", ends, {f"first {ENDS}": small, f"last {ENDS}": small})
-    return Section(title=title, figures=[drawn], tables=[shown])
+    ends_table = table(
+        "Mean influence at the start and at the end", ends, {f"first {ENDS}": small, f"last {ENDS}": small}
+    )
+    return Section(title=title, figures=[figure], tables=[ends_table])
 
 
-def topics(query: Query, found: Sequence[Chosen]) -> Section:
+def topics(query: Query, runs: Sequence[ReportRun]) -> Section:
     """Share and mean influence of the generated questions by topic."""
     return _shares(
-        query, found, title="Topics and their influence", by="topic", name="shares-topic",
+        query, runs, title="Topics and their influence", by="topic", name="shares-topic",
         label="coalesce(l.topic, nullif(trim(q.subdomain), ''), 'unknown')",
         joins="LEFT JOIN question_labels l ON l.run = q.run AND l.iteration = q.iteration "
         "AND l.question_id = q.question_id",
     )  # fmt: skip
 
 
-def textbooks(query: Query, found: Sequence[Chosen]) -> Section:
+def textbooks(query: Query, runs: Sequence[ReportRun]) -> Section:
     """Share and mean influence of the generated questions by the textbook that they were drawn from."""
     return _shares(
-        query, found, title="Textbooks and their influence", by="textbook", name="shares-source",
+        query, runs, title="Textbooks and their influence", by="textbook", name="shares-source",
         label="coalesce(t.title, nullif(trim(d.source_id), ''), 'unknown')",
         joins="LEFT JOIN documents d ON d.run = q.run AND d.document_id = q.document_id\n"
         "    LEFT JOIN (SELECT run, source_id, any_value(title) AS title FROM sources\n"
@@ -178,7 +182,7 @@ def textbooks(query: Query, found: Sequence[Chosen]) -> Section:
 
 
 def _shares(
-    query: Query, found: Sequence[Chosen], *, title: str, by: str, name: str, label: str, joins: str
+    query: Query, runs: Sequence[ReportRun], *, title: str, by: str, name: str, label: str, joins: str
 ) -> Section:
     sql = f""",
 asked AS (
@@ -193,32 +197,32 @@ SELECT variant, {by}, count(*) AS questions, count(*) / sum(count(*)) OVER (PART
     sum(at_last::INT) / sum(sum(at_last::INT)) OVER (PARTITION BY variant) AS "share at last",
     avg(score) FILTER (WHERE status = 'scored' AND isfinite(score)) AS "mean influence"
 FROM asked GROUP BY variant, {by} ORDER BY questions DESC, {by}, variant"""
-    rows = by_variant(query, found, sql)
+    rows = by_variant(query, runs, sql)
     if not rows:
         return Section(title=title)
     names = list(dict.fromkeys(text(row[by]) for row in sorted(rows, key=lambda row: -row["questions"])))
     caption = f"Share of the generated questions by {by}, all iterations"
-    drawn = bar_chart(caption, rows, by, names[:SHOWN], y="share", name=name, label="share of questions", share=True)
-    said = [f"The figure shows the {SHOWN} most frequent; the table has all {len(names)}."]
+    figure = bar_chart(caption, rows, by, names[:SHOWN], y="share", name=name, label="share of questions", share=True)
+    lines = [f"The figure shows the {SHOWN} most frequent; the table has all {len(names)}."]
     formats = {**dict.fromkeys(("share", "share at first", "share at last"), percent), "mean influence": small}
     return Section(
         title=title,
-        lines=said if len(names) > SHOWN else [],
-        figures=[drawn],
+        lines=lines if len(names) > SHOWN else [],
+        figures=[figure],
         tables=[table(f"Questions by {by}", rows, formats)],
     )
 
 
-def budget(query: Query, found: Sequence[Chosen]) -> Section:
+def budget(query: Query, runs: Sequence[ReportRun]) -> Section:
     """Shares of the documents by arm of an adaptive budget, and what the shares follow from."""
     title = "Budget of documents"
     per_run = """    SELECT c.variant, a.arm AS part, a.run, a.iteration, avg(a.share) AS value
     FROM allocations a JOIN chosen c ON c.run = a.run GROUP BY ALL"""
-    rows = spread(query, found, per_run)
+    rows = spread(query, runs, per_run)
     if not rows:
         return Section(title=title)
     caption = "Share of the iteration's documents by arm"
-    drawn = charts.lines(caption, bands(rows), name="budget", label="share of documents", share=True)
+    figure = charts.lines(caption, bands(rows), name="budget", label="share of documents", share=True)
     sql = """,
 titles AS (
     SELECT run, source_id, any_value(title) AS title FROM sources WHERE status = 'admitted' GROUP BY ALL)
@@ -229,44 +233,44 @@ SELECT c.variant, a.arm, any_value(t.title) AS title, sum(a.count)::BIGINT AS "d
 FROM allocations a JOIN chosen c ON c.run = a.run
     LEFT JOIN titles t ON t.run = a.run AND t.source_id = a.arm
 GROUP BY c.variant, a.arm ORDER BY c.variant, "documents drawn" DESC, a.arm"""
-    arms = by_variant(query, found, sql)
+    arms = by_variant(query, runs, sql)
     formats: Formats = {**dict.fromkeys(("share", "share at first", "share at last"), percent), "title": text}
     formats = {**formats, "mean influence": small}
     tables = [table("Arms over all iterations", arms, formats)]
-    return Section(title=title, lines=[BAND], figures=[drawn], tables=tables)
+    return Section(title=title, lines=[BAND], figures=[figure], tables=tables)
 
 
-def length_accuracy(query: Query, found: Sequence[Chosen]) -> Section:
+def length_accuracy(query: Query, runs: Sequence[ReportRun]) -> Section:
     """Accuracy against response length, one point per validated checkpoint, with the logarithmic fit."""
     title = "Length against accuracy"
     sql = """
 SELECT c.variant, b.run, b.iteration, avg(b.mean_response_tokens) AS "tokens per answer", avg(b.accuracy) AS accuracy
 FROM benchmark_scores b JOIN chosen c ON c.run = b.run
 WHERE b.phase = 'validate' AND b.mean_response_tokens > 0 GROUP BY ALL ORDER BY ALL"""
-    rows = by_variant(query, found, sql)
+    rows = by_variant(query, runs, sql)
     if not rows:
         return Section(title=title)
     fit = fit_lengths(column(rows, "tokens per answer"), column(rows, "accuracy"))
-    by_variants = grouped(rows, "variant").items()
+    by_variants = rows_by(rows, "variant").items()
     dots = [series_of(variant, mine, "accuracy", x="tokens per answer") for variant, mine in by_variants]
-    said = f"{fit['points']} checkpoints. {fit['reason'].capitalize()}." if fit["reason"] else ""
+    line = f"{fit['points']} checkpoints. {fit['reason'].capitalize()}." if fit["reason"] else ""
     if fit["pearson"] is not None:
-        said = (
+        line = (
             f"accuracy = {fit['intercept']:.3f} {fit['slope']:+.3f} ln(tokens) over {fit['points']} checkpoints; "
             f"Pearson's r = {fit['pearson']:.3f} [{fit['low']:.3f}, {fit['high']:.3f}]"
             f"{' (' + fit['reason'] + ')' if fit['reason'] else ''}. "
             "Checkpoints of one run are not independent of each other."
         )
-    drawn = charts.points(
+    figure = charts.points(
         "Validation accuracy against mean response length, one point per checkpoint", dots, name="length-accuracy",
         label="validation accuracy", xlabel="mean tokens per answer", share=True,
         fit=(fit["intercept"], fit["slope"]) if fit["slope"] else None,
     )  # fmt: skip
-    shown = table("Validated checkpoints", rows, {"tokens per answer": tenths, "accuracy": percent})
-    return Section(title=title, lines=[said], figures=[drawn], tables=[shown])
+    checkpoints = table("Validated checkpoints", rows, {"tokens per answer": tenths, "accuracy": percent})
+    return Section(title=title, lines=[line], figures=[figure], tables=[checkpoints])
 
 
-def durations(query: Query, found: Sequence[Chosen]) -> Section:
+def durations(query: Query, runs: Sequence[ReportRun]) -> Section:
     """Seconds per phase, mean over the runs of a variant; a reused stage counts with the time it first took."""
     title = "Wall-clock by phase"
     sql = """,
@@ -278,12 +282,12 @@ per_run AS (
 SELECT variant, phase, count(*) AS runs, avg(stages) AS "stages per run", avg(seconds) AS "seconds per run",
     avg(reused) AS "of which reused"
 FROM per_run GROUP BY variant, phase ORDER BY variant, "seconds per run" DESC, phase"""
-    rows = by_variant(query, found, sql)
+    rows = by_variant(query, runs, sql)
     if not rows:
         return Section(title=title)
     names = list(dict.fromkeys(text(row["phase"]) for row in sorted(rows, key=lambda row: -row["seconds per run"])))
     caption = "Seconds per run by phase, mean over seeds; a reused stage counts with the time that it first took"
     label = "seconds per run"
-    drawn = bar_chart(caption, rows, "phase", names[:SHOWN], y=label, name="durations", label=label)
-    shown = dict.fromkeys(("stages per run", label, "of which reused"), tenths)
-    return Section(title=title, figures=[drawn], tables=[table("Seconds per phase", rows, shown)])
+    figure = bar_chart(caption, rows, "phase", names[:SHOWN], y=label, name="durations", label=label)
+    formats = dict.fromkeys(("stages per run", label, "of which reused"), tenths)
+    return Section(title=title, figures=[figure], tables=[table("Seconds per phase", rows, formats)])

@@ -1,1 +1,1 @@
-"""Trackers: one module per place that a run's numbers are shown in; the folder is the registry."""
+"""Trackers: one module per service or file format that shows a run's numbers; the folder is the registry."""

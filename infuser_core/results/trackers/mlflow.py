@@ -12,20 +12,20 @@ _PARAMS = 100
 
 
 def track(run: Tracked, points: Iterable[Point]) -> None:
-    """Log every number, and the settings as parameters; later attempts go on with the same run."""
+    """Log every number, and the settings as parameters; later attempts continue the same run."""
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param
 
     client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{run.folder / 'mlflow.db'}")
 
     def create() -> str:
-        known = client.get_experiment_by_name(_EXPERIMENT)
-        experiment = known.experiment_id if known else client.create_experiment(_EXPERIMENT, str(run.folder))
-        made: str = client.create_run(experiment, run_name=run.name).info.run_id
+        existing = client.get_experiment_by_name(_EXPERIMENT)
+        experiment = existing.experiment_id if existing else client.create_experiment(_EXPERIMENT, str(run.folder))
+        run_id: str = client.create_run(experiment, run_name=run.name).info.run_id
         params = [Param(name, str(value)[:500]) for name, value in run.settings.items()]
         for start in range(0, len(params), _PARAMS):
-            client.log_batch(made, params=params[start : start + _PARAMS])
-        return made
+            client.log_batch(run_id, params=params[start : start + _PARAMS])
+        return run_id
 
     number = run.remembered("run_id", create)
     client.update_run(number, status="RUNNING")

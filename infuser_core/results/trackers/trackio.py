@@ -1,4 +1,4 @@
-"""Trackio: a database in the run's folder, or where `TRACKIO_DIR` says; `trackio show` looks at it."""
+"""Trackio: a database in the run's folder or in `TRACKIO_DIR`, for `trackio show`."""
 
 import os
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ PACKAGE = "trackio"
 
 
 def track(run: Tracked, points: Iterable[Point]) -> None:
-    """Log every number; later attempts go on with the same run."""
-    # Read when it is imported.
+    """Log every number; later attempts continue the same run."""
+    # trackio reads it at import.
     os.environ.setdefault("TRACKIO_DIR", str(run.folder))
     import trackio
 
-    shown = trackio.init(
+    session = trackio.init(
         project=os.environ.get("TRACKIO_PROJECT", "infuser"),
         name=run.name,
         config=dict(run.settings),
@@ -25,5 +25,5 @@ def track(run: Tracked, points: Iterable[Point]) -> None:
         auto_log_gpu=False,
     )
     for point in points:
-        shown.log(point.values, step=max(0, point.step))
-    shown.finish()
+        session.log(point.values, step=max(0, point.step))
+    session.finish()

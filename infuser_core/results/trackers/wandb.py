@@ -1,4 +1,4 @@
-"""Weights & Biases: online with a key and a network, else a folder for `wandb sync`. Its own variables decide first."""
+"""Weights & Biases: online with a key and a network, else a folder for `wandb sync`; its variables come first."""
 
 import netrc
 import os
@@ -15,7 +15,7 @@ _PATIENCE = 3.0
 
 
 def track(run: Tracked, points: Iterable[Point]) -> None:
-    """Log every number over the iterations; later attempts go on with the same run."""
+    """Log every number over the iterations; later attempts continue the same run."""
     import wandb
 
     quiet = wandb.Settings(console="off", silent=True, disable_git=True, disable_code=True, x_disable_meta=True)
@@ -28,10 +28,10 @@ def track(run: Tracked, points: Iterable[Point]) -> None:
         mode=os.environ.get("WANDB_MODE") or ("online" if _reachable() else "offline"),
         config=dict(run.settings),
         settings=quiet,
-    ) as shown:
-        shown.define_metric("*", step_metric="iteration")
+    ) as wandb_run:
+        wandb_run.define_metric("*", step_metric="iteration")
         for point in points:
-            shown.log({**point.values, "iteration": max(0, point.step)})
+            wandb_run.log({**point.values, "iteration": max(0, point.step)})
 
 
 def _reachable() -> bool:

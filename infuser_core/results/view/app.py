@@ -1,4 +1,4 @@
-"""Web application of `infuser view`: pages read from the store at every request, for those who have the token."""
+"""Web application of `infuser view`: pages read from the store at every request, protected by a token."""
 
 import secrets
 import socket
@@ -20,7 +20,7 @@ from infuser_core.results.view.site import Site
 from infuser_core.results.view.statements import add_statements
 
 HOSTS = ["127.0.0.1", "localhost"]
-"""Names under which the page answers: a foreign name that resolves to loopback is refused."""
+"""Host names that are served: another name that resolves to loopback is refused."""
 HEADERS = {
     # The chart library and htmx set styles by script, which needs no 'unsafe-inline'.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -29,11 +29,11 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-"""Sent with every answer: what a model wrote may do nothing."""
+"""Sent with every response, so that a model's text cannot load or run anything."""
 
 
 def application(root: Path, token: str) -> FastAPI:
-    """The pages over the store at `root`, for those who have the token."""
+    """The web application over the store at `root`; every request needs the token."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     site = Site(root=root)
     _guard(app, token)
@@ -41,9 +41,9 @@ def application(root: Path, token: str) -> FastAPI:
 
     @app.exception_handler(InfuserError)
     def refused(_: Request, error: InfuserError) -> HTMLResponse:
-        found = site.page("refused.html", title="Not found", error=error)
-        found.status_code = 404
-        return found
+        page = site.page("refused.html", title="Not found", error=error)
+        page.status_code = 404
+        return page
 
     for add in (add_runs, add_questions, add_books, add_evaluations, add_statements):
         add(app, site)
@@ -51,14 +51,14 @@ def application(root: Path, token: str) -> FastAPI:
 
 
 def _guard(app: FastAPI, token: str) -> None:
-    """Refuse every request without the token, which the printed address brings and a cookie keeps."""
+    """Refuse every request without the token, which comes from the printed address and then from a cookie."""
 
     @app.middleware("http")
     async def check(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
         # Cookies ignore ports: two viewers must not take each other's.
         cookie = f"infuser-view-{request.url.port}"
-        given = request.query_params.get("token", "")
-        if secrets.compare_digest(given.encode(), token.encode()):
+        query_token = request.query_params.get("token", "")
+        if secrets.compare_digest(query_token.encode(), token.encode()):
             answer: Response = RedirectResponse(request.url.remove_query_params("token"), status_code=303)
             answer.set_cookie(cookie, token, httponly=True, samesite="strict")
         elif secrets.compare_digest(request.cookies.get(cookie, "").encode(), token.encode()):
@@ -74,10 +74,10 @@ def _guard(app: FastAPI, token: str) -> None:
 def serve(root: Path, *, port: int, announce: Callable[[str], object]) -> None:
     """Serve the pages on loopback until interrupted; port 0 takes a free one, and `announce` gets the address.
 
-    Raises UsageError where there is no store or the port is taken.
+    Raises UsageError if there is no store or the port is taken.
     """
     if not root.is_dir():
-        raise UsageError(f"no store at {root}", hint="`infuser quickstart` makes one; INFUSER_STORE names another")
+        raise UsageError(f"no store at {root}", hint="`infuser quickstart` makes one; INFUSER_STORE sets another")
     token = secrets.token_urlsafe(24)
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""Textbooks of a run: their list, the chunks around a chunk, and the page of the book that a chunk stands on."""
+"""Textbooks of a run: their list, a chunk's neighbours, and the picture of its page."""
 
 from bisect import bisect_right
 from functools import lru_cache
@@ -16,12 +16,12 @@ from infuser_core.system import child
 
 PICTURES = "infuser_core.results.view.pictures:pictures"
 LIMITS = child.Limits(wall_seconds=120.0, cpu_seconds=120)
-"""Of the process that reads a book: PDFs are hostile files."""
+"""Limits of the process that reads a book: PDFs are hostile files."""
 _CHUNKS = '(select distinct document_id, source_id, header_path, start, "end", text from {table})'
 
 
 def listed(lens: Lens) -> Rows:
-    """Every textbook with its chunks, questions and their mean influence, the most asked first."""
+    """Every textbook with its chunks, questions and their mean influence, those with most questions first."""
     return lens.query("""
         with made as (
             select d.source_id, count(distinct d.document_id) as documents, count(distinct q.question_id) as questions,
@@ -38,7 +38,7 @@ def listed(lens: Lens) -> Rows:
 
 
 def around(lens: Lens, document_id: str) -> dict[str, Any]:
-    """The chunks before and after a chunk in its book, `before` and `after`; None where there is none."""
+    """The ids `before` and `after` of a chunk's neighbours in its book, None at an end."""
     return _chunk(
         lens,
         """select * from (select document_id, lag(document_id) over ordered as before, lead(document_id)
@@ -48,7 +48,7 @@ def around(lens: Lens, document_id: str) -> dict[str, Any]:
 
 
 def _chunk(lens: Lens, statement: str, document_id: str) -> dict[str, Any]:
-    """The row of a chunk, from the pool or from the chunks that did not reach it; empty where there is none."""
+    """The row of a chunk, from the pool or from the chunks that did not reach it; empty if unknown."""
     for table in ("documents", "chunks"):
         rows = lens.query(
             f"{statement.format(chunks=_CHUNKS.format(table=table))} where document_id = ?", [document_id]
@@ -59,28 +59,30 @@ def _chunk(lens: Lens, statement: str, document_id: str) -> dict[str, Any]:
 
 
 def sheet(lens: Lens, document_id: str) -> tuple[dict[str, Any] | None, str]:
-    """The page of a PDF that a chunk stands on, its words marked (see pictures), or None and the reason."""
+    """The PDF page of a chunk with its words marked (see pictures), or None and the reason."""
     row = _chunk(lens, "select * from {chunks}", document_id)
     if not row:
         return None, "this run has no such chunk"
     books = lens.query("select sha256 from sources where source_id = ? and status = 'admitted'", [row["source_id"]])
     if not books:
-        return None, "The run's registry has no such book, so that no page is shown."
+        return None, "The run's registry does not have this book, so no page is shown."
     file = _file(lens, books[0]["sha256"])
     if file is None:
-        return None, "The store has no file of this book, so that no page is shown: `infuser corpus build` adds it."
+        return None, "The store has no file of this book, so no page is shown: `infuser corpus build` adds it."
     if file.suffix != ".pdf":
-        return None, f"This book is no PDF but {file.suffix}: it has no pages to show."
+        return None, f"This book is not a PDF but {file.suffix}: it has no pages to show."
     starts = lens.query("select page_starts from pages where source_id = ? and reason = ''", [row["source_id"]])
     try:
-        found = _picture(file, row["text"], _near(starts[0]["page_starts"] if starts else [], row["start"], row["end"]))
+        picture = _picture(
+            file, row["text"], _near(starts[0]["page_starts"] if starts else [], row["start"], row["end"])
+        )
     except DocumentError as error:
         return None, error.message
-    return found, "" if found else "No page of the book was recognised as that of this chunk."
+    return picture, "" if picture else "No page of the book was recognised as that of this chunk."
 
 
 def _file(lens: Lens, sha256: str) -> Path | None:
-    """The file of a book by its digest, in any artifact of the store; None for one that no artifact has."""
+    """The file of a book by its digest, in any artifact of the store; None if no artifact has it."""
     root = lens.catalogue.root
     for path in sorted((root / "artifacts").glob(f"*/*/{sha256}.*")) if sha256 else ():
         record = lens.catalogue.find(path.parent.name)
@@ -90,7 +92,7 @@ def _file(lens: Lens, sha256: str) -> Path | None:
 
 
 def _near(starts: list[int], start: int, end: int) -> tuple[int, ...]:
-    """Pages of a stretch of the converted book, counted from 0, and their neighbours; empty where nobody knows."""
+    """Pages of a span of the converted book, counted from 0, and their neighbours; empty if unknown."""
     if len(starts) < 2:
         return ()
     first, last = bisect_right(starts, start) - 1, bisect_right(starts, end - 1) - 1
@@ -99,13 +101,13 @@ def _near(starts: list[int], start: int, end: int) -> tuple[int, ...]:
 
 @lru_cache(maxsize=32)
 def _picture(file: Path, text: str, near: tuple[int, ...]) -> dict[str, Any] | None:
-    asked = {"path": str(file), "texts": [text], "near": list(near) or None}
-    (found,) = child.call(PICTURES, asked, LIMITS)
-    return found
+    arguments = {"path": str(file), "texts": [text], "near": list(near) or None}
+    (picture,) = child.call(PICTURES, arguments, LIMITS)
+    return picture
 
 
 def add_books(app: FastAPI, site: Site) -> None:
-    """The textbooks of a run, and the page of a book that a chunk stands on."""
+    """Add the pages about textbooks to the server."""
 
     @app.get("/runs/{name}/corpus")
     def corpus(name: str) -> HTMLResponse:

@@ -1,4 +1,4 @@
-"""Pages of `infuser view` on exams: a run's checkpoints and any model's answers, question by question."""
+"""Pages of `infuser view` about evaluations: a run's checkpoints and any model's answers, by question."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ CHANGES = {
     "never right": "most = 0",
     "always right": "least = 1",
 }
-"""Change between the first and the last checkpoint in words, to its condition."""
+"""Filter by the change between the first and the last checkpoint, to its SQL condition."""
 VERDICTS = {
     "all": "true",
     "always right": "least = 1",
@@ -31,11 +31,11 @@ VERDICTS = {
     "never right": "most = 0",
     "presets disagree": "apart",
 }
-"""Filter of a model's answers in words, to its condition."""
+"""Filter of a model's answers, to its SQL condition."""
 MOST_COLUMNS = 24
-"""Checkpoints with a column; of more, the first, the last and a regular choice between."""
+"""Most checkpoints with a column; of more, the first, the last and evenly spaced ones between."""
 RESCORED = "-rescored"
-"""End of the name of the record that holds further presets."""
+"""Suffix of the evaluation that has further presets."""
 # Two benchmarks may call different questions the same.
 _ASKED = """artifact_key in (select i.input_key from artifact_inputs i join question_scores q
                 on q.artifact_key = i.artifact_key where i.input = 'responses' and q.benchmark = $benchmark)"""
@@ -74,7 +74,7 @@ _RESPONSES = """select r.question_id, r.sample_index, any_value(r.response) as r
 
 
 def add_evaluations(app: FastAPI, site: Site) -> None:
-    """Add the pages on exams to the server."""
+    """Add the pages about evaluations to the server."""
 
     @app.get("/runs/{name}/evaluations")
     def evaluated(
@@ -82,10 +82,10 @@ def add_evaluations(app: FastAPI, site: Site) -> None:
     ) -> HTMLResponse:
         name = runs.find_run(site.root, name)
         with site.lens([name]) as lens:
-            found = sheet(lens, benchmark=benchmark, search=search, change=change, page=number)
-        wanted = {"benchmark": found["benchmark"], "search": search, "change": change}
+            table = sheet(lens, benchmark=benchmark, search=search, change=change, page=number)
+        filters = {"benchmark": table["benchmark"], "search": search, "change": change}
         return site.page(
-            "evaluations.html", title=f"Evaluations of {name}", name=name, sheet=found, wanted=wanted,
+            "evaluations.html", title=f"Evaluations of {name}", name=name, sheet=table, filters=filters,
             changes=list(CHANGES),
         )  # fmt: skip
 
@@ -100,54 +100,56 @@ def add_evaluations(app: FastAPI, site: Site) -> None:
         holder = next((each for each in evaluations(site.root) if each.name == name), None)
         if holder is None or holder.broken:
             problem = holder.broken if holder else f"{name}: there is no such evaluation"
-            raise UsageError(problem, hint="`infuser eval` makes one")
+            raise UsageError(problem, hint="`infuser eval` creates one")
         record = sealed.read(site.root / EVALUATIONS / name / EVALUATION)
         labels = [each["label"] for each in record["sheets"]]
-        chosen = benchmark if benchmark in labels else labels[0]
+        label = benchmark if benchmark in labels else labels[0]
         rescored = [name + RESCORED] if (site.root / EVALUATIONS / (name + RESCORED)).is_dir() else []
         with site.lens([name, *rescored], shelf=EVALUATIONS) as lens:
-            found = _matching(lens, _VERDICTS, VERDICTS.get(verdict, "true"), chosen, search, number)
-            responses = _responses(lens, chosen, [row["question_id"] for row in found.rows])
-        wanted = {"benchmark": chosen, "search": search, "verdict": verdict}
+            questions = _matching(lens, _VERDICTS, VERDICTS.get(verdict, "true"), label, search, number)
+            responses = _responses(lens, label, [row["question_id"] for row in questions.rows])
+        filters = {"benchmark": label, "search": search, "verdict": verdict}
         return site.page(
-            "answers.html", title=f"{record['model']} on {chosen}", labels=labels, wanted=wanted, listing=found,
+            "answers.html", title=f"{record['model']} on {label}", labels=labels, filters=filters, listing=questions,
             responses=responses, verdicts=list(VERDICTS),
         )  # fmt: skip
 
 
 def _matching(lens: Lens, statement: str, condition: str, benchmark: str, search: str, page: int) -> Listing:
     """One page of the questions `f` of a benchmark, with their texts `t`, that a filter lets through."""
-    wanted = f"""{statement} left join texts t on t.question_id = f.question_id
+    filtered = f"""{statement} left join texts t on t.question_id = f.question_id
         where ({condition}) and (contains(lower(coalesce(t.text, '')), lower($search)) or
             contains(f.question_id, $search))"""
-    return listing(lens, wanted, {"benchmark": benchmark, "search": search}, order="question_id", page=page)
+    return listing(lens, filtered, {"benchmark": benchmark, "search": search}, order="question_id", page=page)
 
 
 def sheet(lens: Lens, *, benchmark: str, search: str, change: str, page: int) -> dict[str, Any]:
     """Questions of one of the `benchmarks` with how every checkpoint answered them, one page, counted from 1.
 
-    The first `benchmark` stands for none or an unknown one; `cells` of a question are the shares of right answers by
-    `checkpoints`, iterations behind each.
+    An empty or unknown `benchmark` means the first one; `cells` of a question are the shares of right answers by
+    `checkpoints`, numbers of iterations.
     """
     names = [row["name"] for row in lens.query("select distinct benchmark as name from question_scores order by 1")]
-    chosen = benchmark if benchmark in names else (names[0] if names else "")
-    if not chosen:
+    label = benchmark if benchmark in names else (names[0] if names else "")
+    if not label:
         nothing = Listing(rows=[], total=0, page=1)
         return {"benchmarks": [], "benchmark": "", "checkpoints": [], "listing": nothing}
-    seen = lens.query("select distinct iteration as n from question_scores where benchmark = ? order by 1", [chosen])
-    checkpoints = _spread([row["n"] for row in seen])
-    found = _matching(lens, _SHARES, CHANGES.get(change, "true"), chosen, search, page)
-    rows = [{**row, "cells": [row["cells"].get(each) for each in checkpoints]} for row in found.rows]
+    iterations = lens.query(
+        "select distinct iteration as n from question_scores where benchmark = ? order by 1", [label]
+    )
+    checkpoints = _spread([row["n"] for row in iterations])
+    questions = _matching(lens, _SHARES, CHANGES.get(change, "true"), label, search, page)
+    rows = [{**row, "cells": [row["cells"].get(each) for each in checkpoints]} for row in questions.rows]
     return {
         "benchmarks": names,
-        "benchmark": chosen,
+        "benchmark": label,
         "checkpoints": checkpoints,
-        "listing": replace(found, rows=rows),
+        "listing": replace(questions, rows=rows),
     }
 
 
 def _spread(iterations: list[Any]) -> list[Any]:
-    """So many of these that a screen holds them, with both ends."""
+    """At most MOST_COLUMNS of these, evenly spaced, with both ends."""
     if len(iterations) <= MOST_COLUMNS:
         return iterations
     step = (len(iterations) - 1) / (MOST_COLUMNS - 1)
@@ -156,29 +158,29 @@ def _spread(iterations: list[Any]) -> list[Any]:
 
 def _responses(lens: Lens, benchmark: str, questions: list[str]) -> dict[str, Rows]:
     """Per question its responses in order, each with `verdicts`: preset, verdict, extracted answer, reason."""
-    found: dict[str, Rows] = {name: [] for name in questions}
+    responses: dict[str, Rows] = {name: [] for name in questions}
     for row in lens.query(_RESPONSES, [benchmark, questions]):
-        found[row["question_id"]].append(row)
-    return found
+        responses[row["question_id"]].append(row)
+    return responses
 
 
 def listed(root: Path) -> list[dict[str, Any]]:
-    """Evaluations of the store: name, model, preset and accuracy by benchmark; a reason where one is damaged."""
+    """Evaluations of the store: name, model, preset and accuracy by benchmark, and the problem of a damaged one."""
     rows = []
     for holder in evaluations(root):
-        found, problem = _results(root / EVALUATIONS / holder.name / "results.json")
-        if found or not holder.name.endswith(RESCORED):
-            facts = {name: found.get(name, nothing) for name, nothing in _FACTS.items()}
+        outcome, problem = _results(root / EVALUATIONS / holder.name / "results.json")
+        if outcome or not holder.name.endswith(RESCORED):
+            facts = {name: outcome.get(name, nothing) for name, nothing in _FACTS.items()}
             rows.append({"name": holder.name, "problem": holder.broken or problem, **facts})
     return rows
 
 
 _FACTS: dict[str, Any] = {"model": "", "preset": "", "benchmarks": {}}
-"""Facts of an evaluation that its line shows, and what stands for one that is not there."""
+"""Facts of an evaluation in the list, with their defaults."""
 
 
 def _results(path: Path) -> tuple[dict[str, Any], str]:
-    """Accuracies of an evaluation; without them, the reason."""
+    """Results of an evaluation, and the reason if there are none."""
     try:
         return json.loads(path.read_text(encoding="utf-8")), ""
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Pictures of the PDF pages that texts stand on, with the texts' words marked. For limited processes only."""
+"""Pictures of PDF pages with the words of given texts marked. Only for child processes with limits."""
 
 import base64
 import io
@@ -11,13 +11,13 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
 RUN = 4
-"""Words in a row by which a page is recognised: a single one is everywhere."""
+"""Consecutive words by which a page is recognised: single words occur everywhere."""
 STRETCH = 7
-"""Words in a row that are marked."""
+"""Fewest consecutive words that are marked."""
 FOUND = 0.2
-"""Share of a text's runs that a page must have: tables and formulas read differently from how they are printed."""
+"""Least share of a text's word runs on its page: the text of tables and formulas differs from their print."""
 MAX_PAGES = 3000
-"""Pages that are looked at."""
+"""Most pages that are read."""
 SCALE = 1.6
 """Pixels per point."""
 QUALITY = 70
@@ -29,31 +29,32 @@ Box = tuple[float, float, float, float]
 
 def pictures(path: str, texts: list[str], near: list[int] | None = None) -> list[dict[str, Any] | None]:
     """For every text the page that holds most of it: `page` (0-based), `pages` of the file, `image` (a data address)
-    and `marks` (left, top, width, height in percent of the page). None for a text that no page is found for.
+    and `marks` (left, top, width, height in percent of the page). None for a text without a matching page.
 
-    Looks at all pages, or at those `near` alone (0-based).
+    Reads all pages, or only those `near` (0-based).
     """
-    wanted = [set(_runs(_words(text))) for text in texts]
+    text_runs = [set(_runs(_words(text))) for text in texts]
     with pdfium.PdfDocument(path) as file:
         count = min(len(file), MAX_PAGES)
         best = [(FOUND, -1) for _ in texts]
         for number in range(count) if near is None else [page for page in near if page < count]:
-            there = set(_runs(_words(_text(file[number]))))
-            for place, runs in enumerate(wanted):
-                share = len(runs & there) / max(1, min(len(runs), len(there)))
-                if share * min(len(there), 50) > best[place][0] * 50:
-                    best[place] = (share * min(len(there), 50) / 50, number)
+            page_runs = set(_runs(_words(_text(file[number]))))
+            for place, runs in enumerate(text_runs):
+                share = len(runs & page_runs) / max(1, min(len(runs), len(page_runs)))
+                if share * min(len(page_runs), 50) > best[place][0] * 50:
+                    best[place] = (share * min(len(page_runs), 50) / 50, number)
         return [
-            None if number < 0 else _picture(file, number, runs) for (_, number), runs in zip(best, wanted, strict=True)
+            None if number < 0 else _picture(file, number, runs)
+            for (_, number), runs in zip(best, text_runs, strict=True)
         ]
 
 
 def _picture(file: pdfium.PdfDocument, number: int, runs: set[tuple[str, ...]]) -> dict[str, Any]:
     page = file[number]
     image = page.render(scale=SCALE, grayscale=True).to_pil().convert("L")
-    held = io.BytesIO()
-    image.save(held, "WEBP", quality=QUALITY)
-    coded = base64.b64encode(held.getvalue()).decode()
+    buffer = io.BytesIO()
+    image.save(buffer, "WEBP", quality=QUALITY)
+    coded = base64.b64encode(buffer.getvalue()).decode()
     marks = [list(box) for box in _marks(page, runs)]
     return {"page": number, "pages": len(file), "image": f"data:image/webp;base64,{coded}", "marks": marks}
 
@@ -83,12 +84,12 @@ def _marks(page: pdfium.PdfPage, runs: set[tuple[str, ...]]) -> list[Box]:
 
 
 def _ours(words: Sequence[str], runs: set[tuple[str, ...]]) -> list[bool]:
-    """Whether each word is in a stretch of the text; a few words in common are none."""
-    found = [False] * len(words)
+    """Whether each word is in a long enough run of words of the text."""
+    is_ours = [False] * len(words)
     for start in range(len(words) - RUN + 1):
         if tuple(words[start : start + RUN]) in runs:
-            found[start : start + RUN] = [True] * RUN
-    stretches = groupby(range(len(words)), key=found.__getitem__)
+            is_ours[start : start + RUN] = [True] * RUN
+    stretches = groupby(range(len(words)), key=is_ours.__getitem__)
     long = {place for ours, group in stretches if ours and len(places := list(group)) >= STRETCH for place in places}
     return [place in long for place in range(len(words))]
 
@@ -98,12 +99,12 @@ def _placed(page: pdfium.PdfPage) -> Iterator[tuple[str, Box]]:
     text = page.get_textpage()
     try:
         codes = [raw.FPDFText_GetUnicode(text, place) for place in range(text.count_chars())]
-        # One sign for each place: surrogate halves and the like are no letters.
+        # One character per position: surrogate halves and the like are not letters.
         line = "".join(chr(code) if 0 < code < 0x10000 and not 0xD800 <= code < 0xE000 else " " for code in codes)
-        for found in _WORD.finditer(line):
-            boxes = [text.get_charbox(place) for place in range(*found.span())]
+        for match in _WORD.finditer(line):
+            boxes = [text.get_charbox(place) for place in range(*match.span())]
             yield (
-                found.group().lower(),
+                match.group().lower(),
                 (
                     min(box[0] for box in boxes),
                     min(box[1] for box in boxes),

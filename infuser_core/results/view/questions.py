@@ -1,4 +1,4 @@
-"""Pages of `infuser view` on a run's questions: their list, filtered, searched and sorted in SQL, and their stories."""
+"""Pages of `infuser view` about a run's questions: their list, filtered and sorted in SQL, and their stories."""
 
 from typing import Any
 
@@ -21,14 +21,14 @@ SORTS = {
     "accuracy, highest first": "solver_accuracy desc nulls last, question_id",
     "accuracy, lowest first": "solver_accuracy asc nulls last, question_id",
 }
-"""Order in words to its ORDER BY. Words that are none of these mean the first."""
+"""Sort order to its ORDER BY. An unknown one means the first."""
 SCORED = """questions q
     left join scores s on s.run = q.run and s.iteration = q.iteration and s.question_id = q.question_id
     left join (select distinct run, document_id, source_id from documents) d
         on d.run = q.run and d.document_id = q.document_id"""
 """SQL of questions `q`, their scores `s` and their documents' textbooks `d`."""
 SHOWN = overview(InfluenceScore)
-"""Columns of a score that a list of questions has."""
+"""Columns of a score in the list of questions."""
 MEASURED = ", ".join(f"s.{name}" for name in SHOWN)
 _QUESTIONS = f"""select q.run, q.iteration, q.question_id, q.text, q.answer, d.source_id, {MEASURED}
     from {SCORED}
@@ -40,19 +40,19 @@ _CHOICES = {
     "statuses": "distinct status as one from scores order by 1",
     "sources": "distinct source_id as one from documents where source_id <> '' order by 1",
 }
-"""Values that the filter can take."""
+"""SQL of the values that a filter can take."""
 
 
-def find(lens: Lens, *, sort: str = "iteration", page: int = 1, **wanted: str) -> dict[str, Any]:
+def find(lens: Lens, *, sort: str = "iteration", page: int = 1, **filters: str) -> dict[str, Any]:
     """One page of the questions that the filter lets through, `listing`, and the values that it can take.
 
-    `wanted` are `search`, a text that the question or its answer contains whatever the case, and `iteration`, `status`
+    `filters` are `search`, a text that the question or its answer contains whatever the case, and `iteration`, `status`
     and `source`; empty ones mean all. Nothing of the request becomes part of the statement.
     """
-    parameters = {"search": "", "iteration": "", "status": "", "source": "", **wanted}
-    found = listing(lens, _QUESTIONS, parameters, order=SORTS.get(sort, SORTS["iteration"]), page=page)
+    parameters = {"search": "", "iteration": "", "status": "", "source": "", **filters}
+    questions = listing(lens, _QUESTIONS, parameters, order=SORTS.get(sort, SORTS["iteration"]), page=page)
     choices = {name: [row["one"] for row in lens.query(f"select {sql}")] for name, sql in _CHOICES.items()}
-    return {"listing": found, **choices}
+    return {"listing": questions, **choices}
 
 
 def add_questions(app: FastAPI, site: Site) -> None:
@@ -69,12 +69,12 @@ def add_questions(app: FastAPI, site: Site) -> None:
         number: Number = 1,
     ) -> HTMLResponse:
         name = runs.find_run(site.root, name)
-        wanted = {"search": search, "iteration": iteration, "status": status, "source": source, "sort": sort}
+        filters = {"search": search, "iteration": iteration, "status": status, "source": source, "sort": sort}
         with site.lens([name]) as lens:
-            found = find(lens, **wanted, page=number)
+            results = find(lens, **filters, page=number)
         return site.page(
-            "questions.html", title=f"Questions of {name}", name=name, wanted={**wanted, "page": number}, found=found,
-            sorts=list(SORTS), columns=SHOWN,
+            "questions.html", title=f"Questions of {name}", name=name, filters={**filters, "page": number},
+            results=results, sorts=list(SORTS), columns=SHOWN,
         )  # fmt: skip
 
     @app.get("/runs/{name}/why/{subject:path}")

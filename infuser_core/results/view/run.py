@@ -1,4 +1,4 @@
-"""Contents of a run's page, live in the view and frozen in a report: provenance, results, curves, time, iterations."""
+"""Contents of a run's page in the viewer and in a report: provenance, results, curves, time, iterations."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +16,9 @@ from infuser_core.store.views import Lens
 from infuser_core.system import sealed
 
 MOST_PARTS = 40
-"""Iterations with a line of their own, the latest."""
+"""Most iterations with a line, the latest."""
 Curves = dict[str, Any]
-"""One chart: `title`; `labels`, a run each; `columns`, the iterations and then each run's values, None for none."""
+"""One chart: `title`; `labels` of the runs; `columns`, the iterations and then each run's values or None."""
 _TIME = """select phase, count(*) as artifacts, sum(rows)::bigint as rows, sum(seconds) as seconds,
     sum(seconds) / nullif(sum(sum(seconds)) over (), 0) as share from run_artifacts
     group by phase order by seconds desc"""
@@ -26,15 +26,15 @@ _SECONDS = "select run, iteration, sum(seconds) as value from run_artifacts wher
 
 
 def run_page(root: Path, name: str, lens: Lens, *, beside: Sequence[str] = ()) -> dict[str, Any]:
-    """The page of a run that the lens sees, its curves beside those of other runs, as its template takes it."""
+    """Template variables of a run's page, with the curves of other runs."""
     state = state_of(root, name)
-    known = dict(runs.known_run(root, name))
+    record = dict(runs.known_run(root, name))
     parts = progress.parts_of(root, name, state=state)
     return {
         "name": name,
         "state": state,
-        "facts": provenance(root, graph_of(lens.catalogue, name), known, state),
-        "config": yaml.safe_dump(known.get("config", {}), sort_keys=False, allow_unicode=True),
+        "facts": provenance(root, graph_of(lens.catalogue, name), record, state),
+        "config": yaml.safe_dump(record.get("config", {}), sort_keys=False, allow_unicode=True),
         "results": results(lens.query, name),
         "charts": curves(lens, [name, *beside]),
         "parts": parts[-MOST_PARTS:],
@@ -44,16 +44,16 @@ def run_page(root: Path, name: str, lens: Lens, *, beside: Sequence[str] = ()) -
 
 
 def curves(lens: Lens, names: Sequence[str]) -> list[Curves]:
-    """Charts of these runs over iterations, those left out that no run has a point of."""
-    found = []
+    """Charts of these runs over iterations, without empty ones."""
+    charts = []
     statements = {curve.title: _statement(phase, curve) for phase in Phase if (curve := phase.facts.curve)}
     for title, statement in {**statements, "Seconds per iteration": _SECONDS}.items():
         rows = lens.query(statement)
         points = {(row["run"], row["iteration"]): row["value"] for row in rows if row["value"] is not None}
         iterations = sorted({iteration for _, iteration in points})
         values = [[points.get((run, each)) for each in iterations] for run in names]
-        found.append({"title": title, "labels": list(names), "columns": [list(map(float, iterations)), *values]})
-    return [one for one in found if one["columns"][0]]
+        charts.append({"title": title, "labels": list(names), "columns": [list(map(float, iterations)), *values]})
+    return [one for one in charts if one["columns"][0]]
 
 
 def _statement(phase: Phase, curve: Curve) -> str:
@@ -65,26 +65,26 @@ def _statement(phase: Phase, curve: Curve) -> str:
         join artifacts a on a.artifact_key = l.artifact_key where l.phase = '{phase}' group by all"""
 
 
-def provenance(root: Path, graph: Graph, known: dict[str, Any], state: str) -> dict[str, str]:
-    """Origin of a run's numbers: date, seed, settings, model, software, hardware, as far as they are recorded."""
-    config, records = known.get("config", {}), list(graph.records.values())
+def provenance(root: Path, graph: Graph, record: dict[str, Any], state: str) -> dict[str, str]:
+    """Origin of a run's numbers as recorded: date, seed, settings, model, software, hardware."""
+    config, records = record.get("config", {}), list(graph.records.values())
     anchor, attempt = config.get("anchor") or {}, runs.read_attempt(root, graph.run)
     machines = dict.fromkeys(_machine(engine, facts) for each in records for engine, facts in each.machine.items())
-    found = {
+    facts = {
         "state": state,
-        "begun": str(known.get("created", "")),
+        "begun": str(record.get("created", "")),
         "took": f"{attempt['seconds']:.1f} s" if "seconds" in attempt else "",
         "seed": str(config.get("seed", "")),
         "settings": f"sha256 {sealed.digest_of(config)[:16]}" if config else "",
         "origin": runs.origin_of(root, graph.run),
         "model": " ".join(str(value) for value in anchor.values() if value),
-        "software": ", ".join(f"{name} {value}" for name, value in known.get("software", {}).items()),
+        "software": ", ".join(f"{name} {value}" for name, value in record.get("software", {}).items()),
         "hardware": "; ".join(machines),
         "hosts": ", ".join(dict.fromkeys(each.host for each in records if each.host)),
     }
-    return {label: value for label, value in found.items() if value}
+    return {label: value for label, value in facts.items() if value}
 
 
 def _machine(engine: str, facts: Any) -> str:
-    told = [str(facts[name]) for name in ("device", "dtype") if name in facts]
-    return f"{engine}: {', '.join(told) or ', '.join(f'{name} {value}' for name, value in facts.items())}"
+    parts = [str(facts[name]) for name in ("device", "dtype") if name in facts]
+    return f"{engine}: {', '.join(parts) or ', '.join(f'{name} {value}' for name, value in facts.items())}"

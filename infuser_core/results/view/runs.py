@@ -1,4 +1,4 @@
-"""Pages of `infuser view` on runs: their list, two beside each other, one run, one of its iterations, its graph."""
+"""Pages of `infuser view` about runs: their list, a comparison of two, one run, its iterations, its graph."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ _FUNNEL = {
     "questions in the solver's steps": "coalesce(sum(num_groups), 0) from updates where role = 'solver'",
     "documents in the generator's steps": "coalesce(sum(num_groups), 0) from updates where role = 'generator'",
 }
-"""Step of an iteration in words to what is counted, in the order in which it takes them."""
+"""Steps of an iteration in order, to the SQL of their counts."""
 _TABLES = {
     "Texts that became no question": "select malformed_reason as reason, count(*) as texts from rollouts "
     "where phase = 'generate_questions' and malformed_reason <> '' group by 1 order by 2 desc limit 12",
@@ -43,12 +43,12 @@ _TABLES = {
 
 
 def add_runs(app: FastAPI, site: Site) -> None:
-    """Add the pages on runs to the server."""
+    """Add the pages about runs to the server."""
 
     @app.get("/")
     def list_runs() -> HTMLResponse:
-        found, damage = progress.summaries(site.root)
-        return site.page("runs.html", title="Runs", runs=found[::-1], damage=damage, store=str(site.root))
+        summaries, damage = progress.summaries(site.root)
+        return site.page("runs.html", title="Runs", runs=summaries[::-1], damage=damage, store=str(site.root))
 
     @app.get("/compare")
     def compare(run: Annotated[list[str], Query()] = []) -> HTMLResponse:  # noqa: B006
@@ -74,7 +74,7 @@ def add_runs(app: FastAPI, site: Site) -> None:
 
 
 def _add_iterations(app: FastAPI, site: Site) -> None:
-    """One iteration in counts, from documents to updates and losses; and the slider that leads to another."""
+    """Add the page of an iteration, with counts from documents to updates, and the slider to another."""
 
     @app.get("/runs/{name}/iterations")
     def slide(name: str, number: int = 0) -> RedirectResponse:
@@ -83,14 +83,14 @@ def _add_iterations(app: FastAPI, site: Site) -> None:
     @app.get("/runs/{name}/iterations/{number}")
     def iteration(name: str, number: int) -> HTMLResponse:
         name = runs.find_run(site.root, name)
-        known = sorted({entry.iteration for entry in Journal(site.root, name).latest() if entry.iteration >= 0})
-        if number not in known:
-            hint = f"it has {known[0]} to {known[-1]}" if known else "it has not begun one"
+        iterations = sorted({entry.iteration for entry in Journal(site.root, name).latest() if entry.iteration >= 0})
+        if number not in iterations:
+            hint = f"it has {iterations[0]} to {iterations[-1]}" if iterations else "it has not started one"
             raise UsageError(f"run {name} has no iteration {number}", hint=hint)
         with site.lens([name], iterations=[number]) as lens:
             counts = {step: int(next(iter(lens.query(f"select {sql}")[0].values()))) for step, sql in _FUNNEL.items()}
             tables = {title: rows for title, sql in _TABLES.items() if (rows := lens.query(sql))}
         return site.page(
-            "iteration.html", title=f"Iteration {number} of {name}", name=name, number=number, known=known,
+            "iteration.html", title=f"Iteration {number} of {name}", name=name, number=number, iterations=iterations,
             funnel=counts, tables=tables,
         )  # fmt: skip

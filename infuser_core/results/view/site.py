@@ -1,4 +1,4 @@
-"""Frame that the pages of `infuser view` share: templates, SQL over runs of the store, addresses of things by name."""
+"""Common parts of the pages of `infuser view`: templates, SQL over runs of the store, addresses of pages."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
@@ -20,9 +20,9 @@ from infuser_core.store.verify import size
 from infuser_core.store.views import Lens, Rows
 
 PER_PAGE = 40
-"""Questions on one page: it stays below 5,000 px."""
+"""Most questions on one page, which keeps it below 5,000 px."""
 Number = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
-"""Page that is asked for, from 1."""
+"""Number of the requested page, from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +30,15 @@ class Site:
     """Pages over one store."""
 
     root: Path
-    """The store."""
 
     def page(self, template: str, /, **values: Any) -> HTMLResponse:
-        """A template as an answer."""
+        """A rendered template as a response."""
         return HTMLResponse(templates().get_template(template).render(**values))
 
     def lens(
         self, names: Sequence[str] | None, *, iterations: Collection[int] | None = None, shelf: str = RUNS
     ) -> closing[Lens]:
-        """SQL over these runs, over some iterations of them alone, or over evaluations of any model."""
+        """SQL over these runs, over only some of their iterations, or over evaluations of any model."""
         return closing(Lens(Store(self.root), runs=names, iterations=iterations, shelf=shelf))
 
 
@@ -52,7 +51,7 @@ class Listing:
     total: int
     """Rows of all pages."""
     page: int
-    """Page that this is, from 1: the last one where a page behind it was asked for."""
+    """Number of this page, from 1; the last page if a later one was requested."""
 
     @property
     def pages(self) -> int:
@@ -62,8 +61,8 @@ class Listing:
 
 def listing(lens: Lens, statement: str, parameters: Mapping[str, Any], *, order: str, page: int) -> Listing:
     """A statement's rows in this order, one page of them; pages count from 1."""
-    cut = f"select *, count(*) over () as total from ({statement}) order by {order} limit $size offset $start"
-    rows = lens.query(cut, {**parameters, "size": PER_PAGE, "start": PER_PAGE * (page - 1)})
+    paged = f"select *, count(*) over () as total from ({statement}) order by {order} limit $size offset $start"
+    rows = lens.query(paged, {**parameters, "size": PER_PAGE, "start": PER_PAGE * (page - 1)})
     if rows or page == 1:
         return Listing(rows=rows, total=rows[0]["total"] if rows else 0, page=page)
     total = lens.query(f"select count(*) as total from ({statement})", parameters)[0]["total"]
@@ -71,16 +70,16 @@ def listing(lens: Lens, statement: str, parameters: Mapping[str, Any], *, order:
 
 
 def address(run: str, column: str, value: object) -> str:
-    """Page of what a cell of a table names, empty for a cell that names nothing: a link in a page of this run."""
+    """Address of the page about the value of a table's cell, in a page of this run; empty if there is none."""
     if column == "run":
         return f"/runs/{quote(str(value))}"
-    known = column in COLUMNS and COLUMNS[column].refers_to and isinstance(value, str) and value and run
-    return f"/runs/{quote(run)}/why/{quote(str(value))}" if known else ""
+    is_link = column in COLUMNS and COLUMNS[column].refers_to and isinstance(value, str) and value and run
+    return f"/runs/{quote(run)}/why/{quote(str(value))}" if is_link else ""
 
 
 @cache
 def templates() -> Environment:
-    made = environment("infuser_core.results.view", "infuser_core.results.lineage")
-    made.filters["size"] = size
-    made.globals |= {"live": True, "address": address}
-    return made
+    jinja = environment("infuser_core.results.view", "infuser_core.results.lineage")
+    jinja.filters["size"] = size
+    jinja.globals |= {"live": True, "address": address}
+    return jinja

@@ -1,4 +1,4 @@
-"""SQL page of `infuser view`: statements that only read, the documented ones saved, results as CSV or parquet."""
+"""SQL page of `infuser view`: read-only statements, the documented examples, results as CSV or parquet."""
 
 import re
 import tempfile
@@ -18,7 +18,7 @@ from infuser_core.store import runs
 _PAGE = shipped.ROOT / "docs" / "sql.md"
 _EXAMPLE = re.compile(r"^([^\n`#]+(?:\n[^\n`#]+)*)[:.]\n\n```sql\n(.*?)\n```", re.M | re.S)
 MOST = 200
-"""Rows of a result on the page; a file has all."""
+"""Most rows of a result on the page; a file has all."""
 SECONDS = 20.0
 """Time after which a statement is stopped."""
 Statement = Annotated[str, Query(max_length=20_000)]
@@ -26,13 +26,13 @@ Statement = Annotated[str, Query(max_length=20_000)]
 
 @cache
 def saved() -> dict[str, str]:
-    """Title to statement: the examples of the documentation's page on SQL; none where it is not installed."""
+    """Title to statement: the examples in docs/sql.md; empty if it is not installed."""
     text = _PAGE.read_text(encoding="utf-8") if _PAGE.is_file() else ""
     return {" ".join(title.split()): statement for title, statement in _EXAMPLE.findall(text)}
 
 
 def add_statements(app: FastAPI, site: Site) -> None:
-    """The page on which a person asks, and its result as a file."""
+    """Add the SQL page and its results as files to the server."""
 
     @app.get("/sql")
     def ask(statement: Statement = "", run: str = "") -> HTMLResponse:
@@ -41,12 +41,12 @@ def add_statements(app: FastAPI, site: Site) -> None:
             try:
                 with site.lens(_only(site, run)) as lens:
                     rows = lens.ask(statement, most=MOST + 1, seconds=SECONDS)
-            except InfuserError as found:
-                error = found
-        shown, more = rows[:MOST], len(rows) > MOST
+            except InfuserError as refusal:
+                error = refusal
+        first, more = rows[:MOST], len(rows) > MOST
         return site.page(
-            "sql.html", title="SQL", statement=statement, run=run, rows=shown, more=more, error=error, saved=saved(),
-            known=runs.list_runs(site.root)[::-1],
+            "sql.html", title="SQL", statement=statement, run=run, rows=first, more=more, error=error, saved=saved(),
+            runs=runs.list_runs(site.root)[::-1],
         )  # fmt: skip
 
     @app.get("/sql/rows.{ending}")

@@ -174,7 +174,7 @@ def _serving(scene: Scene) -> Iterator[int]:
     """An `infuser serve` beside the run, which shows itself there; gives its server process."""
     serving = scene.begin("serve", "--port", str(deployment.free_port()), own=True)
     try:
-        eventually(lambda: deployment.announced(scene.store) is not None, "a server", 120.0)
+        eventually(lambda: deployment.running_server(scene.store) is not None, "a server", 120.0)
         yield descendants(serving.pid, "flows.server")[0]
     finally:
         _kill([serving.pid])

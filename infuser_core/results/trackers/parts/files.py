@@ -1,4 +1,4 @@
-"""`log.txt` and `metrics.jsonl` of a run: files that grow by whole lines, without secrets, and never stop a run."""
+"""`log.txt` and `metrics.jsonl` of a run: files of whole lines, without secrets, whose errors never stop a run."""
 
 import json
 import os
@@ -35,14 +35,14 @@ def redacted(text: str) -> str:
 
 
 class Lines:
-    """A file to which whole lines are added. What cannot be written is told once, and otherwise left out."""
+    """A file to which whole lines are added. The first error of a write is reported; failed lines are dropped."""
 
     def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
         self._path, self._tell = path, tell
         self._told = self._looked = False
 
     def add(self, line: str) -> None:
-        """One more line, of bounded length; anything that would steer a terminal is made visible."""
+        """Add a line of bounded length, with control characters escaped."""
         text = printable(line.replace("\n", " "))
         text = text if len(text) <= _LINE else text[: _LINE - 3] + "..."
         try:
@@ -53,13 +53,13 @@ class Lines:
                 self._tell(f"cannot write {self._path}: {error.strerror or error}; the run continues without it")
 
     def _write(self, data: bytes) -> None:
-        # Opened for each line: whoever moves the file away gets a new one. A pipe in its place must not hold us up.
+        # Opened for each line, so that the file can be moved away. A pipe in its place must not block.
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         handle = os.open(self._path, flags, 0o644)
         try:
             facts = os.fstat(handle)
             if not stat.S_ISREG(facts.st_mode):
-                raise OSError(0, "it is no file")
+                raise OSError(0, "not a regular file")
             # A kill, or a full disk, may have torn the last line.
             if not self._looked and facts.st_size and os.pread(handle, 1, facts.st_size - 1) != b"\n":
                 data = b"\n" + data
@@ -69,7 +69,7 @@ class Lines:
 
 
 def points_in(path: Path) -> Iterator[Point]:
-    """The points of a `metrics.jsonl`; torn and damaged lines are passed over."""
+    """The points of a `metrics.jsonl`; torn and damaged lines are skipped."""
     try:
         with path.open("rb") as lines:
             for line in lines:
@@ -81,7 +81,7 @@ def points_in(path: Path) -> Iterator[Point]:
 
 
 def point_of(line: bytes) -> Point | None:
-    """The point that a line tells, or None for a damaged line."""
+    """The point on a line, or None for a damaged line."""
     try:
         return Point(**json.loads(line))
     except (ValueError, TypeError):

@@ -1,7 +1,7 @@
-"""Trackers beside a run: each in a process of its own that follows `metrics.jsonl`, so that none can disturb the run.
+"""Trackers of a run: each follows `metrics.jsonl` in a separate process, so that none can disturb the run.
 
-A process reads what the run has written, and remembers how far it came; the next attempt goes on from there. It ends
-with its run: told to, or because that is gone.
+A process records its position in the file, and the next attempt continues there. It ends with its run: on request, or
+when the run's process is gone.
 """
 
 import importlib.util
@@ -37,14 +37,13 @@ class Tracked:
     """The run that a tracker shows."""
 
     name: str
-    """Name of the run."""
     folder: Path
-    """Folder of this tracker in the run's folder: files that it keeps belong here."""
+    """Folder for this tracker's files, in the run's folder."""
     settings: Mapping[str, Any]
     """The run's settings by dotted names, without secrets."""
 
     def remembered(self, name: str, make: Callable[[], str]) -> str:
-        """A word that this tracker made in the first attempt and knows in later ones, such as a run's number."""
+        """A text that the first attempt makes and stores for later ones, such as the run's id at the tracker."""
         path = self.folder / f"{name}.txt"
         if not path.is_file():
             path.write_text(make())
@@ -70,7 +69,7 @@ def find_tracker(name: str) -> Track:
 
 
 class Followers:
-    """The trackers of a run, as its process sees them. Each that fails costs one warning."""
+    """Tracker processes of a run, seen from the run's process. Each that fails gives one warning."""
 
     def __init__(self, folder: Path, names: Sequence[str], tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -86,7 +85,7 @@ class Followers:
         own = _own_folder(self._folder, name)
         own.mkdir(parents=True, exist_ok=True)
         (own / _FAILED).unlink(missing_ok=True)
-        # What this process can import, that one can, and no file of the working folder hides a package.
+        # The child imports what this process can; no file of the working folder hides a package.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
         return subprocess.Popen(
             [sys.executable, "-P", "-c", _MAIN, name, str(self._folder), str(os.getpid())],
@@ -99,13 +98,13 @@ class Followers:
         )
 
     def look(self) -> None:
-        """Tell of trackers that have ended before their time."""
+        """Report trackers that ended before the run."""
         for name, process in list(self._at_work.items()):
             if process.poll() is not None:
                 self._drop(name)
 
     def end(self) -> None:
-        """Let every tracker finish; after the time that they have in all, they are killed."""
+        """Let every tracker finish, and kill those that are late."""
         deadline = time.monotonic() + settings.track_seconds()
         try:
             for process in self._at_work.values():
@@ -126,15 +125,15 @@ class Followers:
     def _drop(self, name: str) -> None:
         process = self._at_work.pop(name)
         late = process.poll() is None
-        # What it started ends with it.
+        # Its child processes end with it.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
-            # One that waits for a lost disk does not even die.
+            # A process that waits for a lost disk survives SIGKILL.
             process.wait(_LOOK)
         why = f"was not done {settings.track_seconds():g} s after the run and was killed" if late else self._why(name)
-        left = self._folder / METRICS
-        self._tell(f"tracker {name} {why}; the numbers are in {left}, and the run's next attempt hands them on")
+        file = self._folder / METRICS
+        self._tell(f"tracker {name} {why}; the numbers are in {file}, and the run's next attempt sends them")
 
     def _why(self, name: str) -> str:
         with suppress(OSError):
@@ -147,15 +146,15 @@ def _own_folder(folder: Path, name: str) -> Path:
 
 
 class Tail:
-    """Points of a file that grows, from where the last reader stopped, until the run is over."""
+    """Points of a growing file, from the last reader's position until the run is over."""
 
-    def __init__(self, path: Path, kept: Path, over: threading.Event) -> None:
-        self._path, self._kept, self._over = path, kept, over
+    def __init__(self, path: Path, position_file: Path, over: threading.Event) -> None:
+        self._path, self._kept, self._over = path, position_file, over
 
     def __iter__(self) -> Iterator[Point]:
         position = self._position()
         while True:
-            # Asked before reading: whatever was written before the end is read.
+            # Checked before reading, so that everything written before the end is read.
             over, began = self._over.is_set(), position
             for line in self._lines(position):
                 position += len(line)
@@ -192,14 +191,14 @@ def main(name: str, folder: str, parent: str) -> None:
     try:
         tracked = Tracked(name=Path(folder).name, folder=own, settings=_settings(Path(folder)))
         find_tracker(name)(tracked, Tail(Path(folder) / METRICS, own / _POSITION, over))
-    except BaseException as error:  # the boundary of the process: recorded for the run, which tells it
+    except BaseException as error:  # the boundary of the process: recorded for the run, which reports it
         with suppress(OSError):
             (own / _FAILED).write_text(redacted(f"{type(error).__name__}: {error}")[:500])
         raise
 
 
 def _watch(parent: int, over: threading.Event) -> None:
-    """The run says that it is over, or is gone. Who is not done by then and some time later has waited too long."""
+    """Wait for the end of the run or the death of its process; kill this process if it is not done in time."""
     while not select.select([sys.stdin], [], [], _LOOK)[0] and os.getppid() == parent:
         pass
     over.set()
@@ -208,17 +207,17 @@ def _watch(parent: int, over: threading.Event) -> None:
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """The settings in the run's record. Raises OSError or ValueError where there are none."""
-    found: dict[str, Any] = {}
+    """The settings in the run's record by dotted name. Raises OSError or ValueError if it cannot be read."""
+    leaves: dict[str, Any] = {}
 
     def walk(value: Any, name: str) -> None:
         if isinstance(value, dict):
             for key, item in value.items():
                 walk(item, f"{name}.{key}".lstrip("."))
         elif isinstance(value, str):
-            found[name] = "***" if is_secret(name.rpartition(".")[2]) else redacted(value)
+            leaves[name] = "***" if is_secret(name.rpartition(".")[2]) else redacted(value)
         else:
-            found[name] = value
+            leaves[name] = value
 
     walk(json.loads((folder / "run.json").read_text())["config"], "")
-    return found
+    return leaves

@@ -12,7 +12,7 @@ from infuser_core.store.recipe import Record
 _SHARES = {"valid_share": ("valid", "written")}
 """Metrics that are a share of two numbers of a summary."""
 _REMARKS = ("status", "said")
-"""Words of a summary that people should read; `ok` says nothing."""
+"""Entries of a summary with remarks for people; `ok` is not shown."""
 _SHOWN = {
     "accuracy": "accuracy {:.3f}",
     "mean_score": "mean score {:+.4f}",
@@ -23,9 +23,9 @@ _SHOWN = {
     "rows": "{:,.0f} rows",
     "tokens_per_second": "{:,.0f} tokens/s",
 }
-"""Metrics with words of their own, in the order in which they are shown; others follow under their names."""
+"""Formats of metrics, in the order shown; other metrics follow under their names."""
 _KEPT_BACK = {"seconds", "step", "low", "high", "tokens", "written", "valid", "responses"}
-"""Metrics that a line leaves to `metrics.jsonl`."""
+"""Metrics that are only in `metrics.jsonl`, not in the line for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +35,16 @@ class Point:
     step: int
     """Co-training iteration, or -1 outside the loop; of a measurement, the iterations that its checkpoint has seen."""
     phase: str
-    """Stage name."""
     of: str
-    """Benchmark or part that tells it from others of its phase and iteration; empty for most."""
+    """Benchmark or part that distinguishes it from others of its phase and iteration; empty for most."""
     time: str
-    """When it was known, ISO 8601."""
+    """Time of the record, ISO 8601."""
     attempt: int
-    """Count of starts of the run, from 1."""
+    """Number of the run's start, from 1."""
     state: str
     """ran, or cached: found in the store."""
     key: str
-    """Artifact key."""
+    """Key of the artifact."""
     metrics: Mapping[str, float]
     """Finite numbers by name."""
 
@@ -67,15 +66,15 @@ class Point:
 
 def metrics_of(record: Record, *, seconds: float, tokens: int = 0) -> dict[str, float]:
     """Every finite number of a stage's summary; rows, time, and speed by its `tokens`; shares."""
-    told = dict(_numbers(record.summary))
+    numbers = dict(_numbers(record.summary))
     shares = {
-        name: told[part] / told[whole]
+        name: numbers[part] / numbers[whole]
         for name, (part, whole) in _SHARES.items()
-        if part in told and told.get(whole, 0) > 0
+        if part in numbers and numbers.get(whole, 0) > 0
     }
-    moved = told.get("tokens") or tokens
-    speed = {"tokens_per_second": moved / seconds} if moved and seconds > 0 else {}
-    return {**told, **shares, "rows": sum(record.rows.values()), "seconds": round(seconds, 4), **speed}
+    moved_tokens = numbers.get("tokens") or tokens
+    speed = {"tokens_per_second": moved_tokens / seconds} if moved_tokens and seconds > 0 else {}
+    return {**numbers, **shares, "rows": sum(record.rows.values()), "seconds": round(seconds, 4), **speed}
 
 
 def _numbers(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
@@ -87,9 +86,9 @@ def _numbers(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
 
 
 def in_words(metrics: Mapping[str, float], summary: Mapping[str, Any]) -> str:
-    """The words of a stage about itself, for one line."""
+    """Metrics and remarks of a stage on one line."""
     others = [name for name in metrics if name not in _SHOWN and name not in _KEPT_BACK]
-    said = [words.format(metrics[name]) for name, words in _SHOWN.items() if name in metrics]
-    said += [f"{name.rpartition('.')[2].replace('_', ' ')} {metrics[name]:.6g}" for name in others]
+    parts = [words.format(metrics[name]) for name, words in _SHOWN.items() if name in metrics]
+    parts += [f"{name.rpartition('.')[2].replace('_', ' ')} {metrics[name]:.6g}" for name in others]
     remarks = [str(summary[name]) for name in _REMARKS if summary.get(name, "ok") != "ok"]
-    return ", ".join([*said, *remarks])
+    return ", ".join([*parts, *remarks])

@@ -30,43 +30,43 @@ from infuser_core.store.views import Lens
 
 TITLE = "Habits of the anchor"
 ANSWERS = phases(lambda facts: facts.responses)
-"""Phases whose responses can be looked at; the first that a run has is taken."""
+"""Phases whose responses can be described; the first that a run has is the default."""
 
 
 def form_of(query: Query, run: str, *, phase: str = "") -> dict[str, Any]:
-    """Everything about the form of a run's responses. Raises UsageError for a phase that it has no answers of.
+    """The form of a run's responses. Raises UsageError for a phase without responses in this run.
 
-    `phase` is the one whose answers were looked at, empty where there are none; `at` the iteration of the checkpoint
-    that the first one is compared with, the selected one or the last.
+    `phase` is the phase of the responses, empty if there are none; `at` is the iteration of the checkpoint that is
+    compared with the first one: the selected one, or the last.
     """
-    chosen = _chosen(query, run, phase)
-    found = _answers(query, run, chosen) if chosen else {}
+    phase_name = _phase_of(query, run, phase)
+    answers = _answers(query, run, phase_name) if phase_name else {}
     selected = selected_iteration(query, run)
-    first, last = min(found, default=0), max(found, default=0)
-    at = selected if selected in found and selected != first else last
+    first, last = min(answers, default=0), max(answers, default=0)
+    at = selected if selected in answers and selected != first else last
     return {
-        "phase": chosen,
-        "checkpoints": [response_form.checkpoint_form(iteration, rows) for iteration, rows in found.items()],
+        "phase": phase_name,
+        "checkpoints": [response_form.checkpoint_form(iteration, rows) for iteration, rows in answers.items()],
         "at": at,
-        "changes": response_form.paired_changes(found[first], found[at]) if at != first else [],
+        "changes": response_form.paired_changes(answers[first], answers[at]) if at != first else [],
     }
 
 
-def section(found: Mapping[str, Any]) -> Section:
-    """The habits as a section: figure, checkpoints, changes."""
-    tables = tables_of(found)
+def format_section(form: Mapping[str, Any]) -> Section:
+    """The form of responses as a section: figure, checkpoints, changes."""
+    tables = format_tables(form)
     if not tables:
         return Section(title=TITLE)
-    rows = [{"iteration": one["iteration"], **one["shares"]} for one in found["checkpoints"]]
+    rows = [{"iteration": one["iteration"], **one["shares"]} for one in form["checkpoints"]]
     lines = [series_of(label, rows, name) for name, label in MEASURES.items()]
     caption = "Form of the answers over training"
-    drawn = [charts.lines(caption, lines, name="habits", label="share of answers", share=True)] if rows else []
-    said = [f"Shares of {FACTS[found['phase']].responses}; iteration 0 is the anchor."] if found["phase"] else []
-    return Section(title=TITLE, lines=said, figures=drawn, tables=tables)
+    figures = [charts.lines(caption, lines, name="habits", label="share of answers", share=True)] if rows else []
+    notes = [f"Shares of {FACTS[form['phase']].responses}; iteration 0 is the anchor."] if form["phase"] else []
+    return Section(title=TITLE, lines=notes, figures=figures, tables=tables)
 
 
-def tables_of(found: Mapping[str, Any]) -> list[Table]:
-    """Checkpoints and changes: those of which there are any."""
+def format_tables(form: Mapping[str, Any]) -> list[Table]:
+    """Tables of checkpoints and of changes, without empty ones."""
     checkpoints = [
         {
             "iteration": one["iteration"],
@@ -74,9 +74,9 @@ def tables_of(found: Mapping[str, Any]) -> list[Table]:
             "median tokens": one["median_tokens"],
             **{label: one["shares"][name] for name, label in MEASURES.items()},
         }
-        for one in found["checkpoints"]
+        for one in form["checkpoints"]
     ]
-    at = f"iteration {found['at']}"
+    at = f"iteration {form['at']}"
     changes = [
         {
             "measure": MEASURES[one["measure"]],
@@ -86,30 +86,37 @@ def tables_of(found: Mapping[str, Any]) -> list[Table]:
             "95% interval": (one["difference"]["low"], one["difference"]["high"]),
             "questions": one["difference"]["questions"],
         }
-        for one in found["changes"]
+        for one in form["changes"]
     ]
     shares: Formats = {"median tokens": tenths, **dict.fromkeys(MEASURES.values(), percent)}
-    moved: Formats = {"anchor": percent, at: percent, "change, points": points, "95% interval": points_interval}
-    made: list[tuple[str, Sequence[Row], Formats]] = [
+    change_formats: Formats = {
+        "anchor": percent,
+        at: percent,
+        "change, points": points,
+        "95% interval": points_interval,
+    }
+    contents: list[tuple[str, Sequence[Row], Formats]] = [
         ("Form of the answers by checkpoint", checkpoints, shares),
-        ("What was kept and what was lost", changes, moved),
+        ("What was kept and what was lost", changes, change_formats),
     ]
-    return [table(title, rows, formats) for title, rows, formats in made if rows]
+    return [table(title, rows, formats) for title, rows, formats in contents if rows]
 
 
-def _chosen(query: Query, run: str, wanted: str) -> str:
+def _phase_of(query: Query, run: str, phase: str) -> str:
     rows = query(f"""
         SELECT phase FROM rollouts WHERE run = {literal(run)}
         UNION SELECT phase FROM benchmark_scores WHERE run = {literal(run)} AND phase = '{Phase.VALIDATE}'""")
-    there = [phase for phase in ANSWERS if any(row["phase"] == phase for row in rows)]
-    if wanted and wanted not in there:
-        raise UsageError(f"run {run} has no answers of phase {wanted}", hint=f"it has {', '.join(there) or 'none yet'}")
-    return wanted or next(iter(there), "")
+    phases_of_run = [phase for phase in ANSWERS if any(row["phase"] == phase for row in rows)]
+    if phase and phase not in phases_of_run:
+        raise UsageError(
+            f"run {run} has no answers of phase {phase}", hint=f"it has {', '.join(phases_of_run) or 'none yet'}"
+        )
+    return phase or next(iter(phases_of_run), "")
 
 
 def _answers(query: Query, run: str, phase: str) -> dict[int, list[ResponseForm]]:
-    """Answers by iteration. The text stays in the database: what comes out begins at the first box."""
-    found = (
+    """Answers by iteration. Of the text only the part from the first box leaves the database."""
+    source = (
         f"""SELECT iteration, question_id, finish_reason, response_tokens, response FROM benchmark_answers
             WHERE run = {literal(run)} AND phase = '{Phase.VALIDATE}'"""
         if phase == Phase.VALIDATE
@@ -118,7 +125,7 @@ def _answers(query: Query, run: str, phase: str) -> dict[int, list[ResponseForm]
     )
     rows = query(rf"""
         WITH answers(iteration, question_id, finish_reason, tokens, response) AS (
-            {found})
+            {source})
         SELECT iteration, question_id, tokens, finish_reason = 'stop' AS ended,
             NOT regexp_matches(response, '{response_form.MARKS}') AS no_marks,
             NOT regexp_matches(response, '{response_form.ROLES}') AS no_roles,
@@ -135,8 +142,8 @@ def _answers(query: Query, run: str, phase: str) -> dict[int, list[ResponseForm]
     return answers
 
 
-def habits(root: Path, name: str | None, *, phase: str) -> tuple[str, dict[str, Any]]:
-    """A run's name, and its habits."""
+def run_response_format(root: Path, name: str | None, *, phase: str) -> tuple[str, dict[str, Any]]:
+    """A run's name, and the form of its responses."""
     run = find_run(root, name)
     with closing(Lens(Store(root), runs=[run])) as lens:
         return run, form_of(lens.query, run, phase=phase)
