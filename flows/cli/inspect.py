@@ -14,7 +14,7 @@ from infuser_core.store.journal import Journal
 from infuser_core.terminal import num_visible_rows, printable, table
 
 if TYPE_CHECKING:
-    from infuser_core.results.lineage.progress import Part
+    from infuser_core.results.lineage.progress import AttemptPart
     from infuser_core.store.journal import Entry
 
 InRun = Annotated[str | None, typer.Option("--run", help="Run to look in; by default all, the latest first.")]
@@ -97,7 +97,7 @@ def _stage_row(entry: "Entry") -> dict[str, Any]:
     }
 
 
-def _iteration_row(part: "Part") -> dict[str, Any]:
+def _iteration_row(part: "AttemptPart") -> dict[str, Any]:
     return {
         "iteration": part.part,
         "state": part.state,
