@@ -54,7 +54,7 @@ class Portion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How a batch is shared among arms; arms of the pool without a portion contribute nothing."""
+    """Shares of a batch by arm; arms of the pool without a portion contribute nothing."""
 
     by: str
     """Field of Document whose values are the arms."""

@@ -1,4 +1,4 @@
-"""What the two updates share: rollouts as training groups, and minibatch AdamW steps on eq:unified_obj."""
+"""Parts of both updates: rollouts as training groups, and minibatch AdamW steps on eq:unified_obj."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

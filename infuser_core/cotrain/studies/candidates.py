@@ -1,4 +1,4 @@
-"""What a score may know of a question, and every score of the folder `scores` for an iteration's questions.
+"""Candidates with all facts that a score may use, and every score of the folder `scores` for their questions.
 
 One backward pass per question: slow, and independent of the engine's probe. Legend: _N parameters.
 """

@@ -43,7 +43,7 @@ def load_examples(config: RunConfig, earlier: Sequence[Question] = ()) -> Exampl
 
 
 def example_facts(config: RunConfig) -> dict[str, Any]:
-    """What the recipe records of the examples: count, settings and content of their source, and the templates."""
+    """Facts of the examples for the recipe: count, settings and content of their source, and the templates."""
     settings = config.cotrain.examples
     if settings is None:
         return {}
@@ -61,7 +61,7 @@ def example_facts(config: RunConfig) -> dict[str, Any]:
 
 
 def aim_facts(config: RunConfig, iteration: int) -> dict[str, Any]:
-    """What the recipe records of the accuracies that an iteration's documents aim at in turn; empty without any."""
+    """For the recipe: the accuracies that an iteration's documents aim at in turn; empty without any."""
     aims = config.cotrain.aims_of(iteration)
     if not aims:
         return {}
