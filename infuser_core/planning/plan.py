@@ -75,7 +75,7 @@ class SurveyedStage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class RunReason:
     """One reason for which a stage would run."""
 
     kind: str
@@ -120,7 +120,7 @@ class FormerRun:
 
 def reasons_to_run(
     step: SurveyedStage, record: Record | None, before: FormerRun, salts: Salts, missing: Mapping[str, Recipe]
-) -> list[Reason]:
+) -> list[RunReason]:
     """Reasons for which this stage would run, the most telling first.
 
     `record` is the artifact in its place, if any; `missing` are assumed artifacts by id.
@@ -138,14 +138,14 @@ def reasons_to_run(
             found.append(_change("seed", "seed", record.seed, recipe.seed))
     found += _input_changes(recipe, record, missing)
     gone = "missing: it was computed, and is gone from the store"
-    return found or [Reason(kind="missing", text=gone if recipe.key in before.seen else "missing: not computed yet")]
+    return found or [RunReason(kind="missing", text=gone if recipe.key in before.seen else "missing: not computed yet")]
 
 
-def _change(kind: str, key: str, old: Any, new: Any, text: str = "") -> Reason:
-    return Reason(kind=kind, key=key, old=old, new=new, text=text or f"{key} {_shorten(old)} -> {_shorten(new)}")
+def _change(kind: str, key: str, old: Any, new: Any, text: str = "") -> RunReason:
+    return RunReason(kind=kind, key=key, old=old, new=new, text=text or f"{key} {_shorten(old)} -> {_shorten(new)}")
 
 
-def _forced_repeat(recipe: Recipe, record: Record | None, salts: Salts) -> list[Reason]:
+def _forced_repeat(recipe: Recipe, record: Record | None, salts: Salts) -> list[RunReason]:
     salt = recipe.config.get(SALT)
     if salt is None or not salts.is_forced(recipe.phase, recipe.iteration):
         return []
@@ -155,7 +155,7 @@ def _forced_repeat(recipe: Recipe, record: Record | None, salts: Salts) -> list[
     return [_change("forced", SALT, old, salt, f"forced: computed again, attempt {salt}")]
 
 
-def _setting_changes(recipe: Recipe, record: Record, changed: Sequence[Leaf]) -> list[Reason]:
+def _setting_changes(recipe: Recipe, record: Record, changed: Sequence[Leaf]) -> list[RunReason]:
     """Settings of the phase that differ, each under the name that it has in the configuration, where it has one."""
     leaves = leaves_that_differ(record.config, recipe.config)
     named = [_as_configured(recipe, leaf, changed) for leaf in leaves if leaf.name != SALT]
@@ -170,7 +170,7 @@ def _as_configured(recipe: Recipe, leaf: Leaf, changed: Sequence[Leaf]) -> Leaf:
     return own[0] if own else leaf
 
 
-def _input_changes(recipe: Recipe, record: Record | None, missing: Mapping[str, Recipe]) -> list[Reason]:
+def _input_changes(recipe: Recipe, record: Record | None, missing: Mapping[str, Recipe]) -> list[RunReason]:
     before = dict(record.inputs) if record is not None else {}
     found = []
     for name, identity in recipe.inputs.items():
@@ -184,7 +184,7 @@ def _input_changes(recipe: Recipe, record: Record | None, missing: Mapping[str, 
     return found + [_change("input", name, before[name], None, f"input {name} is no longer used") for name in gone]
 
 
-_DEPENDS = Reason(kind="depends", text="depends on stages before it, which would run", new="stages before it")
+_DEPENDS = RunReason(kind="depends", text="depends on stages before it, which would run", new="stages before it")
 
 
 _LISTED = 8
@@ -202,7 +202,7 @@ class PlannedStage:
     """Benchmark or part that tells it from others of its phase and iteration; empty for most."""
     cached: bool
     """Whether the store has it."""
-    reasons: Sequence[Reason]
+    reasons: Sequence[RunReason]
     """Why it would run; empty for a cached stage."""
     seconds: float | None
     """Estimated time, seconds: 0 for a cached stage, None where the store knows no former one."""
@@ -231,7 +231,7 @@ class PlannedStage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RunPlan:
     """All stages of a run, in the order of the pipeline."""
 
     run: str
@@ -310,7 +310,7 @@ def _line(stage: PlannedStage, width: int) -> str:
     return f"  {stage.title:{width}}  would run {time}  {'; '.join(_reason_texts(stage.reasons))}"
 
 
-def _reason_texts(reasons: Sequence[Reason]) -> list[str]:
+def _reason_texts(reasons: Sequence[RunReason]) -> list[str]:
     """The first reasons in words; what would run before stands in one of them."""
     ahead = list(dict.fromkeys(str(reason.new) for reason in reasons if reason.kind == "depends"))
     said = [reason.text for reason in reasons if reason.kind != "depends"]
@@ -329,21 +329,21 @@ def make_plan(
     compared_with: str,
     asked: RunPlaces,
     notes: Sequence[str] = (),
-) -> Plan:
+) -> RunPlan:
     """The plan of the stages that a survey came by; `known` are all artifacts of the store, for the times."""
     usual = usual_seconds(known) | usual_seconds(before.records)
     stages = []
     for step, label in zip(steps, stage_labels(steps), strict=True):
         if asked.only is not None and not asked.only.holds(step.recipe):
             continue
-        why: list[Reason] = []
+        why: list[RunReason] = []
         seconds: float | None = 0.0
         if not step.stored:
             record = before.like(step.recipe)
             why = reasons_to_run(step, record, before, salts, missing)
             seconds = record.seconds if record else usual.get(step.recipe.phase)
         stages.append(PlannedStage(recipe=step.recipe, label=label, cached=step.stored, reasons=why, seconds=seconds))
-    return Plan(run=run, compared_with=compared_with, stages=stages, notes=notes)
+    return RunPlan(run=run, compared_with=compared_with, stages=stages, notes=notes)
 
 
 def stage_labels(steps: Sequence[SurveyedStage]) -> list[str]:

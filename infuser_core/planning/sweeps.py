@@ -35,7 +35,7 @@ class SweepFile(Settings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class AxisValue:
     """One value of an axis."""
 
     label: str
@@ -90,22 +90,22 @@ def _refuse_alike(path: Path, configs: Iterable[RunConfig]) -> None:
             )
 
 
-def _axis_choices(name: str, values: Mapping[str, list[str]] | Sequence[Any], folder: Path) -> Iterator[Choice]:
+def _axis_choices(name: str, values: Mapping[str, list[str]] | Sequence[Any], folder: Path) -> Iterator[AxisValue]:
     if isinstance(values, Mapping):
         for label, parts in values.items():
             files = tuple(shipped.find_file(part, folder) for part in parts if "=" not in part)
-            yield Choice(label=_as_label(label), files=files, overrides=tuple(part for part in parts if "=" in part))
+            yield AxisValue(label=_as_label(label), files=files, overrides=tuple(part for part in parts if "=" in part))
         return
     for value in values:
         label = "" if name == "seed" else _as_label(f"{'-'.join(name.split('.')[-2:])}-{value}")
-        yield Choice(label=label, overrides=(f"{name}={value}",))
+        yield AxisValue(label=label, overrides=(f"{name}={value}",))
 
 
 def _as_label(label: str) -> str:
     return _UNFIT.sub("-", label.lower()).strip("-")
 
 
-def _run_config(sweep: SweepFile, folder: Path, chosen: Sequence[Choice], on_top: Sequence[str]) -> RunConfig:
+def _run_config(sweep: SweepFile, folder: Path, chosen: Sequence[AxisValue], on_top: Sequence[str]) -> RunConfig:
     bases = [shipped.find_file(name, folder) for name in sweep.base]
     files = (*bases, *(file for choice in chosen for file in choice.files))
     overrides = [*sweep.set, *(override for choice in chosen for override in choice.overrides), *on_top]

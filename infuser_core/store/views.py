@@ -103,7 +103,7 @@ TABLES: dict[str, type] = {
     "candidates": schemas.Candidate,
     "selections": schemas.Selection,
 }
-"""Tables that always exist in SQL, empty or not. `questions` are generated, `reference_questions` are from data sets."""
+"""Tables that always exist in SQL. `questions` are generated, `reference_questions` are from data sets."""
 
 _RECORD_TABLES = {
     "run_artifacts": "run varchar, iteration bigint, phase varchar, artifact_key varchar, digest varchar, rows bigint, "

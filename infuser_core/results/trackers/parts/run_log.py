@@ -29,7 +29,7 @@ def place_of(phase: str, iteration: int, iterations: int) -> str:
     return f"after {iteration} of {iterations}" if iteration else "anchor"
 
 
-class Clock:
+class RemainingTime:
     """Estimate of the time that a run's iterations still take, from those of this attempt."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class RunLog:
         self._folder, self._track = folder, track
         self._followers: Followers | None = None
         self._console = console or Console(enabled=False)
-        self._number, self._lock, self._clock = attempt, RLock(), Clock()
+        self._number, self._lock, self._clock = attempt, RLock(), RemainingTime()
         # Errors of the log must not go to the log.
         self._log = Lines(folder / LOG, lambda line: self._console.say(f"warning: {line}")) if folder else None
         self._metrics = Lines(folder / METRICS, self.warn) if folder else None
