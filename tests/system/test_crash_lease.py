@@ -19,8 +19,8 @@ from infuser_core.store.runs import hold_run, is_held, refuse_if_held, wait_unti
 HOLDER = """
 import sys, time
 from pathlib import Path
-from infuser_core.store.runs import holding
-with holding(Path(sys.argv[1]), "run") as hold:
+from infuser_core.store.runs import hold_run
+with hold_run(Path(sys.argv[1]), "run") as hold:
     hold.begin_stage("update_solver, iteration 3")
     print("held", flush=True)
     time.sleep(float(sys.argv[2]))
