@@ -23,7 +23,7 @@ from infuser_core.cotrain.phases.training import (
     by_group,
     logprobs_of,
 )
-from infuser_core.protocols import Probed, Progress, Similarity, Trainer, TrainGroup, no_progress
+from infuser_core.protocols import ProbeResult, Progress, Similarity, Trainer, TrainGroup, no_progress
 from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
 VERSION = 7
@@ -130,7 +130,7 @@ def _probed(
     *,
     workspace: Path,
     progress: Progress,
-) -> Probed:
+) -> ProbeResult:
     """One pass without the lost questions; `found` gets what it measured. Raises LostGroupsError for the others."""
     train = [group for group in every if group.group_id not in lost]
     probed = solver.probe(train, constants, reference, progress=progress)
