@@ -169,8 +169,8 @@ def _archive(count: int) -> Callable[[Path], None]:
 BAD: dict[str, tuple[Callable[[Path], object], str]] = {
     "random": (lambda path: path.write_bytes(bytes(range(256)) * 9), "is not a GGUF file: it begins with b'\\x00"),
     "empty": (lambda path: path.write_bytes(b""), "is not a GGUF file: it begins with b''"),
-    "header alone": (lambda path: path.write_bytes(b"GGUF\x03\x00\x00\x00"), "(8 bytes): it is damaged or cut short"),
-    "cut": (_cut, "(108,536 bytes): it is damaged or cut short"),
+    "header alone": (lambda path: path.write_bytes(b"GGUF\x03\x00\x00\x00"), "(8 bytes): it is damaged or truncated"),
+    "cut": (_cut, "(108,536 bytes): it is damaged or truncated"),
     "zip without": (_archive(0), "holds 0 .gguf files, not one"),
     "zip of two": (_archive(2), "holds 2 .gguf files, not one"),
     "unknown architecture": (lambda path: write_gguf(path, architecture="grok"), "architecture grok is not supported"),
@@ -178,7 +178,10 @@ BAD: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda path: write_gguf(path, splitting="unknown"),
         "its vocabulary splits text by the rule 'unknown', which transformers does not know",
     ),
-    "recurrent": (lambda path: write_gguf(path, architecture="mamba"), "looks back by other means"),
+    "recurrent": (
+        lambda path: write_gguf(path, architecture="mamba"),
+        "mixes tokens in layers that the engines cannot replace",
+    ),
     "a tensor too many": (
         lambda path: write_gguf(path, extra="rope_freqs.weight"),
         f"weights, and transformers' model of it {sum(each.numel() for each in tiny_llama().parameters()):,}",
