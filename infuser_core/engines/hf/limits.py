@@ -84,7 +84,8 @@ def refuse_other_attention(model: PreTrainedModel) -> None:
     """Raises EngineError for a model with layers that bypass the layouts: packed responses would see each other."""
     if not model._supports_attention_backend or model._is_stateful:
         raise EngineError(
-            f"{type(model).__name__} mixes tokens in layers that the engines cannot replace: recurrent ones or custom attention",
+            f"{type(model).__name__} mixes tokens in layers that the engines cannot replace (recurrent, or with an "
+            "attention outside of transformers' interface)",
             hint="choose an architecture without such layers, e.g. Qwen, Llama, OLMo, Gemma, Phi or GPT-NeoX",
         )
 
