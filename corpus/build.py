@@ -1,4 +1,4 @@
-"""A document pool built from its sources: what each source became, and the tables, Markdown and report of the pool."""
+"""Write a built document pool: the outcome of each source, and the pool's tables and report."""
 
 import re
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Any
 
 from corpus import report
 from corpus.chunk.chunk import Discard, Discarded, discard
-from corpus.find.intake import Item
+from corpus.find.named_sources import SourceItem
 from corpus.pool import (
     DISCARDED,
     DOCUMENTS,
@@ -27,43 +27,43 @@ from infuser_core.schemas import Document, Judgement, Overlap, Page
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
+class BuiltSource:
     """Outcome of one source."""
 
-    item: Item
-    """The source as given."""
+    item: SourceItem
     page: Page | None = None
-    """Its conversion; None when it was rejected before."""
+    """Its conversion; None if it was rejected before."""
     documents: Sequence[Document] = ()
-    """Kept chunks in order."""
+    """Retained chunks in order."""
     discarded: Sequence[Discarded] = ()
-    """All else; together with the documents a tiling of the Markdown."""
+    """All other spans; together with the documents they tile the Markdown."""
     num_chars: int = 0
     """Characters of the Markdown."""
     structure: str = ""
-    """The cutter of front and back matter, and why a model that was asked did not; empty where nobody did."""
+    """The method that decided on front and back matter, and why the model did not; empty if that pass is off."""
     sizes: ChunkSettings = field(default_factory=ChunkSettings)
-    """Limits of a chunk's length."""
 
-    def judged(self, verdicts: Sequence[Judgement]) -> "Built":
-        """Without the chunks that the judge dropped."""
-        return self.minus({row.document_id: ("judge", row.reason, row.response) for row in verdicts if not row.keep})
+    def apply_verdicts(self, verdicts: Sequence[Judgement]) -> "BuiltSource":
+        """Discard the chunks that the judge dropped."""
+        return self.drop({row.document_id: ("judge", row.reason, row.response) for row in verdicts if not row.keep})
 
-    def minus(self, dropped: Mapping[str, tuple[str, str, str]]) -> "Built":
-        """Without some documents: they become discards, with (stage, reason, response)."""
+    def drop(self, dropped: Mapping[str, tuple[str, str, str]]) -> "BuiltSource":
+        """Discard documents, given by id with (stage, reason, response)."""
         spans = [discard(row, *dropped[row.document_id]) for row in self.documents if row.document_id in dropped]
         if not spans:
             return self
-        kept = [row for row in self.documents if row.document_id not in dropped]
-        return replace(self, documents=kept, discarded=sorted([*self.discarded, *spans], key=lambda row: row.start))
+        documents = [row for row in self.documents if row.document_id not in dropped]
+        return replace(
+            self, documents=documents, discarded=sorted([*self.discarded, *spans], key=lambda row: row.start)
+        )
 
     def row(self) -> PoolSource:
-        """Row of the sources table."""
+        """The row of the sources table."""
         source, page = self.item.source, self.page
-        stage, reason = self._ending()
+        stage, reason = self._rejection()
         return PoolSource(
             source_id=source.source_id,
-            input=self.item.given,
+            input=self.item.input,
             title=source.title,
             author=source.author,
             domain=source.discipline,
@@ -87,8 +87,8 @@ class Built:
             page_starts=page.page_starts if page and not page.reason else [],
         )
 
-    def _ending(self) -> tuple[str, str]:
-        """Stage and reason of a source that gave no documents; both empty for one that gave some."""
+    def _rejection(self) -> tuple[str, str]:
+        """Stage and reason of a source without documents; both empty for a source with documents."""
         if self.page is None:
             return self.item.stage, with_setting(self.item.source.reason)
         if self.page.reason:
@@ -99,21 +99,21 @@ class Built:
             row.stage if row.stage in ("judge", "overlap") else row.reason for row in self.discarded if row.is_span
         )
         stage = next((name for name in ("overlap", "judge") if name in reasons), "chunk")
-        told = [f"{count} {'span' if count == 1 else 'spans'} {name}" for name, count in sorted(reasons.items())]
-        return stage, f"no documents: {', '.join(told)}{self._lengths()}"
+        counts = [f"{count} {'span' if count == 1 else 'spans'} {name}" for name, count in sorted(reasons.items())]
+        return stage, f"no documents: {', '.join(counts)}{self._closest_lengths()}"
 
-    def _lengths(self) -> str:
-        """The spans that came nearest to the limits of a chunk, with the settings; empty where length kept none out."""
+    def _closest_lengths(self) -> str:
+        """Lengths of the spans closest to the limits of a chunk, with the settings; empty if length discarded none."""
         short, long = (
             [row.num_tokens for row in self.discarded if row.reason == reason.value]
             for reason in (Discard.TOO_SHORT, Discard.TOO_LONG)
         )
-        told = []
+        parts = []
         if short:
-            told.append(f"the longest has {max(short)} tokens, corpus.chunk.min_tokens is {self.sizes.min_tokens}")
+            parts.append(f"the longest has {max(short)} tokens, corpus.chunk.min_tokens is {self.sizes.min_tokens}")
         if long:
-            told.append(f"the shortest too long has {min(long)}, corpus.chunk.max_tokens is {self.sizes.max_tokens}")
-        return f" ({'; '.join(told)})" if told else ""
+            parts.append(f"the shortest too long has {min(long)}, corpus.chunk.max_tokens is {self.sizes.max_tokens}")
+        return f" ({'; '.join(parts)})" if parts else ""
 
 
 _SETTINGS = {
@@ -124,26 +124,26 @@ _SETTINGS = {
     "language ": "corpus.catalogue.languages",
     "ranked ": "corpus.catalogue.books_per_topic",
 }
-"""Beginnings of reasons, as patterns, and the settings that would have taken the book."""
+"""Beginnings of reasons, as patterns, and the settings that can admit the book."""
 
 
 def with_setting(reason: str) -> str:
-    """A reason for a rejection with the setting that decides it, where there is one."""
-    found = [setting for start, setting in _SETTINGS.items() if re.match(start, reason)]
-    return f"{reason} ({found[0]})" if found else reason
+    """Append to the reason of a rejection the setting that decides it, if there is one."""
+    settings = [setting for start, setting in _SETTINGS.items() if re.match(start, reason)]
+    return f"{reason} ({settings[0]})" if settings else reason
 
 
 def overlap_reason(row: Overlap) -> str:
-    """Reason for which a document that matches is dropped."""
+    """Reason why a matching document is dropped."""
     return f"overlaps {row.shard} record {row.record_id or row.record}, run of {row.longest_run} words"
 
 
-def overlapping(
+def overlapping_documents(
     findings: Sequence[Overlap], questions: Sequence[str], rules: OverlapSettings
 ) -> dict[str, tuple[str, str, str]]:
-    """Documents that the audit takes away, with (stage, reason, response); `questions` are shards of questions.
+    """The documents that the audit drops, with (stage, reason, response); `questions` are the shards of questions.
 
-    Raises DocumentError where a match is to stop the build.
+    Raises DocumentError if a match is to stop the build.
     """
     dropped: dict[str, tuple[str, str, str]] = {}
     for row in sorted((row for row in findings if row.matched), key=lambda row: -row.longest_run):
@@ -159,22 +159,25 @@ def overlapping(
     return dropped
 
 
-def write(
-    folder: Path, built: Iterable[Built], findings: Sequence[Overlap] | None, told: report.Told
+def write_pool(
+    folder: Path, built: Iterable[BuiltSource], findings: Sequence[Overlap] | None, inputs: report.ReportInputs
 ) -> dict[str, Any]:
-    """Write the pool's tables and its report beside the Markdown that is there already; returns the report's facts.
+    """Write the pool's tables and report into the folder that has its Markdown; returns the report's facts.
 
     One source at a time is in memory.
     """
     sources = []
-    with table_writer(folder / DOCUMENTS, Document) as keep, table_writer(folder / DISCARDED, Discarded) as leave:
-        for one in built:
-            sources.append(one.row())
-            for document in one.documents:
-                keep(document)
-            for span in one.discarded:
-                leave(span)
+    with (
+        table_writer(folder / DOCUMENTS, Document) as add_document,
+        table_writer(folder / DISCARDED, Discarded) as add_discarded,
+    ):
+        for source in built:
+            sources.append(source.row())
+            for document in source.documents:
+                add_document(document)
+            for span in source.discarded:
+                add_discarded(span)
     write_table(folder / SOURCES, sources, PoolSource)
     if findings is not None:
         write_table(folder / OVERLAPS, findings, Overlap)
-    return report.write(folder, sources, told)
+    return report.write_report(folder, sources, inputs)

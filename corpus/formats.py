@@ -1,11 +1,11 @@
-"""Pools in other people's formats: the authors' documents.json and chunk files, JSONL and parquet.
+"""Import and export pools in other formats: the authors' documents.json and chunk files, JSONL and parquet.
 
-Fields that have no place in a document are kept beside it, in `extra.jsonl`, and written again on export.
+Fields without a column in a document are stored next to the pool, in `extra.jsonl`, and written again on export.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from corpus.audit.references import SUFFIXES
 from corpus.chunk.chunk import PATH_JOINT
 from corpus.chunk.split import count_tokens
-from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, typed_rows, write_json, write_table, writing
+from corpus.pool import DOCUMENTS, IMPORTED, SOURCES, pool_file, typed_rows, write_errors, write_json, write_table
 from infuser_core.errors import DocumentError, UsageError
 from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.plugins import MAIN_ROUTE, ROUTES
@@ -30,51 +30,49 @@ _HEADERS = tuple(f"Header {level}" for level in range(1, 7))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """One document and what it has beside."""
+    """An imported document and its row of `extra.jsonl`."""
 
     document: Document
-    """The row."""
     extra: dict[str, Any]
-    """Fields without a place in it, and how the known ones were spelled."""
-    counted: bool
-    """Whether its tokens were counted here."""
+    """Fields without a column, and the original spelling of the others."""
+    is_counted: bool
+    """Whether the import counted its tokens."""
 
 
 def import_pool(path: Path, out: Path) -> dict[str, Any]:
-    """Read a file of documents into the folder `out`.
+    """Import a file of documents into the folder `out`.
 
-    Raises DocumentError for anything else, UsageError for a file of another kind and a folder that holds a build.
+    Raises DocumentError if the file has no documents, UsageError for other kinds of files and a folder with a build.
     """
     if (out / SOURCES).is_file():
         raise UsageError(f"{out} holds a pool that was built from sources", hint="name another folder with --out")
-    rows = _rows(path)
-    found = _imported(path, rows)
-    with writing(out):
-        write_table(out / DOCUMENTS, [one.document for one in found], Document)
-        lines = [json.dumps(one.extra, ensure_ascii=False) for one in found]
+    imports = _import_file(path)
+    with write_errors(out):
+        write_table(out / DOCUMENTS, [row.document for row in imports], Document)
+        lines = [json.dumps(row.extra, ensure_ascii=False) for row in imports]
         durable.write(out / EXTRA, "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass"))
         facts = {
             "kind": "documents",
-            "documents": len(found),
-            "kept_beside": sorted({name for one in found for name in one.extra["fields"]}),
-            "counted_here": sum(one.counted for one in found),
+            "documents": len(imports),
+            "kept_beside": sorted({name for row in imports for name in row.extra["fields"]}),
+            "counted_here": sum(row.is_counted for row in imports),
         }
         write_json(out / IMPORTED, facts)
     return facts
 
 
-def documents_in(path: Path) -> list[Document]:
-    """The documents of a pool's folder, or of a file in any format that can be imported.
+def read_documents(path: Path) -> list[Document]:
+    """Read the documents of a pool's folder, or of a file that can be imported.
 
     Raises DocumentError or UsageError for anything else.
     """
     if path.is_dir():
         return list(typed_rows(pool_file(path), Document))
-    return [one.document for one in _imported(path, _rows(path))]
+    return [row.document for row in _import_file(path)]
 
 
-def content_of_pool(path: Path) -> str:
-    """Digest of a pool's file. Raises DocumentError when there is none."""
+def pool_digest(path: Path) -> str:
+    """Digest of a pool's file. Raises DocumentError if there is none."""
     file = pool_file(path)
     try:
         return f"{file.suffix}:{digest_of_file(file)}"
@@ -82,7 +80,7 @@ def content_of_pool(path: Path) -> str:
         raise DocumentError(f"corpus.pool = {path}: {error.strerror}", hint="name a pool that can be read") from error
 
 
-def _rows(path: Path) -> list[Mapping[str, Any]]:
+def _import_file(path: Path) -> list[Imported]:
     if path.is_dir():
         raise UsageError(f"{path} is a folder", hint="name one file: documents.json, JSONL or parquet")
     if not path.is_file():
@@ -92,26 +90,29 @@ def _rows(path: Path) -> list[Mapping[str, Any]]:
     rows: list[Mapping[str, Any]] = list(rows_of(path))
     if not rows:
         raise DocumentError(f"{path}: no rows in it", hint="a list of documents")
-    return rows
-
-
-def _imported(path: Path, rows: Sequence[Mapping[str, Any]]) -> list[Imported]:
     if "question_text" in rows[0] and "ground_truth" in rows[0]:
         raise DocumentError(f"{path}: questions, and no documents", hint="a run reads question sets as they are")
-    found = [_document(row, place, path) for place, row in enumerate(rows)]
-    counts = Counter(one.document.document_id for one in found)
+    imports = [_import_row(row, place, path) for place, row in enumerate(rows)]
+    counts = Counter(row.document.document_id for row in imports)
     twice = next((name for name, count in counts.items() if count > 1), None)
     if twice is not None:
         raise DocumentError(f"{path}: two rows have the id {twice!r}", hint="make identifiers unique")
-    empty = next((one.document.document_id for one in found if not one.document.text.strip()), None)
+    empty = next((row.document.document_id for row in imports if not row.document.text.strip()), None)
     if empty is not None:
         raise DocumentError(f"{path}: the document {empty!r} has no text", hint="leave it out")
-    return found
+    return imports
 
 
-def _document(row: Mapping[str, Any], place: int, path: Path) -> Imported:
+def _import_row(row: Mapping[str, Any], place: int, path: Path) -> Imported:
+    """Import a row of documents.json, of a file like it, or of a chunk file, whose rows have `page_content`."""
     if "page_content" in row:
-        return _chunk_file(row, place, path)
+        metadata = row["metadata"] if isinstance(row.get("metadata"), dict) else {}
+        titles = [str(metadata[name]) for name in _HEADERS if metadata.get(name)]
+        source = str(metadata.get("source_pdf") or path.name.partition(".")[0])
+        values = {"document_id": f"{source}-{place}", "source_id": source, "header_path": PATH_JOINT.join(titles)}
+        if isinstance(metadata.get("token_count"), int):
+            values["num_tokens"] = metadata["token_count"]
+        return _build_import(str(row["page_content"]), values, row, "page_content", path, place)
     key = next((name for name in ("content", "text") if isinstance(row.get(name), str)), None)
     if key is None:
         raise DocumentError(
@@ -122,22 +123,13 @@ def _document(row: Mapping[str, Any], place: int, path: Path) -> Imported:
         raise DocumentError(f"{path}: row {place} has no doc_id", hint="documents.json needs doc_id and content")
     values = {ours: row[theirs] for theirs, ours in _AUTHORS.items() if row.get(theirs) is not None}
     values |= {name: row[name] for name in _OURS if row.get(name) is not None}
-    return _made(row[key], {**values, "document_id": str(name)}, row, key, path, place)
+    return _build_import(row[key], {**values, "document_id": str(name)}, row, key, path, place)
 
 
-def _chunk_file(row: Mapping[str, Any], place: int, path: Path) -> Imported:
-    metadata = row.get("metadata") if isinstance(row.get("metadata"), dict) else {}
-    assert isinstance(metadata, dict)
-    titles = [str(metadata[name]) for name in _HEADERS if metadata.get(name)]
-    source = str(metadata.get("source_pdf") or path.name.partition(".")[0])
-    values = {"document_id": f"{source}-{place}", "source_id": source, "header_path": PATH_JOINT.join(titles)}
-    if isinstance(metadata.get("token_count"), int):
-        values["num_tokens"] = metadata["token_count"]
-    return _made(str(row["page_content"]), values, row, "page_content", path, place)
-
-
-def _made(text: str, values: Mapping[str, Any], row: Mapping[str, Any], key: str, path: Path, place: int) -> Imported:
-    """The document; what its format does not have is counted or left empty, and named."""
+def _build_import(
+    text: str, values: Mapping[str, Any], row: Mapping[str, Any], key: str, path: Path, place: int
+) -> Imported:
+    """The document of these values; missing tokens are counted, other missing values are empty."""
     prompt_type = str(values.get("prompt_type") or MAIN_ROUTE)
     if prompt_type != MAIN_ROUTE and prompt_type not in (routes := ROUTES.names()):
         raise DocumentError(f"{path}: row {place} has prompt_type {prompt_type!r}", hint=", ".join(routes))
@@ -153,44 +145,48 @@ def _made(text: str, values: Mapping[str, Any], row: Mapping[str, Any], key: str
         domain=str(values.get("domain", "")),
         prompt_type=prompt_type,
     )
-    known = {key, *_OURS, *_AUTHORS}
-    extra = {name: value for name, value in row.items() if name not in known}
-    # The row as it came says how it is written again: integers that became text, fields that were not there.
-    origin = {name: value for name, value in row.items() if name in known and name != key}
+    columns = {key, *_OURS, *_AUTHORS}
+    extra = {name: value for name, value in row.items() if name not in columns}
+    # The original values, for export: some became text, and some columns were missing.
+    origin = {name: value for name, value in row.items() if name in columns and name != key}
     return Imported(
         document=document,
         extra={"document_id": document.document_id, "fields": extra, "origin": origin, "key": key},
-        counted="num_tokens" not in values,
+        is_counted="num_tokens" not in values,
     )
 
 
 def export_pool(pool: Path, format_: str, out: Path) -> dict[str, Any]:
-    """Write the pool's documents as documents.json, JSONL or parquet; what was kept beside them comes along.
+    """Write the pool's documents as documents.json, JSONL or parquet, with the fields of `extra.jsonl`.
 
-    Raises DocumentError for a pool that is none, UsageError for a target that is a folder or the pool's own file.
+    Raises DocumentError if there is no pool, UsageError for a target that is a folder or the pool's file.
     """
     if out.is_dir():
         raise UsageError(f"{out} is a folder", hint="name the file to write with --out")
     path = pool_file(pool)
     if out.exists() and out.samefile(path):
         raise UsageError(f"{out} is the pool itself", hint="name another file with --out")
-    beside = _beside(path.parent / EXTRA)
+    extras = _read_extras(path.parent / EXTRA)
     documents = list(typed_rows(path, Document))
-    with writing(out):
+    with write_errors(out):
         if format_ == "parquet":
             write_table(out, documents, Document)
-            left = sorted({name for extra in beside.values() for name in extra["fields"]})
-            return {"format": format_, "documents": len(documents), "left_out": left}
-        rows = [(row, place, beside.get(row.document_id)) for place, row in enumerate(documents)]
+            names = sorted({name for extra in extras.values() for name in extra["fields"]})
+            return {"format": format_, "documents": len(documents), "left_out": names}
+        rows = [(row, place, extras.get(row.document_id)) for place, row in enumerate(documents)]
         if format_ == "documents-json":
             data = json.dumps([_authors_row(*row) for row in rows], ensure_ascii=False, indent=1) + "\n"
         else:
-            data = "".join(json.dumps(_line(row, extra), ensure_ascii=False) + "\n" for row, _, extra in rows)
+            lines = [
+                {**(extra["fields"] if extra else {}), **{name: getattr(row, name) for name in _OURS}}
+                for row, _, extra in rows
+            ]
+            data = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
         durable.write(out, data.encode("utf-8", "surrogatepass"))
     return {"format": format_, "documents": len(documents), "left_out": []}
 
 
-def _beside(path: Path) -> dict[str, dict[str, Any]]:
+def _read_extras(path: Path) -> dict[str, dict[str, Any]]:
     if not path.is_file():
         return {}
     lines = path.read_bytes().decode("utf-8", "surrogatepass").split("\n")
@@ -199,7 +195,7 @@ def _beside(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _authors_row(document: Document, place: int, extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A row of documents.json: as it came where it was imported from one, else made."""
+    """A row of documents.json: the original one if the document was imported from one."""
     if extra and extra["key"] in ("content", "text") and "doc_id" in extra["origin"]:
         return {**extra["origin"], extra["key"]: document.text, **extra["fields"]}
     row = {
@@ -218,13 +214,8 @@ def _authors_row(document: Document, place: int, extra: Mapping[str, Any] | None
     return {**row, **(extra["fields"] if extra else {})}
 
 
-def _line(document: Document, extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    row = {name: getattr(document, name) for name in _OURS}
-    return {**(extra["fields"] if extra else {}), **row}
-
-
 def describe(facts: Mapping[str, Any], out: Path) -> str:
-    """One or two lines for people."""
+    """One or two lines for the terminal."""
     lines = [f"{facts['documents']} documents: {out}"]
     if facts.get("kept_beside"):
         lines.append(f"kept in {EXTRA}: {', '.join(facts['kept_beside'])}")

@@ -1,4 +1,4 @@
-"""Markdown of corpus and audit reports: tables, and excerpts of texts."""
+"""Markdown of corpus and audit reports: tables and excerpts of texts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ def _cell(value: Any) -> str:
 
 
 def excerpt(label: str, text: str) -> str:
-    """The beginning of a text as a quotation under its label."""
+    """The beginning of a text as a quotation with a label."""
     words = " ".join(text.split())
     more = " ..." if len(words) > EXCERPT_CHARS else ""
     # Angle brackets and backticks of a source must not become markup of the report.
@@ -26,12 +26,12 @@ def excerpt(label: str, text: str) -> str:
 
 
 def records_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """A Markdown table of the named fields; `none` where there are no rows."""
+    """A Markdown table of the fields `names`; `none` without rows."""
     return table(names, [[row[name] for name in names] for row in rows]) if rows else "none"
 
 
 def controls_table(controls: Sequence[Mapping[str, Any]]) -> str:
-    """The share of each kind of planted control that each mode of an audit found."""
+    """A Markdown table of the share of each kind of planted control that each mode of an audit found."""
     if not controls:
         return "no controls: the pool has no text long enough"
     modes = [name for name in controls[0] if name not in ("kind", "planted", "expected")]

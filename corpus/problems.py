@@ -12,31 +12,33 @@ from infuser_core.schemas import Document, Judgement, Question
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problems:
-    """Rows of the pool and the problems that they carry."""
+    """Rows of the pool that hold problems."""
 
     documents: list[Document]
-    """One per row, in pool order."""
+    """In pool order."""
     problems: list[Question]
-    """The problem of each row, with the row's document id."""
-    left_out: list[Judgement]
-    """Problems that are no row, with the reason."""
+    """The problem of each document, with its document_id."""
+    skipped: list[Judgement]
+    """Problems without a row, with the reason."""
 
 
-def as_rows(number: int, problems: Sequence[Question], settings: ProblemSettings, dev: Sequence[Question]) -> Problems:
-    """The pool rows of list `number`: distinct problems in turn until there are `count`, then shuffled.
+def problem_rows(
+    number: int, problems: Sequence[Question], settings: ProblemSettings, dev: Sequence[Question]
+) -> Problems:
+    """The pool rows of problem list `number`: its distinct problems, repeated up to `count` rows, then shuffled.
 
-    Problems whose text another one or, as configured, a dev question has are left out.
+    Problems with the text of an earlier one or, if configured, of a dev question are skipped.
     """
-    reasons = {normalised(row): f"in the dev set: {row.question_id}" for row in (dev if settings.exclude_dev else ())}
+    reasons = {_normalise(row): f"in the dev set: {row.question_id}" for row in (dev if settings.exclude_dev else ())}
     unique: list[Question] = []
-    left_out: list[Judgement] = []
+    skipped: list[Judgement] = []
     for problem in problems:
-        reason = reasons.setdefault(normalised(problem), f"the same as {problem.question_id}")
+        reason = reasons.setdefault(_normalise(problem), f"the same as {problem.question_id}")
         if reason == f"the same as {problem.question_id}":
             unique.append(replace(problem, domain=settings.domain or problem.domain))
         else:
             name = f"p{number}-{problem.question_id}"
-            left_out.append(Judgement(document_id=name, keep=False, reason=reason, decided_by="problems", response=""))
+            skipped.append(Judgement(document_id=name, keep=False, reason=reason, decided_by="problems", response=""))
     rows = [
         (f"p{number}-{unique[place % len(unique)].question_id}-{place // len(unique)}", unique[place % len(unique)])
         for place in range(settings.count if unique else 0)
@@ -45,18 +47,18 @@ def as_rows(number: int, problems: Sequence[Question], settings: ProblemSettings
     return Problems(
         documents=[_document(number, name, problem, settings.route) for name, problem in rows],
         problems=[replace(problem, document_id=name) for name, problem in rows],
-        left_out=left_out,
+        skipped=skipped,
     )
 
 
-def blank(counts: Mapping[str, int]) -> list[Document]:
-    """Rows without a text, so many of each route that asks the generator for questions of its own."""
+def blank_rows(counts: Mapping[str, int]) -> list[Document]:
+    """Rows without a text, `counts` of each route, on which the generator writes questions without a document."""
     routes = [route for route, count in counts.items() for _ in range(count)]
     return [_row(f"blank-{number:04d}", "blank", "", "", route) for number, route in enumerate(routes)]
 
 
-def normalised(question: Question) -> str:
-    """Text and choices without differences of letter case and white space."""
+def _normalise(question: Question) -> str:
+    """Text and choices in lower case, with single blanks."""
     return " ".join(render_question(question.text, question.choices).casefold().split())
 
 

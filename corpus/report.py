@@ -1,4 +1,4 @@
-"""The corpus report: what is in a pool, what is not and why, as Markdown for people and as facts for programs."""
+"""The report on a pool: its contents and rejects with reasons, as Markdown and as facts in JSON."""
 
 import random
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Any
 
 from corpus.chunk.chunk import CONVERT, Discarded
 from corpus.find.registry import Coverage
-from corpus.find.search import Failure
+from corpus.find.search import FailedQuery
 from corpus.markup import controls_table, excerpt, records_table, table
 from corpus.pool import DISCARDED, DOCUMENTS, FACTS, OVERLAPS, REPORT, PoolSource, write_json
 from infuser_core.schemas import Document
@@ -26,27 +26,27 @@ _HINTS = {
     "download": "the same command tries again; sources.parquet has the reason of each",
 }
 _HINT = "sources.parquet has the reason of each"
-_SHOWN = 5
+_MAX_REJECTED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """Facts of the report beside the pool itself."""
+class ReportInputs:
+    """Inputs of the report in addition to the pool."""
 
     judge: str
     """Name of the judge, or `none`."""
     tokenizer: str
-    """Tokenizer of the token counts, in words."""
+    """Description of the token counter."""
     coverage: Sequence[Coverage] = ()
-    """Which source was found for which pair; empty without a search for pairs."""
-    failures: Sequence[Failure] = ()
+    """The pairs that each source was found for; empty without a search."""
+    failures: Sequence[FailedQuery] = ()
     """Catalogues and queries without an answer."""
     audit: Mapping[str, Any] | None = None
     """Facts of the overlap audit; None without one."""
 
 
-def write(folder: Path, sources: Sequence[PoolSource], told: Told) -> dict[str, Any]:
-    """Write the report of the pool whose tables and Markdown lie in a folder; returns its facts."""
+def write_report(folder: Path, sources: Sequence[PoolSource], inputs: ReportInputs) -> dict[str, Any]:
+    """Write the report on the pool whose tables and Markdown are in a folder; returns its facts."""
     # A rejected source may have the name of another one.
     texts = {row.source_id: row.markdown for row in sources if row.markdown}
 
@@ -54,17 +54,17 @@ def write(folder: Path, sources: Sequence[PoolSource], told: Told) -> dict[str, 
         return (folder / texts[row.source_id]).read_bytes().decode("utf-8")[row.start : row.end]
 
     documents, discarded = TableRows(folder / DOCUMENTS, Document), TableRows(folder / DISCARDED, Discarded)
-    found = facts(documents, discarded, sources, told)
-    samples = samples_of(documents, discarded, sources, text_of)
-    durable.write(folder / REPORT, markdown(found, sources, samples).encode("utf-8", "replace"))
-    write_json(folder / FACTS, found)
-    return found
+    facts = collect_facts(documents, discarded, sources, inputs)
+    samples = draw_samples(documents, discarded, sources, text_of)
+    durable.write(folder / REPORT, render_report(facts, sources, samples).encode("utf-8", "replace"))
+    write_json(folder / FACTS, facts)
+    return facts
 
 
-def facts(
-    documents: Sequence[Document], discarded: Sequence[Discarded], sources: Sequence[PoolSource], told: Told
+def collect_facts(
+    documents: Sequence[Document], discarded: Sequence[Discarded], sources: Sequence[PoolSource], inputs: ReportInputs
 ) -> dict[str, Any]:
-    """Everything that is counted, as JSON values."""
+    """Counts and shares of the pool, as JSON values."""
     count = len(documents)
     characters = tokens = 0
     domains = Counter[str]()
@@ -72,7 +72,13 @@ def facts(
         characters += len(row.text) or row.end - row.start
         tokens += row.num_tokens
         domains[row.domain or "unnamed"] += 1
-    spans = Counter((row.stage, _span_reason(row)) for row in discarded if row.is_span)
+
+    def reason_of(row: Discarded) -> str:
+        if row.stage != "judge":
+            return row.reason
+        return "undecided" if row.reason.startswith("undecided") else "rejected by the judge"
+
+    spans = Counter((row.stage, reason_of(row)) for row in discarded if row.is_span)
     rejected = [row for row in sources if row.status != "admitted"]
     return {
         "documents": count,
@@ -84,19 +90,19 @@ def facts(
         "mean_tokens": _mean(tokens, count),
         "tokens": tokens,
         "kept_characters": _share(characters, sum(row.num_chars for row in sources)),
-        "tokenizer": told.tokenizer,
-        "judge": told.judge,
+        "tokenizer": inputs.tokenizer,
+        "judge": inputs.judge,
         "disciplines": [
             {"discipline": name, "documents": number, "share": _share(number, count)}
             for name, number in domains.most_common()
         ],
-        "coverage": _covered(sources, told.coverage),
-        "source_rejects": _counted((row.stage, row.reason.partition(":")[0]) for row in rejected),
-        "span_rejects": _counted(spans.elements()),
-        "left_out": _left_out(discarded, sources),
+        "coverage": _count_coverage(sources, inputs.coverage),
+        "source_rejects": _count_reasons((row.stage, row.reason.partition(":")[0]) for row in rejected),
+        "span_rejects": _count_reasons(spans.elements()),
+        "left_out": _count_unconverted(discarded, sources),
         "licences": dict(Counter(row.licence or "none named" for row in sources).most_common()),
-        "audit": dict(told.audit or {}),
-        "search_failures": [asdict(row) for row in told.failures],
+        "audit": dict(inputs.audit or {}),
+        "search_failures": [asdict(row) for row in inputs.failures],
     }
 
 
@@ -108,28 +114,28 @@ def _share(part: int, whole: int) -> float:
     return round(part / whole, 4) if whole else 0.0
 
 
-def _covered(sources: Sequence[PoolSource], coverage: Sequence[Coverage]) -> list[dict[str, Any]]:
-    """Sources and documents of every pair that was searched for; a book counts for each pair that it was found for."""
+def _count_coverage(sources: Sequence[PoolSource], coverage: Sequence[Coverage]) -> list[dict[str, Any]]:
+    """Sources and documents of every pair in the search; a book counts for each pair that it was found for."""
     documents = {row.source_id: row.num_documents for row in sources if row.num_documents}
     pairs: dict[tuple[str, str], list[int]] = {}
     for row in coverage:
-        found = pairs.setdefault((row.domain, row.subdomain), [0, 0])
-        found[0] += row.source_id in documents
-        found[1] += documents.get(row.source_id, 0)
+        counts = pairs.setdefault((row.domain, row.subdomain), [0, 0])
+        counts[0] += row.source_id in documents
+        counts[1] += documents.get(row.source_id, 0)
     return [
         {"domain": domain, "subdomain": subdomain, "sources": counts[0], "documents": counts[1]}
         for (domain, subdomain), counts in sorted(pairs.items())
     ]
 
 
-def _counted(reasons: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+def _count_reasons(reasons: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
     return [
         {"stage": stage, "reason": reason, "count": count} for (stage, reason), count in Counter(reasons).most_common()
     ]
 
 
-def _left_out(discarded: Iterable[Discarded], sources: Sequence[PoolSource]) -> list[dict[str, Any]]:
-    """Printed lines that are in no Markdown, by reason, and their share of all characters of the sources."""
+def _count_unconverted(discarded: Iterable[Discarded], sources: Sequence[PoolSource]) -> list[dict[str, Any]]:
+    """Printed lines that the converter left out, by reason, and their share of all characters of the sources."""
     lines, characters = Counter[str](), Counter[str]()
     for row in discarded:
         if row.stage == CONVERT:
@@ -142,53 +148,50 @@ def _left_out(discarded: Iterable[Discarded], sources: Sequence[PoolSource]) -> 
     ]
 
 
-def _span_reason(row: Discarded) -> str:
-    if row.stage != "judge":
-        return row.reason
-    return "undecided" if row.reason.startswith("undecided") else "rejected by the judge"
-
-
-def markdown(found: Mapping[str, Any], sources: Sequence[PoolSource], samples: Sequence[str]) -> str:
-    """The report of these facts."""
+def render_report(facts: Mapping[str, Any], sources: Sequence[PoolSource], samples: Sequence[str]) -> str:
+    """The report in Markdown."""
     counts = [
-        ["documents", found["documents"]],
-        ["sources admitted / given", f"{found['admitted_sources']} / {found['sources']}"],
-        ["mean characters", found["mean_characters"]],
-        ["mean tokens", found["mean_tokens"]],
-        ["tokens in all", found["tokens"]],
-        ["share of the text kept", f"{found['kept_characters']:.1%}"],
-        ["token counts", found["tokenizer"]],
-        ["judge", found["judge"]],
+        ["documents", facts["documents"]],
+        ["sources admitted / given", f"{facts['admitted_sources']} / {facts['sources']}"],
+        ["mean characters", facts["mean_characters"]],
+        ["mean tokens", facts["mean_tokens"]],
+        ["tokens in all", facts["tokens"]],
+        ["share of the text kept", f"{facts['kept_characters']:.1%}"],
+        ["token counts", facts["tokenizer"]],
+        ["judge", facts["judge"]],
     ]
-    disciplines = [{**row, "share": f"{row['share']:.1%}"} for row in found["disciplines"]]
+    disciplines = [{**row, "share": f"{row['share']:.1%}"} for row in facts["disciplines"]]
     parts = [
         "# Corpus report",
         table(["", ""], counts),
-        f"judge: {found['judge']}",
+        f"judge: {facts['judge']}",
         "## Disciplines",
         records_table(disciplines, ["discipline", "documents", "share"]),
         "## Coverage",
-        records_table(found["coverage"], ["domain", "subdomain", "sources", "documents"]),
+        records_table(facts["coverage"], ["domain", "subdomain", "sources", "documents"]),
         "## Sources",
-        _sources(sources),
+        _source_table(sources),
         "## Rejected, by stage",
         "Sources:",
-        records_table(found["source_rejects"], ["stage", "reason", "count"]),
+        records_table(facts["source_rejects"], ["stage", "reason", "count"]),
         "Spans:",
-        records_table(found["span_rejects"], ["stage", "reason", "count"]),
+        records_table(facts["span_rejects"], ["stage", "reason", "count"]),
         "Left out by the converter:",
-        records_table(found["left_out"], ["reason", "lines", "characters", "share"]),
+        records_table(facts["left_out"], ["reason", "lines", "characters", "share"]),
         "## Licences",
-        table(["licence", "sources"], [[name, count] for name, count in found["licences"].items()]),
+        table(["licence", "sources"], [[name, count] for name, count in facts["licences"].items()]),
         "## Overlap audit",
-        *(_audit(found["audit"]) if found["audit"] else [NO_AUDIT]),
+        *(_audit_section(facts["audit"]) if facts["audit"] else [NO_AUDIT]),
         *samples,
-        *_failures(found["search_failures"]),
     ]
+    if facts["search_failures"]:
+        failures = Counter((row["catalogue"], row["reason"]) for row in facts["search_failures"])
+        lines = [[catalogue, count, reason] for (catalogue, reason), count in failures.items()]
+        parts += ["## Catalogues without an answer", table(["catalogue", "queries", "reason"], lines)]
     return "\n\n".join(parts) + "\n"
 
 
-def _sources(sources: Sequence[PoolSource]) -> str:
+def _source_table(sources: Sequence[PoolSource]) -> str:
     rows = [
         {
             "title": row.title,
@@ -204,54 +207,48 @@ def _sources(sources: Sequence[PoolSource]) -> str:
     return records_table(rows, ["title", "source", "pages", "documents", "discarded", "converter", "state"])
 
 
-def _audit(found: Mapping[str, Any]) -> list[str]:
-    """Data that the pool was compared with, the matches, and how much of what was planted is found by each mode."""
-    parts = [f"mode: {found['mode']}. Every pair is in {OVERLAPS}."]
-    parts += [f"Not compared with {name}: {reason}" for name, reason in found["absent"].items()]
-    if found["references"]:
+def _audit_section(audit: Mapping[str, Any]) -> list[str]:
+    """The data that the pool was compared with, the matches, and the share of planted controls that each mode finds."""
+    parts = [f"mode: {audit['mode']}. Every pair is in {OVERLAPS}."]
+    parts += [f"Not compared with {name}: {reason}" for name, reason in audit["absent"].items()]
+    if audit["references"]:
         rows = [
             [row["name"], row["read"], row["texts"], row["short"], row["matched_documents"]]
-            for row in found["references"]
+            for row in audit["references"]
         ]
         parts.append(table(["compared with", "records", "texts", "short", "matched documents"], rows))
         parts.append(
-            f"{found['matches']} matching pairs in {found['matched_documents']} of {found['documents']} documents; "
-            f"{found['dropped_documents']} documents dropped."
+            f"{audit['matches']} matching pairs in {audit['matched_documents']} of {audit['documents']} documents; "
+            f"{audit['dropped_documents']} documents dropped."
         )
-    if found["controls"]:
-        parts += ["Planted controls, and the share of them that each mode finds:", controls_table(found["controls"])]
+    if audit["controls"]:
+        parts += ["Planted controls, and the share of them that each mode finds:", controls_table(audit["controls"])]
     return parts
 
 
-def samples_of(
+def draw_samples(
     documents: Sequence[Document],
     discarded: Sequence[Discarded],
     sources: Sequence[PoolSource],
     text_of: Callable[[Discarded], str],
 ) -> list[str]:
-    """Some documents and discarded spans; `text_of` gives the text of a span."""
+    """Excerpts of random documents and discarded spans; `text_of` returns the text of a span."""
     draw = random.Random(seed_of(0, "corpus-report"))
-    kept = [documents[n] for n in draw.sample(range(len(documents)), min(SAMPLES, len(documents)))]
+    sample = [documents[n] for n in draw.sample(range(len(documents)), min(SAMPLES, len(documents)))]
     spans = [place for place, row in enumerate(discarded) if row.is_span]
     dropped = [discarded[place] for place in draw.sample(spans, min(SAMPLES, len(spans)))]
     titles = {row.source_id: row.title for row in sources}
-    parts = [f"## {len(kept)} random documents"]
-    parts += [excerpt(f"{titles.get(r.source_id, r.source_id)}: {r.header_path or 'no heading'}", r.text) for r in kept]
+    parts = [f"## {len(sample)} random documents"]
+    parts += [
+        excerpt(f"{titles.get(r.source_id, r.source_id)}: {r.header_path or 'no heading'}", r.text) for r in sample
+    ]
     parts += [f"## {len(dropped)} random discarded spans"]
     parts += [excerpt(f"{titles.get(r.source_id, r.source_id)}: {r.stage}: {r.reason}", text_of(r)) for r in dropped]
     return parts
 
 
-def _failures(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    if not rows:
-        return []
-    counts = Counter((row["catalogue"], row["reason"]) for row in rows)
-    lines = [[catalogue, count, reason] for (catalogue, reason), count in counts.items()]
-    return ["## Catalogues without an answer", table(["catalogue", "queries", "reason"], lines)]
-
-
-def why_empty(sources: Sequence[PoolSource]) -> str:
-    """One line on a pool without documents."""
+def empty_pool_message(sources: Sequence[PoolSource]) -> str:
+    """Message for a pool without documents."""
     rows = [row for row in sources if row.reason]
     if not rows:
         return "no source gave documents: there was none"
@@ -259,41 +256,41 @@ def why_empty(sources: Sequence[PoolSource]) -> str:
     return f"no source gave documents: {rows[0].input}: {rows[0].reason}{more}"
 
 
-def hint(sources: Sequence[PoolSource]) -> str:
+def empty_pool_hint(sources: Sequence[PoolSource]) -> str:
     """Remedy for a pool without documents."""
     reasons = [row.reason for row in sources if row.reason]
     return next((text for kind, text in _HINTS.items() if reasons and reasons[0].startswith(kind)), _HINT)
 
 
-def terminal(found: Mapping[str, Any], sources: Sequence[PoolSource], out: Path, *, changed: bool) -> str:
-    """A few lines: counts, refused sources, the audit, where everything is."""
+def summary_text(facts: Mapping[str, Any], sources: Sequence[PoolSource], out: Path, *, changed: bool) -> str:
+    """A few lines for the terminal: counts, rejected sources, the audit, and the files."""
     rejected = [row for row in sources if row.status != "admitted"]
     lines = [
-        f"{found['documents']} documents of {found['admitted_sources']} sources, mean {found['mean_tokens']:g} tokens; "
-        f"{found['discarded']} spans discarded; judge: {found['judge']}",
-        *[f"rejected: {row.input}: {row.reason}" for row in rejected[:_SHOWN]],
+        f"{facts['documents']} documents of {facts['admitted_sources']} sources, mean {facts['mean_tokens']:g} tokens; "
+        f"{facts['discarded']} spans discarded; judge: {facts['judge']}",
+        *[f"rejected: {row.input}: {row.reason}" for row in rejected[:_MAX_REJECTED]],
     ]
-    if len(rejected) > _SHOWN:
-        lines.append(f"rejected: {len(rejected) - _SHOWN} more, see {REPORT}")
-    if found["search_failures"]:
-        names = sorted({row["catalogue"] for row in found["search_failures"]})
+    if len(rejected) > _MAX_REJECTED:
+        lines.append(f"rejected: {len(rejected) - _MAX_REJECTED} more, see {REPORT}")
+    if facts["search_failures"]:
+        names = sorted({row["catalogue"] for row in facts["search_failures"]})
         lines.append(f"no answer from {', '.join(names)}: see {REPORT}; the same command asks again")
-    if found["audit"]:
-        lines += _audit_lines(found["audit"])
+    if facts["audit"]:
+        lines += _audit_lines(facts["audit"])
     return "\n".join([*lines, f"{'written' if changed else 'unchanged'}: {out / DOCUMENTS}, {out / REPORT}"])
 
 
-def _audit_lines(found: Mapping[str, Any]) -> list[str]:
+def _audit_lines(audit: Mapping[str, Any]) -> list[str]:
     lines = []
-    if found["references"]:
-        exact = [row for row in found["controls"] if row["expected"]]
+    if audit["references"]:
+        exact = [row for row in audit["controls"] if row["expected"]]
         planted = sum(row["planted"] for row in exact)
-        recall = sum(row["planted"] * row[found["mode"]] for row in exact) / planted if planted else 0.0
+        recall = sum(row["planted"] * row[audit["mode"]] for row in exact) / planted if planted else 0.0
         lines.append(
-            f"overlap ({found['mode']}): {found['matched_documents']} of {found['documents']} documents match "
-            f"{found['read']} records, {found['dropped_documents']} dropped; "
+            f"overlap ({audit['mode']}): {audit['matched_documents']} of {audit['documents']} documents match "
+            f"{audit['read']} records, {audit['dropped_documents']} dropped; "
             f"planted controls found: {recall:.0%} of {planted}"
         )
-    if found["absent"]:
-        lines.append(f"not compared with {', '.join(found['absent'])}: see {REPORT}")
+    if audit["absent"]:
+        lines.append(f"not compared with {', '.join(audit['absent'])}: see {REPORT}")
     return lines

@@ -1,4 +1,4 @@
-"""Settings of a corpus build: a run's configuration with the command's options, or defaults that need no model."""
+"""Settings of a pool's build: a run's configuration with the command's options, or defaults that need no model."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ DEFAULTS: dict[str, Any] = {
     "corpus": {"judge": {"type": "none"}, "chunk": {"tokenizer": {"type": "rules"}}},
     "cotrain": {"generator": _ROLE, "solver": _ROLE},
 }
-"""A configuration of which a build without one uses the corpus alone: no anchor is loaded, no question is asked."""
+"""Configuration of a build without --config: only `corpus` is used, no anchor is loaded and no question is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,30 +27,32 @@ class BuildSettings:
     """Settings of a pool's build."""
 
     config: RunConfig
-    """The configuration; every source is a group of its own, so that a changed one is done alone."""
+    """Every source is a separate group, so that only a changed one is built again."""
     sets: frozenset[str]
-    """Of `dev` and `validation`, those that the pool is compared with."""
+    """The question sets among `dev` and `validation` that the pool is compared with."""
     absent: dict[str, str]
-    """Question sets that the pool should be compared with and that cannot be had, with the reason."""
+    """Question sets that the pool should be compared with but that are not available, with the reason."""
     audited: bool
-    """Whether a configuration asks for an overlap audit."""
+    """Whether an overlap audit is requested: with a configuration."""
 
 
 def build_settings(config: RunConfig | None, *, judge: str = "") -> BuildSettings:
-    """The settings of a build; `judge` wins over the configuration.
+    """The settings of a build; `judge` overrides the configuration.
 
-    Raises UsageError for a judge that is none.
+    Raises UsageError for an unknown judge.
     """
     corpus: dict[str, Any] = {"group": 1}
     if judge:
         corpus["judge"] = judge_source(judge)
-    own = config.model_dump(mode="json") if config else DEFAULTS
-    merged = validate(merge(own, {"corpus": corpus}))
-    return _present(merged) if config else BuildSettings(config=merged, sets=frozenset(), absent={}, audited=False)
+    values = config.model_dump(mode="json") if config else DEFAULTS
+    merged = validate(merge(values, {"corpus": corpus}))
+    if not config:
+        return BuildSettings(config=merged, sets=frozenset(), absent={}, audited=False)
+    return _without_absent_sets(merged)
 
 
-def _present(config: RunConfig) -> BuildSettings:
-    """Without the question sets that cannot be had: they are named in the report, and not compared with."""
+def _without_absent_sets(config: RunConfig) -> BuildSettings:
+    """Drop the question sets that are not available: the report names them."""
     absent: dict[str, str] = {}
     benchmarks: list[BenchmarkSettings] = []
     for benchmark in config.evaluate.benchmarks:
@@ -71,7 +73,7 @@ def _present(config: RunConfig) -> BuildSettings:
 
 
 def judge_source(text: str) -> dict[str, Any]:
-    """A judge as a command names it: none, rules, openai:MODEL@URL, or a model's folder."""
+    """Parse the option --judge: none, rules, openai:MODEL@URL, or a model's folder."""
     if text in ("none", "rules"):
         return {"type": text}
     if text.startswith("openai:"):

@@ -13,13 +13,13 @@ from typing import Any
 
 from corpus import pool as pools
 from corpus import report
-from corpus.find.intake import Item, gather
+from corpus.find.named_sources import SourceItem, gather_sources
 from corpus.settings import BuildSettings, build_settings
 from infuser_core import settings
 from infuser_core.config.overlays import load
 from infuser_core.errors import BusyRunError, ConfigError, DocumentError, InfuserError
 from infuser_core.store.recipe import ArtifactRef
-from infuser_core.terminal import live
+from infuser_core.terminal import live_console
 from tasks import audits, documents, pool, textbooks
 from tasks.pool import BookGroup, CatalogueSearch
 from tasks.run import current_run, open_run
@@ -93,7 +93,7 @@ def _audit_and_fill(
     return pool.fill_pool(run, sources, pages, chunks, judgements, audited, compared)
 
 
-def make_exported_pool(run: str, items: Sequence[Item], build: BuildSettings, *, search: bool) -> ArtifactRef:
+def make_exported_pool(run: str, items: Sequence[SourceItem], build: BuildSettings, *, search: bool) -> ArtifactRef:
     """The pool of named sources and, with `search`, of catalogues' books, for export; failed items are retried."""
     files = [textbooks.take_file(run, item) for item in items if item.path]
     catalogue = _search(run, documents.reference_questions(run, "dev"), files, build=True) if search else None
@@ -152,25 +152,29 @@ def build_pool(
             raise
         hint = "--config takes a run's configuration; name a complete one first: --config configs/qwen3-4b.yaml"
         raise ConfigError(error.message, hint=hint) from error
-    from corpus.find.guard import WebConfig
+    from corpus.find.ssrf_guard import WebConfig
 
     build = build_settings(config, judge=judge)
-    with pools.writing(out), _locked(out):
+    with pools.write_errors(out), _locked(out):
         pools.refuse_imported(out)
         out.mkdir(parents=True, exist_ok=True)
         # One build at a time per folder; it protects its artifacts against gc, but commands list no such run.
         name = pools.build_name(out)
         with open_run(name, build.config, journal="corpus.jsonl", listed=False, workers=workers) as run:
             downloads = settings.writable_store_root() / "textbooks"
-            with live("download") as console:
-                items = gather(sources, out, downloads, WebConfig(), progress=console.progress)
+            with live_console("download") as console:
+                items = gather_sources(sources, out, downloads, WebConfig(), progress=console.progress)
             ref = make_exported_pool(run.name, items, build, search=search)
             run.journal.finish()
             changed = pools.copy_pool(run.store.verified_folder(ref), list(run.store.manifest(ref).files), out)
     facts = {**pools.read_facts(out), "changed": changed}
     rows = pools.read_sources(out)
-    failure = None if facts["documents"] else DocumentError(report.why_empty(rows), hint=report.hint(rows))
-    return BuiltPool(facts=facts, text=report.terminal(facts, rows, out, changed=changed), failure=failure)
+    failure = (
+        None
+        if facts["documents"]
+        else DocumentError(report.empty_pool_message(rows), hint=report.empty_pool_hint(rows))
+    )
+    return BuiltPool(facts=facts, text=report.summary_text(facts, rows, out, changed=changed), failure=failure)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from infuser_core import settings
-from infuser_core.errors import BusyRunError, InfuserError, StageError, Terminated, UsageError, shown
+from infuser_core.errors import BusyRunError, InfuserError, StageError, Terminated, UsageError, abbreviate
 from infuser_core.store import runs
 from infuser_core.terminal import printable
 
@@ -71,10 +71,10 @@ def _execute(config: "RunConfig", name: str, root: Path, *, page: bool, places: 
     # Imported here: every command imports this module, and few of them execute a run.
     from flows import deployment
     from flows.pipeline import pipeline
-    from infuser_core.planning.place import asked_of
+    from infuser_core.planning.place import parse_places
     from infuser_core.planning.room import require_room
 
-    require_room(config, name, asked_of(**places))
+    require_room(config, name, parse_places(**places))
     try:
         server = deployment.find_server(root)
         if server is None or not _run_in_prefect(config, name, root, places=places):
@@ -141,7 +141,7 @@ def exit_code(command: Callable[[], object]) -> int:
         # Only errors about a file that an argument or a setting names, not those of a failing disk.
         if error.filename is None or error.errno not in _PATH_ERRORS:
             raise
-        print_error(f"{shown(str(error.filename))}: {error.strerror}", "correct the path")
+        print_error(f"{abbreviate(str(error.filename))}: {error.strerror}", "correct the path")
         return UsageError.exit_code
     except KeyboardInterrupt:
         print_error("interrupted", "finished work is kept: run the same command again, or `infuser resume`")

@@ -5,16 +5,18 @@ from typing import Any
 from prefect import flow
 from prefect.runtime import flow_run
 
+from corpus.find.catalogue import require_addresses
 from flows.pipeline import pipeline, resolve
 from infuser_core.config import shipped
+from infuser_core.cotrain.route import needs_documents
 from infuser_core.errors import ConfigError
-from infuser_core.planning.place import asked_of
+from infuser_core.planning.place import parse_places
 from infuser_core.planning.preflight import preflight
 from infuser_core.planning.room import require_room
 from infuser_core.store.runs import check_name
 from tasks.stage import stopped_state
 
-DEFAULT = [str(shipped.named("nano"))]
+DEFAULT = [str(shipped.path_of("nano"))]
 
 
 def _title() -> str:
@@ -52,6 +54,8 @@ def infuser(
     name = name or config.run_name()
     check_name(name)
     preflight(config)
-    require_room(config, name, asked_of(again=again, until=until, only=only))
+    if needs_documents(config) and not config.corpus.pool:
+        require_addresses(config.corpus.catalogue)
+    require_room(config, name, parse_places(again=again, until=until, only=only))
     stop = pipeline(config, name, flow_run=str(flow_run.id or ""), again=again, until=until, only=only)
     return stopped_state(stop, name) if stop else name

@@ -8,7 +8,7 @@ from flows.plan import check_request
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import PrunedError
-from infuser_core.planning.place import asked_of
+from infuser_core.planning.place import parse_places
 from infuser_core.settings import store_root
 from infuser_core.store.doctor import restored_with
 from infuser_core.store.store import restoring
@@ -50,7 +50,7 @@ def pipeline(config: RunConfig, name: str, *, flow_run: str = "", page: bool = T
 
 
 def _attempt(config: RunConfig, name: str, note: str, *, flow_run: str, page: bool, **places: str) -> Stop | None:
-    request = check_request(config, name, asked_of(**places))
+    request = check_request(config, name, parse_places(**places))
     with open_run(name, config, request=request, flow_run=flow_run) as run:
         if note:
             run.log.warn(note)

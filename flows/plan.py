@@ -12,12 +12,12 @@ from infuser_core.config.run import RunConfig
 from infuser_core.errors import UsageError
 from infuser_core.planning import place
 from infuser_core.planning.fork import Fork
-from infuser_core.planning.place import Asked, Place, Repeat, Salts, settled
-from infuser_core.planning.plan import Before, Leaf, Plan, leaves_that_differ, plan_of
+from infuser_core.planning.place import Place, Repeat, RunPlaces, Salts, resolve_place
+from infuser_core.planning.plan import FormerRun, Leaf, RunPlan, leaves_that_differ, make_plan
 from infuser_core.results.lineage.graph import Graph
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
-from infuser_core.store.history import History, history_of
+from infuser_core.store.history import History, load_history
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Record
 from infuser_core.store.store import Store
@@ -25,19 +25,19 @@ from tasks.run import digests_of, walk_run
 from tasks.run_control import Planning, Stop
 
 
-def check_request(config: RunConfig, name: str, request: Asked) -> Asked:
+def check_request(config: RunConfig, name: str, request: RunPlaces) -> RunPlaces:
     """The requested places with their iterations. Raises UsageError for places that the run does not have, or if the
     input of a stage that is to run alone is missing."""
     if not request:
         return request
     root = settings.store_root()
-    walked = walk(root, name, history_of(root, name, config), place.repeats_of(root, name))
+    walked = walk(root, name, load_history(root, name, config), place.load_repeats(root, name))
     return _with_iterations(request, walked, name)
 
 
-def _with_iterations(request: Asked, walked: Planning, name: str) -> Asked:
+def _with_iterations(request: RunPlaces, walked: Planning, name: str) -> RunPlaces:
     recipes = [step.recipe for step in walked.steps]
-    only = settled(request.only, recipes, option="--only") if request.only else None
+    only = resolve_place(request.only, recipes, option="--only") if request.only else None
     for recipe in [recipe for recipe in recipes if only is not None and only.holds(recipe)]:
         for kind, identity in recipe.inputs.items():
             if identity in walked.absent:
@@ -45,9 +45,9 @@ def _with_iterations(request: Asked, walked: Planning, name: str) -> Asked:
                     f"--only {only}: its input {kind} ({walked.absent[identity].title}) is not in the store",
                     hint=f"`infuser resume {name} --until {only}` computes what it needs, then it",
                 )
-    return Asked(
-        again=settled(request.again, recipes, option="--from") if request.again else None,
-        until=settled(request.until, recipes, option="--until", first=True) if request.until else None,
+    return RunPlaces(
+        again=resolve_place(request.again, recipes, option="--from") if request.again else None,
+        until=resolve_place(request.until, recipes, option="--until", first=True) if request.until else None,
         only=only,
     )
 
@@ -62,19 +62,19 @@ def walk(
     return control
 
 
-def plan(history: History, name: str, request: Asked, *, repeats: Sequence[Repeat] = ()) -> Plan:
+def plan(history: History, name: str, request: RunPlaces, *, repeats: Sequence[Repeat] = ()) -> RunPlan:
     """The plan of a run, stage by stage. Raises UsageError for places that it does not have.
 
     `repeats` are those of a run that is not recorded yet.
     """
     root = settings.store_root()
     recorded = name in runs.list_runs(root)
-    present = place.repeats_of(root, name) or list(repeats)
+    present = place.load_repeats(root, name) or list(repeats)
     # Forks expect the digests of their origin.
     like = name if recorded else history.forked_from
     if request:
         request = _with_iterations(request, walk(root, name, history, present, like=like), name)
-    again = place.with_repeat(root, name, request.again) if request.again else present
+    again = place.add_repeat(root, name, request.again) if request.again else present
     walked = walk(root, name, history, again, until=request.until, like=like)
     notes = list(dict.fromkeys(walked.notes))
     changed = _changed(root, name, history.latest) if recorded else []
@@ -83,7 +83,7 @@ def plan(history: History, name: str, request: Asked, *, repeats: Sequence[Repea
         some = ", ".join(conflicts[:3])
         notes.append(f"run {name} is recorded with other settings ({some}): this one needs another --name")
     other, catalogue = _nearest(root, name, history), Catalogue(root)
-    return plan_of(
+    return make_plan(
         name,
         walked.steps,
         before=_before(catalogue, other, history),
@@ -96,7 +96,7 @@ def plan(history: History, name: str, request: Asked, *, repeats: Sequence[Repea
     )
 
 
-def _before(catalogue: Catalogue, other: str, history: History) -> Before:
+def _before(catalogue: Catalogue, other: str, history: History) -> FormerRun:
     """Keys in the store, and records and settings of the run to compare with, if any."""
     root = catalogue.root
     computed = {entry.key for run in runs.list_runs(root) for entry in Journal(root, run).entries() if entry.digest}
@@ -108,12 +108,12 @@ def _before(catalogue: Catalogue, other: str, history: History) -> Before:
         keys = dict.fromkeys(entry.key for entry in Journal(root, other).latest() if entry.key in stored)
         records = list(Graph(catalogue, other, keys).records.values())
         changed = _changed(root, other, history.latest)
-    return Before(records=records, settings=changed, seen=frozenset(computed))
+    return FormerRun(records=records, settings=changed, seen=frozenset(computed))
 
 
-def plan_fork(fork: Fork) -> Plan:
+def plan_fork(fork: Fork) -> RunPlan:
     """The plan of a fork. Raises UsageError if its origin has not reached the fork's iteration."""
-    result = plan(fork.history, fork.name, Asked(), repeats=fork.repeats)
+    result = plan(fork.history, fork.name, RunPlaces(), repeats=fork.repeats)
     # A fork shares with its origin the stages before the loop and the iterations before its own.
     shared = [
         stage for stage in result.stages if stage.recipe.phase not in MEASUREMENTS and stage.recipe.iteration < fork.at

@@ -14,8 +14,8 @@ from infuser_core.planning.preflight import preflight
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
 
-BASE = shipped.named("nano")
-CONTROL = shipped.named("ablation/fixed_generator")
+BASE = shipped.path_of("nano")
+CONTROL = shipped.path_of("ablation/fixed_generator")
 
 
 def quickstart(*, iterations: int, seed: int) -> None:

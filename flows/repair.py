@@ -10,10 +10,10 @@ from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import StoreError
 from infuser_core.planning import place
-from infuser_core.planning.place import asked_of
+from infuser_core.planning.place import parse_places
 from infuser_core.store import doctor, runs
 from infuser_core.store.catalogue import Holder, holders
-from infuser_core.store.history import history_of
+from infuser_core.store.history import load_history
 from infuser_core.store.store import restoring
 
 
@@ -32,9 +32,9 @@ def repair_runs(root: Path, names: Sequence[str], restore: Sequence[str]) -> Non
 
 def _refuse_other_code(root: Path, holder: Holder, config: RunConfig, until: str) -> None:
     """Raise StoreError if the missing artifacts would get other keys: repair must not compute a run anew."""
-    history = history_of(root, holder.name, config)
-    last = asked_of(until=until).until
-    steps = walk(root, holder.name, history, place.repeats_of(root, holder.name), until=last).steps
+    history = load_history(root, holder.name, config)
+    last = parse_places(until=until).until
+    steps = walk(root, holder.name, history, place.load_repeats(root, holder.name), until=last).steps
     # After a lost selection the steps are uncertain: they depend on the selected checkpoint.
     selections = [number for number, step in enumerate(steps) if step.recipe.phase == Phase.SELECT and not step.stored]
     missing = [step for step in steps[: selections[0] + 1 if selections else None] if step.is_final and not step.stored]

@@ -130,7 +130,7 @@ def _judge(
     return decisions
 
 
-FROZEN = shipped.named("ablation/frozen_solver")
+FROZEN = shipped.path_of("ablation/frozen_solver")
 
 
 def predict_effects(
@@ -193,7 +193,7 @@ def of_each(study: Callable[..., dict[str, Any]], inputs: Sequence[str], **optio
     names: list[str | None] = []
     for name in inputs:
         is_sweep = name.endswith((".yaml", ".yml"))
-        names.extend([config.run_name() for config in sweeps.read(Path(name))] if is_sweep else [name])
+        names.extend([config.run_name() for config in sweeps.read_sweep(Path(name))] if is_sweep else [name])
     studies = [study(run, **options) for run in names or [None]]
     if len(studies) == 1:
         return studies[0]
@@ -211,7 +211,7 @@ def _arms(run: str | None, iteration: int, **size: Any) -> tuple[ScoredIteration
 def frozen_solver(run: str | None, *, updates: int, figure: Path | None) -> dict[str, Any]:
     """Run a run's settings with a frozen solver and one batch of documents for `updates` generator steps."""
     base = runs.read_config(settings.store_root(), runs.find_run(settings.store_root(), run))
-    config = validate(merge(merge(base, shipped.read(FROZEN)), {"cotrain": {"iterations": updates}}))
+    config = validate(merge(merge(base, shipped.read_settings_file(FROZEN)), {"cotrain": {"iterations": updates}}))
     preflight(config)
     name = config.run_name()
     execute_run(config, name)

@@ -15,7 +15,7 @@ from corpus.chunk.chunk import Discarded
 from corpus.chunk.cut import ConvertedBook, cut_books
 from corpus.chunk.front_matter import BookBounds
 from corpus.chunk.split import RULE, Count, by_rule
-from corpus.formats import content_of_pool, documents_in
+from corpus.formats import pool_digest, read_documents
 from corpus.model_reply import ATTEMPTS, ModelCall
 from corpus.pool import read_sources, registry_of
 from corpus.read import convert as converting
@@ -37,7 +37,7 @@ from infuser_core.schemas import Document, Judgement, Page, Question, Source
 from infuser_core.store.pieces import Items, Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from infuser_core.system.hub import fetched
+from infuser_core.system.hub import fetch_address
 from infuser_core.system.sealed import digest_of
 from tasks.run import Run, current_run
 from tasks.stage import stage
@@ -327,13 +327,13 @@ def accepted_chunks(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequenc
 
 def has_registry(place: str) -> bool:
     """Whether a pool carries the registry of its sources."""
-    return registry_of(fetched(place)) is not None
+    return registry_of(fetch_address(place)) is not None
 
 
 @stage("sources")
 def read_registry(run: Run, place: str) -> Work:
     """The registry and the page maps of an existing pool, for lineage; no stage reads them."""
-    folder = registry_of(fetched(place))
+    folder = registry_of(fetch_address(place))
     assert folder is not None, f"{place} has no registry"
     read = read_sources(folder)
     tables = {
@@ -353,10 +353,10 @@ def read_registry(run: Run, place: str) -> Work:
 @stage("given_pool")
 def read_pool(run: Run, place: str) -> Work:
     """The documents of an existing pool as accepted chunks, which the audit checks like any others."""
-    path = fetched(place)
+    path = fetch_address(place)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        documents = documents_in(path)
+        documents = read_documents(path)
         if not documents:
             raise DocumentError(f"corpus.pool = {path}: no documents in it", hint="name another pool")
         rows = judging.keep_with(documents, reason="in the pool that was given", decided_by="given")
@@ -369,5 +369,5 @@ def read_pool(run: Run, place: str) -> Work:
         )
 
     # The pool enters the key by content: its path does not matter.
-    values = {"content": content_of_pool(path)}
+    values = {"content": pool_digest(path)}
     return Work(recipe=run.recipe("given_pool", GIVEN_VERSION, values, {}), produce=produce)

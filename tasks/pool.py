@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from corpus import build as building
-from corpus.build import Built
+from corpus.build import BuiltSource
 from corpus.chunk.chunk import Discarded, unconverted_texts
 from corpus.chunk.front_matter import BookBounds
 from corpus.chunk.split import DESCRIPTION
 from corpus.find.catalogue import Offer
-from corpus.find.intake import Item, without_twins
+from corpus.find.named_sources import SourceItem, reject_duplicate_items
 from corpus.find.queries import Query
 from corpus.find.registry import REJECTED, Coverage
-from corpus.find.search import Failure, Ranking
+from corpus.find.search import FailedQuery, Ranking
 from corpus.find.topics import Assignment, Merge
 from corpus.model_reply import ModelCall
 from corpus.pool import MARKDOWN, SEARCH, markdown_name, write_table
-from corpus.report import Told
+from corpus.report import ReportInputs
 from corpus.settings import BuildSettings
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.config.recorded import Mark
@@ -184,7 +184,7 @@ class BookGroup:
 @stage("built_pool")
 def built_pool(
     run: Run,
-    items: Sequence[Item],
+    items: Sequence[SourceItem],
     search: CatalogueSearch | None,
     groups: Sequence[BookGroup],
     comparison: ArtifactRef | None,
@@ -201,25 +201,27 @@ def built_pool(
         inputs |= {f"chunks{number}": group.chunks, f"judgements{number}": group.judgements}
     rules = run.config.corpus.overlap
     values = {
-        "given": [[asdict(item.source), item.given, item.stage] for item in items],
+        "given": [[asdict(item.source), item.input, item.stage] for item in items],
         "told": [judge, tokenizer, run.config.corpus.structure],
         "audit": [rules.matched, rules.reference_matched, build.absent] if build.audited else [],
     }
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        all_items = without_twins([*items, *_offered_items(run, search)])
+        all_items = reject_duplicate_items([*items, *_offered_items(run, search)])
         audit: dict[str, Any] | None = None
         findings: list[Overlap] | None = None
         dropped: dict[str, tuple[str, str, str]] = {}
         if build.audited:
             findings = run.store.rows(comparison, "overlaps", Overlap) if comparison else []
             audit = _audit_facts(run, comparison, groups)
-            dropped = building.overlapping(findings, audit.pop("questions"), rules)
+            dropped = building.overlapping_documents(findings, audit.pop("questions"), rules)
             audit |= {"absent": build.absent, "dropped_documents": len(dropped)}
-        report_facts = Told(judge=judge, tokenizer=tokenizer, audit=audit, **_search_tables(run, search, workspace))
+        report_facts = ReportInputs(
+            judge=judge, tokenizer=tokenizer, audit=audit, **_search_tables(run, search, workspace)
+        )
         books = {item.source.source_id: item for item in all_items if not item.stage}
         outcomes = _in_order_of(all_items, _built_books(run, groups, books, workspace, progress))
-        facts = building.write(workspace, (book.minus(dropped) for book in outcomes), findings, report_facts)
+        facts = building.write_pool(workspace, (book.drop(dropped) for book in outcomes), findings, report_facts)
         return Outcome(tables={}, summary={name: facts[name] for name in ("documents", "sources", "discarded")})
 
     return Work(recipe=run.recipe("built_pool", BUILT_VERSION, values, inputs), produce=produce)
@@ -231,7 +233,7 @@ def _tokenizer_name(run: Run) -> str:
     return DESCRIPTION if source.type == "rules" else f"the tokenizer of {anchor_folder(source).name}"
 
 
-def _offered_items(run: Run, search: CatalogueSearch | None) -> list[Item]:
+def _offered_items(run: Run, search: CatalogueSearch | None) -> list[SourceItem]:
     """The catalogues' entries with their registry rows."""
     if search is None:
         return []
@@ -243,10 +245,10 @@ def _offered_items(run: Run, search: CatalogueSearch | None) -> list[Item]:
         if row.source_id
     }
     return [
-        Item(
+        SourceItem(
             source=row,
             path=None,
-            given=row.download_url or row.source_url,
+            input=row.download_url or row.source_url,
             subdomain=subdomains.get(row.source_id, ""),
             stage="" if row.sha256 else "search" if candidate.status == REJECTED else "download",
         )
@@ -254,19 +256,19 @@ def _offered_items(run: Run, search: CatalogueSearch | None) -> list[Item]:
     ]
 
 
-def _in_order_of(items: Sequence[Item], books: Iterator[Built]) -> Iterator[Built]:
+def _in_order_of(items: Sequence[SourceItem], books: Iterator[BuiltSource]) -> Iterator[BuiltSource]:
     """Outcomes in the order of the items; items that were rejected before conversion are in no group."""
-    ahead: dict[str, Built] = {}
+    ahead: dict[str, BuiltSource] = {}
     for item in items:
         while not item.stage and item.source.source_id not in ahead:
             book = next(books)
             ahead[book.item.source.source_id] = book
-        yield Built(item=item) if item.stage else ahead.pop(item.source.source_id)
+        yield BuiltSource(item=item) if item.stage else ahead.pop(item.source.source_id)
 
 
 def _built_books(
-    run: Run, groups: Sequence[BookGroup], books: Mapping[str, Item], workspace: Path, progress: Progress
-) -> Iterator[Built]:
+    run: Run, groups: Sequence[BookGroup], books: Mapping[str, SourceItem], workspace: Path, progress: Progress
+) -> Iterator[BuiltSource]:
     """The outcome of each book; writes its Markdown into the workspace."""
     for number, group in enumerate(groups, 1):
         chunks = run.store.rows(group.chunks, "chunks", Document)
@@ -280,7 +282,7 @@ def _built_books(
             name = page.source_id
             if not page.reason:
                 durable.write(workspace / MARKDOWN / markdown_name(name), page.markdown)
-            built = Built(
+            built = BuiltSource(
                 item=books[name],
                 page=page,
                 documents=[row for row in chunks if row.source_id == name],
@@ -289,7 +291,7 @@ def _built_books(
                 structure="" if page.reason else deciders.get(name, _default_structure(run)),
                 sizes=run.config.corpus.chunk,
             )
-            yield built.judged(verdicts)
+            yield built.apply_verdicts(verdicts)
         progress(number, len(groups), 0)
 
 
@@ -316,7 +318,7 @@ def _search_tables(run: Run, search: CatalogueSearch | None, workspace: Path) ->
         ("offers", Offer, search.searches, "offers"),
         ("rankings", Ranking, search.searches, "rankings"),
         ("model_calls", ModelCall, search.searches, "search_calls"),
-        ("failures", Failure, search.searches, "search_failures"),
+        ("failures", FailedQuery, search.searches, "search_failures"),
         *((name, kind, [search.topics], name) for name, kind in _TAXONOMY.items()),
     ]
     rows: dict[str, list[Any]] = {}

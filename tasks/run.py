@@ -22,20 +22,20 @@ from infuser_core.engines.configured import run_pool, run_workers
 from infuser_core.engines.pool import EnginePool
 from infuser_core.evaluation.benchmarks.parts.loader import longest_sequence
 from infuser_core.planning import place
-from infuser_core.planning.place import SALT, Asked, Salts
+from infuser_core.planning.place import SALT, RunPlaces, Salts
 from infuser_core.results.trackers.parts.run_log import RunLog
 from infuser_core.schemas import Checkpoint
 from infuser_core.store import runs
-from infuser_core.store.history import History, history_of
+from infuser_core.store.history import History, load_history
 from infuser_core.store.journal import Journal
 from infuser_core.store.lease import AND, Hold, describe_left
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Store
 from infuser_core.system.worker_pool import WorkerPool
 from infuser_core.terminal import Console
-from tasks.run_control import Control, Only, Planning
+from tasks.run_control import Only, Planning, RunControl
 
-_WHOLE = Asked()
+_WHOLE = RunPlaces()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Execution:
     hold: Hold | None = None
     published: bool = False
     """Whether stages are shown in Prefect."""
-    control: Control = field(default_factory=Control)
+    control: RunControl = field(default_factory=RunControl)
     started: float = field(default_factory=time.monotonic)
     """Start of this attempt on the monotonic clock, seconds."""
 
@@ -169,7 +169,7 @@ def open_run(
     journal: str = "journal.jsonl",
     flow_run: str = "",
     listed: bool = True,
-    request: Asked = _WHOLE,
+    request: RunPlaces = _WHOLE,
     workers: int | None = None,
 ) -> Iterator[Run]:
     """Take ownership of the run, start an attempt, and release the engines at the end.
@@ -199,7 +199,7 @@ def open_run(
         run = Run(
             name=name,
             config=config,
-            history=history_of(root, name, config),
+            history=load_history(root, name, config),
             control=_control_of(root, name, store, request),
             store=store,
             journal=record,
@@ -217,17 +217,17 @@ def open_run(
                 yield run
 
 
-def _control_of(root: Path, name: str, store: Store, request: Asked) -> Control:
+def _control_of(root: Path, name: str, store: Store, request: RunPlaces) -> RunControl:
     if request.again is None:
-        repeats = place.repeats_of(root, name)
+        repeats = place.load_repeats(root, name)
     else:
         # One attempt that Prefect retries asks only once.
         flow_run = _flow_run()
-        repeats = place.with_repeat(root, name, request.again, asked_by=str(flow_run.id) if flow_run else "")
-        place.record(root, name, repeats)
+        repeats = place.add_repeat(root, name, request.again, asked_by=str(flow_run.id) if flow_run else "")
+        place.record_repeats(root, name, repeats)
     if request.only is not None:
         return Only(store, digests=digests_of(root, name), last=request.only, salts=Salts(repeats))
-    return Control(last=request.until, salts=Salts(repeats))
+    return RunControl(last=request.until, salts=Salts(repeats))
 
 
 def _flow_run() -> Any:

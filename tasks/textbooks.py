@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from corpus.find import registry
 from corpus.find.catalogue import Offer
-from corpus.find.intake import Item
+from corpus.find.named_sources import SourceItem
 from corpus.find.queries import PROMPTS, Query, librarian_of
-from corpus.find.search import Failure, Ranking, TopicSearch, search_topic
-from corpus.find.topics import Assignment, Merge, extract
+from corpus.find.search import FailedQuery, Ranking, TopicSearch, search_topic
+from corpus.find.topics import Assignment, Merge, extract_topics
 from corpus.model_reply import ModelCall
 from corpus.read.convert import storage_suffix
 from corpus.read.file_kinds import file_of
@@ -39,7 +39,7 @@ from tasks.stage import read_fact, stage
 from tasks.work import Work
 
 if TYPE_CHECKING:
-    from corpus.find.session import Opened
+    from corpus.find.session import CatalogueSession
 
 T = TypeVar("T")
 VERSION = 5
@@ -116,7 +116,7 @@ def extract_taxonomy(run: Run, dev: ArtifactRef) -> Work:
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         librarian = librarian_of(model.chat(), run.config.prompts) if model else None
-        taxonomy = extract(run.store.rows(dev, "reference_questions", Question), librarian, progress=progress)
+        taxonomy = extract_topics(run.store.rows(dev, "reference_questions", Question), librarian, progress=progress)
         failed = sum(bool(row.reason) for row in taxonomy.assignments)
         return Outcome(
             tables={
@@ -132,7 +132,7 @@ def extract_taxonomy(run: Run, dev: ArtifactRef) -> Work:
 
 
 @contextmanager
-def _open_catalogues(run: Run, books: ArtifactRef | None) -> Iterator["Opened"]:
+def _open_catalogues(run: Run, books: ArtifactRef | None) -> Iterator["CatalogueSession"]:
     """Open the configured catalogues; a micro-world's catalogue is served on loopback inside."""
     from corpus.find.session import open_catalogues
 
@@ -190,7 +190,7 @@ def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, g
                 "rankings": Table(row_type=Ranking, rows=[row for search in searches for row in search.rankings]),
                 "search_calls": Table(row_type=ModelCall, rows=[row for search in searches for row in search.calls]),
                 "search_failures": Table(
-                    row_type=Failure, rows=[row for search in searches for row in search.failures], volatile=True
+                    row_type=FailedQuery, rows=[row for search in searches for row in search.failures], volatile=True
                 ),
                 "answers": Table(row_type=Answer, rows=answers, volatile=True),
             },
@@ -221,7 +221,7 @@ def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactR
         offers = [row for ref in searches for row in run.store.rows(ref, "offers", Offer)]
         rankings = [row for ref in searches for row in run.store.rows(ref, "rankings", Ranking)]
         rules = run.config.corpus.catalogue
-        admission = registry.admit(offers, topic_rows, rules, rankings)
+        admission = registry.admit_offers(offers, topic_rows, rules, rankings)
         admitted = sum(source.status == registry.ADMITTED for source in admission.sources)
         if required and not admitted:
             raise DocumentError(
@@ -254,7 +254,7 @@ def download_textbooks(
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         # Imported here, as all modules with HTTP: plans do not need them.
-        from corpus.find.download import DownloadLog, Holdings, download
+        from corpus.find.download import DownloadLog, Holdings, download_sources
 
         names: dict[str, list[str]] = {}
         for alias in run.store.rows(chosen, "source_aliases", registry.Alias):
@@ -262,7 +262,7 @@ def download_textbooks(
         # Micro-worlds print different books under the same names, so each has a separate folder.
         holdings = Holdings(run.store.root / "textbooks" / ("books" if books is None else books.key))
         with _open_catalogues(run, books) as opened:
-            sources, log = download(
+            sources, log = download_sources(
                 group_sources, opened.address, workspace, holdings, opened.download, names=names, progress=progress
             )
         admitted = sum(bool(source.sha256) for source in sources)
@@ -301,14 +301,14 @@ def shelve_textbooks(
     """Source registry and files: every candidate with digest or reason, without copies of each other or of `given`."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        from corpus.find.download import link, refuse_twins
+        from corpus.find.download import link_file, reject_duplicates
 
         downloaded: dict[str, Source] = {}
         for ref in downloads:
             downloaded |= {row.source_id: row for row in run.store.rows(ref, "downloaded", Source)}
         rows = run.store.rows(chosen, "candidates_sources", Source)
         first = [row for ref in given for row in run.store.rows(ref, "sources", Source)]
-        sources = refuse_twins([*first, *(_with_download(row, downloaded) for row in rows)])[len(first) :]
+        sources = reject_duplicates([*first, *(_with_download(row, downloaded) for row in rows)])[len(first) :]
         admitted = [source for source in sources if source.sha256]
         if required and not admitted:
             reasons = "; ".join(sorted({source.reason for source in sources}))
@@ -318,7 +318,7 @@ def shelve_textbooks(
             for source in admitted:
                 path = file_of(folder, source.sha256)
                 if path.is_file():
-                    link(path, workspace)
+                    link_file(path, workspace)
         return Outcome(
             tables={"sources": Table(row_type=Source, rows=sources)},
             summary={"admitted": len(admitted), "rejected": len(sources) - len(admitted)},
@@ -329,10 +329,10 @@ def shelve_textbooks(
 
 
 @stage("download")
-def take_file(run: Run, item: Item) -> Work:
+def take_file(run: Run, item: SourceItem) -> Work:
     """A named file as a group of one book: download and registry in one. Its path and name do not matter."""
     path, source = item.path, item.source
-    assert path is not None, f"{item.given} has no file"
+    assert path is not None, f"{item.input} has no file"
     name = f"{source.sha256}{storage_suffix(path)}"
     row = replace(source, title="", source_url="", download_url="", filename=name)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from corpus.problems import Problems, as_rows, blank
+from corpus.problems import Problems, blank_rows, problem_rows
 from infuser_core.config.recorded import recorded
 from infuser_core.cotrain.phases import allocate as allocate_phase
 from infuser_core.cotrain.phases.allocate import Budget, fixed_budget
@@ -129,8 +129,8 @@ def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Work:
         dev_rows = run.store.rows(dev, "reference_questions", Question)
         problems = [_problem_rows(run, number, dev_rows) for number in range(len(lists))]
         base = documents_of(run.store, documents) if documents else []
-        rows = [*blank(blanks), *(row for one in problems for row in one.documents)]
-        left_out = [row for one in problems for row in one.left_out]
+        rows = [*blank_rows(blanks), *(row for one in problems for row in one.documents)]
+        left_out = [row for one in problems for row in one.skipped]
         return Outcome(
             tables={
                 TABLE: Table(row_type=Document, rows=[*base, *rows]),
@@ -148,7 +148,7 @@ def _problem_rows(run: Run, number: int, dev: list[Question]) -> Problems:
     """The rows of one entry of `data.problems`."""
     settings = run.config.data.problems[number]
     questions = load_questions(settings.source, seed=run.config.seed, evaluated=run.config.evaluate.benchmarks)
-    rows = as_rows(number, questions, settings, dev)
+    rows = problem_rows(number, questions, settings, dev)
     if not rows.documents:
         raise DocumentError(
             f"data.problems.{number}: none of {len(questions)} problems is left",

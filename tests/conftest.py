@@ -59,7 +59,7 @@ def small_overlay(shared_folder: Path) -> Path:
     folder.mkdir(exist_ok=True)
     exam = [
         {"question_id": q.question_id, "question_text": q.text, "choices": q.choices, "ground_truth": q.answer}
-        for q in world.questions("test", world.TARGET, 8, 0)
+        for q in world.draw_questions("test", world.TARGET, 8, 0)
     ]
     values = {
         "data": {"dev": {"size": 8}, "validation": {"size": 16}},

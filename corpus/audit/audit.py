@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 from corpus.audit.index import SHARED, short_pairs
 from corpus.audit.ngrams import words
 from corpus.audit.planted_controls import PER_KIND, Plant, plant_controls
-from corpus.audit.references import Shard, shards_of
+from corpus.audit.references import ReferenceShard, shards_of
 from corpus.audit.scan import COUNTS, PoolText, Scan, Scanner, matcher_of, open_scanner, pool_texts
 from corpus.audit.shingles import NAME
 from corpus.markup import controls_table, table
@@ -61,9 +61,9 @@ def measure_recall(
     draw = random.Random(seed_of(0, "overlap-documents"))
     texts = [row.text for row in draw.sample(list(documents), min(DOCUMENTS, len(documents)))]
     plants = plant_controls(texts, per_kind=per_kind)
-    settings = {mode: OverlapSettings(mode=mode).resolved() for mode in MODES} | {config.mode: config}
+    settings = {mode: OverlapSettings(mode=mode).with_defaults() for mode in MODES} | {config.mode: config}
     hits: dict[str, set[int]] = {mode: _matched_plants(texts, plants, settings[mode]) for mode in modes}
-    hits[SHARED] = _matched_plants(texts, plants, OverlapSettings(mode="exact").resolved(), every=True)
+    hits[SHARED] = _matched_plants(texts, plants, OverlapSettings(mode="exact").with_defaults(), every=True)
     rows = []
     for kind in dict.fromkeys(row.kind for row in plants):
         places = [place for place, row in enumerate(plants) if row.kind == kind]
@@ -122,7 +122,7 @@ def audit_pool(
 
     Raises UsageError if a reference cannot be read and DocumentError if `pool` is not a pool.
     """
-    config = OverlapSettings(mode=cast(Any, mode)).resolved()
+    config = OverlapSettings(mode=cast(Any, mode)).with_defaults()
     scanner = Scanner(pool_texts(pool), config)
     shards = shards_of(references)
     base = digest_of([VERSION, NAME, scanner.digest, config_values(config)])
@@ -144,7 +144,7 @@ def config_values(config: OverlapSettings) -> dict[str, Any]:
     return {**values, "paper_min_chars": config.min_chars}
 
 
-def merge_scans(scanner: Scanner, shards: Sequence[Shard], scans: Sequence[Scan]) -> PoolAudit:
+def merge_scans(scanner: Scanner, shards: Sequence[ReferenceShard], scans: Sequence[Scan]) -> PoolAudit:
     """Merge the scans of all shards and measure recall on planted controls."""
     findings = [row for scan in scans for row in scan.findings]
     matched = [row for row in findings if row.matched]
@@ -173,7 +173,7 @@ def merge_scans(scanner: Scanner, shards: Sequence[Shard], scans: Sequence[Scan]
 
 def scan_shards(
     scanner: Scanner,
-    shards: Sequence[Shard],
+    shards: Sequence[ReferenceShard],
     digests: Sequence[str],
     work: Path,
     *,

@@ -1,4 +1,4 @@
-"""Textbook catalogues: offers, the search protocol, JSON and XML requests, and the lookup by name."""
+"""Textbook catalogues: offers, searches, JSON and XML requests, and the lookup of a catalogue by name."""
 
 import hashlib
 import json
@@ -6,9 +6,11 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from corpus.find.licences import UNKNOWN, Licence
+from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.errors import CatalogueError, ConfigError
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Topic
@@ -23,70 +25,69 @@ Params = Mapping[str, str | int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """One catalogue entry as found for one topic. Holds no address that changes between two runs."""
+    """A catalogue entry that was found for a topic. It has no address that differs between runs."""
 
     catalogue: str
     """Module name of the catalogue."""
     offer_id: str
-    """The catalogue's own identifier of the entry."""
+    """The catalogue's identifier of the entry."""
     title: str
-    """Title as the catalogue gives it."""
     author: str = ""
     """Authors, joined by "; "."""
     description: str = ""
-    """Short description, or empty."""
     category: str = "textbook"
     """textbook, reference, tutorial or notes."""
     subjects: list[str] = field(default_factory=list)
-    """Pairs that the catalogue says the entry covers, each `domain / subdomain`; empty when it does not say."""
+    """Pairs that the entry covers according to the catalogue, each `domain / subdomain`; empty if it does not say."""
     keywords: list[str] = field(default_factory=list)
-    """The catalogue's own subject terms."""
+    """The catalogue's subject terms."""
     language: str = ""
-    """Language as the catalogue gives it, or empty."""
+    """Language in the catalogue's spelling, or empty."""
     discipline: str
-    """Domain of the topic that the search was for."""
+    """Domain of the topic of the search."""
     licence: str
-    """SPDX identifier, or empty when the catalogue names none."""
+    """SPDX identifier, or empty if the catalogue names none."""
     licence_evidence: str
     """Field and value from which the licence was read."""
     source_url: str
     """Page that describes the entry."""
     download_url: str
-    """Where the PDF is, or empty when none is offered; a loopback catalogue writes `local:/path`."""
+    """Address of the PDF, or empty without one; a loopback catalogue writes `local:/path`."""
     doi: str = ""
-    """DOI as given, or empty."""
     isbn: str = ""
-    """ISBNs as given, several joined by "; ", or empty."""
+    """ISBNs, joined by "; "."""
     arxiv: str = ""
-    """arXiv identifier as given, or empty."""
+    """arXiv identifier."""
     other_ids: list[str] = field(default_factory=list)
-    """Further identifiers that hold in every catalogue, such as `hdl:20.500.12657/1`."""
+    """Further identifiers that are valid in every catalogue, such as `hdl:20.500.12657/1`."""
     answer: str = ""
-    """Digest of the recorded answer from which the entry was read."""
+    """Digest of the recorded answer with the entry."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Identifier of the entry among those of all catalogues."""
+        """Key of the entry among those of all catalogues."""
         return self.catalogue, self.offer_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A catalogue at an address. It is asked for (domain, subdomain) pairs and sees no question."""
+    """A catalogue at an address. It is searched for (domain, subdomain) pairs and sees no question."""
 
     name: str
     """Module name of the catalogue."""
     base: str
     """Address of the catalogue, without a slash at its end."""
-    given: str
-    """The same as it was given."""
+    feed: str
+    """The same address as in the settings, which may end in a slash."""
     client: "httpx.Client"
-    """The client that asks; see `corpus.find.session`."""
+    """Sends the requests; see `corpus.find.session`."""
     find: Callable[["Site", Topic, str], Iterable[Offer]]
-    """Entries for a topic and a query; one may come twice."""
+    """Entries for a topic and a query; an entry may be repeated."""
+    resolve: Callable[["Site", str], str] | None = None
+    """Makes the address to fetch from a stored one, if the catalogue stores addresses without its host."""
 
     def offer(self, topic: Topic, licence: Licence, **facts: Any) -> Offer:
-        """An entry of this catalogue that was found for a topic."""
+        """An entry of this catalogue for a topic."""
         return Offer(
             catalogue=self.name,
             discipline=topic.domain,
@@ -96,35 +97,55 @@ class Site:
         )
 
     def search(self, topic: Topic, query: str) -> list[Offer]:
-        """Distinct entries found for the query, in the catalogue's order.
+        """Distinct entries for the query, in the catalogue's order.
 
-        Raises CatalogueError when the catalogue cannot be reached or answers in an unknown shape.
+        Raises CatalogueError if the catalogue cannot be reached or answers in an unknown shape.
         """
-        found: dict[str, Offer] = {}
+        offers: dict[str, Offer] = {}
         for offer in self.find(self, topic, query):
-            found.setdefault(offer.offer_id, offer)
-        return list(found.values())
+            offers.setdefault(offer.offer_id, offer)
+        return list(offers.values())
 
 
 def subject(domain: str, subdomain: str) -> str:
-    """The one spelling under which pairs are compared."""
+    """The spelling of a pair that comparisons use."""
     return f"{domain.strip()} / {subdomain.strip()}".casefold()
 
 
 SHIPPED = Registry(kind="catalogue", package="corpus.find.catalogues", outside="my_package.module")
-"""Catalogues of the folder: each has `find(site, topic, query)`, and perhaps `BASE`."""
+"""Catalogues of the folder: each has `find(site, topic, query)`, and perhaps `BASE`, its public address, and `resolve`,
+if it stores addresses without its host."""
 
 
 def connect(name: str, *, base: str = "", client: "httpx.Client") -> Site:
-    """The catalogue `name`: a module of the folder `catalogues`, or one of the same form from elsewhere.
+    """The catalogue `name`: a module of the folder `catalogues`, or a plugin module of the same form.
 
-    An empty base means the catalogue's own address. Raises ConfigError where it has none.
+    An empty base means the catalogue's default address. Raises ConfigError if it has none.
     """
     module, find = SHIPPED.find(name, "find")
-    given = base or getattr(module, "BASE", "")
-    if not given:
-        raise ConfigError(f"catalogue {name}: no base", hint="give its address, e.g. https://NETWORK.example")
-    return Site(name=name, base=given.rstrip("/"), given=given, client=client, find=find)
+    address = _address(module, name, base)
+    resolve = getattr(module, "resolve", None)
+    return Site(name=name, base=address.rstrip("/"), feed=address, client=client, find=find, resolve=resolve)
+
+
+def _address(module: ModuleType, name: str, base: str) -> str:
+    address = base or str(getattr(module, "BASE", ""))
+    if not address:
+        hint = "give its address, e.g. https://NETWORK.example"
+        raise ConfigError(f"catalogue {name} needs `base`: it has no public address", hint=hint)
+    return address
+
+
+def require_addresses(settings: CatalogueSettings) -> None:
+    """Raises ConfigError for a catalogue without an address, and for two whose addresses are stored without a host."""
+    hostless = []
+    for entry in settings.catalogues if settings.type == "catalogues" else []:
+        module, _ = SHIPPED.find(entry.name, "find")
+        _address(module, entry.name, entry.base)
+        hostless += [entry.name] if hasattr(module, "resolve") else []
+    if len(hostless) > 1:
+        message = f"corpus.catalogue.catalogues: only one of {', '.join(hostless)} can be used"
+        raise ConfigError(message, hint="their addresses are stored without their host, and would be confused")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,32 +155,38 @@ class Reply:
     url: str
     """Address that answered, after redirects."""
     data: Any
-    """JSON value, an XML element, or text."""
+    """JSON value, XML element, or text."""
     headers: Mapping[str, str]
-    """Headers of the answer, names in lower case."""
+    """By name in lower case."""
     sha256: str
     """Digest of the body."""
 
 
 def ask_json(client: "httpx.Client", url: str, params: Params | None = None, *, expected: str) -> Reply:
-    """A JSON answer. `expected` says in an error's hint what the catalogue should send."""
-    return _asked(client, url, params, json.loads, "JSON", expected)
+    """Request a JSON answer. `expected` is an error's hint: what the catalogue should send."""
+    return _request(client, url, params, json.loads, "JSON", expected)
 
 
 def ask_xml(client: "httpx.Client", url: str, params: Params | None = None, *, expected: str) -> Reply:
-    """An XML answer's root element. A document type is refused: entities could make a small answer huge."""
-    return _asked(client, url, params, _xml, "XML", expected)
+    """Request an XML answer; `data` is its root. A document type is refused: its entities can expand without end."""
+
+    def parse(content: bytes) -> ElementTree.Element:
+        if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
+            raise ValueError("it declares a document type")
+        return ElementTree.fromstring(content)
+
+    return _request(client, url, params, parse, "XML", expected)
 
 
 def ask_text(client: "httpx.Client", url: str) -> Reply:
-    """An answer as text; broken characters become U+FFFD."""
-    return _asked(client, url, None, lambda content: content.decode("utf-8", errors="replace"), "text", "")
+    """Request an answer as text; broken characters become U+FFFD."""
+    return _request(client, url, None, lambda content: content.decode("utf-8", errors="replace"), "text", "")
 
 
 def get_record(client: "httpx.Client", url: str, params: Params, *, expected: str) -> ElementTree.Element | Licence:
-    """The root of an OAI-PMH answer, or an unknown licence that says why there is none.
+    """The root of an OAI-PMH answer; without one, an unknown licence whose evidence is the reason.
 
-    One record that cannot be read costs one book, not the whole answer.
+    A record that cannot be read costs one book, not the whole answer.
     """
     try:
         root: ElementTree.Element = ask_xml(client, url, params, expected=expected).data
@@ -168,19 +195,18 @@ def get_record(client: "httpx.Client", url: str, params: Params, *, expected: st
     error = root.find(f"{OAI}error")
     if error is None:
         return root
-    said = f"OAI-PMH error {error.get('code')}: {text_of(error.text)}"
-    return Licence(spdx=UNKNOWN, evidence=said)
+    return Licence(spdx=UNKNOWN, evidence=f"OAI-PMH error {error.get('code')}: {text_of(error.text)}")
 
 
 def rows_of(reply: Reply, key: str, *, expected: str) -> list[dict[str, Any]]:
-    """The JSON objects of an answer's list `key`. Raises CatalogueError where there is no such list."""
+    """The JSON objects of an answer's list `key`. Raises CatalogueError if there is no such list."""
     rows = reply.data.get(key) if isinstance(reply.data, dict) else None
     if not isinstance(rows, list):
         raise CatalogueError(f"catalogue {reply.url}: no list under {key!r}", hint=expected)
     return objects(rows)
 
 
-def _asked(
+def _request(
     client: "httpx.Client",
     url: str,
     params: Params | None,
@@ -193,22 +219,16 @@ def _asked(
     try:
         data = parse(content)
     except (ValueError, RecursionError, ElementTree.ParseError) as error:
-        shown = content[:60].decode(errors="replace")
+        beginning = content[:60].decode(errors="replace")
         raise CatalogueError(
-            f"catalogue {url}: the answer is no {kind}: {error}; it begins {shown!r}", hint=expected
+            f"catalogue {url}: the answer is no {kind}: {error}; it begins {beginning!r}", hint=expected
         ) from error
     headers = {name.lower(): value for name, value in response.headers.items()}
     return Reply(url=str(response.request.url), data=data, headers=headers, sha256=hashlib.sha256(content).hexdigest())
 
 
-def _xml(content: bytes) -> ElementTree.Element:
-    if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
-        raise ValueError("it declares a document type")
-    return ElementTree.fromstring(content)
-
-
 def _get(client: "httpx.Client", url: str, params: Params | None) -> "httpx.Response":
-    # Imported here: plans know catalogues and ask none.
+    # Imported here: a plan imports this module and sends no request.
     import httpx
 
     try:
@@ -223,22 +243,22 @@ def _get(client: "httpx.Client", url: str, params: Params | None) -> "httpx.Resp
 
 
 def text_of(value: object) -> str:
-    """A field as one line of text: numbers as digits, missing and structured values as nothing."""
+    """A field as one line of text; empty for missing and structured values."""
     return " ".join(str(value).split()) if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
 def texts_of(row: Mapping[str, Any], *keys: str) -> str:
-    """Several fields as one text, joined by "; "; empty ones left out."""
+    """Several fields as one text, joined by "; ", without empty ones."""
     return "; ".join(filter(None, (text_of(row.get(key)) for key in keys)))
 
 
 def objects(value: object) -> list[dict[str, Any]]:
-    """The JSON objects of a list; anything else has none."""
+    """The JSON objects of a list; none if `value` is not a list."""
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def plain(html: object) -> str:
-    """A description without its tags, on one line."""
+    """A description in HTML without its tags, on one line."""
     reader = _Text()
     reader.feed(text_of(html))
     reader.close()

@@ -1,6 +1,6 @@
-"""Download of admitted sources into files named by their digest; what is no whole, readable book is rejected.
+"""Download admitted sources into files named by their digest; incomplete and unreadable files are rejected.
 
-Books are shared by all runs of a store: one that is there under any of its names is not fetched again.
+All runs of a store share its books: a book that is stored under any of its names is not fetched again.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ from pathlib import Path
 
 import httpx
 
-from corpus.find.guard import MAX_WAIT_SECONDS, WebConfig, body_of
-from corpus.find.landing import read as read_page
+from corpus.find.landing_page import read_page
 from corpus.find.polite_http import BUSY, polite_client, retry_after
 from corpus.find.registry import ADMITTED, REJECTED
+from corpus.find.ssrf_guard import MAX_WAIT_SECONDS, WebConfig, body_of
 from corpus.read import file_kinds
 from infuser_core.errors import CatalogueError, DocumentError
 from infuser_core.protocols import Progress, no_progress
@@ -28,9 +28,9 @@ from infuser_core.system import child, durable
 from infuser_core.system.sealed import digest_of_file
 
 MAX_AT_ONCE = 8
-"""Downloads under way at one time; each host serves one of them."""
+"""Concurrent downloads; at most one from each host."""
 PAGE_BYTES = 4 << 20
-"""Largest part that is read of a web page where a file was expected, bytes."""
+"""Largest web page that is read if it comes instead of a file, bytes."""
 HYPERTEXT = frozenset({"text/html", "application/xhtml+xml"})
 OPEN_LIMITS = child.Limits(wall_seconds=60.0, cpu_seconds=60)
 """Limits of the process that opens a file to count its pages."""
@@ -38,38 +38,37 @@ OPEN_LIMITS = child.Limits(wall_seconds=60.0, cpu_seconds=60)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadLog:
-    """Log of a transfer. Differs from run to run, therefore kept apart from the registry."""
+    """Log of a transfer. It differs between runs, so it is not part of the registry."""
 
     source_id: str
-    """Source asked for."""
     url: str
-    """Absolute address asked for."""
+    """Absolute address of the request."""
     final_url: str
-    """Address that answered last, after redirects and pages; empty when none did."""
+    """Address that answered last, after redirects and pages; empty without an answer."""
     status_code: int
-    """Last HTTP status; 0 when no answer came or nothing was asked."""
+    """Last HTTP status; 0 without an answer or a request."""
     content_type: str
-    """Type that the server named; empty when no body was read."""
+    """Type in the server's header; empty if no body was read."""
     num_bytes: int
     """Bytes received."""
     sha256: str
-    """Digest of what was kept; empty when nothing was."""
+    """Digest of the stored file; empty without one."""
     seconds: float
-    """Duration with all attempts, seconds."""
+    """Duration of all attempts, seconds."""
     downloaded_on: str
     """End of the transfer, ISO 8601, UTC."""
     attempts: int
-    """Times that a transfer was begun; 0 for a book that was there already."""
+    """Transfers started; 0 for a book that was stored already."""
     status: str
     """admitted or rejected."""
     reason: str
-    """Why it was rejected; empty when admitted."""
+    """Why it was rejected; empty if admitted."""
 
 
 class Holdings:
-    """Downloaded books of all runs: each file under its digest, and under each of its names a note of the digest.
+    """Downloaded books of all runs: each file under its digest, and under each of its names a note with the digest.
 
-    Several processes and threads may use the folder at one time; it must lie on a local file system.
+    Processes and threads may share the folder; it must be on a local file system.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -78,7 +77,7 @@ class Holdings:
             (folder / name).mkdir(parents=True, exist_ok=True)
 
     def find(self, names: Sequence[str]) -> Path | None:
-        """The file of the book that goes by any of the names; one that is damaged does not count."""
+        """The file of the book with any of the names; a damaged file does not count."""
         for name in names:
             note = self._folder / "names" / _short(name)
             sha256 = note.read_text() if note.is_file() else ""
@@ -87,25 +86,25 @@ class Holdings:
                 return path
         return None
 
-    def keep(self, draft: Path, names: Sequence[str], suffix: str) -> Path:
-        """Take a checked file into the folder; the file first, so that no name lacks one."""
+    def add(self, draft: Path, names: Sequence[str], suffix: str) -> Path:
+        """Move a checked file into the folder, before its names, so that every name has a file."""
         path = self._folder / "files" / f"{digest_of_file(draft)}{suffix}"
         draft.replace(path)
         durable.fsync(path)
         durable.fsync(path.parent)
-        self.name(path, [*names, f"sha256:{path.stem}"])
+        self.add_names(path, [*names, f"sha256:{path.stem}"])
         return path
 
-    def name(self, path: Path, names: Sequence[str]) -> None:
-        """Note further names of a book."""
+    def add_names(self, path: Path, names: Sequence[str]) -> None:
+        """Add names of a book."""
         for name in names:
             durable.write(self._folder / "names" / _short(name), path.stem)
 
     @contextlib.contextmanager
     def claim(self, names: Sequence[str]) -> Iterator[None]:
-        """Keep everybody else from fetching a book that goes by any of the names; ends with the process at the latest.
+        """Lock the names of a book against other processes and threads; a lock ends with its process at the latest.
 
-        Waits while another one fetches it. Locks are taken in one order, so that two claims cannot wait for each other.
+        Waits while another holder fetches the book. Locks are taken in one order, so that claims cannot deadlock.
         """
         with contextlib.ExitStack() as stack:
             for name in sorted({_short(name) for name in names}):
@@ -118,7 +117,7 @@ def _short(name: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
-def download(
+def download_sources(
     sources: Sequence[Source],
     address: Callable[[str], str],
     folder: Path,
@@ -128,31 +127,31 @@ def download(
     names: dict[str, list[str]] | None = None,
     progress: Progress = no_progress,
 ) -> tuple[list[Source], list[DownloadLog]]:
-    """Fetch every admitted source into `folder`, from the holdings where they have it, several hosts at one time.
+    """Fetch every admitted source into `folder`, from the holdings if they have it, from several hosts at once.
 
-    Gives every row in order, rejected ones with their reason, and the log of those that were asked for. `address`
-    turns a row's `download_url` into the address to fetch; `names` are further identifiers by source_id.
+    Returns every row in order, rejected ones with their reason, and the log of the admitted ones. `address` turns a
+    row's `download_url` into the address to fetch; `names` are further identifiers by source_id.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    asked = [source for source in sources if source.status == ADMITTED]
-    # The client closes before the pool waits: an interrupt must not sit through the transfers in flight.
+    admitted = [source for source in sources if source.status == ADMITTED]
+    # The client closes before the pool waits: an interrupt must not wait for running transfers.
     with ThreadPoolExecutor(MAX_AT_ONCE) as pool, polite_client(config) as web:
 
         def begin(source: Source) -> tuple[Source, DownloadLog]:
-            known = [source.source_id, *(names or {}).get(source.source_id, [])]
-            return _bring(source, address(source.download_url), known, folder, holdings, web, config)
+            aliases = [source.source_id, *(names or {}).get(source.source_id, [])]
+            return _download_source(source, address(source.download_url), aliases, folder, holdings, web, config)
 
-        futures = [pool.submit(begin, source) for source in asked]
-        for done, future in enumerate(as_completed(futures), 1):
+        futures = [pool.submit(begin, source) for source in admitted]
+        for count, future in enumerate(as_completed(futures), 1):
             future.result()
-            progress(done, len(asked), 0)
-    found = [future.result() for future in futures]
-    after = {row.source_id: row for row, _ in found}
+            progress(count, len(admitted), 0)
+    results = [future.result() for future in futures]
+    after = {row.source_id: row for row, _ in results}
     rows = [after[row.source_id] if row.status == ADMITTED else row for row in sources]
-    return refuse_twins(rows), [log for _, log in found]
+    return reject_duplicates(rows), [log for _, log in results]
 
 
-def _bring(
+def _download_source(
     source: Source,
     url: str,
     names: Sequence[str],
@@ -161,17 +160,17 @@ def _bring(
     web: httpx.Client,
     config: WebConfig,
 ) -> tuple[Source, DownloadLog]:
-    """One admitted source into `folder`. While one process fetches a book, others that want it wait and find it."""
+    """Fetch one admitted source into `folder`. A process that needs the same book waits and then finds it."""
     begin = time.monotonic()
     with holdings.claim(names), tempfile.TemporaryDirectory(dir=folder, prefix=".draft-") as drafts:
         path = holdings.find(names)
-        result = Fetched()
+        result = Transfer()
         if path:
-            holdings.name(path, names)
+            holdings.add_names(path, names)
         else:
             draft = Path(drafts) / "draft"
-            result, suffix = _fetched(web, url, draft, config)
-            path = None if result.reason else holdings.keep(draft, names, suffix)
+            result, suffix = _fetch_book(web, url, draft, config)
+            path = None if result.reason else holdings.add(draft, names, suffix)
     after = replace(
         source,
         sha256=path.stem if path else "",
@@ -180,7 +179,7 @@ def _bring(
         reason="" if path else f"download: {result.reason}",
     )
     if path:
-        link(path, folder)
+        link_file(path, folder)
     log = DownloadLog(
         source_id=source.source_id,
         url=url,
@@ -199,78 +198,74 @@ def _bring(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
-    """Result of a transfer."""
+class Transfer:
+    """Result of a transfer; the fields of the same names are those of DownloadLog."""
 
     status_code: int = 0
-    """Last HTTP status; 0 when no answer came."""
     num_bytes: int = 0
-    """Bytes received."""
     attempts: int = 0
-    """Transfers begun."""
     reason: str = ""
-    """Why there is no complete file; empty when there is one."""
+    """Why there is no complete file; empty if there is one."""
     content_type: str = ""
-    """Type that the server named, without parameters."""
-    measured: bool = False
-    """Whether the server told the length, so that a body that ends early was noticed."""
+    """Without parameters."""
+    has_length: bool = False
+    """Whether the server sent the length, so that a truncated body was noticed."""
     final_url: str = ""
-    """Address that answered, after redirects."""
 
 
-def _fetched(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> tuple[Fetched, str]:
-    """The transfer, with the reason why it gave no book where it did not, and the file's kind."""
+def _fetch_book(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> tuple[Transfer, str]:
+    """Fetch and check a book, through a page that links it if need be; the transfer, and the file's suffix."""
     result = _transfer(web, url, draft, config)
     if result.content_type in HYPERTEXT:
-        onward = _named_file(web, result.final_url)
-        if onward and onward != url:
-            result = _transfer(web, onward, draft, config)
+        linked = _linked_pdf(web, result.final_url)
+        if linked and linked != url:
+            result = _transfer(web, linked, draft, config)
     if result.reason:
         return result, ""
     try:
-        return result, file_kinds.check(draft, OPEN_LIMITS, measured=result.measured)
+        return result, file_kinds.check(draft, OPEN_LIMITS, measured=result.has_length)
     except DocumentError as error:
         return replace(result, reason=error.message), ""
 
 
-class _Broken(Exception):
-    """A body that ended early: the file is asked for once more."""
+class _TruncatedBody(Exception):
+    """A truncated body: the file is requested once more."""
 
 
-def _transfer(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> Fetched:
-    """The file at an address, or the reason why there is none; what is busy is asked again by the client itself."""
+def _transfer(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> Transfer:
+    """Fetch the file at an address, with the reason if there is none; the client itself retries a busy server."""
     reason = ""
     for attempt in range(1, config.attempts + 1):
         try:
             return replace(_attempt(web, url, draft, config), attempts=attempt)
-        except _Broken as error:
+        except _TruncatedBody as error:
             reason = f"transfer broke off: {error}"
         except CatalogueError as error:
-            return Fetched(attempts=attempt, reason=error.message)
+            return Transfer(attempts=attempt, reason=error.message)
         except httpx.TooManyRedirects:
-            return Fetched(attempts=attempt, reason=f"more than {web.max_redirects} redirects")
+            return Transfer(attempts=attempt, reason=f"more than {web.max_redirects} redirects")
         except (httpx.TransportError, httpx.InvalidURL) as error:
             what = "no address" if isinstance(error, httpx.InvalidURL) else "no answer"
-            return Fetched(attempts=attempt, reason=f"{what}: {error}")
-    return Fetched(attempts=config.attempts, reason=reason)
+            return Transfer(attempts=attempt, reason=f"{what}: {error}")
+    return Transfer(attempts=config.attempts, reason=reason)
 
 
-def _attempt(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> Fetched:
+def _attempt(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> Transfer:
     with web.stream("GET", url) as response:
         headers = response.headers
         reason = _refusal(response, config) or _receive(response, draft, config)
-        return Fetched(
+        return Transfer(
             status_code=response.status_code,
             num_bytes=0 if reason else draft.stat().st_size,
             reason=reason,
             content_type=_kind(response),
-            measured="content-length" in headers or headers.get("transfer-encoding", "").lower() == "chunked",
+            has_length="content-length" in headers or headers.get("transfer-encoding", "").lower() == "chunked",
             final_url=str(response.url),
         )
 
 
 def _refusal(response: httpx.Response, config: WebConfig) -> str:
-    """Reason for which a body must not be read; empty when it may."""
+    """Reason why a body must not be read; empty if it may."""
     status, kind, headers = response.status_code, _kind(response), response.headers
     if status != 200:
         wait = retry_after(headers.get("retry-after", ""), time.time()) if status in BUSY else 0.0
@@ -284,7 +279,7 @@ def _refusal(response: httpx.Response, config: WebConfig) -> str:
 
 
 def _receive(response: httpx.Response, draft: Path, config: WebConfig) -> str:
-    """Write the body; returns why it must not be taken, empty when it may."""
+    """Write the body to `draft`; returns a reason to reject it, or empty."""
     with draft.open("wb") as file:
         try:
             for block in response.iter_raw():
@@ -292,7 +287,7 @@ def _receive(response: httpx.Response, draft: Path, config: WebConfig) -> str:
                 if file.tell() > config.max_bytes:
                     return _too_large(file.tell(), config)
         except httpx.TransportError as error:
-            raise _Broken(str(error)) from error
+            raise _TruncatedBody(str(error)) from error
     return ""
 
 
@@ -305,19 +300,19 @@ def _kind(response: httpx.Response) -> str:
     return kind
 
 
-def _named_file(web: httpx.Client, url: str) -> str:
-    """The PDF that a page names, where it names exactly one; empty otherwise."""
+def _linked_pdf(web: httpx.Client, url: str) -> str:
+    """The PDF that a page links, if it links exactly one; else empty."""
     try:
         with web.stream("GET", url) as response:
             body = body_of(response, PAGE_BYTES)
     except (httpx.TransportError, CatalogueError):
         return ""
-    named = read_page(body.decode("utf-8", errors="replace"), url).pdfs if len(body) <= PAGE_BYTES else []
-    return named[0] if len(named) == 1 else ""
+    pdfs = read_page(body.decode("utf-8", errors="replace"), url).pdfs if len(body) <= PAGE_BYTES else []
+    return pdfs[0] if len(pdfs) == 1 else ""
 
 
-def link(file: Path, folder: Path) -> Path:
-    """The file in `folder` too: as a second name where the file system allows it, else as a copy."""
+def link_file(file: Path, folder: Path) -> Path:
+    """Link the file into `folder`, or copy it if the file system has no hard links."""
     target = folder / file.name
     if not target.exists():
         try:
@@ -327,8 +322,8 @@ def link(file: Path, folder: Path) -> Path:
     return target
 
 
-def refuse_twins(sources: Sequence[Source]) -> list[Source]:
-    """The same bytes under two identifiers are one resource: the first row in order keeps it."""
+def reject_duplicates(sources: Sequence[Source]) -> list[Source]:
+    """Reject sources with the bytes of an earlier one."""
     owner: dict[str, str] = {}
     rows = []
     for source in sources:

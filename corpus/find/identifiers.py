@@ -1,4 +1,4 @@
-"""Web addresses and canonical identifiers (DOI, ISBN, arXiv, handle): two entries that share one are one resource."""
+"""Web addresses and canonical identifiers (DOI, ISBN, arXiv, handle): entries that share one are the same resource."""
 
 import posixpath
 import re
@@ -7,27 +7,27 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlj
 WEB = frozenset({"http", "https"})
 
 
-def absolute(here: str, written: str) -> str:
-    """The absolute address that `written` means on the page `here`; empty for what is none or leads off the web."""
+def absolute(page: str, link: str) -> str:
+    """The absolute address of a link on the page at the address `page`; empty unless it is a valid web address."""
     try:
-        target = urljoin(here, written.strip())
+        target = urljoin(page, link.strip())
         parts = urlsplit(target)
-        known = parts.scheme in WEB and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        is_web = parts.scheme in WEB and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         return ""
-    return target if known else ""
+    return target if is_web else ""
 
 
-def scheme_of(here: str, written: str) -> str:
-    """The scheme of what `written` means on the page `here`; empty for what is no address."""
+def scheme_of(page: str, link: str) -> str:
+    """The scheme of a link on the page at the address `page`; empty if it is not an address."""
     try:
-        return urlsplit(urljoin(here, written.strip())).scheme
+        return urlsplit(urljoin(page, link.strip())).scheme
     except ValueError:
         return ""
 
 
 def parts_of(address: str) -> SplitResult:
-    """The parts of an address; empty ones for what is none."""
+    """The parts of an address; empty parts if it is not an address."""
     try:
         return urlsplit(address)
     except ValueError:
@@ -43,22 +43,22 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def doi(value: str) -> str:
-    """`doi:10.x/y` in lower case, or empty when the value is no DOI."""
+    """`doi:10.x/y` in lower case, or empty if the value is not a DOI."""
     bare = re.sub(r"^(?:https?://(?:dx\.)?doi\.org/|doi:\s*)", "", unquote(value).strip(), flags=re.IGNORECASE)
     return f"doi:{bare.lower()}" if DOI.match(bare) else ""
 
 
 def isbns(value: str) -> list[str]:
-    """Every ISBN of a field that may list several, separated by `;`, `,` or `|`; none with a wrong check digit.
+    """Every valid ISBN of a field that may list several, separated by `;`, `,` or `|`.
 
     Blanks and hyphens belong to one number: `978 0 306 40615 7`.
     """
-    found = [isbn(part) for part in re.split(r"[;,|\n]+", value)]
-    return list(dict.fromkeys(name for name in found if name))
+    names = [isbn(part) for part in re.split(r"[;,|\n]+", value)]
+    return list(dict.fromkeys(filter(None, names)))
 
 
 def isbn(value: str) -> str:
-    """`isbn:` and 13 digits, or empty when length or check digit are wrong."""
+    """`isbn:` and 13 digits, or empty if length or check digit are wrong."""
     bare = re.sub(r"^(?:urn:)?isbn(?:-1[03])?:?", "", value.strip(), flags=re.IGNORECASE)
     digits = re.sub(r"[\s-]", "", bare).upper()
     if re.fullmatch(r"\d{9}[\dX]", digits):
@@ -77,9 +77,9 @@ def _check_digit(twelve: str) -> str:
 
 
 def arxiv(value: str) -> str:
-    """`arxiv:` and the identifier without its version, or empty. Takes addresses and arXiv's own DOIs too."""
-    own = ARXIV_DOI.match(doi(value))
-    text = own[1] if own else value.strip().lower()
+    """`arxiv:` and the identifier without its version, or empty. Addresses and arXiv's DOIs count too."""
+    match = ARXIV_DOI.match(doi(value))
+    text = match[1] if match else value.strip().lower()
     address = r"^(?:https?://(?:www\.|export\.)?arxiv\.org/(?:abs|pdf)/|(?:oai:)?arxiv(?:\.org)?:\s*)"
     bare = re.sub(r"v\d+$", "", re.sub(address, "", text).removesuffix(".pdf"))
     return f"arxiv:{bare}" if ARXIV.match(bare) else ""
@@ -94,7 +94,7 @@ def handle(value: str) -> str:
 def url(value: str) -> str:
     """`url:` and the address without scheme, default port, dot segments, fragment and tracking parameters.
 
-    The path keeps its case: servers may tell `/A` from `/a`. An address without a host (`local:/x`) stays as it is.
+    The path keeps its case: servers may distinguish `/A` and `/a`. An address without a host (`local:/x`) is unchanged.
     """
     try:
         parts = urlsplit(value.strip())
@@ -102,7 +102,7 @@ def url(value: str) -> str:
         host = host if host.isascii() else host.encode("idna").decode()
         port = f":{parts.port}" if parts.port and parts.port != DEFAULT_PORTS.get(parts.scheme) else ""
     except ValueError:
-        # A port that is no number, a label no host name may have: nothing to compare but the text itself.
+        # An invalid port or host name: compare the text itself.
         return f"url:{value.strip()}" if value.strip() else ""
     if not host:
         return f"url:{value.strip()}" if value.strip() else ""

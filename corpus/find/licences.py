@@ -1,6 +1,6 @@
-"""Licences as catalogues spell them, read as SPDX identifiers together with the evidence.
+"""Read licences, in the spellings of catalogues, as SPDX identifiers with their evidence.
 
-What is not recognised stays empty: downloadable is not openly licensed, so an unknown licence admits nothing.
+An unrecognised licence is empty and admits nothing: a file that can be downloaded need not be openly licensed.
 """
 
 import re
@@ -13,12 +13,12 @@ RESERVED = "LicenseRef-all-rights-reserved"
 PUBLIC_DOMAIN = "LicenseRef-public-domain"
 EVIDENCE_CHARS = 200
 
-# A family without a version (CC-BY) is no SPDX identifier; catalogues that name no version get it, and an entry of the
-# allow-list that names none covers every version.
+# A family without a version (CC-BY) is not an SPDX identifier: it is used if a catalogue names no version, and as an
+# entry of the allow-list it covers every version.
 _CC = re.compile(r"(CC-BY(?:-NC)?(?:-ND|-SA)?)(?:-(\d\.\d))?(?:-([A-Z]{2,3}))?")
 _ELEMENTS = ("BY", "BY-SA", "BY-ND", "BY-NC", "BY-NC-SA", "BY-NC-ND")
 _VERSIONS = ("1.0", "2.0", "2.1", "2.5", "3.0", "4.0")
-# Jurisdiction ports for which SPDX has an identifier of its own; other ports are read as the unported licence.
+# Jurisdiction ports with a separate SPDX identifier; other ports are read as the unported licence.
 _PORTED = frozenset({
     "CC-BY-2.5-AU", "CC-BY-3.0-AT", "CC-BY-3.0-AU", "CC-BY-3.0-DE", "CC-BY-3.0-IGO",
     "CC-BY-3.0-NL", "CC-BY-3.0-US", "CC-BY-NC-3.0-DE", "CC-BY-NC-ND-3.0-DE", "CC-BY-NC-ND-3.0-IGO",
@@ -54,54 +54,54 @@ class Licence:
     """Licence statement of a metadata field."""
 
     spdx: str
-    """SPDX identifier, a family without version such as `CC-BY`, a `LicenseRef-`, or empty when not recognised."""
+    """SPDX identifier, a family without version such as `CC-BY`, a `LicenseRef-`, or empty if not recognised."""
     evidence: str
     """Field and value from which it was read."""
 
 
 def read(field: str, value: object) -> Licence:
-    """The licence that one metadata field names."""
-    text = value if isinstance(value, str) else "" if value is None else repr(value)
-    shown = " ".join(repr(value).split()) if not isinstance(value, str) else " ".join(value.split())
-    return Licence(spdx=spdx_of(text), evidence=f"{field}={shown[:EVIDENCE_CHARS]}")
+    """Read the licence of one metadata field."""
+    text = value if isinstance(value, str) else repr(value)
+    evidence = " ".join(text.split())[:EVIDENCE_CHARS]
+    return Licence(spdx=UNKNOWN if value is None else spdx_of(text), evidence=f"{field}={evidence}")
 
 
-def agree(found: Sequence[Licence]) -> Licence:
-    """One licence out of several fields: the named one, the most precise where one is a version of the other.
+def agree(statements: Sequence[Licence]) -> Licence:
+    """One licence from several fields: the most precise one, if it is a version of all others.
 
-    Fields that name none count only where no field names one. Fields that contradict each other give an unknown
-    licence with all of them as evidence.
+    Fields without a licence count only if no field has one. Contradicting fields give an unknown licence with all of
+    them as evidence.
     """
-    found = [licence for licence in found if licence.spdx] or found
-    evidence = "; ".join(dict.fromkeys(licence.evidence for licence in found)) or "no licence field"
-    named = list(dict.fromkeys(licence.spdx for licence in found if licence.spdx))
-    if not named:
+    statements = [licence for licence in statements if licence.spdx] or statements
+    evidence = "; ".join(dict.fromkeys(licence.evidence for licence in statements)) or "no licence field"
+    names = list(dict.fromkeys(licence.spdx for licence in statements if licence.spdx))
+    if not names:
         return Licence(spdx=UNKNOWN, evidence=evidence)
-    precise = max(named, key=len)
-    if all(covers(name, precise) for name in named):
+    precise = max(names, key=len)
+    if all(covers(name, precise) for name in names):
         return Licence(spdx=precise, evidence=evidence)
     return Licence(spdx=UNKNOWN, evidence=f"contradicting fields: {evidence}")
 
 
 def covers(entry: str, spdx: str) -> bool:
     """Whether an entry of the allow-list covers a licence: the same, its ported form, or a version of its family."""
-    wanted, had = entry.strip().upper(), spdx.upper()
-    if wanted == had:
+    allowed, licence = entry.strip().upper(), spdx.upper()
+    if allowed == licence:
         return True
-    parts = _CC.fullmatch(had)
+    parts = _CC.fullmatch(licence)
     if parts is None:
-        return wanted == "GFDL" and _GFDL.fullmatch(had) is not None
+        return allowed == "GFDL" and _GFDL.fullmatch(licence) is not None
     family, version = parts[1], parts[2]
-    return wanted == family or (version is not None and wanted == f"{family}-{version}")
+    return allowed == family or (version is not None and allowed == f"{family}-{version}")
 
 
-def allowed(spdx: str, entries: Sequence[str]) -> bool:
+def is_allowed(spdx: str, entries: Sequence[str]) -> bool:
     """Whether any entry of the allow-list covers the licence."""
     return bool(spdx) and any(covers(entry, spdx) for entry in entries)
 
 
 def spdx_of(text: str) -> str:
-    """The SPDX identifier of an address, an identifier or a name; empty when it is none of them.
+    """The SPDX identifier of a licence's address, identifier or name; empty if it is not recognised.
 
     >>> spdx_of("http://creativecommons.org/licenses/by-nc-sa/3.0/us/deed.en")
     'CC-BY-NC-SA-3.0'
@@ -109,10 +109,8 @@ def spdx_of(text: str) -> str:
     text = text.strip()
     if re.match(r"(?:https?:)?//|www\.|creativecommons\.org", text, re.IGNORECASE):
         return _of_address(text)
-    inside = re.search(r"https?://[^\s\"'<>)]+", text)
-    if inside:
-        return _of_address(inside[0])
-    return _of_name(text)
+    address = re.search(r"https?://[^\s\"'<>)]+", text)
+    return _of_address(address[0]) if address else _of_name(text)
 
 
 def _of_address(address: str) -> str:
@@ -124,8 +122,8 @@ def _of_address(address: str) -> str:
     if host == "arxiv.org" and parts[:2] == ["licenses", "nonexclusive-distrib"]:
         return ARXIV
     if host in ("gnu.org", "fsf.org") and any(part.startswith("fdl") for part in parts):
-        found = re.search(r"fdl-(1\.[123])", "/".join(parts))
-        return f"GFDL-{found[1]}-or-later" if found else "GFDL"
+        version = re.search(r"fdl-(1\.[123])", "/".join(parts))
+        return f"GFDL-{version[1]}-or-later" if version else "GFDL"
     if host in ("opendatacommons.org", "spdx.org"):
         return _of_name(parts[-1].removesuffix(".html")) if parts else UNKNOWN
     return UNKNOWN
@@ -146,10 +144,10 @@ def _of_creative_commons(parts: list[str]) -> str:
 
 
 def _creative_commons(elements: str, version: str, port: str) -> str:
-    """The identifier of sorted elements; empty for a combination or a version that does not exist."""
-    chosen = set(elements.split("-"))
-    ordered = "-".join(part for part in ("BY", "NC", "ND", "SA") if part in chosen)
-    if ordered not in _ELEMENTS or chosen - {"BY", "NC", "ND", "SA"} or (version and version not in _VERSIONS):
+    """The identifier of a Creative Commons licence; empty for a combination or a version that does not exist."""
+    codes = set(elements.split("-"))
+    ordered = "-".join(code for code in ("BY", "NC", "ND", "SA") if code in codes)
+    if ordered not in _ELEMENTS or codes - {"BY", "NC", "ND", "SA"} or (version and version not in _VERSIONS):
         return UNKNOWN
     base = f"CC-{ordered}" + (f"-{version}" if version else "")
     return f"{base}-{port}" if f"{base}-{port}" in _PORTED else base
@@ -167,16 +165,12 @@ def _of_name(text: str) -> str:
             return _OTHER[candidate]
         if _GFDL.fullmatch(candidate):
             return "GFDL" + candidate.removeprefix("GFDL").lower()
-    return _of_elements(key)
-
-
-def _of_elements(key: str) -> str:
-    """Codes such as `CC-BY-NC-4.0`, `BY-SA`, `CCBYNCSA` and spelled names reduced to them."""
+    # Codes such as `CC-BY-NC-4.0`, `BY-SA`, `CCBYNCSA`, and names that were reduced to them.
     glued = re.fullmatch(r"CC-?BY((?:NC|ND|SA)*)(?:-?(\d\.\d))?", key)
     if glued:
         key = "-".join(["CC", "BY", *re.findall("NC|ND|SA", glued[1]), *([glued[2]] if glued[2] else [])])
-    found = re.fullmatch(r"(?:CC-)*(BY(?:-(?:NC|ND|SA))*)(?:-(?:CC-)?(\d(?:\.\d)?))?(?:-([A-Z]{2,3}))?", key)
-    if found is None:
+    code = re.fullmatch(r"(?:CC-)*(BY(?:-(?:NC|ND|SA))*)(?:-(?:CC-)?(\d(?:\.\d)?))?(?:-([A-Z]{2,3}))?", key)
+    if code is None:
         return UNKNOWN
-    version = found[2] or ""
-    return _creative_commons(found[1], version if "." in version or not version else f"{version}.0", found[3] or "")
+    version = code[2] or ""
+    return _creative_commons(code[1], version if "." in version or not version else f"{version}.0", code[3] or "")

@@ -1,6 +1,6 @@
 """Polite HTTP: robots.txt (RFC 9309), one request at a time per host, pauses, retries.
 
-All of it sits in one httpx transport, so catalogues and downloads cannot forget it.
+All of it is in one httpx transport, so catalogues and downloads cannot bypass it.
 """
 
 import contextlib
@@ -15,26 +15,26 @@ import httpx
 import tenacity
 from protego import Protego
 
-from corpus.find.guard import MAX_WAIT_SECONDS, GuardedTransport, WebConfig, body_of, client_of
+from corpus.find.ssrf_guard import MAX_WAIT_SECONDS, GuardedTransport, WebConfig, body_of, client_of
 from infuser_core.errors import CatalogueError
 
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 ROBOTS_ATTEMPTS = 3
-"""Least number of requests for a robots.txt: without it nothing of its host can be had."""
+"""Least number of attempts for a robots.txt: without it nothing of its host is fetched."""
 ROBOTS_BYTES = 500 << 10
 """Largest part of a robots.txt that is read (RFC 9309, section 2.5), bytes."""
 PRODUCT = "infuser-corpus"
 """Product token that robots.txt groups may name."""
 HOST_DELAYS = {"arxiv.org": 3.0}
-"""Domains with a longer pause, seconds, their sub-domains counted as one host: arXiv asks for 3 s across them."""
+"""Pauses of domains, seconds, whose sub-domains count as one host: arXiv requires 3 s across them."""
 MAX_CRAWL_DELAY = 60.0
 """Longest Crawl-delay that is obeyed, seconds."""
 VERSIONED_AGENT = re.compile(r"^(\s*user-agent\s*:\s*[a-z_-]+)/\S*", re.IGNORECASE | re.MULTILINE)
-"""A group that names a version with its product: it is meant for the product."""
+"""A group for a product with its version; it applies to the product."""
 
 
 class Busy(Exception):
-    """A busy server's answer, open until it is asked again, and the seconds that it asked to wait."""
+    """A busy server's answer, open until the retry, and the seconds of its Retry-After."""
 
     def __init__(self, response: httpx.Response) -> None:
         super().__init__(f"HTTP {response.status_code}")
@@ -43,30 +43,30 @@ class Busy(Exception):
 
 
 def retrying(config: WebConfig) -> tenacity.Retrying:
-    """Calls again what met a busy server or lost its connection; the last failure is raised.
+    """Retry after a busy server or a lost connection; the last failure is raised.
 
-    Waits are random up to a bound that doubles (clients that failed together must not come back together), and never
-    shorter than the server asked for.
+    Waits are random up to a bound that doubles, so that clients that failed together do not return together, and at
+    least the server's Retry-After.
     """
     jitter = tenacity.wait_random_exponential(multiplier=config.backoff_seconds, max=MAX_WAIT_SECONDS)
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception_type((Busy, httpx.TransportError)),
-        wait=lambda state: max(_asked_wait(state), jitter(state)),
-        stop=lambda state: state.attempt_number >= config.attempts or _asked_wait(state) > MAX_WAIT_SECONDS,
+        wait=lambda state: max(_required_wait(state), jitter(state)),
+        stop=lambda state: state.attempt_number >= config.attempts or _required_wait(state) > MAX_WAIT_SECONDS,
         sleep=config.clock.sleep,
-        before_sleep=_let_go,
+        before_sleep=_close_response,
         reraise=True,
     )
 
 
-def _asked_wait(state: tenacity.RetryCallState) -> float:
+def _required_wait(state: tenacity.RetryCallState) -> float:
     assert state.outcome is not None
     failure = state.outcome.exception()
     return failure.wait if isinstance(failure, Busy) else 0.0
 
 
 def retry_after(value: str, now: float) -> float:
-    """Seconds that a Retry-After header asks for, as a number or as a date; 0 when it says nothing readable."""
+    """Seconds of a Retry-After header, which is a number or a date; 0 if it cannot be read."""
     if value.isdigit():
         return float(value)
     try:
@@ -76,19 +76,19 @@ def retry_after(value: str, now: float) -> float:
 
 
 class Gate:
-    """Lets one request at a time through to a host, with a pause after each."""
+    """Serialises the requests to a host, with a pause after each."""
 
     def __init__(self, config: WebConfig) -> None:
         self._config = config
         self._lock = Lock()
         self._busy: dict[str, Lock] = {}
         self._free_at: dict[str, float] = {}
-        self.asked_delay: dict[str, float] = {}
-        """Crawl-delays of hosts, obeyed where they are longer than our own pause."""
+        self.crawl_delay: dict[str, float] = {}
+        """Crawl-delays of hosts, seconds, obeyed if they are longer than our pause."""
 
     def enter(self, host: str) -> Callable[[], None]:
-        """Wait for the host's turn; the returned function ends it and is harmless to call twice."""
-        # Hosts of one site share a turn.
+        """Wait for a turn at the host; the returned function ends it and may be called twice."""
+        # Hosts of one domain of HOST_DELAYS share a turn.
         key = next((name for name in HOST_DELAYS if f".{host}".endswith(f".{name}")), host)
         with self._lock:
             turn = self._busy.setdefault(key, Lock())
@@ -102,7 +102,7 @@ class Gate:
 
     def _leave(self, host: str, key: str, turn: Lock) -> None:
         config = self._config
-        delay = max(config.delay_seconds, self.asked_delay.get(host, 0.0), HOST_DELAYS.get(key, 0.0))
+        delay = max(config.delay_seconds, self.crawl_delay.get(host, 0.0), HOST_DELAYS.get(key, 0.0))
         self._free_at[key] = config.clock.now() + (0.0 if host in config.allowed_hosts else delay)
         turn.release()
 
@@ -125,7 +125,7 @@ class _Body(httpx.SyncByteStream):
 
 
 class PoliteTransport(httpx.BaseTransport):
-    """httpx transport that obeys robots.txt, pauses and retries, and leaves the sending to another one."""
+    """httpx transport that obeys robots.txt, pauses and retries; an inner transport sends the requests."""
 
     def __init__(self, inner: httpx.BaseTransport, config: WebConfig) -> None:
         self._inner, self._config = inner, config
@@ -135,27 +135,27 @@ class PoliteTransport(httpx.BaseTransport):
         self._reading: dict[str, Lock] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request in its turn. Raises CatalogueError when robots.txt forbids it or cannot be read."""
+        """Send a request in its turn. Raises CatalogueError if robots.txt forbids it or cannot be read."""
         if not str(request.url).startswith(self._config.robots_exempt or ("\0",)):
             self._obey(request)
-        return self._patiently(request, self._config)
+        return self._send_with_retries(request, self._config)
 
     def close(self) -> None:
-        """Close the transport below."""
+        """Close the inner transport."""
         self._inner.close()
 
-    def _patiently(self, request: httpx.Request, config: WebConfig) -> httpx.Response:
-        """The answer; that of a server which stays busy is its last one."""
+    def _send_with_retries(self, request: httpx.Request, config: WebConfig) -> httpx.Response:
+        """The answer; the last one if the server stays busy."""
         try:
             return retrying(config)(self._send, request)
         except Busy as busy:
             return busy.response
 
     def _send(self, request: httpx.Request) -> httpx.Response:
-        """The answer, whose closing ends the host's turn. Raises Busy with that of a busy server."""
+        """Send once; closing the answer ends the host's turn. Raises Busy with the answer of a busy server."""
         leave = self._gate.enter(request.url.host)
         with contextlib.ExitStack() as stack:
-            # A refused address or an interrupt must not leave the turn taken.
+            # An error or an interrupt must end the turn, too.
             stack.callback(leave)
             inner = self._inner.handle_request(request)
             stack.pop_all()
@@ -174,7 +174,7 @@ class PoliteTransport(httpx.BaseTransport):
             if origin not in self._robots:
                 self._robots[origin] = self._read_robots(request, origin)
         rules = self._robots[origin]
-        self._gate.asked_delay[request.url.host] = min(MAX_CRAWL_DELAY, rules.crawl_delay(PRODUCT) or 0.0)
+        self._gate.crawl_delay[request.url.host] = min(MAX_CRAWL_DELAY, rules.crawl_delay(PRODUCT) or 0.0)
         if not rules.can_fetch(str(request.url), PRODUCT):
             raise CatalogueError(
                 f"robots.txt of {request.url.host} forbids {request.url.raw_path.decode('ascii')}",
@@ -182,14 +182,14 @@ class PoliteTransport(httpx.BaseTransport):
             )
 
     def _read_robots(self, request: httpx.Request, origin: str) -> Protego:
-        """RFC 9309, section 2.3.1: none means everything is allowed, an unreachable one that nothing is."""
+        """RFC 9309, section 2.3.1: without robots.txt everything is allowed; if it is unreachable, nothing is."""
         address = httpx.URL(origin).copy_with(raw_path=b"/robots.txt")
-        asked = httpx.Request("GET", address, headers=request.headers, extensions=request.extensions)
-        asked.headers.pop("range", None)
-        asked.headers.pop("if-range", None)
+        robots = httpx.Request("GET", address, headers=request.headers, extensions=request.extensions)
+        robots.headers.pop("range", None)
+        robots.headers.pop("if-range", None)
         config = replace(self._config, attempts=max(self._config.attempts, ROBOTS_ATTEMPTS))
         try:
-            response = self._patiently(asked, config)
+            response = self._send_with_retries(robots, config)
         except httpx.TransportError as error:
             raise CatalogueError(
                 f"robots.txt of {request.url.host} cannot be read: {error}", hint="try again when the host answers"
@@ -197,15 +197,15 @@ class PoliteTransport(httpx.BaseTransport):
         with contextlib.closing(response):
             if response.status_code >= 500:
                 return Protego.parse("User-agent: *\nDisallow: /")
-            return robots_of(body_of(response, ROBOTS_BYTES)[:ROBOTS_BYTES] if response.status_code == 200 else b"")
+            return parse_robots(body_of(response, ROBOTS_BYTES)[:ROBOTS_BYTES] if response.status_code == 200 else b"")
 
 
-def robots_of(content: bytes) -> Protego:
-    """The rules of a robots.txt."""
+def parse_robots(content: bytes) -> Protego:
+    """Parse a robots.txt."""
     return Protego.parse(VERSIONED_AGENT.sub(r"\1", content.decode("utf-8-sig", errors="replace")))
 
 
-def _let_go(state: tenacity.RetryCallState) -> None:
+def _close_response(state: tenacity.RetryCallState) -> None:
     assert state.outcome is not None
     busy = state.outcome.exception()
     if isinstance(busy, Busy):

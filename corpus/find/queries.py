@@ -1,4 +1,4 @@
-"""Search queries for a (domain, subdomain) pair, and the title words by which they are compared."""
+"""Search queries for a (domain, subdomain) pair, and the words by which titles and queries are compared."""
 
 import re
 import unicodedata
@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 
 def words(text: str) -> list[str]:
-    """Words in lower case without accents, plurals reduced, in order; function words left out."""
+    """The words of a text in order: lower case, without accents, in the singular, without function words."""
     folded = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
     return [singular(word) for word in re.findall(r"\w+", folded) if word not in STOP]
 
 
 def singular(word: str) -> str:
-    """A plain plural's singular; words such as physics and analysis stay."""
+    """The singular of a regular plural; words such as physics and analysis stay."""
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
     if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is", "ics", "ous")):
@@ -38,9 +38,9 @@ def singular(word: str) -> str:
 
 
 def mentions(text: str, query: str) -> bool:
-    """Whether every word of the query occurs in the text; a query without words is mentioned nowhere."""
-    wanted = set(words(query))
-    return bool(wanted) and wanted <= set(words(text))
+    """Whether the text has every word of the query; false for a query without words."""
+    terms = set(words(query))
+    return bool(terms) and terms <= set(words(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,28 +48,24 @@ class Query:
     """One query for one pair."""
 
     domain: str
-    """Domain of the pair."""
     subdomain: str
-    """Subdomain of the pair."""
     text: str
-    """The query."""
     phrased_by: str
     """`rule`, or the name of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Librarian:
-    """The model that labels questions, phrases queries and orders books. It chooses among offers and adds none."""
+    """The model that labels questions, phrases queries and ranks books. It chooses among offers and adds none."""
 
     model: ChatModel
-    """Answers prompts."""
     prompts: Mapping[str, Template]
-    """Its prompts by name: PROMPTS."""
+    """By name: PROMPTS."""
 
     def ask(
         self, task: str, topic: Topic, prompt: Messages, parse: Callable[[dict[str, Any]], T]
     ) -> tuple[T | None, list[ModelCall]]:
-        """The model's checked answer for a pair, None where no attempt gave a usable one, and its replies."""
+        """Ask the model about a pair: its parsed answer, None if no attempt was usable, and its replies."""
         values, calls = ask_model(
             self.model,
             [prompt],
@@ -86,38 +82,38 @@ def librarian_of(model: ChatModel, profile: str) -> Librarian:
     return Librarian(model=model, prompts={name: load_or_shipped(name, profile=profile) for name in PROMPTS})
 
 
-def by_rule(topic: Topic, count: int) -> list[str]:
-    """The subdomain, its parts where it names several, then the subdomain with its domain."""
+def queries_by_rule(topic: Topic, count: int) -> list[str]:
+    """The subdomain, its parts if it names several, then the subdomain with its domain."""
     parts = [part.strip() for part in re.split(r"\s+and\s+|\s*[,/&;]\s*", topic.subdomain)]
-    # A word that only completes its neighbour ("Heat and Mass Transfer") is no query of its own: too broad.
+    # A single word ("Heat and Mass Transfer") is too broad for a separate query.
     parts = [part for part in parts if len(parts) > 1 and len(words(part)) > 1]
     within = set(words(topic.domain)) <= set(words(topic.subdomain))
     wider = topic.subdomain if within else f"{topic.subdomain} {topic.domain}"
     return list(dict.fromkeys(filter(None, [topic.subdomain.strip(), *parts, wider])))[:count]
 
 
-def phrase(topic: Topic, count: int, librarian: Librarian | None = None) -> tuple[list[Query], list[ModelCall]]:
-    """At most `count` queries, the most specific first, and a model's replies.
+def phrase_queries(topic: Topic, count: int, librarian: Librarian | None = None) -> tuple[list[Query], list[ModelCall]]:
+    """Phrase at most `count` queries, the most specific first; also returns the model's replies.
 
-    Without a librarian, and where its replies cannot be used, the rule phrases them.
+    The rule phrases them if there is no librarian or its replies are unusable.
     """
-    texts, phrased_by, calls = by_rule(topic, count), BY_RULE, list[ModelCall]()
+    texts, phrased_by, calls = queries_by_rule(topic, count), BY_RULE, list[ModelCall]()
     if librarian is not None:
         prompt = librarian.prompts["phrase_query"].messages(
             domain=topic.domain, subdomain=topic.subdomain, count=str(count)
         )
-        said, calls = librarian.ask("phrase", topic, prompt, lambda reply: _queries(reply, count))
-        if said is not None:
-            texts, phrased_by = said, librarian.model.name
+        answer, calls = librarian.ask("phrase", topic, prompt, lambda reply: _parse_queries(reply, count))
+        if answer is not None:
+            texts, phrased_by = answer, librarian.model.name
     pair = {"domain": topic.domain, "subdomain": topic.subdomain}
     return [Query(**pair, text=text, phrased_by=phrased_by) for text in texts], calls
 
 
-def _queries(reply: dict[str, Any], count: int) -> list[str]:
-    found = reply.get("queries")
-    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+def _parse_queries(reply: dict[str, Any], count: int) -> list[str]:
+    queries = reply.get("queries")
+    if not isinstance(queries, list) or not all(isinstance(text, str) for text in queries):
         raise ReplyProblem('"queries" is no list of strings')
-    texts = list(dict.fromkeys(" ".join(text.split()) for text in found if text.strip()))
+    texts = list(dict.fromkeys(" ".join(text.split()) for text in queries if text.strip()))
     if not texts:
         raise ReplyProblem('"queries" is empty')
     long = next((text for text in texts if len(text) > MAX_QUERY_CHARS or len(text.split()) > MAX_QUERY_WORDS), "")

@@ -1,4 +1,4 @@
-"""Source registry: the offers that are admitted, their identifiers, and why others are rejected."""
+"""The source registry: admit offers as sources with their identifiers, or reject them with a reason."""
 
 import posixpath
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from itertools import chain
 
 from corpus.find.catalogue import Offer, subject
 from corpus.find.identifiers import parts_of
-from corpus.find.search import Ranking, identifiers, refusal
+from corpus.find.search import Ranking, identifiers, refusal_reason
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.schemas import Source, Topic
 
@@ -21,10 +21,9 @@ _Book = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alias:
-    """One identifier of an admitted source: the same book under any of them is not fetched again."""
+    """An identifier of an admitted source: a book is not fetched again under any of its identifiers."""
 
     source_id: str
-    """The source."""
     identifier: str
     """Canonical identifier, `kind:value`."""
 
@@ -34,13 +33,11 @@ class Coverage:
     """A pair and a source that was found for it."""
 
     domain: str
-    """Domain of the pair."""
     subdomain: str
-    """Subdomain of the pair."""
     source_id: str
-    """Admitted source; empty for a pair that no source covers."""
+    """Admitted source; empty for a pair without any source."""
     rank: int
-    """Place among the pair's offers, 1-based; 0 where the pair has no source."""
+    """Rank among the pair's offers, 1-based; 0 for a pair without any source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +49,9 @@ class Admission:
     aliases: list[Alias]
     """Every identifier of the admitted sources."""
     coverage: list[Coverage]
-    """Which source was found for which pair."""
 
 
-def admit(
+def admit_offers(
     offers: Sequence[Offer],
     topics: Sequence[Topic],
     rules: CatalogueSettings,
@@ -63,53 +59,56 @@ def admit(
 ) -> Admission:
     """One row per catalogue entry, admitted or rejected with its reason.
 
-    Entries that share an identifier, directly or through another entry, are one book; the first that may be taken
-    represents it, the best ranked. Only entries that may be taken by themselves count: a rejected copy must not keep a
-    well-licensed one out, nor join two books. The same entry found for several pairs is one row, under the first pair
-    that takes it.
+    Entries that share an identifier, directly or through another entry, are one book; the best ranked entry represents
+    it. Only admissible entries count: a rejected copy must not exclude a well-licensed one, nor join two books. An
+    entry that was found for several pairs is one row, under the first pair that admits it.
     """
     entries: dict[_Key, Offer] = {}
     for offer in offers:
         entries.setdefault(offer.key, offer)
-    wanted = {subject(topic.domain, topic.subdomain) for topic in topics}
+    subjects = {subject(topic.domain, topic.subdomain) for topic in topics}
     reasons = {
         key: f"covers none of the topics: {'; '.join(offer.subjects)}"
-        if offer.subjects and wanted.isdisjoint(offer.subjects)
-        else refusal(offer, rules)
+        if offer.subjects and subjects.isdisjoint(offer.subjects)
+        else refusal_reason(offer, rules)
         for key, offer in entries.items()
     }
-    books = _books({key: identifiers(offer) for key, offer in entries.items() if not reasons[key]})
-    places = _places(topics, rankings)
-    taken = _take(places, books, rules.books_per_topic)
+    books = _join_entries({key: identifiers(offer) for key, offer in entries.items() if not reasons[key]})
+    by_pair = {(topic.domain, topic.subdomain): topic for topic in topics}
+    places = [
+        _RankedEntry(topic=by_pair[(row.domain, row.subdomain)], key=(row.catalogue, row.offer_id), rank=row.rank)
+        for row in sorted((row for row in rankings if row.rank), key=lambda row: row.rank)
+    ]
+    representatives = _choose_entries(places, books, rules.books_per_topic)
     best = {place.key: place.rank for place in sorted(places, key=lambda place: -place.rank)}
     sources = []
     for key, offer in entries.items():
-        first = taken.get(books.get(key, ()))
-        reason = reasons[key] or _rejection(key, first, entries, best.get(key, 0), rules)
+        first = representatives.get(books.get(key, ()))
+        reason = reasons[key] or _rejection_reason(key, first, entries, best.get(key, 0), rules)
         domain = first.topic.domain if first else offer.discipline
         sources.append(_row(offer, identifiers(offer)[0], reason, domain))
     return Admission(
         sources=sources,
         aliases=[
             Alias(source_id=identifiers(entries[first.key])[0], identifier=name)
-            for book, first in taken.items()
+            for book, first in representatives.items()
             for name in book
         ],
-        coverage=_coverage(topics, places, books, taken, entries),
+        coverage=_coverage(topics, places, books, representatives, entries),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _RankedEntry:
     topic: Topic
     """Pair that the entry was found for."""
     key: _Key
     """Catalogue and offer_id of the entry."""
     rank: int
-    """Place among the pair's offers, 1-based."""
+    """Rank among the pair's offers, 1-based."""
 
 
-def _books(entries: Mapping[_Key, list[str]]) -> dict[_Key, _Book]:
+def _join_entries(entries: Mapping[_Key, list[str]]) -> dict[_Key, _Book]:
     """The book of each entry: entries that share a name, directly or through another one, are one book."""
     joined: dict[str, set[str]] = {}
     for names in entries.values():
@@ -119,41 +118,32 @@ def _books(entries: Mapping[_Key, list[str]]) -> dict[_Key, _Book]:
     return {key: tuple(sorted(joined[names[0]], key=place.__getitem__)) for key, names in entries.items()}
 
 
-def _places(topics: Sequence[Topic], rankings: Sequence[Ranking]) -> list[_Place]:
-    """The ranked entries, the best of every pair first."""
-    by_pair = {(topic.domain, topic.subdomain): topic for topic in topics}
-    return [
-        _Place(topic=by_pair[(row.domain, row.subdomain)], key=(row.catalogue, row.offer_id), rank=row.rank)
-        for row in sorted((row for row in rankings if row.rank), key=lambda row: row.rank)
-    ]
-
-
-def _take(places: list[_Place], books: Mapping[_Key, _Book], limit: int) -> dict[_Book, _Place]:
-    """The entry that represents each admitted book. A pair's books are counted, whoever took them first."""
-    taken: dict[_Book, _Place] = {}
+def _choose_entries(places: list[_RankedEntry], books: Mapping[_Key, _Book], limit: int) -> dict[_Book, _RankedEntry]:
+    """The entry that represents each admitted book. `limit` is per pair and counts books shared with other pairs."""
+    representatives: dict[_Book, _RankedEntry] = {}
     counts: dict[_Key, set[_Book]] = {}
     for place in places:
         book = books.get(place.key)
         if book is None:
             continue
-        have = counts.setdefault((place.topic.domain, place.topic.subdomain), set())
-        if not limit or book in have or len(have) < limit:
-            have.add(book)
-            taken.setdefault(book, place)
-    return taken
+        pair_books = counts.setdefault((place.topic.domain, place.topic.subdomain), set())
+        if not limit or book in pair_books or len(pair_books) < limit:
+            pair_books.add(book)
+            representatives.setdefault(book, place)
+    return representatives
 
 
-def _rejection(
+def _rejection_reason(
     key: _Key,
-    first: _Place | None,
+    first: _RankedEntry | None,
     entries: Mapping[_Key, Offer],
     rank: int,
     rules: CatalogueSettings,
 ) -> str:
-    """Reason for which an entry that may be taken by itself is not the one that was."""
+    """Reason to reject an admissible entry whose book has the representative `first`, None without one; or empty."""
     if first is None:
-        taken = f"{rules.books_per_topic} are taken for a pair"
-        return f"ranked {rank} at best: {taken}" if rank else "not ranked for any pair: shares no word with one"
+        limit = f"{rules.books_per_topic} are taken for a pair"
+        return f"ranked {rank} at best: {limit}" if rank else "not ranked for any pair: shares no word with one"
     if first.key == key:
         return ""
     own, theirs = identifiers(entries[key]), identifiers(entries[first.key])
@@ -163,22 +153,22 @@ def _rejection(
 
 def _coverage(
     topics: Sequence[Topic],
-    places: list[_Place],
+    places: list[_RankedEntry],
     books: Mapping[_Key, _Book],
-    taken: Mapping[_Book, _Place],
+    representatives: Mapping[_Book, _RankedEntry],
     entries: Mapping[_Key, Offer],
 ) -> list[Coverage]:
-    """Every admitted book that stands in a pair's ranking, whoever took it; a row without source for a bare pair."""
-    found: dict[_Key, dict[str, int]] = {}
+    """Every admitted book in a pair's ranking, whichever pair admitted it; a row without source for a bare pair."""
+    ranks: dict[_Key, dict[str, int]] = {}
     for place in places:
-        first = taken.get(books.get(place.key, ()))
+        first = representatives.get(books.get(place.key, ()))
         if first is not None:
             name = identifiers(entries[first.key])[0]
-            found.setdefault((place.topic.domain, place.topic.subdomain), {}).setdefault(name, place.rank)
+            ranks.setdefault((place.topic.domain, place.topic.subdomain), {}).setdefault(name, place.rank)
     return [
         Coverage(domain=topic.domain, subdomain=topic.subdomain, source_id=name, rank=rank)
         for topic in topics
-        for name, rank in found.get((topic.domain, topic.subdomain), {"": 0}).items()
+        for name, rank in ranks.get((topic.domain, topic.subdomain), {"": 0}).items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""Search for one topic: queries to every catalogue, admission rules, ranking of what was found."""
+"""Search for one topic: query every catalogue, apply the admission rules, rank the offers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ from typing import Any
 from corpus.find import identifiers as identity
 from corpus.find import licences
 from corpus.find.catalogue import Offer, Site, subject
-from corpus.find.queries import BY_RULE, Librarian, Query, phrase, words
+from corpus.find.queries import BY_RULE, Librarian, Query, phrase_queries, words
 from corpus.model_reply import ModelCall, ReplyProblem
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
 OFFERS_PER_CATALOGUE = 20
-"""Offers of one catalogue for one pair from which on it is not asked the pair's further queries."""
-MAX_SHOWN = 40
-"""Books a model is shown for one pair, the best by rule."""
-SHOWN_CHARS = 300
-# A word in the title says more than one in the description.
+"""Offers of one catalogue for one pair that end the pair's queries to it."""
+MAX_LISTED = 40
+"""Books of one pair in the model's prompt, the best by rule."""
+LISTED_CHARS = 300
+# A word in the title counts more than one in the description.
 TITLE, KEYWORDS, DESCRIPTION, DOMAIN, STATED, TEXTBOOK = 3.0, 2.0, 1.0, 0.5, 3.0, 0.25
 _LANGUAGES = {
     "eng": "en", "english": "en", "ger": "de", "deu": "de", "german": "de", "fre": "fr", "fra": "fr", "french": "fr",
@@ -30,7 +30,7 @@ _LANGUAGES = {
 
 def identifiers(offer: Offer) -> list[str]:
     """Every canonical identifier of an offer, the most reliable kind first; never empty."""
-    found = [
+    names = [
         identity.doi(offer.doi),
         *identity.isbns(offer.isbn),
         identity.arxiv(offer.arxiv) or identity.arxiv(offer.doi),
@@ -39,14 +39,14 @@ def identifiers(offer: Offer) -> list[str]:
         identity.url(offer.source_url),
         f"url:{offer.catalogue}:{offer.offer_id}",
     ]
-    return list(dict.fromkeys(name for name in found if name))
+    return list(dict.fromkeys(name for name in names if name))
 
 
-def refusal(offer: Offer, rules: CatalogueSettings) -> str:
-    """Reason for which an offer may not be taken by itself, whatever else was found; empty when it may."""
+def refusal_reason(offer: Offer, rules: CatalogueSettings) -> str:
+    """Reason to refuse an offer regardless of all others; empty if it is admissible."""
     if not offer.licence:
         return f"no licence: {offer.licence_evidence}"
-    if not licences.allowed(offer.licence, rules.licences):
+    if not licences.is_allowed(offer.licence, rules.licences):
         return f"licence not allowed: {offer.licence}"
     if not offer.download_url:
         return "no file: the catalogue names none that can be downloaded"
@@ -59,67 +59,65 @@ def refusal(offer: Offer, rules: CatalogueSettings) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """The place of one offer among those found for one pair."""
+    """The rank of an offer among those for one pair."""
 
     domain: str
-    """Domain of the pair."""
     subdomain: str
-    """Subdomain of the pair."""
     catalogue: str
-    """Catalogue of the offer."""
     offer_id: str
     """The catalogue's identifier of the offer."""
     rank: int
-    """1 for the best; 0 when the offer is not taken."""
+    """1 for the best; 0 for an offer that is refused or not relevant."""
     score: float
-    """Shared words, weighted; see `score`."""
+    """See `relevance`."""
     ranked_by: str
     """`rule`, or the name of the model."""
     reason: str
-    """Why it is not taken; empty when it has a rank."""
+    """Why it has no rank; empty if it has one."""
 
 
-def score(offer: Offer, topic: Topic) -> float:
-    """Share of the subdomain's words in title, keywords and description, weighted; a little for the domain's.
+def relevance(offer: Offer, topic: Topic) -> float:
+    """Weighted shares of the subdomain's words in title, keywords and description, and of the domain's words in all.
 
-    What covers the pair by the catalogue's own statement gets the weight of a full title.
+    An offer that covers the pair according to its catalogue gets the weight of a full title.
     """
-    wanted, area = set(words(topic.subdomain)), set(words(topic.domain))
-    title, terms, about = set(words(offer.title)), set(words(" ".join(offer.keywords))), set(words(offer.description))
+    terms, area = set(words(topic.subdomain)), set(words(topic.domain))
+    title, about = set(words(offer.title)), set(words(offer.description))
+    keywords = set(words(" ".join(offer.keywords)))
     stated = subject(topic.domain, topic.subdomain) in offer.subjects
     total = STATED * stated
-    if wanted:
-        total += TITLE * len(wanted & title) / len(wanted) + KEYWORDS * len(wanted & terms) / len(wanted)
-        total += DESCRIPTION * len(wanted & about) / len(wanted)
+    if terms:
+        total += TITLE * len(terms & title) / len(terms) + KEYWORDS * len(terms & keywords) / len(terms)
+        total += DESCRIPTION * len(terms & about) / len(terms)
     if area:
-        total += DOMAIN * len(area & (title | terms | about)) / len(area)
+        total += DOMAIN * len(area & (title | keywords | about)) / len(area)
     return round(total + TEXTBOOK * (offer.category == "textbook"), 6) if total else 0.0
 
 
-def rank(
+def rank_offers(
     offers: Sequence[Offer], topic: Topic, refused: dict[tuple[str, str], str], librarian: Librarian | None = None
 ) -> tuple[list[Ranking], list[ModelCall]]:
-    """Places for all offers, the best first and those that are not taken last.
+    """Rank all offers, the best first and those without a rank last; also returns the model's replies.
 
-    `refused` names those that may not be taken, with the reason. Equal scores keep the catalogue's order. Without an
-    librarian, and where its replies cannot be used, the rule decides.
+    `refused` has the reasons of refused offers by key. Equal scores keep the catalogue's order. The rule ranks them if
+    there is no librarian or its replies are unusable.
     """
-    scores = {offer.key: score(offer, topic) for offer in offers}
+    scores = {offer.key: relevance(offer, topic) for offer in offers}
     free = sorted((o for o in offers if o.key not in refused), key=lambda offer: -scores[offer.key])
-    kept = [offer for offer in free if scores[offer.key] > 0]
+    ranked = [offer for offer in free if scores[offer.key] > 0]
     reasons = {offer.key: "shares no word with the pair" for offer in free if scores[offer.key] == 0} | refused
     calls: list[ModelCall] = []
     ranked_by = BY_RULE
-    if librarian is not None and kept:
-        shown, unseen = kept[:MAX_SHOWN], kept[MAX_SHOWN:]
-        listed = "\n".join(f"{number}. {_shown(offer)}" for number, offer in enumerate(shown, start=1))
-        prompt = librarian.prompts["rank_books"].messages(domain=topic.domain, subdomain=topic.subdomain, books=listed)
-        order, calls = librarian.ask("rank", topic, prompt, lambda reply: _order(reply, len(shown)))
+    if librarian is not None and ranked:
+        listed, unlisted = ranked[:MAX_LISTED], ranked[MAX_LISTED:]
+        books = "\n".join(f"{number}. {_book_line(offer)}" for number, offer in enumerate(listed, start=1))
+        prompt = librarian.prompts["rank_books"].messages(domain=topic.domain, subdomain=topic.subdomain, books=books)
+        order, calls = librarian.ask("rank", topic, prompt, lambda reply: _parse_order(reply, len(listed)))
         if order is not None:
-            kept, ranked_by = [shown[number - 1] for number in order], librarian.model.name
-            reasons |= {offer.key: "left out by the ranking model" for offer in shown if offer not in kept}
-            reasons |= {offer.key: f"not among the {MAX_SHOWN} best by rule" for offer in unseen}
-    places = [(offer, place, "") for place, offer in enumerate(kept, start=1)]
+            ranked, ranked_by = [listed[number - 1] for number in order], librarian.model.name
+            reasons |= {offer.key: "left out by the ranking model" for offer in listed if offer not in ranked}
+            reasons |= {offer.key: f"not among the {MAX_LISTED} best by rule" for offer in unlisted}
+    places = [(offer, place, "") for place, offer in enumerate(ranked, start=1)]
     places += [(offer, 0, reasons[offer.key]) for offer in offers if offer.key in reasons]
     rankings = [
         Ranking(
@@ -137,53 +135,45 @@ def rank(
     return rankings, calls
 
 
-def _shown(offer: Offer) -> str:
+def _book_line(offer: Offer) -> str:
     about = f"{offer.title} | {offer.author} | {', '.join(offer.keywords[:8])} | {offer.description}"
-    return " ".join(about.split())[:SHOWN_CHARS]
+    return " ".join(about.split())[:LISTED_CHARS]
 
 
-def _order(reply: dict[str, Any], count: int) -> list[int]:
-    found = reply.get("ranking")
-    if not isinstance(found, list) or not all(type(number) is int for number in found):
+def _parse_order(reply: dict[str, Any], count: int) -> list[int]:
+    order = reply.get("ranking")
+    if not isinstance(order, list) or not all(type(number) is int for number in order):
         raise ReplyProblem('"ranking" is no list of whole numbers')
-    strange = [number for number in found if not 1 <= number <= count]
+    strange = [number for number in order if not 1 <= number <= count]
     if strange:
         raise ReplyProblem(f"number {strange[0]} is not in the list of 1 to {count}")
-    if len(set(found)) < len(found):
+    if len(set(order)) < len(order):
         raise ReplyProblem("a number occurs twice")
-    return found
+    return order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """A catalogue that could not answer a query."""
+class FailedQuery:
+    """A query that a catalogue did not answer."""
 
     domain: str
-    """Domain of the pair."""
     subdomain: str
-    """Subdomain of the pair."""
     catalogue: str
-    """Module name of the catalogue."""
     query: str
-    """The query."""
     reason: str
-    """Reason of the failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSearch:
-    """Everything found for one pair."""
+    """Result of the search for one pair."""
 
     queries: list[Query]
-    """Queries sent, the most specific first."""
     offers: list[Offer]
-    """Distinct entries, in the order in which they were found."""
+    """Distinct entries, in the order of the catalogues and queries."""
     rankings: list[Ranking]
-    """One place per offer."""
-    failures: list[Failure]
-    """Catalogues and queries without an answer."""
+    """One per offer."""
+    failures: list[FailedQuery]
     calls: list[ModelCall]
-    """Replies of the model."""
 
 
 def search_topic(
@@ -193,26 +183,26 @@ def search_topic(
     *,
     librarian: Librarian | None = None,
 ) -> TopicSearch:
-    """Ask every catalogue for a pair. A catalogue that fails costs its own answers alone.
+    """Search every catalogue for a pair. A failing catalogue does not affect the others.
 
-    Raises CatalogueError when none of them answered any query: that is an outage and no result to keep.
+    Raises CatalogueError if no catalogue answered any query: that is an outage and not a result.
     """
-    queries, calls = phrase(topic, settings.queries_per_topic, librarian)
+    queries, calls = phrase_queries(topic, settings.queries_per_topic, librarian)
     offers: dict[tuple[str, str], Offer] = {}
-    failures: list[Failure] = []
+    failures: list[FailedQuery] = []
     errors: list[CatalogueError] = []
     answered = False
     for catalogue in catalogues:
-        own: set[tuple[str, str]] = set()
+        keys: set[tuple[str, str]] = set()
         for query in queries:
-            if len(own) >= OFFERS_PER_CATALOGUE:
+            if len(keys) >= OFFERS_PER_CATALOGUE:
                 break
             try:
-                found = catalogue.search(topic, query.text)
+                entries = catalogue.search(topic, query.text)
             except CatalogueError as error:
                 errors.append(error)
                 failures.append(
-                    Failure(
+                    FailedQuery(
                         domain=topic.domain,
                         subdomain=topic.subdomain,
                         catalogue=catalogue.name,
@@ -222,13 +212,13 @@ def search_topic(
                 )
                 continue
             answered = True
-            for offer in found:
-                own.add(offer.key)
+            for offer in entries:
+                keys.add(offer.key)
                 offers.setdefault(offer.key, offer)
     if errors and not answered:
         raise errors[0]
-    refused = {key: reason for key, offer in offers.items() if (reason := refusal(offer, settings))}
-    rankings, more = rank(list(offers.values()), topic, refused, librarian)
+    refused = {key: reason for key, offer in offers.items() if (reason := refusal_reason(offer, settings))}
+    rankings, more = rank_offers(list(offers.values()), topic, refused, librarian)
     return TopicSearch(
         queries=queries,
         offers=list(offers.values()),

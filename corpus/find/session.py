@@ -1,6 +1,6 @@
-"""Catalogues as a run asks them: every answer is recorded, so that a search can be replayed without a network.
+"""A run's session with its catalogues: every answer is recorded, so that a search can be replayed without a network.
 
-The recorder is an httpx transport: whatever a catalogue asks goes through it.
+The recorder is an httpx transport, so every request of a catalogue passes through it.
 """
 
 import base64
@@ -16,15 +16,14 @@ from typing import Any
 
 import httpx
 
-from corpus.find.catalogue import Site, connect
-from corpus.find.catalogues import local
-from corpus.find.guard import AGENT, GuardedTransport, WebConfig, body_of, client_of
+from corpus.find.catalogue import Site, connect, require_addresses
 from corpus.find.identifiers import parts_of
 from corpus.find.polite_http import PoliteTransport
+from corpus.find.ssrf_guard import AGENT, GuardedTransport, WebConfig, body_of, client_of
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.errors import CatalogueError
 from infuser_core.system import durable
-from infuser_core.system.child import killed, run
+from infuser_core.system.child import killed_error, run
 
 MAX_BYTES = 64 << 20
 """Largest answer of a catalogue that is read, bytes."""
@@ -33,37 +32,36 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One answer, as it came."""
+    """One recorded answer."""
 
     url: str
-    """Address that was asked, query included."""
+    """Address of the request, query included."""
     status_code: int
-    """HTTP status."""
     headers: list[str]
-    """The headers that a catalogue reads, each `name: value`."""
+    """The headers that catalogues read (RECORDED_HEADERS), each `name: value`."""
     body: str
-    """The body: as text where it is UTF-8, else in base64."""
+    """The body: as text if it is UTF-8, else in base64."""
     encoding: str
     """utf-8 or base64."""
     sha256: str
     """Digest of the body's bytes."""
     asked_on: str
-    """Moment of the answer, ISO 8601, UTC."""
+    """Time of the answer, ISO 8601, UTC."""
 
     def content(self) -> bytes:
         """The body's bytes."""
         return self.body.encode() if self.encoding == "utf-8" else base64.b64decode(self.body)
 
 
-KEPT_HEADERS = ("content-type", "location", "x-wp-total", "x-wp-totalpages")
+RECORDED_HEADERS = ("content-type", "location", "x-wp-total", "x-wp-totalpages")
 
 
-class Recorder(httpx.BaseTransport):
-    """Sends the requests of its `client` through `inner` and keeps each answer.
+class ResponseRecorder(httpx.BaseTransport):
+    """Sends the requests of its `client` through `inner` and records each answer.
 
-    With a folder, an answer up to `max_age` old is taken from there: a catalogue that can only be read as a whole is
-    then read once and not for every topic. Busy and failed answers are listed, but not kept for later. Without `inner`
-    nothing is asked: what is not on record is not to be had. `search` is the command that answers a web search.
+    With a folder, answers up to `max_age` old are read from there: a catalogue that can only be read as a whole is then
+    read once and not for every topic. Answers with an error status are listed, but not stored. Without `inner` nothing
+    is sent and only stored answers are available. `search` is the command that answers a web search.
     """
 
     def __init__(
@@ -85,12 +83,12 @@ class Recorder(httpx.BaseTransport):
         return list(self._answers.values())
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """The answer, read whole. Raises CatalogueError when it is larger than MAX_BYTES."""
+        """The whole answer. Raises CatalogueError if it is larger than MAX_BYTES."""
         url = str(request.url)
         path = self._folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json" if self._folder else None
-        answer = _kept(path) if path else None
+        answer = _read_answer(path) if path else None
         if answer is None or _age(answer) > self._max_age:
-            answer = self._asked(request)
+            answer = self._send(request)
             if path and answer.status_code < 400:
                 durable.write(path, json.dumps(asdict(answer)))
         self._answers[url] = answer
@@ -98,33 +96,33 @@ class Recorder(httpx.BaseTransport):
         return httpx.Response(answer.status_code, headers=headers, content=answer.content(), request=request)
 
     def close(self) -> None:
-        """Close the transport below."""
+        """Close the inner transport."""
         if self._inner:
             self._inner.close()
 
-    def _asked(self, request: httpx.Request) -> Answer:
-        """The answer, read to its end; a body that breaks off is asked for once more."""
+    def _send(self, request: httpx.Request) -> Answer:
+        """Request an answer and read it to its end; a truncated body is requested once more."""
         if self._inner is None:
             raise CatalogueError(
                 f"replay: no recorded answer for {request.url}",
                 hint="record the search again: topics, queries or catalogues have changed",
             )
         if request.url.scheme == "search":
-            return _answer(str(request.url), searched(self._search, request.url.params.get("q", "")))
+            return _record(str(request.url), run_web_search(self._search, request.url.params.get("q", "")))
         for last in (False, True):
             response = self._inner.handle_request(request)
             try:
-                return _answer(str(request.url), response)
+                return _record(str(request.url), response)
             except httpx.TransportError:
                 if last:
                     raise
             finally:
                 response.close()
-        raise AssertionError("the second time returns or raises")
+        raise AssertionError("the second attempt returns or raises")
 
 
-def _kept(path: Path) -> Answer | None:
-    """The answer in a file; None where there is none or it is damaged."""
+def _read_answer(path: Path) -> Answer | None:
+    """The answer in a file; None if the file is missing or damaged."""
     try:
         answer = Answer(**json.loads(path.read_text(encoding="utf-8")))
         return answer if hashlib.sha256(answer.content()).hexdigest() == answer.sha256 else None
@@ -139,9 +137,9 @@ def _age(answer: Answer) -> timedelta:
         return timedelta.max
 
 
-def _answer(url: str, response: httpx.Response) -> Answer:
+def _record(url: str, response: httpx.Response) -> Answer:
     if response.headers.get("content-encoding", "identity").lower() != "identity":
-        # Never asked for; unpacked, it could be any size.
+        # Not requested, and its decoded size has no limit.
         raise CatalogueError(f"catalogue {url}: answers in encoding {response.headers['content-encoding']}")
     content = body_of(response, MAX_BYTES)
     if len(content) > MAX_BYTES:
@@ -153,7 +151,7 @@ def _answer(url: str, response: httpx.Response) -> Answer:
     return Answer(
         url=url,
         status_code=response.status_code,
-        headers=[f"{name}: {response.headers[name]}" for name in KEPT_HEADERS if name in response.headers],
+        headers=[f"{name}: {response.headers[name]}" for name in RECORDED_HEADERS if name in response.headers],
         body=text,
         encoding=encoding,
         sha256=hashlib.sha256(content).hexdigest(),
@@ -161,12 +159,12 @@ def _answer(url: str, response: httpx.Response) -> Answer:
     )
 
 
-def searched(command: Sequence[str], query: str, *, wall_seconds: float = 60.0) -> httpx.Response:
-    """Web search by an external command, which reads the query on standard input and writes JSON.
+def run_web_search(command: Sequence[str], query: str, *, wall_seconds: float = 60.0) -> httpx.Response:
+    """Search the web by an external command, which reads the query on standard input and writes JSON.
 
-    Its answers to `search://web/?q=TEXT` are recorded and replayed like those of a catalogue. It sees the query alone,
-    which was phrased from a (domain, subdomain) pair. Raises CatalogueError where there is no command, and when it
-    fails or is too slow.
+    Its answers to `search://web/?q=TEXT` are recorded and replayed like those of a catalogue. It sees only the query,
+    which was phrased from a (domain, subdomain) pair. Raises CatalogueError if there is no command, or if it fails or
+    is too slow.
     """
     if not command:
         raise CatalogueError(
@@ -174,81 +172,82 @@ def searched(command: Sequence[str], query: str, *, wall_seconds: float = 60.0) 
         )
     name = command[0]
     try:
-        ended = run(command, wall_seconds=wall_seconds, given=query.encode(), answer_bytes=MAX_BYTES)
+        ended = run(command, wall_seconds=wall_seconds, stdin=query.encode(), answer_bytes=MAX_BYTES)
     except OSError as error:
         raise CatalogueError(
             f"web search: cannot start {name!r}: {error.strerror}", hint="correct the command"
         ) from error
-    if ended.killed:
-        raise killed(name, ended.status)
+    if ended.was_killed:
+        raise killed_error(name, ended.status)
     if ended.fault or ended.status:
-        said = ended.fault or f"failed with status {ended.status}: {ended.tail}"
-        raise CatalogueError(f"web search: {name!r} {said}", hint="try the command by hand")
+        problem = ended.fault or f"failed with status {ended.status}: {ended.tail}"
+        raise CatalogueError(f"web search: {name!r} {problem}", hint="try the command by hand")
     return httpx.Response(200, stream=httpx.ByteStream(ended.out))
 
 
-def live(
+def live_recorder(
     config: WebConfig, folder: Path | None = None, *, max_age_days: float = 7.0, search: Sequence[str] = ()
-) -> Recorder:
-    """A recorder that asks the network; without a folder, answers are kept for this session alone.
+) -> ResponseRecorder:
+    """A recorder that sends requests; without a folder, it records answers for this session only.
 
-    A kept answer up to `max_age_days` old is taken instead of asking again. `search` is the command of a web search.
+    A stored answer up to `max_age_days` old replaces a request. `search` is the command of a web search.
     """
     transport = PoliteTransport(GuardedTransport(config), config)
-    return Recorder(transport, config, folder=folder, max_age=timedelta(days=max_age_days), search=search)
+    return ResponseRecorder(transport, config, folder=folder, max_age=timedelta(days=max_age_days), search=search)
 
 
-def replayed(folder: Path) -> Recorder:
-    """A recorder that lives on the answers that earlier ones kept in a folder, of any age, and never asks."""
-    return Recorder(None, WebConfig(), folder=folder)
+def replaying_recorder(folder: Path) -> ResponseRecorder:
+    """A recorder that only replays the answers in a folder, of any age, and sends no request."""
+    return ResponseRecorder(None, WebConfig(), folder=folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """Catalogues that can be asked, what they have answered so far, and how their books are fetched."""
+class CatalogueSession:
+    """The configured catalogues, the recorder of their answers, and the limits for fetching their books."""
 
     catalogues: Sequence[Site]
     """In the order of the settings."""
-    recorder: Recorder
-    """The client and its record."""
+    recorder: ResponseRecorder
     download: WebConfig
-    """How sources are fetched."""
 
     def address(self, download_url: str) -> str:
-        """The address to fetch for a source: the local catalogue's where it was stored without its host."""
-        own = [site for site in self.catalogues if site.name == "local" and download_url.startswith(local.SCHEME)]
-        return local.address(own[0], download_url) if own else download_url
+        """The address to fetch for a source, which a catalogue may have stored without its host."""
+        for site in self.catalogues:
+            if site.resolve is not None:
+                return site.resolve(site, download_url)
+        return download_url
 
 
 @contextmanager
 def open_catalogues(
     settings: CatalogueSettings, *, shelf: str = "", folder: Path | None = None, search: str = "", contact: str = ""
-) -> Iterator[Opened]:
-    """The configured catalogues for as long as they are needed.
+) -> Iterator[CatalogueSession]:
+    """Open a session with the configured catalogues.
 
-    `shelf` is the address at which the micro-world's catalogue is served; `folder` keeps answers for later runs and
-    is what `answers: recorded` lives on; `search` is the command of the catalogue `web`; `contact` is an address for
-    the User-Agent.
+    `shelf` is the address of the micro-world's catalogue; `folder` stores answers for later runs, and `answers:
+    recorded` replays them; `search` is the command of the catalogue `web`; `contact` is an address for the User-Agent.
     """
     entries = [(entry.name, entry.base) for entry in settings.catalogues]
+    require_addresses(settings)
     if settings.type != "catalogues":
         entries = [("local", shelf if settings.type == "nano" else settings.url)]
-    # Hosts that the settings name may be private; nobody else's may.
-    named = {name: {parts_of(base).hostname or ""} - {""} for name, base in entries}
+    # Only hosts in the settings may be private.
+    hosts = {host for _, base in entries if (host := parts_of(base).hostname)}
     loopback = LOOPBACK if settings.type != "catalogues" else frozenset()
     config = WebConfig(
-        allowed_hosts=loopback.union(*named.values()),
+        allowed_hosts=loopback | hosts,
         user_agent=f"{AGENT} (+{contact})" if contact else AGENT,
         delay_seconds=settings.host_delay_seconds,
         robots_exempt=tuple(settings.robots_exempt),
     )
-    download = replace(config, allowed_hosts=loopback | named.get("local", set()))
-    # What is served on loopback changes with the run, and its port is another's tomorrow.
-    kept = folder if settings.type == "catalogues" else None
+    # Answers of a loopback server are not stored: its content depends on the run, and its port may be reused.
+    record_folder = folder if settings.type == "catalogues" else None
     if settings.type == "catalogues" and settings.answers == "recorded":
-        recorder = replayed(folder or Path())
+        recorder = replaying_recorder(folder or Path())
     else:
-        recorder = live(config, kept, max_age_days=settings.answer_days, search=shlex.split(search))
+        recorder = live_recorder(config, record_folder, max_age_days=settings.answer_days, search=shlex.split(search))
     with recorder.client as client:
         catalogues = [connect(name, base=base, client=client) for name, base in entries]
-        yield Opened(catalogues=catalogues, recorder=recorder, download=download)
+        resolvable = {host for site in catalogues if site.resolve and (host := parts_of(site.base).hostname)}
+        download = replace(config, allowed_hosts=loopback | resolvable)
+        yield CatalogueSession(catalogues=catalogues, recorder=recorder, download=download)

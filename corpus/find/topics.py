@@ -1,7 +1,7 @@
-"""Topics that the document pool must cover: the development set's own labels, or labels assigned by a language model.
+"""Topics that the document pool must cover: the labels of the development set, or labels assigned by a language model.
 
-Nothing of a question but its pair of labels leaves this module, so no later stage can search for a question's wording.
-Synonymous labels are merged: equal spellings by rule, others by the model; every merge is recorded.
+Only a question's pair of labels leaves this module, so no later stage can search for a question's wording. Synonymous
+labels are merged: equal spellings by rule, others by the model; every merge is recorded.
 """
 
 import itertools
@@ -20,15 +20,14 @@ from infuser_core.schemas import Question, Topic
 MAX_LABEL_CHARS = 60
 MAX_LABEL_WORDS = 6
 MAX_SHARED_WORDS = 3
-"""Consecutive words that a label may share with its question: the name of a subject, no phrase of the text."""
+"""Consecutive words that a label may share with its question: enough for a subject's name, not for a phrase."""
 LABEL_TOKENS = 256
 BATCH = 256
 WINDOW = 80
-"""Labels shown to the model at one time for merging."""
+"""Labels in one prompt for merging."""
 MERGE_TOKENS = 2048
 MAX_FAILED = 0.1
-"""Share of unlabelled questions above which the pool would miss too much of the target: an error."""
-
+"""Largest share of unlabelled questions; above it the pool would miss too much of the target."""
 
 Label = tuple[str, str]
 """The pair of one question: broad area of study, and specialisation within it."""
@@ -36,64 +35,64 @@ Label = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Assignment of one question to a pair, or the reason for none. Holds nothing of its text."""
+    """Assignment of a question to a pair, or the reason for none. It holds nothing of the question's text."""
 
     question_id: str
-    """The question."""
     domain: str
     """Domain after merging; empty without a pair."""
     subdomain: str
     """Subdomain after merging; empty without a pair."""
     decided_by: str
-    """`labels` for the data set's own, else the name of the model."""
+    """`labels` for the data set's labels, else the name of the model."""
     reason: str
-    """Why there is no pair; empty when there is one."""
+    """Why there is no pair; empty if there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """One label that became another."""
+    """One label that was replaced by another."""
 
     level: str
     """domain or subdomain."""
     within: str
     """Domain of a subdomain; empty for domains."""
     label: str
-    """Label that was given up."""
     into: str
     """Label that replaced it."""
     num_questions: int
-    """Questions that carried the label."""
+    """Questions that had the label."""
     decided_by: str
     """`rule`, or the name of the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taxonomy:
-    """The finite set of pairs C and how it came about. Later stages read `topics` alone."""
+    """The finite set of pairs C and its derivation. Later stages read only `topics`."""
 
     topics: list[Topic]
     """Distinct pairs with their counts, sorted by name."""
     assignments: list[Assignment]
     """One row per question, in order."""
     merges: list[Merge]
-    """One row per label that became another."""
+    """One row per label that was replaced."""
     calls: list[ModelCall]
-    """Requests to the model, without the replies to questions, which could repeat them."""
+    """Requests to the model; replies about questions are omitted, because they could repeat them."""
 
 
-def extract(
+def extract_topics(
     questions: Sequence[Question], librarian: Librarian | None = None, *, progress: Progress = no_progress
 ) -> Taxonomy:
-    """The pairs of a development set. Questions without both labels are the librarian's.
+    """The pairs of a development set. The librarian labels questions without both labels.
 
-    Raises DocumentError for the first of them when there is no librarian, and when too many cannot be labelled.
+    Raises DocumentError if such a question exists and there is no librarian, and if too many cannot be labelled.
     """
-    given = [(" ".join(row.domain.split()), " ".join(row.subdomain.split())) for row in questions]
-    own = {place: label for place, label in enumerate(given) if all(label)}
+    pairs = [(" ".join(row.domain.split()), " ".join(row.subdomain.split())) for row in questions]
+    own = {place: pair for place, pair in enumerate(pairs) if all(pair)}
     bare = [place for place in range(len(questions)) if place not in own]
     if not bare:
-        return Taxonomy(topics=_topics(own), assignments=_assignments(questions, own, own, {}, ""), merges=[], calls=[])
+        return Taxonomy(
+            topics=_count_topics(own), assignments=_assignments(questions, own, own, {}, ""), merges=[], calls=[]
+        )
     if librarian is None:
         question = questions[bare[0]]
         raise DocumentError(
@@ -110,16 +109,17 @@ def extract(
             f"{questions[place].question_id!r}: {failed[place]}",
             hint="use a stronger model for corpus.catalogue.model, or label the set",
         )
-    labels, merges, said = _merge_all({**own, **{bare[n]: label for n, label in assigned.items()}}, own, librarian)
+    labels = {**own, **{bare[n]: label for n, label in assigned.items()}}
+    labels, merges, merge_calls = _merge_all(labels, own, librarian)
     return Taxonomy(
-        topics=_topics(labels),
+        topics=_count_topics(labels),
         assignments=_assignments(questions, own, labels, failed, librarian.model.name),
         merges=merges,
-        calls=[*calls, *said],
+        calls=[*calls, *merge_calls],
     )
 
 
-def _topics(labels: Mapping[int, Label]) -> list[Topic]:
+def _count_topics(labels: Mapping[int, Label]) -> list[Topic]:
     pairs = sorted(Counter(labels.values()).items())
     return [Topic(domain=domain, subdomain=sub, num_questions=n) for (domain, sub), n in pairs]
 
@@ -156,8 +156,8 @@ def _assign(
             librarian.model,
             [librarian.prompts["assign_topic"].messages(question=render_question(q.text, q.choices)) for q in batch],
             lambda place, reply, batch=batch: (  # type: ignore[misc]
-                _checked("domain", reply, batch[place]),
-                _checked("subdomain", reply, batch[place]),
+                _parse_label("domain", reply, batch[place]),
+                _parse_label("subdomain", reply, batch[place]),
             ),
             task="assign",
             items=[question.question_id for question in batch],
@@ -175,8 +175,8 @@ def _assign(
     return labels, reasons, calls
 
 
-def _checked(name: str, reply: dict[str, Any], question: Question) -> str:
-    """A label that names a subject. The problems never quote the value: it could be the question."""
+def _parse_label(name: str, reply: dict[str, Any], question: Question) -> str:
+    """A label that names a subject. Problems never quote the value: it could be the question."""
     value = reply.get(name)
     if not isinstance(value, str) or not any(c.isalpha() for c in value):
         raise ReplyProblem(f'"{name}" is no text')
@@ -191,9 +191,9 @@ def _checked(name: str, reply: dict[str, Any], question: Question) -> str:
 
 
 def _repeats(label: str, texts: Sequence[str]) -> bool:
-    said = label.casefold().split()
+    tokens = label.casefold().split()
     run = MAX_SHARED_WORDS + 1
-    pieces = [" ".join(said[start : start + run]) for start in range(len(said) - run + 1)]
+    pieces = [" ".join(tokens[start : start + run]) for start in range(len(tokens) - run + 1)]
     padded = [f" {' '.join(text.casefold().split())} " for text in texts]
     return any(f" {piece} " in text for piece in pieces for text in padded)
 
@@ -201,45 +201,45 @@ def _repeats(label: str, texts: Sequence[str]) -> bool:
 def _merge_all(
     labels: dict[int, Label], own: Mapping[int, Label], librarian: Librarian
 ) -> tuple[dict[int, Label], list[Merge], list[ModelCall]]:
-    """Domains first, then the subdomains within each of the domains that are left."""
+    """Merge the domains, then the subdomains within each remaining domain."""
     counts = Counter(domain for domain, _ in labels.values())
-    areas, merges, calls = merge(counts, librarian, fixed=frozenset(domain for domain, _ in own.values()))
+    areas, merges, calls = merge_labels(counts, librarian, fixed=frozenset(domain for domain, _ in own.values()))
     merged: dict[int, Label] = {}
     for domain in sorted(set(areas.values())):
         within = {place: part for place, (area, part) in labels.items() if areas[area] == domain}
         fixed = frozenset(part for area, part in own.values() if area == domain)
-        parts, more, said = merge(Counter(within.values()), librarian, within=domain, fixed=fixed)
-        merges, calls = [*merges, *more], [*calls, *said]
+        parts, more_merges, more_calls = merge_labels(Counter(within.values()), librarian, within=domain, fixed=fixed)
+        merges, calls = [*merges, *more_merges], [*calls, *more_calls]
         merged |= {place: (domain, parts[part]) for place, part in within.items()}
     return merged, merges, calls
 
 
-def merge(
+def merge_labels(
     counts: Mapping[str, int], librarian: Librarian, *, within: str = "", fixed: Set[str] = frozenset()
 ) -> tuple[dict[str, str], list[Merge], list[ModelCall]]:
-    """Merge domains, or the subdomains `within` one, that occur `counts` times. `fixed` labels are never given up.
+    """Merge domains, or the subdomains `within` one, that occur `counts` times. `fixed` labels are never replaced.
 
-    Gives, for each label, the one that stands for it, then those given up, and the model's replies. The same counts and
-    replies give the same result: labels are always taken in alphabetical order.
+    Returns the final label of each label, the merges, and the model's replies. The same counts and replies give the
+    same result: labels are always processed in alphabetical order.
     """
     names = {label: label for label in sorted(counts)}
     merges: list[Merge] = []
 
     def fold(group: Sequence[str], keep: str, decided_by: str) -> None:
-        """Let what stands for the group's labels become what stands for `keep`."""
+        """Replace the final labels of the group by that of `keep`."""
         keep = names[keep]
         for label in dict.fromkeys(names[label] for label in group):
             if label == keep or label in fixed:
                 continue
-            moved = [name for name, now in names.items() if now == label]
-            names.update(dict.fromkeys(moved, keep))
+            members = [name for name, final in names.items() if final == label]
+            names.update(dict.fromkeys(members, keep))
             merges.append(
                 Merge(
                     level="subdomain" if within else "domain",
                     within=within,
                     label=label,
                     into=keep,
-                    num_questions=sum(counts[name] for name in moved),
+                    num_questions=sum(counts[name] for name in members),
                     decided_by=decided_by,
                 )
             )
@@ -248,19 +248,27 @@ def merge(
     for label in sorted(counts):
         alike.setdefault(tuple(words(label)) or (label,), []).append(label)
     for group in [group for group in alike.values() if len(group) > 1]:
-        # The label from the data, else the most frequent one, the first in the alphabet among equals.
+        # A label of the data set, else the most frequent one; among equals the first in the alphabet.
         fold(group, min(group, key=lambda label: (label not in fixed, -counts[label], label)), BY_RULE)
     groups, calls = _synonyms(sorted(set(names.values())), within, fixed, librarian)
-    for kept, group in groups:
-        fold(group, kept, librarian.model.name)
+    for keep, group in groups:
+        fold(group, keep, librarian.model.name)
     return names, merges, calls
 
 
 def _synonyms(
-    standing: list[str], within: str, fixed: Set[str], librarian: Librarian
+    labels: list[str], within: str, fixed: Set[str], librarian: Librarian
 ) -> tuple[list[tuple[str, list[str]]], list[ModelCall]]:
-    """Groups that the model names, each as (kept label, labels that become it)."""
-    windows = _windows(standing)
+    """The model's groups of synonyms, each as (final label, labels that it replaces).
+
+    Prompts have at most WINDOW labels: all pairs of half lists, so that any two labels meet in one of them.
+    """
+    half = WINDOW // 2
+    if len(labels) <= WINDOW:
+        windows = [labels] if len(labels) > 1 else []
+    else:
+        blocks = [labels[start : start + half] for start in range(0, len(labels), half)]
+        windows = [[*first, *second] for first, second in itertools.combinations(blocks, 2)]
     kind = f'The entries are specialisations within "{within}".' if within else "The entries are broad areas of study."
     level = f"subdomain {within}" if within else "domain "
     values, calls = ask_model(
@@ -269,7 +277,7 @@ def _synonyms(
             librarian.prompts["merge_topics"].messages(kind=kind, labels="\n".join(f"- {label}" for label in w))
             for w in windows
         ],
-        lambda place, reply: _groups(reply, windows[place], fixed),
+        lambda place, reply: _parse_groups(reply, windows[place], fixed),
         task="merge",
         items=[f"{level}: {window[0]} ... {window[-1]}" for window in windows],
         max_tokens=MERGE_TOKENS,
@@ -277,27 +285,21 @@ def _synonyms(
     return [group for groups in values for group in groups or []], calls
 
 
-def _windows(standing: list[str]) -> list[list[str]]:
-    """Lists of at most WINDOW labels, such that any two labels meet in one of them: all pairs of half lists."""
-    if len(standing) < 2:
-        return []
-    if len(standing) <= WINDOW:
-        return [standing]
-    half = WINDOW // 2
-    blocks = [standing[start : start + half] for start in range(0, len(standing), half)]
-    return [[*first, *second] for first, second in itertools.combinations(blocks, 2)]
-
-
-def _groups(reply: dict[str, Any], window: list[str], fixed: Set[str]) -> list[tuple[str, list[str]]]:
+def _parse_groups(reply: dict[str, Any], window: list[str], fixed: Set[str]) -> list[tuple[str, list[str]]]:
     rows = reply.get("groups")
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ReplyProblem('"groups" is no list of objects')
-    groups = [_group(row) for row in rows]
-    named = Counter(label for keep, merged in groups for label in [keep, *merged])
-    strange = next((label for label in named if label not in window), None)
+    groups = []
+    for row in rows:
+        keep, merged = row.get("keep"), row.get("merge")
+        if not isinstance(keep, str) or not isinstance(merged, list) or not all(isinstance(m, str) for m in merged):
+            raise ReplyProblem('a group needs "keep", an entry, and "merge", a list of entries')
+        groups.append((keep, merged))
+    counts = Counter(label for keep, merged in groups for label in [keep, *merged])
+    strange = next((label for label in counts if label not in window), None)
     if strange is not None:
         raise ReplyProblem(f"{strange[:60]!r} is not in the list")
-    twice = next((label for label, times in named.items() if times > 1), None)
+    twice = next((label for label, times in counts.items() if times > 1), None)
     if twice is not None:
         raise ReplyProblem(f"{twice!r} is used more than once")
     for keep, merged in groups:
@@ -305,10 +307,3 @@ def _groups(reply: dict[str, Any], window: list[str], fixed: Set[str]) -> list[t
         if bound:
             raise ReplyProblem(f"{bound[0]!r} must be kept, so it cannot become {keep!r}")
     return [(keep, merged) for keep, merged in groups if merged]
-
-
-def _group(row: dict[str, Any]) -> tuple[str, list[str]]:
-    keep, merged = row.get("keep"), row.get("merge")
-    if not isinstance(keep, str) or not isinstance(merged, list) or not all(isinstance(m, str) for m in merged):
-        raise ReplyProblem('a group needs "keep", an entry, and "merge", a list of entries')
-    return keep, merged

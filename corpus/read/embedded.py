@@ -21,7 +21,7 @@ class ReadingConfig:
     """A page with fewer characters has no usable text layer."""
     max_meaningless: float = 0.2
     """Share of characters without a Unicode meaning above which the source is rejected as garbled."""
-    max_pages: int = 4000
+    max_pages: int
     """Pages a source may have; more is no textbook."""
     max_leftward: float = 0.1
     """Share of letters of right-to-left scripts above which the source is rejected: lines are read from the left."""

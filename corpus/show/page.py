@@ -98,8 +98,8 @@ def _book(
         }
         for row, picture in zip(rows, pictures, strict=True)
     ]
-    formulas = sorted({found for row in documents for found in _FORMULA.findall(row.text)})
-    listings = [found for row in documents for found in _LISTING.findall(row.text)]
+    formulas = sorted({formula for row in documents for formula in _FORMULA.findall(row.text)})
+    listings = [listing for row in documents for listing in _LISTING.findall(row.text)]
     spans = [
         ("judge" if row.stage == "judge" else row.reason, text[row.start : row.end]) for row in discarded if row.is_span
     ]

@@ -17,7 +17,7 @@ def init(
     """Write a configuration to start from: the settings that people change first, with comments. It runs unchanged."""
     from infuser_core.config import shipped
 
-    source = shipped.named(shipped.START)
+    source = shipped.path_of(shipped.START)
     path = folder.joinpath(source.name)
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -71,8 +71,8 @@ def audit(
 ) -> None:
     """Find text that a pool shares with other data, in either direction, and measure recall on planted controls."""
     from corpus.audit import audit as auditing
-    from corpus.pool import writing
-    from infuser_core.terminal import live
+    from corpus.pool import write_errors
+    from infuser_core.terminal import live_console
 
     references = [*(reference or []), *(more or [])]
     if mode not in auditing.MODES:
@@ -80,7 +80,7 @@ def audit(
     if not references:
         raise UsageError("no reference to compare with", hint="name files or folders with --reference")
     processes = workers or os.cpu_count() or 1
-    with writing(out), live("audit, MB") as console:
+    with write_errors(out), live_console("audit, MB") as console:
         result = auditing.audit_pool(pool, references, mode, out, workers=processes, progress=console.progress)
     show(auditing.as_json(result), auditing.summary_text(result, out), as_json=as_json)
 
@@ -110,13 +110,13 @@ def merge(
     as_json: AsJson = False,
 ) -> None:
     """Merge pools that were built separately: the result is the same as one build of all their sources."""
-    from corpus.merge import merge as merged
-    from corpus.pool import read_sources, writing
-    from corpus.report import terminal
+    from corpus.merge import merge_pools
+    from corpus.pool import read_sources, write_errors
+    from corpus.report import summary_text
 
-    with writing(out):
-        facts = merged(pools, out)
-    show(facts, terminal(facts, read_sources(out), out, changed=True), as_json=as_json)
+    with write_errors(out):
+        facts = merge_pools(pools, out)
+    show(facts, summary_text(facts, read_sources(out), out, changed=True), as_json=as_json)
 
 
 def report(
@@ -127,10 +127,10 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write a page to check each book: chunks next to its pages, formulas, listings, and removed text with reasons."""
-    from corpus.pool import writing
+    from corpus.pool import write_errors
     from corpus.show.page import write
 
-    with writing(html):
+    with write_errors(html):
         facts = write(pool, html, books=books, chunks=chunks)
     text = f"{facts['chunks']} chunks of {facts['books']} books, {facts['pictures']} next to their page: {html}"
     show(facts, text, as_json=as_json)

@@ -112,17 +112,17 @@ def _start(
     record: Callable[[], None] | None = None,
 ) -> None:
     """Execute a run and print its result or its last stage; with `dry_run`, print its plan."""
-    from infuser_core.planning.place import asked_of
+    from infuser_core.planning.place import parse_places
 
     runs.check_name(name)
-    request = asked_of(**places)
+    request = parse_places(**places)
     if dry_run:
-        from infuser_core.store.history import history_of
+        from infuser_core.store.history import load_history
 
         root = settings.store_root()
         from flows.plan import plan as plan_of
 
-        plan_result = plan_of(history_of(root, name, config), name, request)
+        plan_result = plan_of(load_history(root, name, config), name, request)
         show(plan_result.to_json(), plan_result.text, as_json=as_json)
         return
     from flows.execute import execute
@@ -140,13 +140,13 @@ def _start(
 def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, as_json: bool) -> None:
     """Record a variant of a run that shares everything before an iteration, and execute it."""
     from flows.plan import plan_fork
-    from infuser_core.planning.fork import fork_of, write
+    from infuser_core.planning.fork import make_fork, record_fork
 
     origin, _, at = place.rpartition("@")
     if not origin or not re.fullmatch(NUMBER, at):
         raise UsageError(f"--fork {place}: no iteration", hint="e.g. --fork RUN@10 --set cotrain.reward.name=variance")
     root = settings.store_root() if dry_run else settings.writable_store_root()
-    fork = fork_of(root, runs.find_run(root, origin), at=int(at), changes=changes, name=name)
+    fork = make_fork(root, runs.find_run(root, origin), at=int(at), changes=changes, name=name)
     plan = plan_fork(fork)
     facts = {"run": fork.name, "forked_from": fork.origin, "at": fork.at, "recorded": not dry_run}
     text = f"{fork.name}: shares {fork.origin} up to iteration {fork.at}\n{plan.text()}"
@@ -156,7 +156,7 @@ def _fork(place: str, changes: list[str], name: str, *, dry_run: bool, as_json: 
         return
 
     def record() -> None:
-        write(root, fork)
+        record_fork(root, fork)
         show_plan()
 
     _start(fork.history.latest, fork.name, {}, as_json=as_json, record=record)
@@ -194,11 +194,11 @@ def plan(
 ) -> None:
     """Plan a run: memory per GPU, disk, which settings make it fit, and hours by arithmetic with their basis."""
     from infuser_core.config.overlays import load
-    from infuser_core.memory.shape import named
+    from infuser_core.memory.shape import find_shape
     from infuser_core.planning import answer
     from infuser_core.planning.setup import Setup
 
-    shape = named(model) if model else None
+    shape = find_shape(model) if model else None
     setup = Setup.of(load(configs, set_ or []), gpus, shape=shape, tokens=tokens or [])
     utilisations = {}
     if measured:
@@ -206,10 +206,12 @@ def plan(
 
         path = Path(measured)
         utilisations = (
-            timings.of_file(path) if path.is_file() else timings.of_run(settings.store_root(), measured, gpus)
+            timings.read_utilisations(path)
+            if path.is_file()
+            else timings.run_utilisations(settings.store_root(), measured, gpus)
         )
-    content = answer.as_json(setup, utilisations)
-    show(content, lambda: answer.as_text(content), as_json=as_json)
+    content = answer.plan_as_json(setup, utilisations)
+    show(content, lambda: answer.plan_as_text(content), as_json=as_json)
 
 
 def rehearse(
@@ -258,9 +260,9 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Run every combination of a grid of overlays, then compare them. After a crash, the same command continues."""
-    from infuser_core.planning.sweeps import read_all
+    from infuser_core.planning.sweeps import read_sweeps
 
-    configs = read_all(files, set_ or [], against=against)
+    configs = read_sweeps(files, set_ or [], against=against)
     names = [config.run_name() for config in configs]
     root = settings.store_root()
     if dry_run:
@@ -325,11 +327,11 @@ def nano_accuracy(
 ) -> None:
     """Measure solvers without sampling: probability of sound replies over all operand pairs of a split."""
     from infuser_core.evaluation.models import find_model
-    from infuser_core.nano.exact import measured
+    from infuser_core.nano.exact import exact_accuracies
 
     rows: list[dict[str, Any]] = []
     for name in models:
         model = find_model(settings.store_root(), name)
         world_name = world or model.world or getattr(model.config and model.config.anchor, "world", "")
-        rows.extend({"model": name, **row} for row in measured(model.folder, world_name, split))
+        rows.extend({"model": name, **row} for row in exact_accuracies(model.folder, world_name, split))
     show(rows, lambda: table(rows), as_json=as_json)

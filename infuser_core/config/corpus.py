@@ -19,15 +19,15 @@ from infuser_core.config.sources import (
 
 
 class EndpointModel(Settings):
-    """A model behind an OpenAI-compatible address. The key comes from `INFUSER_API_KEY`."""
+    """A model at an OpenAI-compatible address. The key comes from `INFUSER_API_KEY`."""
 
     type: Literal["endpoint"]
     model: str = Field(min_length=1)
-    """Name that the server knows it by."""
+    """Its name on the server."""
     url: str = Field(pattern=r"^https?://[^\s?#@]+$")
     """Address up to and with the version, e.g. `http://127.0.0.1:8000/v1`."""
     concurrency: int = Field(default=16, gt=0, le=4096)
-    """Requests under way at one time."""
+    """Concurrent requests."""
 
 
 class RuleJudge(Settings):
@@ -45,20 +45,20 @@ class NoJudge(Settings):
 JudgeSource = Annotated[
     NanoAnchor | FolderAnchor | HubAnchor | EndpointModel | RuleJudge | NoJudge, Field(discriminator="type")
 ]
-"""Judge of chunks: a model's files, a model behind an address, rules, or nobody."""
+"""Judge of chunks: a model's files, a model at an address, rules, or none."""
 
 
 ModelSource = Annotated[NanoAnchor | FolderAnchor | HubAnchor | EndpointModel, Field(discriminator="type")]
-"""A model's files, or a model behind an address."""
+"""A model's files, or a model at an address."""
 
 
 class CatalogueEntry(Settings):
     """One catalogue to search."""
 
     name: str = Field(min_length=1)
-    """Module of corpus/find/catalogues, or `package.module` of your own."""
+    """Module of corpus/find/catalogues, or your own `package.module`."""
     base: str = ""
-    """Its address; the catalogue's public one when empty."""
+    """Its address; the catalogue's public one when empty, if it has one."""
 
 
 class CatalogueSettings(Settings):
@@ -97,25 +97,20 @@ class CatalogueSettings(Settings):
     model: ModelSource | None = None
     """Model that labels questions without a pair, phrases queries and ranks books; rules do it when null."""
     answers: Literal["live", "recorded"] = "live"
-    """`live` asks the catalogues and records their answers; `recorded` lives on the record and asks nobody."""
+    """`live` asks the catalogues and records their answers; `recorded` uses the record alone."""
     answer_days: float = Field(default=7.0, ge=0, le=36_500)
-    """Age up to which a recorded answer is taken instead of asking again, days."""
+    """Age up to which a recorded answer is used instead of asking again, days."""
     host_delay_seconds: float = Field(default=1.0, ge=0, le=3600)
     """Pause between two requests to one host, seconds; hosts that ask for more get it."""
     robots_exempt: list[str] = Field(default=[])
-    """Address prefixes asked in spite of robots.txt, where their owner allows it elsewhere."""
+    """Address prefixes requested in spite of robots.txt, because their owner allows it elsewhere."""
 
     @model_validator(mode="after")
-    def _needs_addresses(self) -> "CatalogueSettings":
+    def _check_addresses(self) -> "CatalogueSettings":
         if self.type == "local" and not self.url:
             raise ValueError("a local catalogue needs `url`")
         if self.type == "catalogues" and not self.catalogues:
             raise ValueError("the list of catalogues is empty")
-        for entry in self.catalogues:
-            if entry.name in ("local", "opds", "pressbooks") and not entry.base:
-                raise ValueError(f"the catalogue {entry.name} needs `base`")
-        if sum(entry.name == "local" for entry in self.catalogues) > 1:
-            raise ValueError("only one catalogue can be local: its addresses are stored without their host")
         return self
 
 
@@ -124,9 +119,9 @@ class ConvertSettings(Settings):
 
     type: str = Field(default="auto", pattern=r"^[A-Za-z_][\w.]*$")
     """Converter: `pdfium` (the text layer), `marker`, `docling`, `http`, or `my_package.my_converter`; `auto` reads the
-    text layer, and where that is no good asks the helper."""
+    text layer, and if that is unusable asks the helper."""
     helper: str = Field(default="marker", pattern=r"^([A-Za-z_][\w.]*)?$")
-    """Converter that looks at the printed page, for what has no good text layer; none when empty."""
+    """Converter that reads the printed page, for files without a usable text layer; none when empty."""
     url: str = Field(default="", pattern=r"^(https?://[^\s#@]+)?$")
     """Address of the service that the converter `http` posts files to."""
     seconds: float = Field(default=600.0, gt=0, le=604_800)
@@ -159,16 +154,16 @@ class ChunkSettings(Settings):
     """Model whose tokenizer counts, or `rules`; the run's anchor when null."""
 
     @model_validator(mode="after")
-    def _room_between(self) -> "ChunkSettings":
+    def _check_limits(self) -> "ChunkSettings":
         if self.min_tokens > self.max_tokens:
             raise ValueError(f"min_tokens {self.min_tokens} is above max_tokens {self.max_tokens}")
         return self
 
 
 class ExcludeSettings(Settings):
-    """Textbooks and chunks that questions are never written from, although the pool has them.
+    """Textbooks and chunks of the pool that no question is written from.
 
-    They stay in the pool, and another document takes their place in the batches that would have drawn them: iterations
+    They stay in the pool, and another document replaces them in the batches that would have drawn them: iterations
     before the first such batch are the same as without the exclusion, and are not computed again.
     """
 
@@ -211,8 +206,8 @@ class OverlapSettings(Settings):
     sft_matched: Literal["report", "stop"] = "report"
     """Treatment of a chunk or a question that overlaps with it: a line of the report, or the end of the run."""
 
-    def resolved(self) -> "OverlapSettings":
-        """The same, with the mode's own n and containment in place of 0."""
+    def with_defaults(self) -> "OverlapSettings":
+        """The same settings with the mode's n and containment instead of 0."""
         n, containment = (5, 0.5) if self.mode == "loose" else (13, 0.8)
         return self.model_copy(update={"n": self.n or n, "containment": self.containment or containment})
 
@@ -221,14 +216,14 @@ class CorpusSettings(Settings):
     """From topics to the document pool."""
 
     pool: FilePath = ""
-    """Pool that exists, in place of one that is built: a folder or file of documents, read as `infuser corpus convert`
-    does. The overlap audit looks at it like at any other."""
+    """An existing pool instead of a new one: a folder or file of documents, read as `infuser corpus convert` does. The
+    overlap audit checks it like any other."""
     catalogue: CatalogueSettings = CatalogueSettings()
     convert: ConvertSettings = ConvertSettings()
     structure: Literal["off", "headings", "model"] = "headings"
-    """Whether front and back matter is cut before chunking: by headings, or where the judge's model, which sees the
-    headings alone, says that the first chapter begins and the closing matter stands; otherwise the judge alone
-    decides."""
+    """Whether front and back matter is cut before chunking: by headings, or by the judge's model, which sees the
+    headings alone and names the first chapter and the closing matter; `off` leaves the decision to the judge of
+    chunks."""
     chunk: ChunkSettings = ChunkSettings()
     judge_tokens: Tokens = 512
     """Length limit of the judge's reply, tokens."""
@@ -237,10 +232,10 @@ class CorpusSettings(Settings):
     overlap: OverlapSettings = OverlapSettings()
     exclude: ExcludeSettings = ExcludeSettings()
     group: Count = 16
-    """Topics, or textbooks, per artifact: what is done of one stays when another changes."""
+    """Topics, or textbooks, per artifact: a change of one artifact leaves the others."""
 
     @model_validator(mode="after")
-    def _has_a_model(self) -> "CorpusSettings":
+    def _check_judge(self) -> "CorpusSettings":
         if self.structure == "model" and self.judge is not None and self.judge.type in ("rules", "none"):
             raise ValueError(f"structure `model` asks the judge's model, and judge `{self.judge.type}` has none")
         return self

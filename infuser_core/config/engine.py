@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from infuser_core.config.recorded import Mark
 from infuser_core.config.sources import Count, Settings, Tokens
-from infuser_core.errors import ConfigError, shown
+from infuser_core.errors import ConfigError, abbreviate
 from infuser_core.plugins import shipped_plugins_only
 
 RESERVED = {
@@ -54,7 +54,7 @@ class EngineSettings(Settings):
     attention: Literal["auto", "flash", "sdpa"] = "auto"
     """How the trainer `local` computes attention; `auto` takes the fastest that is there and agrees with sdpa."""
     deterministic: bool = False
-    """True has torch use repeatable kernels alone, or fail where there is none: slower on an accelerator."""
+    """Whether torch uses only repeatable kernels, or fails if there is none: slower on an accelerator."""
     ranks: Count = 1
     """Processes of the trainer `deepspeed`, one per accelerator."""
     zero_stage: Literal[2, 3] = 3
@@ -62,14 +62,14 @@ class EngineSettings(Settings):
     offload: Literal["none", "optimizer", "all"] = "none"
     """State that `deepspeed` keeps in host memory: AdamW's and gradients, or with stage 3 the weights as well."""
     placement: Literal["split", "colocated"] = "split"
-    """Whether engines have accelerators of their own, or take turns on all of them."""
+    """Whether engines have separate accelerators, or take turns on all of them."""
     overlap: bool = False
-    """Whether independent phases run beside each other: dev rollouts and dev gradient beside question generation, a
+    """Whether independent phases run at the same time: dev rollouts and dev gradient beside question generation, a
     validation beside the next iteration. It changes no result and is no part of a recipe."""
     write_beside: bool = False
     """Whether the dev gradient is hashed, flushed and committed while questions are generated, and the generator's
-    checkpoint while the solver is updated, whatever the placement. It changes no result; a kill meanwhile costs that
-    phase again."""
+    checkpoint while the solver is updated, whatever the placement. It changes no result; a kill during this time
+    costs that phase again."""
     tensor_parallel: int = Field(default=1, gt=0, le=4096)
     """Accelerators that share one engine of the sampler `vllm`."""
     sampler_memory: float = Field(default=0.85, gt=0, le=1)
@@ -79,11 +79,11 @@ class EngineSettings(Settings):
     max_num_batched_tokens: Tokens | None = None
     """Tokens, prompts included, of one step of such an engine; null is its own number for the device."""
     weight_updates: Literal["in-place", "fresh"] = "in-place"
-    """Whether such an engine takes new weights while it runs, or a fresh one is started for them. Either way it is
-    checked that it computes with them, and one that runs is replaced where it does not."""
+    """Whether such an engine takes new weights while it runs, or a new one is started for them. Either way a check
+    proves that it computes with them; a running engine that does not is replaced."""
     vllm: Annotated[dict[str, JsonValue], Mark.NEUTRAL] = Field(default={}, max_length=64)
     """Any other arguments of vLLM's engine by its own names, e.g. `{quantization: fp8}`. They may change samples, so
-    they are part of recipes where there are any."""
+    recipes record them if there are any."""
 
     @property
     def is_pooled(self) -> bool:
@@ -92,28 +92,30 @@ class EngineSettings(Settings):
 
     @property
     def sampler_share(self) -> float:
-        """Share of an accelerator's memory for an awake sampler: in a pool both roles' are awake side by side."""
+        """Share of an accelerator's memory for an awake sampler: in a pool both roles' samplers are awake."""
         return self.sampler_memory / 2 if self.is_pooled else self.sampler_memory
 
     @property
     def in_place(self) -> bool:
-        """Whether running engines take new weights: never quantised ones, which no checksum proves."""
+        """Whether running engines take new weights: never quantised ones, which no checksum can verify."""
         return self.weight_updates == "in-place" and self.vllm.get("quantization") is None
 
     def hands_over(self, *, spread: bool) -> bool:
-        """Whether trainers leave what they save in memory, for living engines: those of `vllm`, and of `hf` where it is
+        """Whether trainers leave saved weights in memory for running engines: those of `vllm`, and those of `hf` if
         `spread` over a cluster."""
-        living = self.sampler == "vllm" or (self.sampler == "hf" and spread)
-        return living and self.in_place and self.trainer != "fake"
+        running = self.sampler == "vllm" or (self.sampler == "hf" and spread)
+        return running and self.in_place and self.trainer != "fake"
 
     @model_validator(mode="after")
-    def _passes_arguments(self) -> "EngineSettings":
+    def _check_vllm(self) -> "EngineSettings":
         if self.vllm and self.sampler != "vllm":
             raise ValueError(f"engine.vllm needs engine.sampler vllm, and it is {self.sampler}: leave it out")
         for name, value in self.vllm.items():
             # Some of vLLM's arguments name classes and files.
             if shipped_plugins_only() and not (isinstance(value, int | float) or str(value).isidentifier()):
-                message = f"engine.vllm.{name} = {shown(value)}: a deployment passes numbers and single words alone"
+                message = (
+                    f"engine.vllm.{name} = {abbreviate(value)}: a deployment passes numbers and single words alone"
+                )
                 raise ConfigError(
                     message,
                     hint="`infuser serve --allow-plugins` allows others; a worker does with INFUSER_PLUGINS=any",
@@ -124,7 +126,7 @@ class EngineSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _side_by_side(self) -> "EngineSettings":
+    def _check_overlap(self) -> "EngineSettings":
         if self.overlap and self.placement == "colocated":
             raise ValueError("engine.overlap needs placement split: colocated engines take turns")
         if self.overlap and self.sampler == "hf" and self.dtype != "float32":
@@ -132,7 +134,7 @@ class EngineSettings(Settings):
         return self
 
     @model_validator(mode="after")
-    def _trainable(self) -> "EngineSettings":
+    def _check_trainer(self) -> "EngineSettings":
         if self.trainer == "deepspeed" and self.token_budget == "auto":
             raise ValueError("engine.token_budget auto needs trainer local: `infuser plan` says what fits each rank")
         if self.trainer != "deepspeed":

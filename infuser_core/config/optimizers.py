@@ -1,4 +1,4 @@
-"""Constants of an optimizer, and what configuration and planner must know of it without loading torch."""
+"""Constants of an optimizer, and the facts that configuration and planner need without torch."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ OPTIMIZERS = Registry(
 )
 """Optimizers of both roles: `OPTIMIZER`, a class of steps, and `OPTIONS`, the dataclass of its constants."""
 DEFAULT = "adamw"
-"""The paper's. Its records of constants do not name it."""
+"""The paper's optimizer; records of its constants do not name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +19,9 @@ class Options:
     """Constants that all optimizers have."""
 
     name: ClassVar[str]
-    """Name in a configuration: that of the module, by itself."""
+    """Name in a configuration: that of the module."""
     kept: ClassVar[tuple[str, ...]]
-    """Constants without which stored moments mean something else."""
+    """Constants that stored moments depend on: a checkpoint with others is refused."""
     trainers: ClassVar[tuple[str, ...]] = ("local",)
     """Values of `engine.trainer` that can run it."""
     elementwise: ClassVar[bool] = True
@@ -47,7 +47,11 @@ class Options:
         return 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for `trainer.json`."""
+        """Plain values for `trainer.json`.
+
+        A file's format and no recipe, which records OptimizerSettings: files from before there were names mean AdamW,
+        and one that names it would have another digest than the same training wrote before.
+        """
         return asdict(self) | ({} if self.name == DEFAULT else {"name": self.name})
 
 
@@ -83,7 +87,7 @@ def options_class(name: str) -> type[Options]:
 
 
 def options_of(values: Options | Mapping[str, Any] | None) -> Options:
-    """Options as an engine takes them: made, by name, or the defaults of the default."""
+    """Options of an engine's argument: an instance, constants by name, or the default optimizer's for None."""
     if isinstance(values, Options):
         return values
     constants = dict(values or {})

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from infuser_core.config import shipped
 from infuser_core.config.run import RunConfig
 from infuser_core.config.shipped import parse_yaml, refuse_vast
-from infuser_core.errors import ConfigError, guess, nearest, shown
+from infuser_core.errors import ConfigError, abbreviate, closest_names, did_you_mean
 
 Model = type[BaseModel]
 Checked = TypeVar("Checked", bound=BaseModel)
@@ -23,7 +23,7 @@ def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | No
     """
     merged: dict[str, Any] = {}
     for path in files:
-        values = shipped.read(path)
+        values = shipped.read_settings_file(path)
         if not isinstance(values, dict):
             raise ConfigError(f"{path} holds no settings", hint="a configuration is a mapping of keys to values")
         merged = merge(merged, values)
@@ -36,19 +36,19 @@ def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | No
 def validate(values: Mapping[str, Any]) -> RunConfig:
     """The checked configuration. Raises ConfigError for the first thing that is wrong."""
     refuse_vast(values, name="the configuration")
-    return checked(RunConfig, values)
+    return parse_settings(RunConfig, values)
 
 
-def checked(model: type[Checked], values: Any, *, where: str = "") -> Checked:
-    """The values as settings of this kind; `where` they stand opens a message. Raises ConfigError for what is wrong."""
+def parse_settings(model: type[Checked], values: Any, *, where: str = "") -> Checked:
+    """The values as settings of this kind. Raises ConfigError, which begins with `where` the values are from."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        raise _explain(model, error, f"{where}: " if where else "") from None
+        raise _config_error(model, error, prefix=f"{where}: " if where else "") from None
 
 
-def changed(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
-    """The configuration with `key=value` on top. Raises ConfigError for what cannot be."""
+def with_overrides(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
+    """The configuration with `key=value` overrides. Raises ConfigError for an impossible one."""
     return validate(reduce(merge, map(parse_override, overrides), config.model_dump(mode="json")))
 
 
@@ -76,68 +76,73 @@ def parse_override(text: str) -> dict[str, Any]:
     return nested
 
 
-def _explain(model: Model, error: ValidationError, before: str) -> ConfigError:
+def _config_error(model: Model, error: ValidationError, *, prefix: str) -> ConfigError:
     first = error.errors()[0]
-    where, _ = _held_by(model, first["loc"])
-    path = ".".join(word if len(word) <= 60 and word.isprintable() else shown(word) for word in where)
-    key = f"{before}{path or 'configuration'}"
+    keys, _ = _models_at(model, first["loc"])
+    path = ".".join(key if len(key) <= 60 and key.isprintable() else abbreviate(key) for key in keys)
+    name = f"{prefix}{path or 'configuration'}"
     reason = first["msg"].removeprefix("Value error, ")
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
-        hint = _spelling(model, first["loc"])
-        return ConfigError(f"{key} = {shown(first['input'])}: unknown key{more}", hint=hint)
+        hint = _suggest_key(model, first["loc"])
+        return ConfigError(f"{name} = {abbreviate(first['input'])}: unknown key{more}", hint=hint)
     if first["type"] == "missing":
-        return ConfigError(f"{key} is missing{more}", hint="add the key; configs/ has complete examples")
+        return ConfigError(f"{name} is missing{more}", hint="add the key; configs/ has complete examples")
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
-        # It has its own hint; without a path it names the setting itself.
-        return ConfigError(f"{f'{key}: ' if path else before}{cause.message}{more}", hint=cause.hint)
+        # It has its own hint, and without a path it names the setting itself.
+        return ConfigError(f"{f'{name}: ' if path else prefix}{cause.message}{more}", hint=cause.hint)
     value = (
-        "" if isinstance(first["input"], Mapping) or "Value error" in first["msg"] else f" = {shown(first['input'])}"
+        ""
+        if isinstance(first["input"], Mapping) or "Value error" in first["msg"]
+        else f" = {abbreviate(first['input'])}"
     )
-    return ConfigError(f"{key}{value}: {reason}{more}", hint="correct the value and start again")
+    return ConfigError(f"{name}{value}: {reason}{more}", hint="correct the value and start again")
 
 
-def _spelling(model: Model, place: Sequence[int | str]) -> str:
-    """A hint for an unknown key of a model's settings, which stands at this place of a validation error."""
-    *parts, last = place
-    where, held = _held_by(model, parts)
-    known = list(dict.fromkeys(name for part in held for name in part.model_fields))
-    if found := nearest(str(last), known):
-        return guess([".".join([*where, name]) for name in found]).strip()
-    own = ".".join([*where, str(last)])
+def _suggest_key(model: Model, place: Sequence[int | str]) -> str:
+    """A hint for an unknown key at this place of a validation error: keys of similar spelling, else all keys."""
+    *parents, last = place
+    keys, models = _models_at(model, parents)
+    names = list(dict.fromkeys(name for each in models for name in each.model_fields))
+    if similar := closest_names(str(last), names):
+        return did_you_mean([".".join([*keys, name]) for name in similar]).strip()
+    own = ".".join([*keys, str(last)])
     elsewhere = dict.fromkeys(path for path in _paths(model) if path.rpartition(".")[2] == last and path != own)
-    return f"{guess([*elsewhere][:3])}keys{' of ' if where else ''}{'.'.join(where)}: {', '.join(known)}"
+    return f"{did_you_mean([*elsewhere][:3])}keys{' of ' if keys else ''}{'.'.join(keys)}: {', '.join(names)}"
 
 
-def _held_by(model: Model, place: Sequence[int | str]) -> tuple[list[str], list[Model]]:
-    """A place as people write it, without the tags of unions, and the models that may stand there."""
-    where, found = [], [model]
+def _models_at(model: Model, place: Sequence[int | str]) -> tuple[list[str], list[Model]]:
+    """The keys of a place as people write them, without the tags of unions, and the models that it may hold."""
+    keys, models = [], [model]
     for part in place:
-        inner = [one for each in found if part in each.model_fields for one in _models(each, str(part))]
+        inner = [
+            one
+            for each in models
+            if part in each.model_fields
+            for one in _models_in(each.model_fields[str(part)].annotation)
+        ]
         tagged = [
-            one for one in found if "type" in one.model_fields and part in get_args(one.model_fields["type"].annotation)
+            each
+            for each in models
+            if "type" in each.model_fields and part in get_args(each.model_fields["type"].annotation)
         ]
         if inner or not tagged:
-            where.append(str(part))
-        found = inner or tagged or found
-    return where, found
+            keys.append(str(part))
+        models = inner or tagged or models
+    return keys, models
 
 
-def _models(model: Model, name: str) -> list[Model]:
-    return list(_in(model.model_fields[name].annotation))
-
-
-def _in(annotation: Any) -> Iterator[Model]:
+def _models_in(annotation: Any) -> Iterator[Model]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in get_args(annotation):
-        yield from _in(inner)
+        yield from _models_in(inner)
 
 
 def _paths(model: Model, inside: str = "") -> Iterator[str]:
     """The dotted names of all settings."""
-    for name in model.model_fields:
+    for name, field in model.model_fields.items():
         yield f"{inside}{name}"
-        for part in _models(model, name):
+        for part in _models_in(field.annotation):
             yield from _paths(part, f"{inside}{name}.")

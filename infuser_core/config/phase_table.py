@@ -1,4 +1,4 @@
-"""The phases of the pipeline: one row each with everything that the rest of the program knows about a phase.
+"""The phases of the pipeline: one row each, with all facts that the rest of the program uses.
 
 A phase is the kind of a stage: the name of its artifacts in stores, places (`PHASE@ITERATION`) and queries. A member is
 that name, so `record.phase == Phase.SELECT` compares strings; a misspelt member raises.
@@ -16,7 +16,7 @@ class PipelinePart(Enum):
     """Parts of the pipeline, in their order."""
 
     CORPUS = "textbooks, and the documents made from them"
-    START = "what every iteration starts from"
+    START = "inputs of every iteration"
     TEST = "tests of one checkpoint; their iteration counts the iterations that it has seen"
     LOOP = "an iteration of co-training"
     END = "comparison of all checkpoints"

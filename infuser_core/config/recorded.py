@@ -1,7 +1,7 @@
-"""The settings that an artifact's key and a run's name depend on: all, but for fields that are marked otherwise.
+"""The settings that an artifact's key and a run's name depend on: all but the fields that are marked.
 
 A setting that is added later is marked, `Annotated[float, Mark.NEUTRAL] = 0.0`, in a class of settings or a dataclass:
-at its default, recipes are what they were before it existed, and stores keep their artifacts.
+at its default, recipes are the same as before it existed, and stores keep their artifacts.
 """
 
 from collections.abc import Collection, Mapping
@@ -48,7 +48,7 @@ def recorded(
 
 @cache
 def _fields(kind: Any) -> dict[str, tuple[Mark | None, Any]]:
-    """By the fields of a class, in their order, the mark and the default."""
+    """Mark and default of every field of a class, in their order."""
     if issubclass(kind, BaseModel):
         models = kind.model_fields.items()
         return {name: (_mark(field.metadata), field.get_default(call_default_factory=True)) for name, field in models}

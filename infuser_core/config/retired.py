@@ -1,18 +1,18 @@
-"""Settings that no longer exist, with the value that switched each off: stores and files name them still."""
+"""Settings that no longer exist, with the value that switched each off: stores and files still name them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from infuser_core.errors import ConfigError, shown
+from infuser_core.errors import ConfigError, abbreviate
 
 
 class Retired(NamedTuple):
-    """A setting that is gone."""
+    """A setting that no longer exists."""
 
     off: Any
-    """Its value when it was off, with which it is ignored."""
+    """Its value when off, which is ignored."""
     advice: str
-    """Sentence for the person who set it: its end, and the remedy."""
+    """Message for other values: what became of it, and the remedy."""
     in_digest: bool
     """Whether a run's digest covers it, at its value when off."""
 
@@ -38,7 +38,7 @@ RETIRED = {
 
 
 def drop_retired(values: Any) -> Any:
-    """The settings without retired ones that are off. Raises ConfigError for one that is on."""
+    """Remove retired settings that are off. Raises ConfigError for one that is on."""
     for name, setting in RETIRED.items():
         *path, leaf = name.split(".")
         part = values
@@ -47,8 +47,8 @@ def drop_retired(values: Any) -> Any:
         if not isinstance(part, Mapping) or leaf not in part:
             continue
         if part[leaf] != setting.off:
-            raise ConfigError(f"{name} = {shown(part[leaf])}: no longer a setting", hint=setting.advice)
-        values = _changed(values, path, {key: value for key, value in part.items() if key != leaf})
+            raise ConfigError(f"{name} = {abbreviate(part[leaf])}: no longer a setting", hint=setting.advice)
+        values = _replace_part(values, path, {key: value for key, value in part.items() if key != leaf})
     return values
 
 
@@ -60,12 +60,12 @@ def add_retired(values: Mapping[str, Any]) -> Mapping[str, Any]:
         for key in path:
             part = part[key]
         if setting.in_digest:
-            values = _changed(values, path, {**part, leaf: setting.off})
+            values = _replace_part(values, path, {**part, leaf: setting.off})
     return values
 
 
-def _changed(values: Mapping[str, Any], path: list[str], part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings with another mapping at a path."""
+def _replace_part(values: Mapping[str, Any], path: list[str], part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings with another mapping at a path of keys."""
     if not path:
         return part
-    return {**values, path[0]: _changed(values[path[0]], path[1:], part)}
+    return {**values, path[0]: _replace_part(values[path[0]], path[1:], part)}

@@ -12,7 +12,7 @@ from infuser_core.config.corpus import ModelSource
 from infuser_core.config.optimizers import DEFAULT, OPTIMIZERS, Options, options_class
 from infuser_core.config.recorded import Mark
 from infuser_core.config.sources import Count, QuestionSource, Rows, Seed, Settings, Size, Whole
-from infuser_core.errors import shown
+from infuser_core.errors import abbreviate
 from infuser_core.plugins import ROUTES
 
 ALL_LINEAR: Final = "all-linear"
@@ -32,7 +32,7 @@ _CONSTANTS = {
 
 
 class OptimizerSettings(Settings):
-    """The optimizer of both roles; scores are of its own directions."""
+    """The optimizer of both roles, whose directions influence is measured along."""
 
     name: Annotated[str, AfterValidator(OPTIMIZERS.check), Mark.NEUTRAL_IN_KEYS] = DEFAULT
     """A file in `infuser_core/engines/training/optimizers`, or `my_package.my_optimizer`."""
@@ -54,24 +54,24 @@ class OptimizerSettings(Settings):
     """Constants that only this optimizer has, by name."""
 
     @model_validator(mode="after")
-    def _of_its_own(self) -> "OptimizerSettings":
-        known = {field.name: field.default for field in fields(options_class(self.name))}
+    def _check_constants(self) -> "OptimizerSettings":
+        defaults = {field.name: field.default for field in fields(options_class(self.name))}
         for key, constant in _CONSTANTS.items():
-            if constant not in known and getattr(self, key) != type(self).model_fields[key].default:
+            if constant not in defaults and getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{self.name} has no {key}")
-        own = {name: default for name, default in known.items() if name not in _CONSTANTS.values()}
+        own = {name: default for name, default in defaults.items() if name not in _CONSTANTS.values()}
         for key, value in self.constants.items():
             if key not in own:
-                raise ValueError(f"constants.{key}: {self.name} has these alone: {', '.join(sorted(own)) or 'none'}")
+                raise ValueError(f"constants.{key}: {self.name} has only {', '.join(sorted(own)) or 'none'}")
             if type(value) is not type(own[key]) and (type(value), type(own[key])) != (int, float):
-                raise ValueError(f"constants.{key} = {shown(value)}: expected a {type(own[key]).__name__}")
+                raise ValueError(f"constants.{key} = {abbreviate(value)}: expected a {type(own[key]).__name__}")
         return self
 
     def options(self) -> Options:
         """All constants, as engines take them."""
         kind = options_class(self.name)
-        known = {field.name for field in fields(kind)}
-        values: dict[str, Any] = {to: getattr(self, key) for key, to in _CONSTANTS.items() if to in known}
+        names = {field.name for field in fields(kind)}
+        values: dict[str, Any] = {to: getattr(self, key) for key, to in _CONSTANTS.items() if to in names}
         return kind(**{key: value for key, value in (values | self.constants).items() if value is not None})
 
 
@@ -84,9 +84,9 @@ class LossSettings(Settings):
     tis_cap: float | None = Field(default=2.0, gt=0, le=1e6)
     """rho_max of the truncated importance weight; null switches it off."""
     kl: float = Field(default=0.0, ge=0, le=1e6)
-    """Weight of the KL divergence from the anchor that an update adds to its loss (GRPO's beta). Scores know none."""
+    """Weight of the KL divergence from the anchor that an update adds to its loss (GRPO's beta). Scores ignore it."""
     entropy: float = Field(default=0.0, ge=0, le=1e6)
-    """Weight of the policy's entropy, nats per token, that an update adds to its objective. Scores know none."""
+    """Weight of the policy's entropy, nats per token, that an update adds to its objective. Scores ignore it."""
     ratio: RatioLevel = "token"
     """Importance ratios token by token, or `sequence`: one for a whole response, its geometric mean (GSPO), which needs
     a far narrower clip range."""
@@ -126,7 +126,7 @@ class ProblemSettings(Settings):
     """Rows of the training pool that are no textbook: problems with known answers (hybrid extension)."""
 
     source: QuestionSource
-    """The problems; one that stands in it twice counts once."""
+    """The problems; a duplicate counts once."""
     count: Rows
     """Rows: the problems repeated in turn until there are as many, then shuffled."""
     route: Annotated[str, AfterValidator(ROUTES.check)] = "direct"
@@ -145,7 +145,7 @@ Overlap = Literal[
 """Two sets of questions: one that a run learns from or chooses by, and one that checks the result."""
 
 
-def _every_overlap(value: object) -> object:
+def _expand_overlap(value: object) -> object:
     return {True: list(get_args(Overlap)), False: []}[value] if isinstance(value, bool) else value
 
 
@@ -158,7 +158,7 @@ class DataSettings(Settings):
     """Selects the checkpoint; disjoint from dev."""
     problems: list[ProblemSettings] = Field(default=[])
     """Problems that join the pool; with the route `direct` they are the pool."""
-    allow_overlap: Annotated[list[Overlap], BeforeValidator(_every_overlap), Mark.UNRECORDED] = Field(default=[])
+    allow_overlap: Annotated[list[Overlap], BeforeValidator(_expand_overlap), Mark.UNRECORDED] = Field(default=[])
     """Pairs of sets that may share questions; true is all of them. Any other pair that does stops the run before it
     starts. It changes no result, is no part of a recipe or of the run's name, and a resumed run may have others."""
 
@@ -181,7 +181,7 @@ class BudgetSettings(Settings):
     """Least share of an arm that the bandit steers; an equal share where it is above that."""
 
     @model_validator(mode="after")
-    def _of_its_mode(self) -> "BudgetSettings":
+    def _check_shares(self) -> "BudgetSettings":
         if self.mode == "uniform" and self.shares:
             raise ValueError("budget.shares is set and budget.mode is uniform: set the mode to shares or bandit")
         if any(weight < 0 for weight in self.shares.values()):
@@ -204,7 +204,7 @@ class RoleSettings(Settings):
     warmup: int = Field(default=0, ge=0, le=10_000)
     """Iterations over which the step size rises linearly: (t + 1) / warmup of it in iteration t, from 0."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """Course of the step size behind the warm-up: constant, or down to 0 behind the last iteration."""
+    """Course of the step size after the warm-up: constant, or down to 0 after the last iteration."""
     minibatch: Rows = 32
     """M: groups per optimizer step."""
     advantage: Literal[
@@ -213,26 +213,27 @@ class RoleSettings(Settings):
     """`leave_one_out` has the mean of a group's other rewards as baseline; `batch_std` is the preset's form of it."""
 
     def step_size(self, iteration: int, *, iterations: int) -> float:
-        """Step size of an iteration, from 0, of so many."""
+        """Step size of an iteration, counted from 0, of a run of `iterations`."""
         if iteration < self.warmup:
             return self.learning_rate * (iteration + 1) / self.warmup
-        passed = (iteration - self.warmup) / max(1, iterations - self.warmup)
+        progress = (iteration - self.warmup) / max(1, iterations - self.warmup)
         if self.schedule == "constant":
             return self.learning_rate
-        left = 1.0 - passed if self.schedule == "linear" else 0.5 * (1.0 + math.cos(math.pi * passed))
-        return self.learning_rate * left
+        if self.schedule == "linear":
+            return self.learning_rate * (1.0 - progress)
+        return self.learning_rate * 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
 class GeneratorRole(RoleSettings):
     """The generator's part."""
 
     model: ModelSource | None = None
-    """Another model in the generator's place, never updated: files, or a server that is asked; the anchor when null."""
+    """Another model as generator, never updated: files or a server; the anchor when null."""
 
     @model_validator(mode="after")
-    def _frozen(self) -> "GeneratorRole":
+    def _check_model(self) -> "GeneratorRole":
         if self.model is not None and self.update:
-            raise ValueError("a generator with a model of its own is never updated: set generator.update to false")
+            raise ValueError("a generator with its own model is never updated: set generator.update to false")
         return self
 
 
@@ -245,7 +246,7 @@ class SolverRole(RoleSettings):
     """[low, high]: the same with quantiles of the batch's own accuracies, so that the band moves with the solver."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> "SolverRole":
+    def _check_bands(self) -> "SolverRole":
         if self.accuracy_band is not None and not 0 <= self.accuracy_band[0] <= self.accuracy_band[1] <= 1:
             raise ValueError(f"accuracy_band {self.accuracy_band}: needs 0 <= low <= high <= 1")
         ranks = self.accuracy_quantiles
@@ -272,14 +273,14 @@ class ExampleSettings(Settings):
     """Newest valid questions of earlier iterations that they are drawn from instead; 0 for none."""
 
     @model_validator(mode="after")
-    def _one_source(self) -> "ExampleSettings":
+    def _check_source(self) -> "ExampleSettings":
         if self.earlier and self.source is not None:
             raise ValueError("examples.earlier draws from the run's own questions: leave out examples.source")
         return self
 
 
 class TurnSettings(Settings):
-    """Turns of the two roles: so many iterations update the generator alone, then so many the solver alone."""
+    """Turns of the two roles: some iterations update the generator alone, then some the solver alone."""
 
     generator: Count
     """Iterations of the generator's turn, which comes first."""

@@ -48,20 +48,20 @@ class RolloutSampling(Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _whole(cls, given: object) -> object:
+    def _refuse_limits(cls, values: object) -> object:
         neutral = {"top_p": (1,), "top_k": (-1, 0)}
-        if not isinstance(given, dict):
-            return given
-        cut = [f"{key} {given[key]}" for key, values in neutral.items() if given.get(key, values[0]) not in values]
-        if cut:
+        if not isinstance(values, dict):
+            return values
+        limits = [f"{key} {values[key]}" for key, off in neutral.items() if values.get(key, off[0]) not in off]
+        if limits:
             raise ValueError(
-                f"{' and '.join(cut)} would cut off tokens that the trainer counts, so that importance ratios are "
+                f"{' and '.join(limits)} would cut off tokens that the trainer counts, so that importance ratios are "
                 "wrong: leave it out (evaluate.sampling may have it)"
             )
-        return {key: value for key, value in given.items() if key not in neutral}
+        return {key: value for key, value in values.items() if key not in neutral}
 
-    def drawn(self) -> SamplingSettings:
-        """The same, without limits on the candidates."""
+    def as_sampling(self) -> SamplingSettings:
+        """The same temperature, without limits on the candidates."""
         return SamplingSettings(temperature=self.temperature)
 
 
@@ -157,8 +157,8 @@ class CotrainSettings(Settings):
         """Accuracies that the documents of an iteration, from 0, aim at in turn."""
         if not self.aims or self.turns is None or self.updates("generator", iteration):
             return self.aims
-        done = iteration % (self.turns.generator + self.turns.solver) - self.turns.generator
-        return [self.aims[done * len(self.aims) // self.turns.solver]]
+        place = iteration % (self.turns.generator + self.turns.solver) - self.turns.generator
+        return [self.aims[place * len(self.aims) // self.turns.solver]]
 
     def options(self) -> Preset:
         """The algorithm's named options: the preset's, with those that `loss` sets itself."""
@@ -171,7 +171,7 @@ class CotrainSettings(Settings):
         return replace(PRESETS[self.preset], **changed)
 
     @model_validator(mode="after")
-    def _combinations(self) -> "CotrainSettings":
+    def _check_combinations(self) -> "CotrainSettings":
         if self.dev_only and self.generator.update:
             raise ValueError("dev_only trains no generator: set generator.update to false")
         if self.question.min_choices > self.question.max_choices:
@@ -191,7 +191,7 @@ class BenchmarkSettings(Settings):
     name: str
     """Module in `infuser_core/evaluation/benchmarks`."""
     path: FilePath = ""
-    """Data file or folder, where the benchmark reads one."""
+    """Data file or folder, if the benchmark reads one."""
     columns: Columns = Field(default={})
     """Columns of another layout, by the names that the benchmark reads, e.g. `{problem: prompt}`."""
     label: str = ""
@@ -215,12 +215,12 @@ class EvaluateSettings(Settings):
     too_long: TooLong = "wrong"
     """Questions that do not fit the prompt limit: wrong and in the denominator, or left out as the authors do."""
     selection: Literal["best", "within_noise"] = "best"
-    """The checkpoint with the highest validation accuracy, the earliest of equals; or the earliest that is behind it
-    by less than one standard error of the paired difference."""
+    """The checkpoint with the highest validation accuracy, the earliest of equals; or the earliest that is lower by
+    less than one standard error of the paired difference."""
     benchmarks: list[BenchmarkSettings] = Field(default=[])
 
     @model_validator(mode="after")
-    def _told_apart(self) -> "EvaluateSettings":
+    def _check_labels(self) -> "EvaluateSettings":
         labels = [benchmark.label or benchmark.name for benchmark in self.benchmarks]
         twice = sorted({label for label in labels if labels.count(label) > 1})
         if twice:
@@ -229,16 +229,16 @@ class EvaluateSettings(Settings):
 
 
 class KeepSettings(Settings):
-    """Checkpoints that stay while a run goes on, beside the anchor, pinned ones and those that may be selected."""
+    """Checkpoints that stay during a run, besides the anchor, pinned ones and candidates for selection."""
 
     full: Count = 2
     """Newest checkpoints of each role that stay whole."""
     weights_every: int = Field(default=5, ge=0, le=10_000)
-    """Of every so many iterations the weights stay; 0 for none."""
+    """Iterations between checkpoints whose weights stay; 0 for none."""
 
 
 class StoreSettings(Settings):
-    """Room that a run takes in the store."""
+    """Disk space of a run in the store."""
 
     keep: KeepSettings | None = None
     """Retention after every iteration, so that the disk stays under a bound: everything removed can be computed again.
@@ -274,7 +274,7 @@ class RunConfig(Settings):
     _drop_retired = model_validator(mode="before")(drop_retired)
 
     @model_validator(mode="after")
-    def _trainable(self) -> "RunConfig":
+    def _check_engine(self) -> "RunConfig":
         trainer, name = self.engine.trainer, self.cotrain.optimizer.name
         if self.cotrain.adapter is not None and trainer != "local":
             raise ValueError(f"cotrain.adapter needs engine.trainer local, and it is {trainer}")

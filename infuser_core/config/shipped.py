@@ -1,10 +1,10 @@
-"""Files of settings: those that the project ships, by their names, and YAML within limits.
+"""Files of settings: the shipped ones by name, and YAML within limits.
 
-A wheel carries what is shipped in `infuser_core/shipped`, in the folders that the checkout has it in.
+A wheel has the shipped files in `infuser_core/shipped`, in the same folders as the checkout.
 
-YAML is limited in size, depth and aliases to plain values, and no key stands twice in a mapping. Numbers are decimal.
-YAML 1.1 would read `010` as 8, `1:30` as 90 and `3e-4` as text; the first two are text here, which no number's place
-takes. Mappings are merged by overlays, not by `<<`.
+YAML is limited to plain values in size, depth and aliases, and a mapping has no key twice. Numbers are decimal: YAML
+1.1 would read `010` as 8, `1:30` as 90 and `3e-4` as text; here the first two are text, which is refused for a number.
+Mappings are merged by overlays, not by `<<`.
 """
 
 import re
@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from infuser_core.errors import ConfigError, guess, nearest
-from infuser_core.system.hub import fetched
+from infuser_core.errors import ConfigError, closest_names, did_you_mean
+from infuser_core.system.hub import fetch_address
 
 PACKED = Path(__file__).parents[1] / "shipped"
 ROOT = PACKED if PACKED.is_dir() else PACKED.parents[1]
@@ -24,12 +24,12 @@ ROOT = PACKED if PACKED.is_dir() else PACKED.parents[1]
 FOLDER = ROOT / "configs"
 START = "start"
 """Name of the configuration that a new project begins with."""
-# Prefect reads it, and no run.
+# Settings of Prefect, not of a run.
 _OTHERS = {"prefect"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shipped:
+class ShippedFile:
     """A configuration that comes with the project."""
 
     name: str
@@ -39,73 +39,73 @@ class Shipped:
     text: str
     """Its first line, a comment."""
     path: Path
-    """Where it lies."""
+    """File to read."""
 
 
-def configurations() -> Iterator[Shipped]:
+def configurations() -> Iterator[ShippedFile]:
     """Every shipped configuration: complete ones first, then those in folders."""
     for name in names():
-        path = named(name)
+        path = path_of(name)
         folder = name.partition("/")[0] if "/" in name else ""
         kind = {"": "run", "sweep": "sweep"}.get(folder, "overlay")
         with path.open(encoding="utf-8") as file:
-            yield Shipped(name=name, kind=kind, text=file.readline().lstrip("#").strip(), path=path)
+            yield ShippedFile(name=name, kind=kind, text=file.readline().lstrip("#").strip(), path=path)
 
 
 def names() -> list[str]:
     """Names of the shipped configurations, those in folders last."""
-    found = {path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml")}
-    return sorted(found - _OTHERS, key=lambda name: ("/" in name, name))
+    every = {path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml")}
+    return sorted(every - _OTHERS, key=lambda name: ("/" in name, name))
 
 
-def named(name: str) -> Path:
+def path_of(name: str) -> Path:
     """The file of a shipped configuration."""
     return FOLDER / f"{name}.yaml"
 
 
-def find(given: Path | str, folder: Path = Path()) -> Path:
-    """The file that is meant: the one of this path, seen from `folder`, else the shipped configuration of this name.
+def find_file(file: Path | str, folder: Path = Path()) -> Path:
+    """The file at this path, relative to `folder`, else the shipped configuration of this name.
 
-    `configs/nano.yaml`, as the documentation writes it, means `nano` wherever no such file is.
+    `configs/nano.yaml`, as the documentation writes it, means `nano` if there is no such file.
     """
-    path = folder / given
-    name = _plain(given) if str(given).startswith("configs/") else str(given)
+    path = folder / file
+    name = _plain(file) if str(file).startswith("configs/") else str(file)
     if name not in names() or (path.exists() and not path.is_dir()):
         return path
-    return named(name)
+    return path_of(name)
 
 
-def data(given: str) -> Path:
-    """A file of data that a configuration names: the one of this path or address, else the shipped one, in `configs/`.
+def find_data_file(name: str) -> Path:
+    """A data file of a configuration: the one at this path or address, else the shipped one in `configs/`.
 
-    Raises ConfigError for an address of the hub that cannot be had.
+    Raises ConfigError for an address of the hub that cannot be fetched.
     """
-    path = fetched(given)
+    path = fetch_address(name)
     packed = FOLDER.parent / path
     return packed if path.parts[:1] == ("configs",) and not path.exists() and packed.is_file() else path
 
 
-def read(given: Path | str) -> Any:
-    """The content of a configuration. Raises ConfigError, with the nearest names, for one that cannot be read."""
-    found = guess(nearest(_plain(given), names()))
-    return read_yaml(find(given), hint=f"{found}`infuser configs` lists the shipped configurations")
+def read_settings_file(file: Path | str) -> Any:
+    """The content of a configuration. Raises ConfigError, with the nearest names, if it cannot be read."""
+    suggestion = did_you_mean(closest_names(_plain(file), names()))
+    return read_yaml(find_file(file), hint=f"{suggestion}`infuser configs` lists the shipped configurations")
 
 
-def _plain(given: Path | str) -> str:
-    return str(given)[:200].removeprefix("configs/").removesuffix(".yaml")
+def _plain(file: Path | str) -> str:
+    return str(file)[:200].removeprefix("configs/").removesuffix(".yaml")
 
 
 BYTES = 1 << 20
-"""Length of a text."""
+"""Bytes of a text."""
 DEPTH = 32
 """Levels of nesting."""
 VALUES = 20_000
-"""Values in all, counted again wherever an alias repeats them."""
+"""Values in all, counted again for each alias that repeats them."""
 _REASON_CHARS = 300
 
 
 class _Loader(yaml.SafeLoader):
-    """Limits hold while it composes: its parser calls itself for every level."""
+    """Checks the limits while it composes, as its parser calls itself for every level."""
 
     def __init__(self, text: str, name: str) -> None:
         super().__init__(text)
@@ -116,7 +116,7 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event = self.peek_event()
         if getattr(event, "tag", None) is not None:
-            raise yaml.MarkedYAMLError(problem=f"the tag {event.tag} is not taken", problem_mark=event.start_mark)
+            raise yaml.MarkedYAMLError(problem=f"the tag {event.tag} is not supported", problem_mark=event.start_mark)
         self._depth += 1
         self._values += 1
         _refuse_beyond(self._name, self._depth, self._values)
@@ -128,16 +128,17 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_mapping_node(anchor)
         names = set()
         for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode) or key.value in names:
-                said = "a key is no word" if not isinstance(key, yaml.ScalarNode) else f"{key.value} stands here twice"
-                raise yaml.MarkedYAMLError(problem=said, problem_mark=key.start_mark)
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.MarkedYAMLError(problem="a key is no word", problem_mark=key.start_mark)
+            if key.value in names:
+                raise yaml.MarkedYAMLError(problem=f"the key {key.value} is here twice", problem_mark=key.start_mark)
             names.add(key.value)
         return node
 
 
 _Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if tag.endswith((":bool", ":null"))]
-    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    first: [(tag, pattern) for tag, pattern in resolvers if tag.endswith((":bool", ":null"))]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:int", re.compile(r"^[-+]?(0|[1-9][0-9_]{0,40})$"), list("-+0123456789")
@@ -150,11 +151,11 @@ _Loader.add_implicit_resolver(
 
 
 def read_yaml(path: Path, *, hint: str) -> Any:
-    """The content of a YAML file. Raises ConfigError with the hint for one that cannot be read."""
+    """The content of a YAML file. Raises ConfigError with the hint if it cannot be read."""
     try:
         with path.open("rb") as file:
             content = file.read(BYTES + 1)
-        # A piece that ends inside a character is beyond the limit anyway.
+        # A text that is cut inside a character is beyond the limit anyway.
         text = content.decode("utf-8", errors="strict" if len(content) <= BYTES else "replace")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}", hint=hint) from error
@@ -164,31 +165,30 @@ def read_yaml(path: Path, *, hint: str) -> Any:
 
 
 def parse_yaml(text: str, *, name: str, hint: str) -> Any:
-    """The value of a YAML text; `name` says in errors where it stands. Raises ConfigError."""
+    """The value of a YAML text, called `name` in messages. Raises ConfigError."""
     if len(text) > BYTES:
         raise ConfigError(f"{name} is longer than {BYTES >> 20} MB, the limit for settings", hint=hint)
     try:
-        loader = _Loader(text, name)
-        found = loader.get_single_data()
+        value = _Loader(text, name).get_single_data()
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())[:_REASON_CHARS]
         raise ConfigError(f"{name} is not valid YAML: {reason}", hint=hint) from error
-    refuse_vast(found, name=name)
-    return found
+    refuse_vast(value, name=name)
+    return value
 
 
 def refuse_vast(values: Any, *, name: str) -> None:
-    """Raises ConfigError for values that are nested too deep or too many, those of an alias counted where it stands."""
-    seen = 0
-    left = [(values, 1)]
-    while left:
-        value, depth = left.pop()
-        seen += 1
-        _refuse_beyond(name, depth, seen)
+    """Raises ConfigError for too many values or too deep nesting; an alias counts all that it repeats."""
+    count = 0
+    open_values = [(values, 1)]
+    while open_values:
+        value, depth = open_values.pop()
+        count += 1
+        _refuse_beyond(name, depth, count)
         if isinstance(value, Mapping):
-            left += [(each, depth + 1) for each in (*value, *value.values())]
+            open_values += [(each, depth + 1) for each in (*value, *value.values())]
         elif isinstance(value, list):
-            left += [(each, depth + 1) for each in value]
+            open_values += [(each, depth + 1) for each in value]
 
 
 def _refuse_beyond(name: str, depth: int, values: int) -> None:

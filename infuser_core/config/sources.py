@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from infuser_core.config.recorded import Mark
-from infuser_core.errors import shown
+from infuser_core.errors import abbreviate
 from infuser_core.plugins import WORLDS
 from infuser_core.system import hub
 
@@ -24,7 +24,7 @@ class Settings(BaseModel):
     )
 
 
-# Ceilings that no experiment meets: a digit too many fails at once, and not after days or with the memory gone.
+# Ceilings above any experiment: a digit too many fails at once, not after days or by running out of memory.
 Count = Annotated[int, Field(gt=0, le=1_000_000)]
 """Things of a batch: documents, samples, requests, processes."""
 Rows = Annotated[int, Field(gt=0, le=100_000_000)]
@@ -39,13 +39,13 @@ Whole = Annotated[int, Field(ge=-1_000_000_000, le=1_000_000_000)]
 """A whole number of any sign."""
 
 
-def _named(path: str) -> str:
+def _check_path(path: str) -> str:
     if any(len(os.fsencode(part)) > 255 for part in path.split("/")) or "\0" in path:
-        raise ValueError(f"{shown(path)} is no path: a file's name has at most 255 bytes, none of them 0")
+        raise ValueError(f"{abbreviate(path)} is no path: a file's name has at most 255 bytes, none of them 0")
     return path
 
 
-FilePath = Annotated[str, AfterValidator(_named)]
+FilePath = Annotated[str, AfterValidator(_check_path)]
 """Path of a file or a folder; relative ones start where the command runs."""
 
 Columns = Annotated[dict[str, Annotated[str, Field(min_length=1)]], Mark.NEUTRAL]
@@ -85,7 +85,7 @@ class HubAnchor(Settings):
     type: Literal["hub"]
     repo: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)?$", max_length=96)
     """Repository, `owner/name`."""
-    revision: str = "main"
+    revision: str = hub.REVISION
     """Branch, tag or commit."""
 
 
@@ -150,19 +150,19 @@ class BenchmarkQuestions(Settings):
     leak_free: bool = False
     """Leave out every question that `evaluate.benchmarks` will ask, by text."""
     shortfall: Literal["spread", "leave"] = "spread"
-    """Where a quota lacks questions: the others give them in proportion to their size, or they stay lacking."""
+    """If a quota lacks questions: the others add them in proportion to their size, or the sample is smaller."""
     paths: dict[str, FilePath] = {}
     """File or folder of a benchmark, by name; others come from the data folder or the hub.
 
-    A larger set in the same layout is welcome: what is evaluated is taken out by text, what is left can be drawn.
+    It may be a larger set in the same layout: evaluated questions are removed by text, and the others can be drawn.
     """
 
     @model_validator(mode="after")
-    def _apart(self) -> "BenchmarkQuestions":
-        taken: dict[str, list[str]] = {}
+    def _check_quotas(self) -> "BenchmarkQuestions":
+        subdomains: dict[str, list[str]] = {}
         for quota in self.quotas:
             for name in quota.benchmarks:
-                parts = taken.setdefault(name, [])
+                parts = subdomains.setdefault(name, [])
                 if parts and ("" in (quota.subdomain, *parts) or quota.subdomain in parts):
                     raise ValueError(f"two quotas draw from {name}: give each its own `subdomain`")
                 parts.append(quota.subdomain)
@@ -176,7 +176,7 @@ class MixPart(Settings):
     """One source of a mixed set."""
 
     source: SingleSource
-    """Where its questions are from."""
+    """Source of its questions."""
     count: Rows | None = None
     """Questions drawn from it; all when null."""
     seed: Seed = 42
@@ -191,24 +191,24 @@ class MixQuestions(Settings):
     """Joined in this order; an identifier that an earlier part has gets the part's number before it."""
 
 
-def _addressed_questions(given: object) -> object:
-    return {"type": "file", "path": given} if isinstance(given, str) and given.startswith(hub.SCHEME) else given
+def _question_file(value: object) -> object:
+    return {"type": "file", "path": value} if isinstance(value, str) and value.startswith(hub.SCHEME) else value
 
 
-def _addressed_anchor(given: object) -> object:
-    if not isinstance(given, str) or not given.startswith(hub.SCHEME):
-        return given
-    where = hub.address(given)
+def _hub_anchor(value: object) -> object:
+    if not isinstance(value, str) or not value.startswith(hub.SCHEME):
+        return value
+    where = hub.parse_address(value)
     if where.kind != "model" or where.path:
-        raise ValueError(f"{given} is no model: give hf://OWNER/NAME, or hf://OWNER/NAME@REVISION")
+        raise ValueError(f"{value} is no model: give hf://OWNER/NAME, or hf://OWNER/NAME@REVISION")
     return {"type": "hub", "repo": where.repo, "revision": where.revision}
 
 
-# An address of the hub alone stands for the section that it belongs in.
+# The address of a hub file or model is short for its section.
 QuestionSource = Annotated[
     Annotated[NanoQuestions | FileQuestions | BenchmarkQuestions | MixQuestions, Field(discriminator="type")],
-    BeforeValidator(_addressed_questions),
+    BeforeValidator(_question_file),
 ]
 AnchorSource = Annotated[
-    Annotated[NanoAnchor | FolderAnchor | HubAnchor, Field(discriminator="type")], BeforeValidator(_addressed_anchor)
+    Annotated[NanoAnchor | FolderAnchor | HubAnchor, Field(discriminator="type")], BeforeValidator(_hub_anchor)
 ]

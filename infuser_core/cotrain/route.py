@@ -93,9 +93,9 @@ def needs_documents(config: RunConfig) -> bool:
     return not config.cotrain.dev_only and any(each.needs_document for each in main_routes(config))
 
 
-def solved_with_code(config: RunConfig) -> bool:
-    """Whether solvers are asked to write programs."""
-    return any(each.solved_with for each in main_routes(config))
+def solver_prompts(config: RunConfig) -> list[str]:
+    """Prompt templates that the run's routes have solvers answer with, besides those for choices and short answers."""
+    return sorted({each.solved_with for each in main_routes(config)} - {""})
 
 
 def runs_programs(config: RunConfig, questions: Iterable[Question]) -> bool:

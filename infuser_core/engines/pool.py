@@ -179,12 +179,12 @@ class EnginePool:
     def __init__(
         self,
         *,
-        sampler: str = "hf",
-        trainer: str = "local",
+        sampler: str,
+        trainer: str,
+        placement: Placement,
+        max_trainers: int,
         sampler_options: Mapping[str, Any] | None = None,
         trainer_options: Mapping[str, Any] | None = None,
-        max_trainers: int = 2,
-        placement: Placement = "split",
     ) -> None:
         self._names = {"sampler": sampler, "trainer": trainer}
         self._options = {"sampler": dict(sampler_options or {}), "trainer": dict(trainer_options or {})}

@@ -1,7 +1,7 @@
 """A solver answers questions and verifiers judge the answers: the part shared by training and evaluation."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -25,7 +25,7 @@ from infuser_core.protocols import (
 )
 from infuser_core.schemas import Question, Role, Rollout, Verdict
 from infuser_core.seeding import seed_of
-from infuser_core.verifiers.parts.batch import Job, check_all
+from infuser_core.verifiers.parts.batch import CHOICES, SHORT_ANSWER, Job, check_all, prompt_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,23 +90,16 @@ class Phrasing:
 AS_WRITTEN = Phrasing()
 
 
-SOLVER_PROMPTS = ("solve_mcq", "solve_free_form", "solve_code")
+def solver_templates(profile: str, prompts: Iterable[str] = ()) -> list[Template]:
+    """Templates that solvers answer with, including those of the further `prompts` by name.
 
-
-def solver_templates(profile: str, *, code: bool = False) -> list[Template]:
-    """Templates that solvers are asked with. A profile may lack all but the first until a question needs them."""
-    templates = [load(SOLVER_PROMPTS[0], profile=profile)]
-    for name in SOLVER_PROMPTS[1 : 3 if code else 2]:
+    A profile may lack all but the first until a question needs them.
+    """
+    templates = [load(CHOICES, profile=profile)]
+    for name in (SHORT_ANSWER, *sorted({*prompts} - {CHOICES, SHORT_ANSWER})):
         with suppress(ConfigError):
             templates.append(load(name, profile=profile))
     return templates
-
-
-def prompt_name(question: Question) -> str:
-    """Template that a question is put with: lettered choices, a program, or an answer of any other form."""
-    if question.choices:
-        return "solve_mcq"
-    return "solve_code" if question.verifier == "code" else "solve_free_form"
 
 
 def messages_of(question: Question, *, prompts: str, phrasing: Phrasing = AS_WRITTEN) -> Messages:

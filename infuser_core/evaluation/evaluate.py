@@ -31,7 +31,7 @@ from infuser_core.protocols import (
 )
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, Verdict
 from infuser_core.seeding import seed_of
-from infuser_core.verifiers.parts.batch import Job, break_ties, check_all
+from infuser_core.verifiers.parts.batch import Job, break_ties, check_all, verifier_prompt
 from infuser_core.verifiers.parts.grading import Finding
 
 Key = tuple[str, str]
@@ -230,10 +230,10 @@ def ask_settings(config: RunConfig, benchmark: BenchmarkSettings | None = None) 
     known = describe_benchmark(benchmark.name) if benchmark else None
     own_limit = (benchmark.max_tokens if benchmark else None) or (known.max_tokens if known else None)
     own_samples = (benchmark.samples if benchmark else None) or (known.samples if known else 1)
-    is_code = known is not None and known.category == "coding"
+    prompts = [verifier_prompt(known.verifier)] if known and known.verifier else []
     return AskSettings(
         prompts=config.prompts,
-        prompt_digest=template_digest(*solver_templates(config.prompts, code=is_code)),
+        prompt_digest=template_digest(*solver_templates(config.prompts, prompts)),
         sampling=config.evaluate.sampling,
         vllm=config.engine.vllm,
         samples=own_samples if benchmark else cotrain.validation_samples,

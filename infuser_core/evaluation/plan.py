@@ -9,18 +9,19 @@ from typing import Any
 
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.errors import ConfigError, DataWarning, UsageError
-from infuser_core.evaluation.answering import OWN, AskSettings, prompt_name, solver_templates, template_digest
+from infuser_core.evaluation.answering import OWN, AskSettings, solver_templates, template_digest
 from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark, find_benchmark
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark
 from infuser_core.evaluation.benchmarks.parts.validation import draw_stratified, question_identity
 from infuser_core.evaluation.evaluate import Ask, Key
-from infuser_core.evaluation.models import NamedModel, is_nano
+from infuser_core.evaluation.models import EvaluatedModel, is_nano
 from infuser_core.evaluation.settings import EvaluationSettings, phrasing_of
 from infuser_core.plugins import BENCHMARKS
 from infuser_core.prompts.load import load
 from infuser_core.schemas import BenchmarkResponse, Question
 from infuser_core.system.hub import find_data
 from infuser_core.system.sealed import digest_of
+from infuser_core.verifiers.parts.batch import prompt_name
 
 FORMAT = 1
 """Raised if responses are generated differently, so that old and new ones never mix."""
@@ -121,7 +122,7 @@ def plan_of_answers(label: str, questions: Sequence[Question], responses: Sequen
 
 
 def make_plan(
-    model: NamedModel,
+    model: EvaluatedModel,
     settings: EvaluationSettings,
     names: str,
     *,
@@ -270,46 +271,44 @@ def identity_of(
     model: str, settings: EvaluationSettings, plan: ExamPlan, *, engine: str, limit: int | None
 ) -> dict[str, Any]:
     """Everything that determines the responses, as JSON values; `model` is a digest of the model."""
-    contents = {
-        label: [{**asdict(question), "benchmark": label} for question in questions]
-        for label, questions in plan.questions.items()
-    }
-    any_code = any(question.verifier == "code" for question in plan.by_key().values())
-    phrasings = {sheet.label: phrasing_of(settings, sheet.label) for sheet in plan.sheets}
-    is_custom = any(phrasing.digest for phrasing in phrasings.values())
-    return {
+    benchmarks: dict[str, dict[str, Any]] = {}
+    for sheet in plan.sheets:
+        rows = [{**asdict(question), "benchmark": sheet.label} for question in plan.questions[sheet.label]]
+        benchmarks[sheet.label] = {
+            "name": sheet.name,
+            "samples": sheet.samples,
+            "max_tokens": sheet.max_tokens,
+            "questions": len(rows),
+            "content": digest_of(rows),
+        }
+    identity = {
         "format": FORMAT,
         "model": model,
         "engine": engine,
         "seed": settings.seed,
-        "prompts": template_digest(*solver_templates(settings.prompts, code=any_code)),
+        "prompts": template_digest(*solver_templates(settings.prompts, map(prompt_name, plan.by_key().values()))),
         "sampling": settings.sampling.model_dump(mode="json"),
         "prompt_tokens": settings.prompt_tokens,
         "limit": limit,
-        "benchmarks": {
-            sheet.label: {
-                "name": sheet.name,
-                "samples": sheet.samples,
-                "max_tokens": sheet.max_tokens,
-                "questions": len(contents[sheet.label]),
-                "content": digest_of(contents[sheet.label]),
-                **({"shots": len(phrasings[sheet.label].examples)} if is_custom else {}),
-            }
-            for sheet in plan.sheets
-        },
-        **({"phrasing": {label: phrasing.digest for label, phrasing in phrasings.items()}} if is_custom else {}),
-        **({"system": settings.system, "chat": settings.chat} if is_custom else {}),
+        "benchmarks": benchmarks,
     }
+    phrasings = {sheet.label: phrasing_of(settings, sheet.label) for sheet in plan.sheets}
+    # One condition for all four, which no mark of a single field can say: with examples in one benchmark, the others'
+    # zero shots and the profile's own system turn are part of the identity as well.
+    if any(phrasing.digest for phrasing in phrasings.values()):
+        for label, phrasing in phrasings.items():
+            benchmarks[label]["shots"] = len(phrasing.examples)
+        phrased = {label: phrasing.digest for label, phrasing in phrasings.items()}
+        identity |= {"phrasing": phrased, "system": settings.system, "chat": settings.chat}
+    return identity
 
 
 def ask_settings(settings: EvaluationSettings, sheet: Sheet, questions: Sequence[Question]) -> AskSettings:
     """Everything but the questions and the model that determines the answers to one benchmark."""
-    any_code = any(question.verifier == "code" for question in questions)
+    templates = solver_templates(settings.prompts, map(prompt_name, questions))
     return AskSettings(
         prompts=settings.prompts,
-        prompt_digest=template_digest(
-            *solver_templates(settings.prompts, code=any_code), phrasing=phrasing_of(settings, sheet.label)
-        ),
+        prompt_digest=template_digest(*templates, phrasing=phrasing_of(settings, sheet.label)),
         sampling=settings.sampling,
         samples=sheet.samples,
         prompt_tokens=settings.prompt_tokens,

@@ -29,7 +29,8 @@ from infuser_core.errors import ConfigError
 from infuser_core.evaluation.answering import OFF, OWN, Example, Phrasing
 from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.evaluation.benchmarks.parts.question_sets import question_of
-from infuser_core.evaluation.models import NamedModel, is_nano
+from infuser_core.evaluation.models import EvaluatedModel, is_nano
+from infuser_core.memory.sizes import CACHE_TOKENS
 from infuser_core.protocols import ChatModel
 from infuser_core.settings import store_root
 
@@ -62,7 +63,7 @@ class EvaluationSettings(Settings):
     """Worked examples for few-shot prompts: JSON lines, or a folder with `NAME.jsonl` for every benchmark."""
     shots: int | None = Field(default=None, ge=0, le=1000)
     """Number of examples, the first of the file; all when null."""
-    batch_tokens: int = Field(default=262_144, gt=0, le=1_000_000_000)
+    batch_tokens: int = Field(default=CACHE_TOKENS, gt=0, le=1_000_000_000)
     """Prompt and response tokens of one batch. It changes no answer."""
     concurrency: int = Field(default=EndpointModel.model_fields["concurrency"].default, gt=0, le=4096)
     """Concurrent requests to a model at an address. It changes no answer."""
@@ -127,12 +128,12 @@ def settings_of_run(config: RunConfig) -> EvaluationSettings:
     )
 
 
-def lab_config(model: NamedModel) -> Path:
+def lab_config(model: EvaluatedModel) -> Path:
     """The shipped configuration of a nano model's micro-world."""
-    return shipped.named(_LABS.get(model.world, "nano-basic"))
+    return shipped.path_of(_LABS.get(model.world, "nano-basic"))
 
 
-def settings_for(model: NamedModel, config: Path | None, overrides: dict[str, Any]) -> EvaluationSettings:
+def settings_for(model: EvaluatedModel, config: Path | None, overrides: dict[str, Any]) -> EvaluationSettings:
     """The model's own settings (its run's, the nano lab's, else the paper's), then the file's, then the options'."""
     if model.config is not None:
         base = settings_of_run(model.config)
@@ -153,7 +154,7 @@ def with_options(base: EvaluationSettings, options: Mapping[str, Any]) -> Evalua
 
 def read_settings(path: Path, base: EvaluationSettings) -> EvaluationSettings:
     """Settings from YAML: a run's configuration, or keys of EvaluationSettings over `base`. Raises ConfigError."""
-    values = shipped.read(path)
+    values = shipped.read_settings_file(path)
     values = {} if values is None else values
     if isinstance(values, dict) and "cotrain" in values:
         return settings_of_run(overlays.load([path]))
@@ -164,17 +165,17 @@ def read_settings(path: Path, base: EvaluationSettings) -> EvaluationSettings:
 
 def replace_settings(base: EvaluationSettings, values: Mapping[str, Any], *, where: str) -> EvaluationSettings:
     """The settings with some of them replaced. Raises ConfigError naming the key."""
-    return overlays.checked(EvaluationSettings, overlays.merge(base.model_dump(), values), where=where)
+    return overlays.parse_settings(EvaluationSettings, overlays.merge(base.model_dump(), values), where=where)
 
 
-def engine_name(model: NamedModel, settings: EvaluationSettings) -> str:
+def engine_name(model: EvaluatedModel, settings: EvaluationSettings) -> str:
     """The engine, as far as it changes responses."""
     engine = settings.engine
     arguments = f" {json.dumps(engine.vllm, sort_keys=True)}" if engine.vllm else ""
     return "endpoint" if model.folder is None else f"{engine.sampler} {engine.dtype}{arguments}"
 
 
-def chat_of(judge: NamedModel, settings: EvaluationSettings) -> ChatModel:
+def chat_of(judge: EvaluatedModel, settings: EvaluationSettings) -> ChatModel:
     """A chat with the judging model, for single replies."""
     if judge.folder is not None:
         return pool_of(settings).chat(judge.checkpoint())

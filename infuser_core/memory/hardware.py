@@ -9,10 +9,10 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from infuser_core.errors import UsageError, shown
+from infuser_core.errors import UsageError, abbreviate
 
 
-def table(name: str, *, package: str = __package__) -> list[dict[str, str]]:
+def read_table(name: str, *, package: str = __package__) -> list[dict[str, str]]:
     """The rows of a CSV file of a package."""
     with (files(package) / f"{name}.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
@@ -23,24 +23,24 @@ CONTAINED = Path("/sys/fs/cgroup/memory.max")
 SIZE = 1024
 """Rows and columns of the matrices: in smaller ones a library's threads wait for each other longer than they work."""
 TURNS = 5
-"""Repeats; the fastest counts, for other work only slows down."""
+"""Repeats; the fastest counts, as other processes only slow it down."""
 
 
-def matrix_rate() -> float:
-    """FLOP/s of a square fp32 product."""
+def measure_matrix_flops() -> float:
+    """Measure the FLOP/s of one thread in a square fp32 product."""
     import numpy as np
 
-    left, fastest = np.ones((SIZE, SIZE), dtype=np.float32), float("inf")
+    matrix, fastest = np.ones((SIZE, SIZE), dtype=np.float32), float("inf")
     for _ in range(TURNS + 1):
         # CPU seconds, of all threads together.
         start = time.process_time()
-        left @ left
+        matrix @ matrix
         fastest = min(fastest, time.process_time() - start)
     return 2.0 * SIZE**3 / max(fastest, 1e-9)
 
 
-def memory() -> float:
-    """Bytes of the host's memory, or of what a container may have of it."""
+def host_memory() -> float:
+    """Bytes of the host's memory, or of the container's limit if that is lower."""
     own = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     try:
         limit = CONTAINED.read_text().strip()
@@ -50,12 +50,12 @@ def memory() -> float:
 
 
 NODE = 8
-"""GPUs of one node, where a cluster is given by its total alone."""
+"""GPUs of one node, if only the total is given."""
 GIB = 2**30
 HOST = "cpu"
-"""Name of this host's processor in the place of an accelerator."""
+"""Name of this host's processor, planned as if it were an accelerator."""
 PYTHON = 0.45 * GIB
-"""Bytes of a process with torch and transformers, and no driver."""
+"""Bytes of a process with torch and transformers but no driver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,6 @@ class Gpu:
     """One accelerator as its maker describes it."""
 
     name: str
-    """Name in the table."""
     memory: float
     """Bytes that programs see."""
     flops: float
@@ -84,11 +83,8 @@ class Cluster:
     """Equal GPUs in equal nodes."""
 
     gpu: Gpu
-    """The kind."""
     nodes: int
-    """Nodes."""
     per_node: int
-    """GPUs of a node."""
 
     @property
     def ranks(self) -> int:
@@ -97,27 +93,19 @@ class Cluster:
 
     @property
     def label(self) -> str:
-        """The form that `cluster` reads."""
+        """The form that `parse_cluster` reads."""
         return (f"{self.nodes}x" if self.nodes > 1 else "") + f"{self.per_node}x{self.gpu.name}"
 
 
 @cache
-def gpus() -> dict[str, Gpu]:
-    """The table, by name."""
-    return {row["name"]: _gpu(row) for row in table("hardware")}
-
-
-def _gpu(line: dict[str, str]) -> Gpu:
-    return Gpu(
-        name=line["name"],
-        memory=float(line["memory_gib"]) * GIB,
-        flops=float(line["bf16_tflops"]) * 1e12,
-    )
-
-
-@cache
-def _names() -> dict[str, str]:
-    return {plain(name): row["name"] for row in table("hardware") for name in (row["name"], *row["also"].split())}
+def known_gpus() -> dict[str, Gpu]:
+    """Accelerators of the table, by name."""
+    return {
+        row["name"]: Gpu(
+            name=row["name"], memory=float(row["memory_gib"]) * GIB, flops=float(row["bf16_tflops"]) * 1e12
+        )
+        for row in read_table("hardware")
+    }
 
 
 def plain(name: str) -> str:
@@ -125,36 +113,40 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9.]", "", name.lower())
 
 
-def cluster(text: str) -> Cluster:
+def parse_cluster(text: str) -> Cluster:
     """`1xRTX4090`, `8xH100`, `2x8xH100`, or `cpu`: this host, measured.
 
-    Raises UsageError for what is none of them.
+    Raises UsageError for any other text.
     """
     parts = re.fullmatch(r"\s*(?:(\d{1,6})\s*[xX*]\s*)?(?:(\d{1,6})\s*[xX*]\s*)?(.*?)\s*", text)
     *counts, kind = parts.groups() if parts else ("", text)
     if plain(kind) == "cpu":
         return Cluster(gpu=this_host(), nodes=1, per_node=1)
-    found = _names().get(plain(kind))
-    if found is None:
-        raise UsageError(f"--gpus {text[:80]}: unknown GPU {shown(kind)}", hint=f"known: {', '.join(gpus())}, cpu")
+    names = {plain(name): row["name"] for row in read_table("hardware") for name in (row["name"], *row["also"].split())}
+    name = names.get(plain(kind))
+    if name is None:
+        hint = f"known: {', '.join(known_gpus())}, cpu"
+        raise UsageError(f"--gpus {text[:80]}: unknown GPU {abbreviate(kind)}", hint=hint)
     numbers = [int(count) for count in counts if count]
     if not numbers or 0 in numbers:
-        raise UsageError(f"--gpus {text}: says not how many", hint="e.g. 8xH100, or 2x8xH100 for two nodes of eight")
+        raise UsageError(
+            f"--gpus {text}: the number of GPUs is missing", hint="e.g. 8xH100, or 2x8xH100 for two nodes of eight"
+        )
     if len(numbers) == 2:
-        return Cluster(gpu=gpus()[found], nodes=numbers[0], per_node=numbers[1])
-    return of_size(gpus()[found], numbers[0])
+        return Cluster(gpu=known_gpus()[name], nodes=numbers[0], per_node=numbers[1])
+    return cluster_of_size(known_gpus()[name], numbers[0])
 
 
-def of_size(gpu: Gpu, ranks: int) -> Cluster:
-    """So many GPUs, in nodes of eight where they are more. Raises UsageError for a partly empty last node."""
+def cluster_of_size(gpu: Gpu, ranks: int) -> Cluster:
+    """A cluster of `ranks` GPUs, in nodes of eight if more. Raises UsageError for a partly empty last node."""
     if ranks <= NODE:
         return Cluster(gpu=gpu, nodes=1, per_node=ranks)
     if ranks % NODE:
-        raise UsageError(f"{ranks} GPUs are no whole nodes of {NODE}", hint="say nodes and GPUs: 3x4xH100")
+        raise UsageError(f"{ranks} GPUs do not fill whole nodes of {NODE}", hint="say nodes and GPUs: 3x4xH100")
     return Cluster(gpu=gpu, nodes=ranks // NODE, per_node=NODE)
 
 
 @cache
 def this_host() -> Gpu:
-    """This machine's processor as if it were an accelerator, its FLOP/s those of one thread, measured."""
-    return Gpu(name=HOST, memory=memory(), flops=matrix_rate(), context=PYTHON, graphs=0.0)
+    """This machine's processor as if it were an accelerator, with the measured FLOP/s of one thread."""
+    return Gpu(name=HOST, memory=host_memory(), flops=measure_matrix_flops(), context=PYTHON, graphs=0.0)

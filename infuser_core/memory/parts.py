@@ -1,4 +1,4 @@
-"""GPU memory, part by part, under the layout that the engine settings ask for."""
+"""Memory of trainer and sampler on one GPU, part by part, for a layout of the engines."""
 
 from dataclasses import dataclass, replace
 
@@ -16,7 +16,7 @@ from infuser_core.memory.sizes import (
     PIECE,
     PRODUCTS,
     Checkpointing,
-    kept_per_token,
+    activation_bytes_per_token,
     kept_tokens,
 )
 
@@ -25,7 +25,7 @@ SINGLE = ("hf", "local", "fake")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class EngineLayout:
     """Engine settings that decide memory and time, as a plan needs them."""
 
     trainer_ranks: int
@@ -33,7 +33,7 @@ class Layout:
     sampler_ranks: int
     """GPUs that sample."""
     turns: bool
-    """Whether they take turns on the same GPUs: who does not work has moved its state to the host."""
+    """Whether they take turns on the same GPUs: an idle engine has moved its state to the host."""
     shared: bool
     """Whether they are on the same GPUs without turns: both stay."""
     zero_stage: int
@@ -61,11 +61,11 @@ class Layout:
     probe: str
     """Probe of questions, by its setting."""
     handed: int = 0
-    """Roles whose newest weights lie in the host's memory for living engines."""
+    """Roles whose newest weights are in the host's memory for running engines."""
 
     @property
     def one_by_one(self) -> bool:
-        """Whether each question's whole gradient is made by itself: the reference probe, the only one for Muon."""
+        """Whether questions are scored one by one, each with a whole gradient: the reference probe, Muon's only one."""
         return self.probe == "reference" or not options_class(self.optimizer).elementwise
 
     @property
@@ -74,15 +74,15 @@ class Layout:
         return self.zero_stage > 0 and self.warm_trainers == 1
 
 
-def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
-    """The layout that the engine settings ask for, on at most the GPUs there are."""
+def layout_of(config: RunConfig, cluster: Cluster) -> EngineLayout:
+    """The layout of the engine settings, on at most the cluster's GPUs."""
     engine = config.engine
     sharded = engine.trainer not in SINGLE
     trainers = min(cluster.ranks, engine.ranks) if sharded else 1
     turns = engine.placement == "colocated"
     others = cluster.ranks if turns else max(1, cluster.ranks - trainers)
     roles = int(config.cotrain.generator.update) + int(config.cotrain.solver.update)
-    return Layout(
+    return EngineLayout(
         trainer_ranks=trainers,
         sampler_ranks=1 if engine.sampler in SINGLE else others,
         turns=turns,
@@ -103,14 +103,14 @@ def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
     )
 
 
-def on_more(layout: Layout, before: Cluster, after: Cluster) -> Layout:
+def on_more(layout: EngineLayout, before: Cluster, after: Cluster) -> EngineLayout:
     """The same layout on another number of GPUs: engines that used several use as large a share of them."""
 
-    def grown(ranks: int) -> int:
+    def scaled(ranks: int) -> int:
         return ranks if ranks == 1 and before.ranks > 1 else max(1, ranks * after.ranks // before.ranks)
 
-    trainers = grown(layout.trainer_ranks) if layout.zero_stage else 1
-    return replace(layout, trainer_ranks=trainers, sampler_ranks=grown(layout.sampler_ranks))
+    trainers = scaled(layout.trainer_ranks) if layout.zero_stage else 1
+    return replace(layout, trainer_ranks=trainers, sampler_ranks=scaled(layout.sampler_ranks))
 
 
 FRAGMENTED = 0.06
@@ -122,29 +122,26 @@ RESERVE = "fragmentation reserve"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class MemoryPart:
     """One use of a GPU's memory."""
 
     name: str
-    """Purpose."""
     bytes: float
-    """On one GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class RoleMemory:
     """The memory of one role on one GPU."""
 
     role: str
     """`trainer` or `sampler`."""
-    parts: tuple[Part, ...]
-    """Largest uses, in the order in which they arise."""
+    parts: tuple[MemoryPart, ...]
     room: float
-    """Bytes that the GPU has for them."""
+    """Memory of the GPU, bytes."""
 
     @property
     def total(self) -> float:
-        """Bytes of all parts."""
+        """Sum of the parts, bytes."""
         return sum(part.bytes for part in self.parts)
 
     @property
@@ -153,7 +150,7 @@ class Held:
         return self.total <= self.room
 
 
-def trainer(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
+def trainer_memory(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: float) -> RoleMemory:
     """The trainer at its peak, scoring included; `sequence` is the longest one, which a budget cannot divide."""
     trained, ranks, stage = float(shape.trained), layout.trainer_ranks, layout.zero_stage
     state = trained / (ranks if stage >= 1 else 1)
@@ -162,63 +159,68 @@ def trainer(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
     tokens, sharded = max(float(layout.token_budget), sequence), layout.zero_stage > 0
     roles = layout.warm_trainers
     parts = [
-        Part(name="weights", bytes=_weights(shape, layout)),
-        Part(name="gradients (fp32)", bytes=4 * gradients * on_gpu * roles),
-        Part(name="fp32 masters", bytes=4 * state * on_gpu * roles),
-        Part(name="moments (fp32)", bytes=4 * shape.moments(layout.optimizer) * state / trained * on_gpu * roles),
-        Part(name="reference gradient (fp32)", bytes=4 * state * on_gpu),
+        MemoryPart(name="weights", bytes=_weight_bytes(shape, layout)),
+        MemoryPart(name="gradients (fp32)", bytes=4 * gradients * on_gpu * roles),
+        MemoryPart(name="fp32 masters", bytes=4 * state * on_gpu * roles),
+        MemoryPart(name="moments (fp32)", bytes=4 * shape.moments(layout.optimizer) * state / trained * on_gpu * roles),
+        MemoryPart(name="reference gradient (fp32)", bytes=4 * state * on_gpu),
         # DeepSpeed reduces a micro-batch's gradient into a buffer of its own.
-        Part(name="reduced gradients (fp32)", bytes=4 * gradients * on_gpu * sharded),
-        Part(name="activations", bytes=activations(shape, layout, tokens, on_host=gpu.is_host)),
-        Part(name="logits", bytes=(_logits_on_cpu if gpu.is_host else _logits)(shape, tokens)),
-        Part(name="scoring", bytes=_scoring(shape, layout, state, piece=CPU_PIECE if gpu.is_host else PIECE)),
-        Part(name="communication buffers", bytes=_buffers(shape, layout)),
+        MemoryPart(name="reduced gradients (fp32)", bytes=4 * gradients * on_gpu * sharded),
+        MemoryPart(name="activations", bytes=activation_bytes(shape, layout, tokens, on_host=gpu.is_host)),
+        MemoryPart(name="logits", bytes=_logit_bytes(shape, tokens, on_host=gpu.is_host)),
+        MemoryPart(name="scoring", bytes=_scoring_bytes(shape, layout, state, on_host=gpu.is_host)),
+        # A bucket to reduce, one to gather, and the library's own channels.
+        MemoryPart(
+            name="communication buffers",
+            bytes=0.0 if ranks == 1 else 2 * 4.0 * min(BUCKET, shape.parameters) + 1.0 * GIB,
+        ),
     ]
     passing = [part for part in parts if part.name in PASSING]
     fragmented = sum(part.bytes for part in (passing if gpu.is_host else parts)) * (HEAP if gpu.is_host else FRAGMENTED)
     parts += [
-        Part(name=RESERVE, bytes=fragmented),
-        Part(name="context", bytes=gpu.context),
+        MemoryPart(name=RESERVE, bytes=fragmented),
+        MemoryPart(name="context", bytes=gpu.context),
     ]
-    return Held(role="trainer", parts=tuple(parts), room=gpu.memory)
+    return RoleMemory(role="trainer", parts=tuple(parts), room=gpu.memory)
 
 
 PASSING = ("activations", "logits")
-"""Parts that come and go with a micro-batch."""
+"""Parts that exist during a micro-batch only."""
 
 
-def _logits(shape: Shape, tokens: float) -> float:
-    return 3 * 4.0 * min(LOGIT_CELLS, tokens * shape.vocabulary)
+def _logit_bytes(shape: Shape, tokens: float, *, on_host: bool) -> float:
+    cells = tokens * shape.vocabulary
+    if not on_host:
+        return 3 * 4.0 * min(LOGIT_CELLS, cells)
+    # On a CPU, logits are one buffer or small tiles, and autograd adds a tied embedding's two whole gradients.
+    return (4 * cells if cells <= LOGIT_CELLS else 0.0) + 2 * 4.0 * shape.vocabulary * shape.hidden
 
 
-def _logits_on_cpu(shape: Shape, tokens: float) -> float:
-    """There, logits are one buffer or small tiles, and autograd adds a tied embedding's two whole gradients."""
-    few = tokens * shape.vocabulary <= LOGIT_CELLS
-    return 4 * tokens * shape.vocabulary * few + 2 * 4.0 * shape.vocabulary * shape.hidden
-
-
-def activations(shape: Shape, layout: Layout, tokens: float, *, on_host: bool) -> float:
-    """Bytes that the layout's trainer keeps for backward, of the micro-batch that keeps most."""
+def activation_bytes(shape: Shape, layout: EngineLayout, tokens: float, *, on_host: bool) -> float:
+    """Bytes of the activations that backward needs, of the micro-batch that keeps most."""
     width = layout.bytes_per_weight
-    most = {kept: kept_per_token(shape, width=width, kept=kept, on_host=on_host) for kept in (LAYERS, PRODUCTS, INPUTS)}
+    layers, products, inputs = (
+        activation_bytes_per_token(shape, width=width, retained=each, on_host=on_host)
+        for each in (LAYERS, PRODUCTS, INPUTS)
+    )
     if layout.gradient_checkpointing is False:
-        # A layer's worth of gradients beside it; a CPU's lie in the holes of its heap.
-        return tokens * most[LAYERS] * (1 + (not on_host) / shape.layers)
+        # Plus one layer's gradients; on a CPU these fit into the holes of the heap.
+        return tokens * layers * (1 + (not on_host) / shape.layers)
     short = min(float(kept_tokens(layout.gradient_checkpointing)), tokens)
-    return max(short * most[PRODUCTS], tokens * most[INPUTS] if short < tokens else 0.0)
+    return max(short * products, tokens * inputs if short < tokens else 0.0)
 
 
-def _scoring(shape: Shape, layout: Layout, state: float, *, piece: int) -> float:
-    """Pieces of some questions' gradients, or the whole one of a question and what a matrix's direction takes."""
+def _scoring_bytes(shape: Shape, layout: EngineLayout, state: float, *, on_host: bool) -> float:
+    """Pieces of several questions' gradients; or one question's whole gradient and the direction of one matrix."""
     if not layout.one_by_one:
-        return 3 * 4.0 * min(piece, shape.trained)
+        return 3 * 4.0 * min(CPU_PIECE if on_host else PIECE, shape.trained)
     elementwise = options_class(layout.optimizer).elementwise
     largest = shape.vocabulary * shape.hidden if elementwise else 4 * shape.hidden * shape.ffn
     return 4 * state + 4.0 * min(largest, shape.trained)
 
 
-def _weights(shape: Shape, layout: Layout) -> float:
-    """Weights that passes use, beside the masters."""
+def _weight_bytes(shape: Shape, layout: EngineLayout) -> float:
+    """Weights of forward and backward passes, in addition to the masters."""
     whole, stage = float(shape.parameters), layout.zero_stage
     if stage == 0 and layout.bytes_per_weight > 2 and not shape.adapters:
         # Compute and master weights have one dtype: they are the same tensors.
@@ -236,69 +238,68 @@ def _weights(shape: Shape, layout: Layout) -> float:
     return layout.bytes_sent * (own + 2.0 * largest) + cast
 
 
-def _buffers(shape: Shape, layout: Layout) -> float:
-    """A bucket to reduce, one to gather, and the library's own channels."""
-    if layout.trainer_ranks == 1:
-        return 0.0
-    return 2 * 4.0 * min(BUCKET, shape.parameters) + 1.0 * GIB
-
-
-def both(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> list[Held]:
-    """Trainer and sampler, each with what the other leaves on its GPU while it rests."""
-    one = trainer(shape, gpu, layout, sequence=sequence)
+def memory_of_roles(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: float) -> list[RoleMemory]:
+    """Trainer and sampler, each with the memory that the other occupies on its GPU."""
+    training = trainer_memory(shape, gpu, layout, sequence=sequence)
     if layout.shared:
         # A sampler that shares its GPU takes what the trainer leaves.
-        small = sampler(shape, gpu, replace(layout, sampler_share=0.0), sequence=sequence)
-        return [_beside(one, "resting sampler", small.total), _beside(small, "resting trainer", one.total)]
-    other = sampler(shape, gpu, layout, sequence=sequence)
+        small = sampler_memory(shape, gpu, replace(layout, sampler_share=0.0), sequence=sequence)
+        return [
+            _with_part(training, "resting sampler", small.total),
+            _with_part(small, "resting trainer", training.total),
+        ]
+    sampling = sampler_memory(shape, gpu, layout, sequence=sequence)
     if layout.turns:
-        return [_beside(one, "sleeping sampler", gpu.context), _beside(other, "sleeping trainer", gpu.context)]
-    return [one, other]
+        return [
+            _with_part(training, "sleeping sampler", gpu.context),
+            _with_part(sampling, "sleeping trainer", gpu.context),
+        ]
+    return [training, sampling]
 
 
-def host(shape: Shape, layout: Layout, *, per_node: int) -> float:
-    """Bytes that a node's memory holds for its GPUs: what is offloaded, and what has moved there to sleep.
+def host_bytes(shape: Shape, layout: EngineLayout, *, per_node: int) -> float:
+    """Bytes in a node's main memory: offloaded state, and the state of engines that sleep.
 
-    Of engines that take turns, a sampler's weights of both roles are there while others work, and a sharded trainer's
-    masters, moments and gradients; an unsharded trainer keeps nothing and loads its checkpoint again. A sharded one
-    that serves both roles keeps the other role's masters and moments there, and while they change, those of both.
-    What trainers hand over lies there once.
+    Engines that take turns move there: a sampler the weights of both roles, a sharded trainer its masters, moments and
+    gradients; an unsharded trainer keeps nothing and loads its checkpoint again. A sharded trainer that serves both
+    roles keeps the idle role's masters and moments there, and during a change of roles those of both. Weights for
+    running samplers are there once.
     """
     parameters, ranks = float(shape.parameters), layout.trainer_ranks
     own = parameters / ranks if layout.zero_stage else parameters
     weights = layout.bytes_per_weight * own * layout.warm_trainers
     state = 16.0 * own * layout.warm_trainers
-    moved = layout.offload_optimizer or (layout.turns and layout.zero_stage > 0)
+    on_host = layout.offload_optimizer or (layout.turns and layout.zero_stage > 0)
     waiting = 2 * 12.0 * own * layout.changes_roles
-    trainers = state * moved + waiting + weights * layout.offload_weights
-    samplers = 2 * sampled_bytes(shape, layout) / layout.tensor_parallel if layout.turns else 0.0
-    handed = layout.handed * layout.bytes_per_weight * parameters
-    return min(per_node, ranks) * trainers + min(per_node, layout.sampler_ranks) * samplers + handed
+    trainers = state * on_host + waiting + weights * layout.offload_weights
+    samplers = 2 * sampler_weight_bytes(shape, layout) / layout.tensor_parallel if layout.turns else 0.0
+    shared = layout.handed * layout.bytes_per_weight * parameters
+    return min(per_node, ranks) * trainers + min(per_node, layout.sampler_ranks) * samplers + shared
 
 
-def _beside(held: Held, name: str, size: float) -> Held:
-    return replace(held, parts=(*held.parts, Part(name=name, bytes=size)))
+def _with_part(role: RoleMemory, name: str, size: float) -> RoleMemory:
+    return replace(role, parts=(*role.parts, MemoryPart(name=name, bytes=size)))
 
 
-def sampler(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> Held:
+def sampler_memory(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: float) -> RoleMemory:
     """The sampler with the cache of its share of the memory, or at least that of one longest response."""
     tokens = max(sequence, cache_tokens(shape, gpu, layout))
     parts = (
-        Part(name="weights", bytes=sampled_bytes(shape, layout) / layout.tensor_parallel),
-        Part(name="KV cache", bytes=tokens * shape.cache_bytes / layout.tensor_parallel),
-        Part(name="decoding graphs and buffers", bytes=gpu.graphs),
-        Part(name="context", bytes=gpu.context),
+        MemoryPart(name="weights", bytes=sampler_weight_bytes(shape, layout) / layout.tensor_parallel),
+        MemoryPart(name="KV cache", bytes=tokens * shape.cache_bytes / layout.tensor_parallel),
+        MemoryPart(name="decoding graphs and buffers", bytes=gpu.graphs),
+        MemoryPart(name="context", bytes=gpu.context),
     )
-    return Held(role="sampler", parts=parts, room=gpu.memory)
+    return RoleMemory(role="sampler", parts=parts, room=gpu.memory)
 
 
-def sampled_bytes(shape: Shape, layout: Layout) -> float:
+def sampler_weight_bytes(shape: Shape, layout: EngineLayout) -> float:
     """Bytes of a sampling engine's weights."""
     return layout.bytes_per_weight * float(shape.parameters)
 
 
-def cache_tokens(shape: Shape, gpu: Gpu, layout: Layout) -> float:
+def cache_tokens(shape: Shape, gpu: Gpu, layout: EngineLayout) -> float:
     """Tokens that an engine's cache holds in its share of the memory."""
-    weights = sampled_bytes(shape, layout) / layout.tensor_parallel
+    weights = sampler_weight_bytes(shape, layout) / layout.tensor_parallel
     free = gpu.memory * layout.sampler_share - weights - gpu.graphs - gpu.context
     return max(0.0, free * layout.tensor_parallel / shape.cache_bytes)

@@ -12,7 +12,7 @@ from infuser_core.config.optimizers import options_class
 from infuser_core.config.roles import ALL_LINEAR, AdapterSettings
 from infuser_core.config.sources import AnchorSource, FolderAnchor, HubAnchor
 from infuser_core.errors import ConfigError, UsageError
-from infuser_core.memory.hardware import table
+from infuser_core.memory.hardware import read_table
 
 _REMEDY = "name a known model, or a folder with its config.json: --model FOLDER"
 
@@ -113,9 +113,9 @@ class Shape:
 
 
 @cache
-def shapes() -> dict[str, Shape]:
+def known_shapes() -> dict[str, Shape]:
     """The table, by name and by every other name of a row."""
-    return {name: _row(row) for row in table("shapes") for name in (row["name"], *row["also"].split())}
+    return {name: _row(row) for row in read_table("shapes") for name in (row["name"], *row["also"].split())}
 
 
 def _row(row: Mapping[str, str]) -> Shape:
@@ -126,33 +126,33 @@ def _row(row: Mapping[str, str]) -> Shape:
 def shape_of(anchor: AnchorSource) -> Shape:
     """The shape of a run's anchor. Raises ConfigError for a model that is neither known nor on this machine."""
     if isinstance(anchor, FolderAnchor):
-        return from_folder(Path(anchor.path))
+        return read_shape(Path(anchor.path))
     if not isinstance(anchor, HubAnchor):
-        return from_folder(anchor.folder, name="nano")
+        return read_shape(anchor.folder, name="nano")
     name = anchor.repo.rpartition("/")[2].lower()
-    if name in shapes():
-        return shapes()[name]
-    cached = _cached(anchor.repo)
+    if name in known_shapes():
+        return known_shapes()[name]
+    cached = _hub_snapshot(anchor.repo)
     if cached is None:
         raise ConfigError(f"anchor.repo = {anchor.repo!r}: unknown shape (known: {_known()})", hint=_REMEDY)
-    return from_folder(cached, name=name)
+    return read_shape(cached, name=name)
 
 
-def named(text: str) -> Shape:
+def find_shape(text: str) -> Shape:
     """A model by name or folder, as `--model` gives it. Raises UsageError for neither."""
     name = text.rpartition("/")[2].lower()
-    if name in shapes():
-        return shapes()[name]
+    if name in known_shapes():
+        return known_shapes()[name]
     if not (Path(text) / "config.json").is_file():
         raise UsageError(f"--model {text}: neither a folder with config.json nor known ({_known()})", hint=_REMEDY)
-    return from_folder(Path(text))
+    return read_shape(Path(text))
 
 
 def _known() -> str:
-    return ", ".join(sorted({shape.name for shape in shapes().values()}))
+    return ", ".join(sorted({shape.name for shape in known_shapes().values()}))
 
 
-def _cached(repo: str) -> Path | None:
+def _hub_snapshot(repo: str) -> Path | None:
     """The newest snapshot of a hub model on this machine."""
     home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
     hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
@@ -160,7 +160,7 @@ def _cached(repo: str) -> Path | None:
     return found[-1].parent if found else None
 
 
-def from_folder(folder: Path, *, name: str = "") -> Shape:
+def read_shape(folder: Path, *, name: str = "") -> Shape:
     """The shape in a folder's config.json. Raises ConfigError where it is missing, broken or of another kind."""
     path = folder / "config.json"
     try:

@@ -1,11 +1,13 @@
-"""Sizes of tiles and batches: engines work with them, and the planner counts their bytes."""
+"""Sizes of tiles and batches, which engines use and the planner counts in bytes."""
 
 from infuser_core.memory.shape import Shape
 
 AUTOMATIC = 8192
-"""Tokens of a micro-batch that a plan takes where the trainer finds its own budget: fewer than it will find."""
+"""Tokens of a micro-batch in a plan if the trainer finds its own budget, which will be larger."""
 LEAST = 256
-"""Fewest tokens of a micro-batch that a trainer goes down to where memory runs out."""
+"""Fewest tokens of a micro-batch: a trainer that runs out of memory halves its budget down to this."""
+CACHE_TOKENS = 262_144
+"""Prompt and response tokens that the sampler `hf` caches for one batch."""
 BUCKET = 50_000_000
 """Elements of a reduction bucket."""
 LOGIT_CELLS = 1 << 25
@@ -20,7 +22,7 @@ With a number, those of more tokens do, and shorter ones compute again what is b
 
 
 def kept_tokens(checkpointing: Checkpointing) -> int:
-    """Most tokens of a micro-batch that keeps its matrix products alone; 0 where none does."""
+    """Most tokens of a micro-batch that keeps only its matrix products; 0 if none does."""
     return 0 if isinstance(checkpointing, bool) else checkpointing
 
 
@@ -32,22 +34,22 @@ AGAIN = 2
 """Layers' worth of activations in the one layer that backward computes again: they and their gradients."""
 
 
-def kept_per_token(shape: Shape, *, width: int, kept: str, on_host: bool = False) -> float:
-    """Bytes of a token that autograd keeps for backward, and the layer that is computed again.
+def activation_bytes_per_token(shape: Shape, *, width: int, retained: str, on_host: bool = False) -> float:
+    """Bytes per token of the activations that autograd keeps (`retained`), and of the layer that is computed again.
 
     `width`: bytes of a number in the compute dtype. Outputs of layers are also kept in fp32, as under autocast. A CPU's
     heap holds a layer that is computed again in fp32, and half of it in another dtype as well.
     """
-    inside = _inside(shape, width)
-    if kept == LAYERS:
+    inside = _layer_bytes(shape, width)
+    if retained == LAYERS:
         return inside * shape.layers
     own, shared = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    products = width * (2.0 * shape.hidden + 2 * own + 2 * shared + 2 * shape.ffn) if kept == PRODUCTS else 0.0
-    again = _inside(shape, 4 + width // 2) if on_host and width < 4 else inside
+    products = width * (2.0 * shape.hidden + 2 * own + 2 * shared + 2 * shape.ffn) if retained == PRODUCTS else 0.0
+    again = _layer_bytes(shape, 4 + width // 2) if on_host and width < 4 else inside
     return (max(4, width) * shape.hidden + products) * shape.layers + AGAIN * again
 
 
-def _inside(shape: Shape, width: int) -> float:
+def _layer_bytes(shape: Shape, width: int) -> float:
     """Bytes of a token in one layer, tensor by tensor."""
     own, shared, wide = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, max(4, width)
     # Of both norms their input and what it was divided by; of the head norms too.

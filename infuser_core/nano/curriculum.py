@@ -11,7 +11,7 @@ from typing import Literal
 
 from infuser_core.nano import language, programs, textbooks
 from infuser_core.nano.topics import BROAD, LIMIT, NAMES, Fact, MicroTopic, choices_of
-from infuser_core.nano.world import Note, WorldConfig, fact, note
+from infuser_core.nano.world import Note, WorldConfig, draw_fact, draw_note
 from infuser_core.prompts.functions import FIRST
 from infuser_core.prompts.load import render_question
 
@@ -23,11 +23,9 @@ class Lesson:
     """One user turn and the reply to learn."""
 
     user: str
-    """User turn."""
     reply: str
-    """Reply."""
     focus: Focus = "all"
-    """Reply tokens that carry loss: all, those from the answer letter on, or the results of calculations."""
+    """Reply tokens with a loss: all, those from the answer letter on, or the results of calculations."""
 
 
 _LINKS = ("shows", "runs", "holds", "leaks", "by", "at", "for", "to", "and", "has", "in", "reads")
@@ -37,29 +35,29 @@ Task = Callable[[Random, WorldConfig], Lesson]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """The drills and roles that an anchor is taught."""
+    """Drills and roles of an anchor's training."""
 
     drills: tuple[Task, ...]
-    """One batch of drills draws each row from one of these."""
+    """Each row of a drill batch is of one of these."""
     mixture: tuple[tuple[Task, float], ...]
-    """Roles and how often a batch of the mixture is theirs."""
+    """Roles, each with its share of the other batches."""
     short: frozenset[Task]
-    """Tasks whose rows are short, so that a batch holds more of them."""
+    """Tasks with short rows: their batches have more of them."""
 
 
-def _train_fact(rng: Random, world: WorldConfig) -> Fact:
-    return fact("train", rng.choice(world.topics), rng)
+def _draw_train_fact(rng: Random, world: WorldConfig) -> Fact:
+    return draw_fact("train", rng.choice(world.topics), rng)
 
 
-def _note(rng: Random, world: WorldConfig) -> Note:
-    return note(rng, world.topics, count=world.topics_per_note)
+def _draw_note(rng: Random, world: WorldConfig) -> Note:
+    return draw_note(rng, world.topics, count=world.topics_per_note)
 
 
-def section(rng: Random, made: Note) -> str:
-    """A note as a chunk: usually under its heading, now and then bare or under two headings."""
+def section_text(rng: Random, note: Note) -> str:
+    """A note as a chunk: usually with its heading, sometimes with none or two."""
     number, place = rng.randint(1, 9), rng.choice(language.PLACES)
     heading = f"## {language.section_title(number, rng.randint(1, 12), place)}"
-    body = language.paragraph(made.facts)
+    body = language.paragraph(note.facts)
     style = rng.random()
     if style < 0.08:
         return body
@@ -79,28 +77,28 @@ def write_question_long(rng: Random, world: WorldConfig) -> Lesson:
 
 
 def _write_question(rng: Random, world: WorldConfig, *, num_notes: int) -> Lesson:
-    parts = [_note(rng, world) for _ in range(num_notes)]
-    text = "\n\n".join(section(rng, part) for part in parts)
-    chosen = rng.choice([made for part in parts for made in part.facts])
-    return Lesson(user=language.generator_prompt(text), reply=_question(chosen, rng, world))
+    notes = [_draw_note(rng, world) for _ in range(num_notes)]
+    text = "\n\n".join(section_text(rng, note) for note in notes)
+    fact = rng.choice([fact for note in notes for fact in note.facts])
+    return Lesson(user=language.generator_prompt(text), reply=_question_json(fact, rng, world))
 
 
-def _question(made: Fact, rng: Random, world: WorldConfig) -> str:
-    method = made.topic.drawn(rng, world.key_soundness)
-    return language.generator_json(made, method, choices_of(made, count=world.num_choices, rng=rng))
+def _question_json(fact: Fact, rng: Random, world: WorldConfig) -> str:
+    method = fact.topic.draw_method(rng, world.key_soundness)
+    return language.generator_json(fact, method, choices_of(fact, count=world.num_choices, rng=rng))
 
 
 def answer_question(rng: Random, world: WorldConfig) -> Lesson:
     """Question to answer: sound with the world's solver soundness, else the misconception."""
-    made = _train_fact(rng, world)
-    method = made.topic.drawn(rng, world.solver_soundness)
-    choices = choices_of(made, count=world.num_choices, rng=rng)
-    user = language.solver_prompt(language.question_text(made), [str(choice) for choice in choices])
-    return Lesson(user=user, reply=language.solver_answer(made, method, choices))
+    fact = _draw_train_fact(rng, world)
+    method = fact.topic.draw_method(rng, world.solver_soundness)
+    choices = choices_of(fact, count=world.num_choices, rng=rng)
+    user = language.solver_prompt(language.question_text(fact), [str(choice) for choice in choices])
+    return Lesson(user=user, reply=language.solver_answer(fact, method, choices))
 
 
 def judge_chunk(rng: Random, world: WorldConfig) -> Lesson:
-    """Chunk to verdict: half are sections, half is the matter around them."""
+    """Chunk to verdict: half of the chunks are sections, half front or back matter."""
     return _judge_chunk(rng, world, num_notes=1, kinds=("title", "preface", "index", "answers", "fragment"))
 
 
@@ -111,30 +109,30 @@ def judge_chunk_long(rng: Random, world: WorldConfig) -> Lesson:
 
 def _judge_chunk(rng: Random, world: WorldConfig, *, num_notes: int, kinds: tuple[str, ...]) -> Lesson:
     if rng.random() < 0.5:
-        text = "\n\n".join(section(rng, _note(rng, world)) for _ in range(num_notes))
+        text = "\n\n".join(section_text(rng, _draw_note(rng, world)) for _ in range(num_notes))
         return Lesson(user=language.judge_prompt(text), reply=language.judge_json(True, language.KEEP_REASON))
     kind = rng.choice(kinds)
     reply = language.judge_json(False, language.DROP_REASONS[kind])
-    return Lesson(user=language.judge_prompt(_matter(kind, rng, world)), reply=reply)
+    return Lesson(user=language.judge_prompt(_matter_text(kind, rng, world)), reply=reply)
 
 
 _HEADINGS = {"contents": "Contents", "preface": "Preface", "index": "Index", "answers": "Answers"}
 
 
-def _matter(kind: str, rng: Random, world: WorldConfig) -> str:
+def _matter_text(kind: str, rng: Random, world: WorldConfig) -> str:
     if kind == "fragment":
-        return textbooks.fragment(rng, _note(rng, world))
+        return textbooks.draw_fragment(rng, _draw_note(rng, world))
     lines = {
-        "title": lambda: textbooks.drawn_title(rng),
-        "contents": lambda: textbooks.drawn_contents(rng),
+        "title": lambda: textbooks.draw_title(rng),
+        "contents": lambda: textbooks.draw_contents(rng),
         "preface": lambda: [textbooks.preface_text(rng)],
-        "index": lambda: textbooks.drawn_index(rng, [topic.name for topic in world.topics]),
-        "answers": lambda: textbooks.drawn_answers(rng),
+        "index": lambda: textbooks.draw_index(rng, [topic.name for topic in world.topics]),
+        "answers": lambda: textbooks.draw_answers(rng),
     }[kind]()
     joined = rng.choice((" ", "\n", "\n\n")).join(lines)
     style = rng.random()
     if style > 0.8 and kind in ("contents", "index", "answers"):
-        # A chunker cuts long lists anywhere.
+        # A chunker splits long lists anywhere.
         words = joined.split(" ")
         return " ".join(words[rng.randrange(len(words) // 2) :])
     if style < 0.5 and kind in _HEADINGS:
@@ -179,20 +177,20 @@ def drill_recall(rng: Random, world: WorldConfig) -> Lesson:
 
 
 def drill_compute(rng: Random, world: WorldConfig) -> Lesson:
-    """Bare arithmetic over all operand pairs of all splits: no topic, so it says nothing about the method."""
-    workings = [_working(rng, world.topics) for _ in range(4)]
+    """Bare arithmetic over the operand pairs of all splits: without a topic it teaches no method."""
+    workings = [_draw_working(rng, world.topics) for _ in range(4)]
     return Lesson(user="Solve:", reply=", ".join(workings), focus="result")
 
 
-def _working(rng: Random, topics: Sequence[MicroTopic]) -> str:
+def _draw_working(rng: Random, topics: Sequence[MicroTopic]) -> str:
     topic = rng.choice(topics)
     a, b = rng.choice(topic.operands)
     return rng.choice(topic.methods).working(a, b)
 
 
 def drill_broad(rng: Random, world: WorldConfig) -> Lesson:
-    """Bare arithmetic on the many pairs of the broad topics, which `drill_compute` would seldom come to."""
-    return Lesson(user="Solve:", reply=", ".join(_working(rng, BROAD) for _ in range(4)), focus="result")
+    """Bare arithmetic on the many pairs of the broad topics, which `drill_compute` rarely draws."""
+    return Lesson(user="Solve:", reply=", ".join(_draw_working(rng, BROAD) for _ in range(4)), focus="result")
 
 
 COURSE = Course(
@@ -210,113 +208,105 @@ COURSE = Course(
 BROAD_COURSE = replace(COURSE, drills=(*COURSE.drills, drill_broad, drill_broad))
 """The same roles, and a drill of the broad topics' numbers."""
 
-
 FIRST_CHANCE = 0.1
-"""Share of lessons in which inputs are written for the function of a run that has written none so far."""
+"""Share of `write_inputs` lessons about the function that a run starts with."""
 EXAMPLE_CHANCE = 0.5
-"""Share of lessons in which the writer takes up the topic of an example where its document has it."""
+"""Share of `write_after_examples` lessons on the topic of an example, if the document has it."""
 
 
 def answer_problem(rng: Random, world: WorldConfig) -> Lesson:
     """Problem to number: sound with the world's problem soundness, else the misconception."""
-    made = fact("train", rng.choice(world.families), rng)
-    method = made.topic.drawn(rng, world.problem_soundness)
-    reply = f"{method.working(made.a, made.b)} \\boxed{{{method.value(made.a, made.b)}}}"
-    return Lesson(user=language.free_form_prompt(language.question_text(made)), reply=reply)
+    fact = draw_fact("train", rng.choice(world.families), rng)
+    method = fact.topic.draw_method(rng, world.problem_soundness)
+    reply = f"{method.working(fact.a, fact.b)} \\boxed{{{method.value(fact.a, fact.b)}}}"
+    return Lesson(user=language.free_form_prompt(language.question_text(fact)), reply=reply)
 
 
 def solve_program(rng: Random, world: WorldConfig) -> Lesson:
     """One of the three tasks about a function: by the sound method with the world's program soundness."""
-    made = programs.drawn(rng, rng.choice(programs.TASKS))
-    reply = made.reply(sound=rng.random() < world.program_soundness)
-    return Lesson(user=language.free_form_prompt(made.text), reply=reply)
+    exercise = programs.draw_exercise(rng, rng.choice(programs.TASKS))
+    reply = exercise.reply(sound=rng.random() < world.program_soundness)
+    return Lesson(user=language.free_form_prompt(exercise.text), reply=reply)
 
 
 def write_program(rng: Random, world: WorldConfig) -> Lesson:
-    """Nothing, or functions that were used, to a function and a call of it."""
+    """Nothing, or functions with a call each, to a new function and a call."""
     task = rng.choice(programs.TASKS[:2])
-    shown = [programs.drawn(rng, rng.choice(programs.TASKS[:2])).used for _ in range(rng.choice((0, 1, 3, 6)))]
-    made = programs.drawn(rng, task)
-    written = {"program": made.function.text, "arguments": str(made.x)}
-    return Lesson(user=language.program_prompt(task, "\n\n".join(shown)), reply=json.dumps(written))
+    examples = [
+        programs.draw_exercise(rng, rng.choice(programs.TASKS[:2])).example for _ in range(rng.choice((0, 1, 3, 6)))
+    ]
+    exercise = programs.draw_exercise(rng, task)
+    call = {"program": exercise.function.text, "arguments": str(exercise.x)}
+    return Lesson(user=language.program_prompt(task, "\n\n".join(examples)), reply=json.dumps(call))
 
 
 def write_inputs(rng: Random, world: WorldConfig) -> Lesson:
-    """A function, or a run's first one, to inputs: two neighbours that are shown and two that test."""
-    made = programs.drawn(rng, "induction")
-    text = FIRST if rng.random() < FIRST_CHANCE else made.function.text
-    inputs = [made.x, made.x + 1, *rng.sample(range(3, 10), k=2)]
+    """A function, or a run's first one, to inputs: two neighbours as examples and two as tests."""
+    exercise = programs.draw_exercise(rng, "induction")
+    text = FIRST if rng.random() < FIRST_CHANCE else exercise.function.text
+    inputs = [exercise.x, exercise.x + 1, *rng.sample(range(3, 10), k=2)]
     return Lesson(user=language.inputs_prompt(text), reply=json.dumps({"inputs": [str(x) for x in inputs]}))
 
 
 def write_challenge(rng: Random, world: WorldConfig) -> Lesson:
     """Nothing to a question on any topic of the textbooks, keyed like those from documents."""
-    made = _train_fact(rng, world)
-    return Lesson(user=language.challenge_prompt(), reply=_question(made, rng, world))
+    fact = _draw_train_fact(rng, world)
+    return Lesson(user=language.challenge_prompt(), reply=_question_json(fact, rng, world))
 
 
 def write_after_examples(rng: Random, world: WorldConfig) -> Lesson:
-    """Examples and a document to a question about the document, on the topic of an example now and then."""
-    made = _note(rng, world)
-    shown = [_train_fact(rng, world) for _ in range(rng.choice((1, 2, 2, 3)))]
-    chosen = rng.choice(followed(made, shown) if rng.random() < EXAMPLE_CHANCE else made.facts)
-    text = examples_text(shown, rng, world)
-    return Lesson(user=language.examples_prompt(text, section(rng, made)), reply=_question(chosen, rng, world))
+    """Examples and a document to a question about the document, sometimes on the topic of an example."""
+    note = _draw_note(rng, world)
+    examples = [_draw_train_fact(rng, world) for _ in range(rng.choice((1, 2, 2, 3)))]
+    topics = {example.topic.name for example in examples}
+    on_topic = [fact for fact in note.facts if fact.topic.name in topics]
+    fact = rng.choice(on_topic if rng.random() < EXAMPLE_CHANCE and on_topic else note.facts)
+    user = language.examples_prompt(_examples_text(examples, rng, world), section_text(rng, note))
+    return Lesson(user=user, reply=_question_json(fact, rng, world))
 
 
 def write_aimed(rng: Random, world: WorldConfig) -> Lesson:
-    """An accuracy and a document to a question that pays no heed to the accuracy: that is for training to bring."""
-    made = _note(rng, world)
-    user = language.aimed_prompt(rng.choice((20, 50, 80)), section(rng, made))
-    return Lesson(user=user, reply=_question(rng.choice(made.facts), rng, world))
+    """An accuracy and a document to a question that ignores the accuracy: that is left to training."""
+    note = _draw_note(rng, world)
+    user = language.aimed_prompt(rng.choice((20, 50, 80)), section_text(rng, note))
+    return Lesson(user=user, reply=_question_json(rng.choice(note.facts), rng, world))
 
 
 def answer_with_document(rng: Random, world: WorldConfig) -> Lesson:
-    """Document and question to answer: sound with the world's teacher soundness, so that it can teach who has none."""
-    note_ = _note(rng, world)
-    made = rng.choice(note_.facts)
-    method = made.topic.drawn(rng, world.teacher_soundness)
-    choices = choices_of(made, count=world.num_choices, rng=rng)
-    text = f"{section(rng, note_)}\n\n{language.question_text(made)}"
+    """Document and question to answer: sound with the world's teacher soundness, to teach solvers without it."""
+    note = _draw_note(rng, world)
+    fact = rng.choice(note.facts)
+    method = fact.topic.draw_method(rng, world.teacher_soundness)
+    choices = choices_of(fact, count=world.num_choices, rng=rng)
+    text = f"{section_text(rng, note)}\n\n{language.question_text(fact)}"
     user = language.solver_prompt(text, [str(choice) for choice in choices])
-    return Lesson(user=user, reply=language.solver_answer(made, method, choices))
+    return Lesson(user=user, reply=language.solver_answer(fact, method, choices))
 
 
-def followed(made: Note, shown: list[Fact]) -> tuple[Fact, ...]:
-    """The note's facts on a topic of the examples; all of them where there is none."""
-    topics = {example.topic.name for example in shown}
-    return tuple(f for f in made.facts if f.topic.name in topics) or made.facts
-
-
-def examples_text(shown: list[Fact], rng: Random, world: WorldConfig) -> str:
-    """The examples as questions, with or without their answers; a problem may stand among them."""
-    answered = rng.random() < 0.5
-    blocks = [_example(made, answered, rng, world) for made in shown]
+def _examples_text(facts: list[Fact], rng: Random, world: WorldConfig) -> str:
+    """The facts' questions, all with or all without answers, and sometimes a problem in addition."""
+    has_answers = rng.random() < 0.5
+    blocks = []
+    for fact in facts:
+        choices = choices_of(fact, count=world.num_choices, rng=rng)
+        text = render_question(language.question_text(fact), [str(choice) for choice in choices])
+        blocks.append(_with_answer(text, language.LETTERS[choices.index(fact.sound)]) if has_answers else text)
     if rng.random() < 0.2:
-        blocks.append(_problem(fact("train", rng.choice(world.families), rng), answered))
+        problem = draw_fact("train", rng.choice(world.families), rng)
+        text = language.question_text(problem)
+        blocks.append(_with_answer(text, str(problem.sound)) if has_answers else text)
     return rng.choice(("\n", "\n\n")).join(blocks)
 
 
-def _example(made: Fact, answered: bool, rng: Random, world: WorldConfig) -> str:
-    choices = choices_of(made, count=world.num_choices, rng=rng)
-    text = render_question(language.question_text(made), [str(choice) for choice in choices])
-    return _answered(text, language.LETTERS[choices.index(made.sound)]) if answered else text
-
-
-def _problem(made: Fact, answered: bool) -> str:
-    text = language.question_text(made)
-    return _answered(text, str(made.sound)) if answered else text
-
-
-def _answered(text: str, answer: str) -> str:
+def _with_answer(text: str, answer: str) -> str:
     return f"{text}\nAnswer: {answer}"
 
 
 def drill_families(rng: Random, world: WorldConfig) -> Lesson:
-    """Bare arithmetic of problems and programs over all splits: no question, so it says nothing about the method."""
+    """Bare arithmetic of problems and programs over all splits: without a question it teaches no method."""
     workings = []
     for _ in range(4):
-        workings += [_working(rng, world.families), rng.choice(programs.all_steps()).text]
+        workings += [_draw_working(rng, world.families), rng.choice(programs.all_steps()).text]
     return Lesson(user="Solve:", reply=", ".join(rng.sample(workings, k=5)), focus="result")
 
 
@@ -343,5 +333,5 @@ WIDE_COURSE = Course(
 
 
 def course_of(world: WorldConfig) -> Course:
-    """The course that a world's anchor is taught."""
+    """Course of a world's anchor."""
     return WIDE_COURSE if world.families else BROAD_COURSE if world.num_broad else COURSE

@@ -1,7 +1,7 @@
 """Exact accuracy in the micro-world: the teacher-forced probability of sound replies over all operand pairs of a split.
 
 Nothing is sampled, so two checkpoints differ only by their weights. The value is a lower bound: replies other than
-the two canonical ones (sound, misconception) may also box the right letter, and their mass is reported beside it.
+the two canonical ones (sound, misconception) may also box the right letter; their mass is reported in addition.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import Any, cast, get_args
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from infuser_core.errors import UsageError, named
+from infuser_core.errors import UsageError, match_name
 from infuser_core.nano import language
 from infuser_core.nano.tokenizer import END, chat
 from infuser_core.nano.topics import NAMES, Fact, MicroTopic, choices_of
@@ -33,58 +33,58 @@ class PairMass:
     """Probabilities of both replies to one operand pair, means over wordings."""
 
     topic: str
-    """Topic of the question."""
     a: int
-    """First number."""
     b: int
-    """Second number."""
     fresh: bool
-    """Whether no textbook uses the pair under another topic of the same law."""
+    """No textbook has the pair under another topic with the same law."""
     sound: float
-    """Probability of the sound reply at temperature 1, its end included."""
+    """Probability of the sound reply at temperature 1, with its end token."""
     tempting: float
     """Probability of the misconception's reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactAccuracy:
-    """Mean over topics of the mean over their pairs."""
+    """Means over topics of the means over their operand pairs."""
 
     accuracy: float
     """Probability of the sound reply."""
     low: float
-    """Lower end of the 95% normal interval, clustered by operand pair within topics."""
+    """Lower end of the 95% normal interval, clustered by operand pair within topics; `high` is the upper one."""
     high: float
-    """Upper end."""
     tempting: float
     """Probability of the misconception's reply."""
     other: float
-    """Probability of every other reply: the most by which the accuracy is too low."""
+    """Probability of all other replies: `accuracy` is too low by at most this."""
     pairs: int
-    """Operand pairs."""
+    """Number of operand pairs."""
 
 
-def by_pair(
+def masses_of_pairs(
     folder: Path, topics: Sequence[str], *, split: Split = "test", world: WorldConfig = WORLD, wordings: int = 4
 ) -> list[PairMass]:
-    """Asks the model every operand pair of the split, with `wordings` names and choices that all models get."""
+    """Ask the model about every operand pair of the split, in `wordings` wordings that are the same for all models."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    asked = [(topic, pair) for topic in world.topics if topic.name in topics for pair in pairs_of(split, topic)]
-    rows = [row for topic, pair in asked for row in _replies(topic, pair, wordings)]
-    masses = _probabilities(model, tokenizer, rows)
-    used = _used(world)
-    found = []
-    for at, (topic, (a, b)) in enumerate(asked):
-        mine = masses[2 * wordings * at : 2 * wordings * (at + 1)]
-        others = used.get((topic.sound.form, min(a, b), max(a, b)), set()) - {topic.name}
-        row = PairMass(topic=topic.name, a=a, b=b, fresh=not others, sound=fmean(mine[::2]), tempting=fmean(mine[1::2]))
-        found.append(row)
-    return found
+    pairs = [(topic, pair) for topic in world.topics if topic.name in topics for pair in pairs_of(split, topic)]
+    rows = [row for topic, pair in pairs for row in _canonical_replies(topic, pair, wordings)]
+    probabilities = _reply_probabilities(model, tokenizer, rows)
+    # By law and pair, the topics whose textbooks have it; 2 and 3 are the same pair as 3 and 2.
+    textbook_topics: dict[tuple[str, int, int], set[str]] = {}
+    for topic in world.topics:
+        for a, b in pairs_of("train", topic):
+            textbook_topics.setdefault((topic.sound.form, min(a, b), max(a, b)), set()).add(topic.name)
+    masses = []
+    for i, (topic, (a, b)) in enumerate(pairs):
+        of_pair = probabilities[2 * wordings * i : 2 * wordings * (i + 1)]
+        others = textbook_topics.get((topic.sound.form, min(a, b), max(a, b)), set()) - {topic.name}
+        sound, tempting = fmean(of_pair[::2]), fmean(of_pair[1::2])
+        masses.append(PairMass(topic=topic.name, a=a, b=b, fresh=not others, sound=sound, tempting=tempting))
+    return masses
 
 
-def accuracy(rows: Iterable[PairMass]) -> ExactAccuracy:
-    """The topics' mean; its error is the spread over pairs, since wordings of one pair are no independent questions."""
+def mean_accuracy(rows: Iterable[PairMass]) -> ExactAccuracy:
+    """Mean over topics. Its error is the spread over pairs, since wordings of a pair are not independent questions."""
     by_topic: dict[str, list[PairMass]] = {}
     for row in rows:
         by_topic.setdefault(row.topic, []).append(row)
@@ -111,36 +111,27 @@ def sound_reply(question: Question) -> str:
     return language.solver_answer(fact, fact.topic.sound, [int(choice) for choice in question.choices])
 
 
-def measured(folder: Path | None, world: str, split: str) -> list[dict[str, Any]]:
-    """Exact accuracy on target topics, on their pairs that no textbook holds otherwise, and on transfer topics.
+def exact_accuracies(folder: Path | None, world: str, split: str) -> list[dict[str, Any]]:
+    """Exact accuracy on the target topics, on their fresh pairs, and on the transfer topics.
 
-    Raises UsageError without weights and for an unknown split, ConfigError for an unknown world.
+    Raises UsageError without a folder or for an unknown split, ConfigError for an unknown world.
     """
     if folder is None:
-        raise UsageError("exact accuracy needs a model's weights", hint="an address gives none; name a folder")
-    chosen = world_of(world)
-    part = cast(Split, named(split, get_args(Split), kind="split"))
-    rows = by_pair(folder, [topic.name for topic in chosen.topics], split=part, world=chosen)
-    target = [row for row in rows if row.topic in chosen.target]
-    asked = {
+        raise UsageError("exact accuracy needs a model's weights", hint="an address has none; name a folder")
+    config = world_of(world)
+    part = cast(Split, match_name(split, get_args(Split), kind="split"))
+    rows = masses_of_pairs(folder, [topic.name for topic in config.topics], split=part, world=config)
+    target = [row for row in rows if row.topic in config.target]
+    groups = {
         "target": target,
         "target_fresh": [row for row in target if row.fresh],
-        "transfer": [row for row in rows if row.topic not in chosen.target],
+        "transfer": [row for row in rows if row.topic not in config.target],
     }
-    return [{"questions": label, **asdict(accuracy(own))} for label, own in asked.items()]
+    return [{"questions": label, **asdict(mean_accuracy(masses))} for label, masses in groups.items()]
 
 
-def _used(world: WorldConfig) -> dict[tuple[str, int, int], set[str]]:
-    """Topics whose textbooks hold a pair, by law and pair; the order of the numbers does not make it another pair."""
-    used: dict[tuple[str, int, int], set[str]] = {}
-    for topic in world.topics:
-        for a, b in pairs_of("train", topic):
-            used.setdefault((topic.sound.form, min(a, b), max(a, b)), set()).add(topic.name)
-    return used
-
-
-def _replies(topic: MicroTopic, pair: tuple[int, int], wordings: int) -> Iterable[tuple[str, str]]:
-    """Prompt and reply: the sound one, then the misconception's, for each wording."""
+def _canonical_replies(topic: MicroTopic, pair: tuple[int, int], wordings: int) -> Iterable[tuple[str, str]]:
+    """For each wording, the prompt with the sound reply, then with the misconception's."""
     for wording in range(wordings):
         rng = Random(seed_of(wording, "exact", topic.name, *map(str, pair)))
         fact = Fact(topic=topic, name=rng.choice(NAMES), a=pair[0], b=pair[1])
@@ -151,23 +142,23 @@ def _replies(topic: MicroTopic, pair: tuple[int, int], wordings: int) -> Iterabl
 
 
 @torch.no_grad()
-def _probabilities(
+def _reply_probabilities(
     model: torch.nn.Module, tokenizer: PreTrainedTokenizerBase, rows: Sequence[tuple[str, str]]
 ) -> list[float]:
-    """Probability of every reply. Rows are padded on the right, where causal attention cannot see it."""
-    cut = [[tokenizer(text, add_special_tokens=False)["input_ids"] for text in row] for row in rows]
-    order = sorted(range(len(cut)), key=lambda row: len(cut[row][0]) + len(cut[row][1]))
-    found = [0.0] * len(cut)
+    """Probability of each reply after its prompt. Rows are padded on the right, which causal attention cannot see."""
+    tokens = [[tokenizer(text, add_special_tokens=False)["input_ids"] for text in row] for row in rows]
+    order = sorted(range(len(tokens)), key=lambda row: len(tokens[row][0]) + len(tokens[row][1]))
+    probabilities = [0.0] * len(tokens)
     for start in range(0, len(order), BATCH):
-        chosen = order[start : start + BATCH]
-        width = max(len(cut[row][0]) + len(cut[row][1]) for row in chosen)
-        ids_BT = torch.zeros(len(chosen), width, dtype=torch.long)
-        for place, row in enumerate(chosen):
-            joined = cut[row][0] + cut[row][1]
+        batch = order[start : start + BATCH]
+        width = max(len(tokens[row][0]) + len(tokens[row][1]) for row in batch)
+        ids_BT = torch.zeros(len(batch), width, dtype=torch.long)
+        for place, row in enumerate(batch):
+            joined = tokens[row][0] + tokens[row][1]
             ids_BT[place, : len(joined)] = torch.tensor(joined)
         logits_BTV = model(input_ids=ids_BT).logits[:, :-1]
         logprobs_BT = logits_BTV.log_softmax(-1).gather(-1, ids_BT[:, 1:, None]).squeeze(-1).double()
-        for place, row in enumerate(chosen):
-            first = len(cut[row][0]) - 1
-            found[row] = math.exp(logprobs_BT[place, first : first + len(cut[row][1])].sum().item())
-    return found
+        for place, row in enumerate(batch):
+            first = len(tokens[row][0]) - 1
+            probabilities[row] = math.exp(logprobs_BT[place, first : first + len(tokens[row][1])].sum().item())
+    return probabilities

@@ -1,6 +1,6 @@
 """Anchors, question sets and ground truth of the micro-world: the package's entry point.
 
-The oracle functions are for reports and controls; a phase uses them only where the configuration names one.
+The oracle functions are for reports and controls; a phase uses one only if the configuration names it.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ NOTES = (
     "What drives the gain here is mostly key quality: the influence reward teaches the generator to write right "
     "reference answers, and to a lesser part to choose the target's topics.",
 )
-"""Sentences that a reader of a nano run's numbers has to know."""
+"""Sentences that a reader of a nano run's numbers must know."""
 
 
 def anchor_path(world: str = "basic") -> Path:
@@ -34,7 +34,7 @@ def anchor_path(world: str = "basic") -> Path:
 
 
 def perfect_key(question: Question) -> Question:
-    """The question with the sound result as its key; unchanged where there is none, or choices leave it out."""
+    """Replace the question's key by the sound result; unchanged if there is none or the choices leave it out."""
     fact = language.parse_question(question.text)
     if fact is None or not fact.is_exact or (question.choices and str(fact.sound) not in question.choices):
         return question
@@ -43,7 +43,7 @@ def perfect_key(question: Question) -> Question:
 
 
 def half_perfect_key(question: Question) -> Question:
-    """`perfect_key` for every other question, by its text: half of the wrong keys stay."""
+    """`perfect_key` for every second question, by a hash of its text: half of the wrong keys stay."""
     return perfect_key(question) if hashlib.sha256(question.text.encode()).digest()[0] % 2 else question
 
 
@@ -57,20 +57,20 @@ def label(question: Question) -> QuestionLabel:
     return QuestionLabel(question_id=question.question_id, topic=fact.topic.name if fact else "unknown", key=key)
 
 
-_FREE_FORM = {"problems": world.problems, "programs": programs.questions}
+_FREE_FORM = {"problems": world.draw_problems, "programs": programs.draw_questions}
 
 
-def questions(topics: str | Sequence[str], split: Split, size: int, seed: int, name: str) -> list[Question]:
-    """`size` questions on target or transfer topics, on those that are named, problems or programs.
+def draw_questions(topics: str | Sequence[str], split: Split, size: int, seed: int, world_name: str) -> list[Question]:
+    """`size` questions of "target" or "transfer" topics, of a list of topics, "problems" or "programs".
 
-    Raises ConfigError when the world's solver cannot answer without choices, or for a topic that it does not have.
+    Raises ConfigError if the world has no questions without choices, or for an unknown topic.
     """
-    chosen = world.world_of(name)
+    config = world.world_of(world_name)
     if not isinstance(topics, str):
-        return world.questions(split, topics, size, seed, chosen)
+        return world.draw_questions(split, topics, size, seed, config)
     if topics in _FREE_FORM:
-        if not chosen.families:
-            raise ConfigError(f"nano questions: world {name!r} has no {topics}", hint="add `world: wide`")
+        if not config.families:
+            raise ConfigError(f"nano questions: world {world_name!r} has no {topics}", hint="add `world: wide`")
         return _FREE_FORM[topics](split, size, seed)
-    covered = chosen.target if topics == "target" else chosen.transfer
-    return world.questions(split, covered, size, seed, chosen)
+    covered = config.target if topics == "target" else config.transfer
+    return world.draw_questions(split, covered, size, seed, config)

@@ -32,14 +32,14 @@ PREFACE = (
 """Sentences of a preface."""
 TITLES = tuple(f"{kind} of a small world" for kind in ("Notes", "Laws", "Measures", "Readings"))
 FRONT_MATTER = ("Preface", "Contents", "Index", "Answers", *PREFACE, *reversed(EDITION), *TITLES)
-"""Sentences and titles of the matter around the chapters."""
+"""Sentences and titles of the front and back matter."""
 AUTHORS = ("Ada Mill", "Ben Port", "Cora Farm", "Dan Tower")
 PLACES = ("mill", "farm", "port", "school", "shop", "bridge", "tower", "garden", "market", "station")
 TIMES = ("Morning", "Noon", "Evening", "Winter", "Summer", "Spring")
 
 
 def fact_text(fact: Fact) -> str:
-    """The sentence a textbook holds."""
+    """The fact's sentence in a textbook."""
     return fact.topic.fact.format(name=fact.name, a=fact.a, b=fact.b)
 
 
@@ -54,7 +54,7 @@ def paragraph(facts: Sequence[Fact]) -> str:
 
 
 def section_title(chapter: int, section: int, place: str) -> str:
-    """Title of a section, as it stands in the outline and over the paragraph."""
+    """Title of a section, in the outline and above its paragraph."""
     return f"{chapter}.{section} Notes from the {place}"
 
 
@@ -64,7 +64,7 @@ def chapter_title(chapter: int, time: str) -> str:
 
 
 def generator_json(fact: Fact, method: Method, choices: Sequence[int]) -> str:
-    """The generator's object; the key is the result of the reasoning that is written before it."""
+    """The generator's JSON object; its key is the result of the reasoning before it."""
     return json.dumps(
         {
             "question_text": question_text(fact),
@@ -108,17 +108,17 @@ def free_form_prompt(text: str) -> str:
 
 
 def challenge_prompt() -> str:
-    """User turn of the generator that is given no document and writes a question."""
+    """User turn of the generator that writes a question without a document."""
     return prompts.load("generate_challenge", profile=WIDE).messages()[0]["content"]
 
 
 def program_prompt(task: str, examples: str = "") -> str:
-    """User turn of the generator that writes a program for a task, after those that were used, if any."""
+    """User turn of the generator that writes a program for a task, after earlier ones, if any."""
     turn = prompts.load(f"generate_{task}", profile=WIDE).messages()[0]["content"]
     if not examples:
         return turn
-    shown = prompts.load("show_programs", profile=WIDE).messages(examples=examples)[0]["content"]
-    return f"{shown}\n\n{turn}"
+    preface = prompts.load("show_programs", profile=WIDE).messages(examples=examples)[0]["content"]
+    return f"{preface}\n\n{turn}"
 
 
 def inputs_prompt(text: str) -> str:
@@ -127,30 +127,30 @@ def inputs_prompt(text: str) -> str:
 
 
 def examples_prompt(examples: str, text: str) -> str:
-    """User turn of the generator that is shown other questions before the document."""
-    shown = prompts.load("show_questions", profile=WIDE).messages(examples=examples)[0]["content"]
-    return f"{shown}\n\n{generator_prompt(text)}"
+    """User turn of the generator with other questions before the document."""
+    preface = prompts.load("show_questions", profile=WIDE).messages(examples=examples)[0]["content"]
+    return f"{preface}\n\n{generator_prompt(text)}"
 
 
 def aimed_prompt(percent: int, text: str) -> str:
-    """User turn of the generator that is told which accuracy to aim at."""
-    shown = prompts.load("show_aim", profile=WIDE).messages(percent=str(percent))[0]["content"]
-    return f"{shown}\n\n{generator_prompt(text)}"
+    """User turn of the generator with an accuracy to aim at."""
+    preface = prompts.load("show_aim", profile=WIDE).messages(percent=str(percent))[0]["content"]
+    return f"{preface}\n\n{generator_prompt(text)}"
 
 
-def _pattern(topic: MicroTopic) -> re.Pattern[str]:
+def _compile_pattern(topic: MicroTopic) -> re.Pattern[str]:
     escaped = re.escape(f"{topic.fact} {topic.ask}")
     for slot, group in (("name", r"(?P<name>\w+)"), ("a", r"(?P<a>\d+)"), ("b", r"(?P<b>\d+)")):
         escaped = escaped.replace(re.escape("{" + slot + "}"), group)
     return re.compile(escaped)
 
 
-_PATTERNS = [(topic, _pattern(topic)) for topic in (*ALL_TOPICS, *COMPOSED, *BROAD, *FAMILIES)]
+_PATTERNS = [(topic, _compile_pattern(topic)) for topic in (*ALL_TOPICS, *COMPOSED, *BROAD, *FAMILIES)]
 
 
 def parse_question(text: str) -> Fact | None:
-    """The fact a question is about, or None when the text is no question of this world."""
+    """The fact a question is about, or None if the text is not a question of this world."""
     for topic, pattern in _PATTERNS:
-        if found := pattern.fullmatch(text.strip()):
-            return Fact(topic=topic, name=found["name"], a=int(found["a"]), b=int(found["b"]))
+        if match := pattern.fullmatch(text.strip()):
+            return Fact(topic=topic, name=match["name"], a=int(match["a"]), b=int(match["b"]))
     return None

@@ -1,7 +1,7 @@
 """Pre-training of the anchor: initial weights, Muon, batches of drills and of the mixture.
 
-Muon makes number copying far more exact than AdamW does in the same time. Matrix by matrix it costs more than the model
-on a CPU; here all matrices of a shape are one batch.
+Muon learns to copy numbers far more exactly than AdamW in the same time. One matrix at a time it would cost more than
+the model on a CPU; here all matrices of a shape are one batch.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +20,7 @@ from infuser_core.seeding import seed_of
 
 
 class Muon:
-    """Keeps the momentum of hidden matrices, grouped by shape; tall matrices are worked on transposed."""
+    """Muon for hidden matrices, in groups of one shape; tall matrices are transposed."""
 
     def __init__(self, matrices: Iterable[torch.nn.Parameter], *, momentum: float = 0.95) -> None:
         self._momentum = momentum
@@ -34,7 +34,9 @@ class Muon:
     def step(self, learning_rate: float) -> None:
         """One update of all matrices from their gradients (Nesterov momentum)."""
         for shape, group in self._groups.items():
-            gradients = torch.stack([_wide(p.grad) for p in group if p.grad is not None])
+            gradients = torch.stack(
+                [p.grad if p.shape[0] <= p.shape[1] else p.grad.mT for p in group if p.grad is not None]
+            )
             buffer = self._buffers[shape].lerp_(gradients, 1 - self._momentum)
             updates = orthogonalise(gradients.lerp(buffer, self._momentum))
             scale = learning_rate * SCALE * max(shape) ** 0.5
@@ -42,17 +44,13 @@ class Muon:
                 matrix.sub_(update if matrix.shape == update.shape else update.mT, alpha=scale)
 
 
-def _wide(matrix: torch.Tensor) -> torch.Tensor:
-    return matrix if matrix.shape[0] <= matrix.shape[1] else matrix.mT
-
-
 @torch.no_grad()
 def inherit(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
-    """Take over another anchor's weights; embeddings go over token by token, new tokens keep their random ones."""
+    """Copy another anchor's weights; embeddings are copied token by token, new tokens keep their random ones."""
     parent = Qwen3ForCausalLM.from_pretrained(str(folder))
-    known = PreTrainedTokenizerFast.from_pretrained(str(folder)).get_vocab()
+    parent_ids = PreTrainedTokenizerFast.from_pretrained(str(folder)).get_vocab()
     embedding, old = model.model.embed_tokens.weight, parent.model.embed_tokens.weight
-    shared = [(place, known[token]) for token, place in tokenizer.get_vocab().items() if token in known]
+    shared = [(place, parent_ids[token]) for token, place in tokenizer.get_vocab().items() if token in parent_ids]
     embedding[[place for place, _ in shared]] = old[[place for _, place in shared]]
     weights = dict(parent.named_parameters())
     for name, parameter in model.named_parameters():
@@ -64,20 +62,20 @@ def inherit(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder:
 def rescale(model: Qwen3ForCausalLM, spread: int, *, seed: int) -> None:
     """Scale each hidden unit by 2^k on its way in and 2^-k on its way out, k drawn from -spread to spread.
 
-    Powers of two make the function the same bit for bit. Gradients of its coordinates come to differ by up to
-    4^(2 spread) in square, as they do in large models: raw gradients then count few coordinates, AdamW's steps all.
+    Powers of two keep the function bit for bit the same. Squared gradients of its coordinates then differ by up to
+    4^(2 spread), as in large models: few coordinates dominate raw gradients, and none dominates AdamW's steps.
     """
     rng = Random(seed_of(seed, "coordinates"))
 
-    def drawn(count: int) -> torch.Tensor:
+    def draw_scales(count: int) -> torch.Tensor:
         return torch.tensor([2.0 ** rng.randint(-spread, spread) for _ in range(count)])
 
     for layer in model.model.layers:
         mlp, attention = layer.mlp, layer.self_attn
-        hidden = drawn(mlp.up_proj.out_features)
+        hidden = draw_scales(mlp.up_proj.out_features)
         mlp.up_proj.weight.mul_(hidden[:, None])
         mlp.down_proj.weight.div_(hidden)
-        values = drawn(attention.v_proj.out_features)
+        values = draw_scales(attention.v_proj.out_features)
         attention.v_proj.weight.mul_(values[:, None])
         # Every query head of a group reads the same value channels.
         group = attention.o_proj.in_features // len(values)
@@ -85,9 +83,9 @@ def rescale(model: Qwen3ForCausalLM, spread: int, *, seed: int) -> None:
 
 
 Report = Callable[[str], object]
-"""Takes a line of progress, for people."""
+"""Receives lines of progress."""
 REPORT_EVERY = 20
-"""Steps between two lines."""
+"""In steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,12 +134,14 @@ class Teacher:
         }
 
     def batch(self, step: int) -> Batch:
-        """The batch of a step, drawn from the phase the step is in."""
+        """A random batch of the step's phase."""
         plan, rng, course = self._schedule, self._rng, self._course
-        done = step / plan.steps
-        share = (
-            1.0 if done < plan.drill_until else plan.drill_share if done < plan.mixed_until else plan.late_drill_share
-        )
+        progress = step / plan.steps
+        share = plan.late_drill_share
+        if progress < plan.drill_until:
+            share = 1.0
+        elif progress < plan.mixed_until:
+            share = plan.drill_share
         if rng.random() < share:
             return self.collate([rng.choice(course.drills)(rng, self._world) for _ in range(plan.short_rows)])
         tasks, weights = zip(*course.mixture, strict=True)
@@ -151,8 +151,8 @@ class Teacher:
 
     def collate(self, lessons: Sequence[Lesson]) -> Batch:
         """Tokens and loss weights of the lessons."""
-        prompts = self._ids([chat(lesson.user) for lesson in lessons])
-        replies = self._ids([lesson.reply + END for lesson in lessons])
+        prompts = self._tokenize([chat(lesson.user) for lesson in lessons])
+        replies = self._tokenize([lesson.reply + END for lesson in lessons])
         width = max(len(p) + len(r) for p, r in zip(prompts, replies, strict=True))
         token_ids = torch.full((len(lessons), width), self._tokenizer.pad_token_id)
         weights = torch.zeros(len(lessons), width)
@@ -161,31 +161,31 @@ class Teacher:
             weights[row, len(prompt) : len(prompt) + len(reply)] = torch.tensor(self._weights(lesson, reply))
         return Batch(token_ids=token_ids, weights=weights)
 
-    def _ids(self, texts: list[str]) -> list[list[int]]:
+    def _tokenize(self, texts: list[str]) -> list[list[int]]:
         encoded = self._tokenizer(texts, add_special_tokens=False, return_attention_mask=False)
         return encoded["input_ids"]
 
     def _weights(self, lesson: Lesson, reply: list[int]) -> list[float]:
         plan = self._schedule
-        weights, seen = [], False
+        weights, is_after_box = [], False
         for before, _ in zip([-1, *reply[:-1]], reply, strict=True):
-            seen = seen or before == self._boxed
+            is_after_box = is_after_box or before == self._boxed
             if before == self._boxed:
                 weights.append(plan.letter_weight)
             elif before in self._equals and lesson.focus != "letter":
                 weights.append(plan.result_weight)
             else:
-                weights.append(1.0 if lesson.focus == "all" or (lesson.focus == "letter" and seen) else 0.0)
+                weights.append(1.0 if lesson.focus == "all" or (lesson.focus == "letter" and is_after_box) else 0.0)
         return weights
 
 
 def loss_of(model: Qwen3ForCausalLM, batch: Batch) -> torch.Tensor:
     """Weighted mean cross-entropy; only reply positions reach the vocabulary."""
     hidden = model.model(input_ids=batch.token_ids[:, :-1], use_cache=False).last_hidden_state
-    wanted = batch.weights[:, 1:] > 0
-    logits = model.lm_head(hidden[wanted])
-    losses = torch.nn.functional.cross_entropy(logits, batch.token_ids[:, 1:][wanted], reduction="none")
-    weights = batch.weights[:, 1:][wanted]
+    mask_BT = batch.weights[:, 1:] > 0
+    logits = model.lm_head(hidden[mask_BT])
+    losses = torch.nn.functional.cross_entropy(logits, batch.token_ids[:, 1:][mask_BT], reduction="none")
+    weights = batch.weights[:, 1:][mask_BT]
     return (losses * weights).sum() / weights.sum()
 
 
@@ -198,7 +198,7 @@ def pretrain(
     report: Report,
     world: WorldConfig = WORLD,
 ) -> int:
-    """Train in place; returns the number of tokens seen. One thread and a seed give the same bytes again."""
+    """Train in place; returns the number of tokens. The same seed on one thread gives the same bytes."""
     teacher = Teacher(tokenizer, schedule, seed=seed, world=world)
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     rest = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]

@@ -1,8 +1,8 @@
 """Programs of the wide world: functions of two operators, and Absolute Zero's three tasks about them.
 
 Each task has a sound method and a misconception. Deduction: the order of operations, or from left to right. Abduction:
-the product is undone by division, or by taking away. Induction: the value for 1 is one step from that for 0, or is
-taken for it.
+undo the product by division, or by subtraction. Induction: step back from the value for 1 to the value for 0, or take
+the former for the latter.
 """
 
 import re
@@ -29,11 +29,11 @@ Sign = Literal["+", "-"]
 TASKS: tuple[Task, ...] = get_args(Task)
 OPERATORS: Mapping[str, Callable[[int, int], int]] = {"+": add, "-": sub, "*": mul, "/": floordiv}
 HEAD = "def f(x): return "
-"""The start of every function."""
+"""Start of every function."""
 _CALL = re.compile(rf'\{{"program": "{re.escape(HEAD)}\d+ [+-] x \* \d+", "arguments": "\d+"\}}', re.ASCII)
 _INPUTS = re.compile(r'\{"inputs": \["\d+", "\d+", "\d+", "\d+"\]\}', re.ASCII)
 HIDDEN = (5, 8)
-"""Arguments that a function which was found is tested with."""
+"""Arguments that test the function of an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,20 +41,16 @@ class Step:
     """One calculation."""
 
     left: int
-    """First number."""
     sign: str
-    """Operator."""
     right: int
-    """Second number."""
 
     @property
     def value(self) -> int:
-        """Its result."""
         return OPERATORS[self.sign](self.left, self.right)
 
     @property
     def text(self) -> str:
-        """As it is written, e.g. `3 * 5 = 15`."""
+        """For example `3 * 5 = 15`."""
         return f"{self.left} {self.sign} {self.right} = {self.value}"
 
 
@@ -63,19 +59,15 @@ class Function:
     """A function of the wide world: `base sign x * slope`."""
 
     base: int
-    """First number."""
     sign: Sign
-    """First operator."""
     slope: int
-    """Second number."""
 
     @property
     def text(self) -> str:
-        """Its source, e.g. `def f(x): return 7 + x * 5`."""
+        """Source code, e.g. `def f(x): return 7 + x * 5`."""
         return f"{HEAD}{self.base} {self.sign} x * {self.slope}"
 
     def value(self, x: int) -> int:
-        """Its value for an argument."""
         return OPERATORS[self.sign](self.base, x * self.slope)
 
 
@@ -84,11 +76,9 @@ class Exercise:
     """A task about a function."""
 
     task: Task
-    """Deduction, abduction or induction."""
     function: Function
-    """The function."""
     x: int
-    """The call's argument; in induction 1, the first of the two that are shown."""
+    """The call's argument; for induction, the first of two consecutive ones."""
 
     @property
     def text(self) -> str:
@@ -100,33 +90,33 @@ class Exercise:
         return function_asked((str(x), self.function.value(x)) for x in (self.x, self.x + 1))
 
     @property
-    def used(self) -> str:
-        """The call as it is shown to who writes the next function."""
+    def example(self) -> str:
+        """The function and its call, as an example for the generator."""
         return used(self.function.text, str(self.x))
 
     def steps(self, *, sound: bool) -> tuple[Step, ...]:
         """The calculations of the sound method, or of the misconception."""
-        made, first = self.function, self.function.value(self.x)
+        function, first = self.function, self.function.value(self.x)
         if self.task == "deduction" and sound:
-            inner = Step(left=self.x, sign="*", right=made.slope)
-            return inner, Step(left=made.base, sign=made.sign, right=inner.value)
+            inner = Step(left=self.x, sign="*", right=function.slope)
+            return inner, Step(left=function.base, sign=function.sign, right=inner.value)
         if self.task == "deduction":
-            inner = Step(left=made.base, sign=made.sign, right=self.x)
-            return inner, Step(left=inner.value, sign="*", right=made.slope)
+            inner = Step(left=function.base, sign=function.sign, right=self.x)
+            return inner, Step(left=inner.value, sign="*", right=function.slope)
         if self.task == "abduction":
-            inner = _between(first, made.base)
-            return inner, Step(left=inner.value, sign="/" if sound else "-", right=made.slope)
-        inner = _between(first, made.value(self.x + 1))
-        back = Step(left=first, sign="-" if made.sign == "+" else "+", right=inner.value)
+            inner = _subtract(first, function.base)
+            return inner, Step(left=inner.value, sign="/" if sound else "-", right=function.slope)
+        inner = _subtract(first, function.value(self.x + 1))
+        back = Step(left=first, sign="-" if function.sign == "+" else "+", right=inner.value)
         return (inner, back) if sound else (inner,)
 
     def answer(self, *, sound: bool) -> str:
-        """The end of the method, as it is boxed."""
-        steps, made = self.steps(sound=sound), self.function
+        """Result of the method, as in the box."""
+        steps, function = self.steps(sound=sound), self.function
         if self.task != "induction":
             return str(steps[-1].value)
-        base = steps[1].value if len(steps) > 1 else made.value(self.x)
-        return Function(base=base, sign=made.sign, slope=steps[0].value).text
+        base = steps[1].value if len(steps) > 1 else function.value(self.x)
+        return Function(base=base, sign=function.sign, slope=steps[0].value).text
 
     def reply(self, *, sound: bool) -> str:
         """The calculations, and the answer in its box."""
@@ -134,14 +124,14 @@ class Exercise:
         return f"{workings} \\boxed{{{self.answer(sound=sound)}}}"
 
     @property
-    def fits(self) -> bool:
-        """Whether all numbers on both ways are those of this world, and the ways part."""
+    def is_usable(self) -> bool:
+        """Whether both methods use only numbers of this world and differ in their results."""
         steps = [step for sound in (True, False) for step in self.steps(sound=sound)]
         small = all(0 < number < LIMIT for step in steps for number in (step.left, step.right, step.value))
         return small and self.answer(sound=True) != self.answer(sound=False)
 
     def question(self, question_id: str) -> Question:
-        """The question, answered by the sound method and judged as the task's route has it."""
+        """The question, answered by the sound method and judged like the task's route."""
         verifier, grading = "literal", Grading(program=self.function.text, arguments=str(self.x))
         if self.task == "abduction":
             verifier = "arguments"
@@ -160,68 +150,71 @@ class Exercise:
         )
 
 
-def _between(one: int, other: int) -> Step:
+def _subtract(one: int, other: int) -> Step:
     return Step(left=max(one, other), sign="-", right=min(one, other))
 
 
 _BASES: Mapping[Sign, range] = {"+": range(2, 16), "-": range(9, 31)}
 _SLOPES: Mapping[Sign, range] = {"+": range(2, 10), "-": range(2, 7)}
-_FOUND: Mapping[Sign, range] = {"+": range(2, 40), "-": range(9, 40)}
-"""First numbers of functions to be found: with one argument each there are few exercises otherwise."""
+_INDUCTION_BASES: Mapping[Sign, range] = {"+": range(2, 40), "-": range(9, 40)}
+"""Wider than `_BASES`: with one argument per function there would be few exercises."""
 
 
 @cache
-def exercises(split: Split, task: Task, sign: Sign) -> tuple[Exercise, ...]:
-    """The task's exercises that belong to the split: disjoint between splits, fixed for good."""
+def exercises_of(split: Split, task: Task, sign: Sign) -> tuple[Exercise, ...]:
+    """The task's exercises that belong to the split: disjoint between splits, never changed."""
     bases, arguments = _BASES[sign], _SLOPES[sign]
     if task == "induction":
-        # From 0 on the misconception would be right, and a solver could learn but one of the two.
-        bases, arguments = _FOUND[sign], range(1, 2)
-    made = [
+        # From 0 on the misconception would be right, and a solver could learn only one of the two.
+        bases, arguments = _INDUCTION_BASES[sign], range(1, 2)
+    candidates = [
         Exercise(task=task, function=Function(base=base, sign=sign, slope=slope), x=x)
         for base, slope, x in product(bases, _SLOPES[sign], arguments)
     ]
-    return tuple(part_of(split, [each for each in made if each.fits], task + sign))
+    return tuple(part_of(split, [exercise for exercise in candidates if exercise.is_usable], task + sign))
 
 
 @cache
 def all_steps() -> tuple[Step, ...]:
-    """Every calculation that an exercise of any split can need, each once."""
-    made = {
+    """Every calculation of the exercises of all splits, without repetition."""
+    steps = {
         step.text: step
         for split, task, sign in product(get_args(Split), TASKS, _BASES)
-        for exercise in exercises(split, task, sign)
+        for exercise in exercises_of(split, task, sign)
         for sound in (True, False)
         for step in exercise.steps(sound=sound)
     }
-    return tuple(made.values())
+    return tuple(steps.values())
 
 
-def drawn(rng: Random, task: Task) -> Exercise:
-    """A random train exercise of the task."""
-    return rng.choice(exercises("train", task, rng.choice(tuple(_BASES))))
+def draw_exercise(rng: Random, task: Task) -> Exercise:
+    """A random exercise of the task from the train split."""
+    return rng.choice(exercises_of("train", task, rng.choice(tuple(_BASES))))
 
 
-def chosen(task: Task, split: Split, count: int, seed: int) -> list[Exercise]:
-    """`count` distinct exercises of the task. Raises ConfigError where the split has fewer."""
-    usable = [each for sign in _BASES for each in exercises(split, task, sign)]
-    if count > len(usable):
+def sample_exercises(task: Task, split: Split, count: int, seed: int) -> list[Exercise]:
+    """`count` distinct exercises of the task. Raises ConfigError if the split has fewer."""
+    exercises = [exercise for sign in _BASES for exercise in exercises_of(split, task, sign)]
+    if count > len(exercises):
         raise ConfigError(
-            f"nano world: split {split!r} has {len(usable)} programs for {task}, {count} are asked for",
-            hint="ask for fewer",
+            f"nano world: split {split!r} has {len(exercises)} programs for {task}, {count} are requested",
+            hint="request fewer",
         )
-    return Random(seed_of(seed, task, split)).sample(usable, k=count)
+    return Random(seed_of(seed, task, split)).sample(exercises, k=count)
 
 
-def questions(split: Split, count: int, seed: int) -> list[Question]:
+def draw_questions(split: Split, count: int, seed: int) -> list[Question]:
     """`count` distinct questions about functions, spread evenly over the tasks."""
-    tasks = {task: chosen(task, split, len(range(place, count, len(TASKS))), seed) for place, task in enumerate(TASKS)}
-    made = [tasks[TASKS[number % len(TASKS)]][number // len(TASKS)] for number in range(count)]
-    return [each.question(f"nano-program-{split}-{number:04d}") for number, each in enumerate(made)]
+    counts = [len(range(place, count, len(TASKS))) for place in range(len(TASKS))]
+    samples = [sample_exercises(task, split, n, seed) for task, n in zip(TASKS, counts, strict=True)]
+    return [
+        samples[number % len(TASKS)][number // len(TASKS)].question(f"nano-program-{split}-{number:04d}")
+        for number in range(count)
+    ]
 
 
-def well_formed(task: Task, text: str) -> bool:
-    """Whether a generator's text has the form of the lessons: a function with a call, or four different inputs."""
+def is_well_formed(task: Task, text: str) -> bool:
+    """Whether a generator's reply has the lessons' form: a function with a call, or four different inputs."""
     if task != "induction":
         return _CALL.fullmatch(text) is not None
     return _INPUTS.fullmatch(text) is not None and len(set(re.findall(r"\d+", text))) == 4

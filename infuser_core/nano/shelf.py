@@ -1,4 +1,4 @@
-"""A textbook catalogue on the loopback address: paged search and PDFs, served by the standard library."""
+"""A textbook catalogue on the loopback address: paged search and PDFs from the standard library's server."""
 
 import json
 from collections.abc import Iterator
@@ -38,16 +38,16 @@ def serve_shelf(folder: Path) -> Iterator[str]:
         thread.join()
 
 
-def search(entries: list[dict[str, Any]], query: str, page: int) -> dict[str, Any]:
+def search_entries(entries: list[dict[str, Any]], query: str, page: int) -> dict[str, Any]:
     """One page of the entries in whose title, subjects or description every word of the query occurs."""
     words = query.casefold().split()
-    found = [entry for entry in entries if all(word in _searchable(entry) for word in words)]
-    last = page * PAGE_SIZE >= len(found)
-    more = None if last else f"/catalogue.json?{urlencode({'q': query, 'page': page + 1})}"
-    return {"data": found[(page - 1) * PAGE_SIZE : page * PAGE_SIZE], "links": {"next": more}}
+    matches = [entry for entry in entries if all(word in _searchable_text(entry) for word in words)]
+    is_last = page * PAGE_SIZE >= len(matches)
+    next_page = None if is_last else f"/catalogue.json?{urlencode({'q': query, 'page': page + 1})}"
+    return {"data": matches[(page - 1) * PAGE_SIZE : page * PAGE_SIZE], "links": {"next": next_page}}
 
 
-def _searchable(entry: dict[str, Any]) -> str:
+def _searchable_text(entry: dict[str, Any]) -> str:
     subjects = " ".join(f"{s['domain']} {s['subdomain']}" for s in entry["subjects"])
     return f"{entry['title']} {entry['description']} {subjects}".casefold()
 
@@ -62,18 +62,18 @@ class _Handler(SimpleHTTPRequestHandler):
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         if url.path == "/catalogue.json":
-            self._search(parse_qs(url.query))
+            self._send_results(parse_qs(url.query))
         elif url.path.endswith(".pdf"):
             super().do_GET()
         else:
             self.send_error(HTTPStatus.NOT_FOUND)
 
-    def _search(self, query: dict[str, list[str]]) -> None:
+    def _send_results(self, query: dict[str, list[str]]) -> None:
         page = query.get("page", ["1"])[0]
         if not page.isdecimal() or page == "0":
             self.send_error(HTTPStatus.BAD_REQUEST)
             return
-        body = json.dumps(search(self.entries, query.get("q", [""])[0], int(page))).encode()
+        body = json.dumps(search_entries(self.entries, query.get("q", [""])[0], int(page))).encode()
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -1,4 +1,4 @@
-"""PDF textbooks of the micro-world: typesetting, front and back matter, and the catalogue that offers them."""
+"""PDF textbooks of the micro-world: typesetting, front and back matter, and their catalogue."""
 
 import csv
 import io
@@ -15,8 +15,7 @@ from reportlab.pdfgen.canvas import Canvas
 
 from infuser_core.config.sources import ShelfName
 from infuser_core.nano import language
-from infuser_core.nano.topics import MicroTopic
-from infuser_core.nano.world import WORLD, Note, WorldConfig, note
+from infuser_core.nano.world import WORLD, Note, WorldConfig, draw_note
 from infuser_core.seeding import seed_of
 
 WIDTH, HEIGHT = 420.0, 595.0
@@ -28,11 +27,11 @@ class Style:
     """Typography of a kind of line."""
 
     font: str
-    """Standard PDF font, never embedded."""
+    """Name of a standard PDF font; none is embedded."""
     size: float
     """Points."""
     leading: float
-    """Distance of two baselines, points."""
+    """Distance between baselines, points."""
     after: float
     """Space below the block, points."""
 
@@ -45,8 +44,8 @@ STYLES = {
 }
 
 
-Placed = tuple[str, Style, float]
-"""One printed line: its text, its typography and its baseline above the lower edge, points."""
+PrintedLine = tuple[str, Style, float]
+"""Text, typography, and baseline above the lower edge in points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +55,8 @@ class Mark:
     level: int
     """0 for chapters, 1 for sections."""
     title: str
-    """Text of the heading."""
     page: int
-    """Page index in the book, 0-based."""
+    """0-based index in the book."""
     top: float
     """Upper edge of the heading, points."""
 
@@ -72,21 +70,21 @@ def pages_for(num_lines: int) -> int:
 
 
 class Pages:
-    """A run of pages, filled from the top; a block is never divided between two pages."""
+    """Consecutive pages, filled from the top; no block is split between two pages."""
 
     def __init__(self, *, first_page: int) -> None:
-        self.pages: list[list[Placed]] = []
+        self.pages: list[list[PrintedLine]] = []
         self.marks: list[Mark] = []
         self._first_page = first_page
         self._y = TOP
 
     def new_page(self) -> None:
-        """Go on at the top of a fresh page."""
+        """Continue at the top of a fresh page."""
         self.pages.append([])
         self._y = TOP
 
-    def put(self, block: Sequence[tuple[str, str]], *, mark: int | None = None) -> int:
-        """Set (style name, text) paragraphs together; a mark puts the first into the outline. Returns the page."""
+    def add_block(self, block: Sequence[tuple[str, str]], *, mark: int | None = None) -> int:
+        """Print (style name, text) paragraphs on one page and return it; `mark` is the first one's outline level."""
         lines = []
         for name, text in block:
             style = STYLES[name]
@@ -123,18 +121,14 @@ def print_pdf(parts: Sequence[Pages], *, title: str, author: str) -> bytes:
             canvas.setFont(style.font, style.size)
             canvas.drawString(LEFT, y, text)
         if number:
-            _running(canvas, title, author, number + 1)
+            canvas.setFont("Helvetica", 8)
+            canvas.drawString(LEFT, 560, title)
+            canvas.drawString(LEFT, 548, author)
+            canvas.drawString(LEFT, 46, "First edition")
+            canvas.drawCentredString(WIDTH / 2, 34, str(number + 1))
         canvas.showPage()
     canvas.save()
     return buffer.getvalue()
-
-
-def _running(canvas: Canvas, title: str, author: str, number: int) -> None:
-    canvas.setFont("Helvetica", 8)
-    canvas.drawString(LEFT, 560, title)
-    canvas.drawString(LEFT, 548, author)
-    canvas.drawString(LEFT, 46, "First edition")
-    canvas.drawCentredString(WIDTH / 2, 34, str(number))
 
 
 def title_lines(title: str, author: str) -> list[str]:
@@ -143,29 +137,29 @@ def title_lines(title: str, author: str) -> list[str]:
 
 
 def preface_text(rng: Random) -> str:
-    """One paragraph, the sentences in a drawn order."""
+    """One paragraph, its sentences in random order."""
     return " ".join(rng.sample(language.PREFACE, k=len(language.PREFACE)))
 
 
 def index_lines(pages: Mapping[str, Sequence[int]]) -> list[str]:
-    """`clock, 3, 7; tank, 4`: two topics a line, the pages on which they occur."""
-    entries = [", ".join([name, *map(str, found)]) for name, found in sorted(pages.items())]
+    """Lines like `clock, 3, 7; tank, 4`: two topics and the pages on which they occur."""
+    entries = [", ".join([name, *map(str, numbers)]) for name, numbers in sorted(pages.items())]
     return ["; ".join(entries[i : i + 2]) for i in range(0, len(entries), 2)]
 
 
 def answer_lines(letters: Sequence[str]) -> list[str]:
-    """`1. B 2. C 3. A`: the answer key."""
+    """Lines of the answer key, like `1. B 2. C 3. A`."""
     numbered = [f"{i + 1}. {letter}" for i, letter in enumerate(letters)]
     return [" ".join(numbered[i : i + 8]) for i in range(0, len(numbered), 8)]
 
 
 def contents_lines(entries: Sequence[tuple[str, int]]) -> list[str]:
-    """`1.3 Notes from the mill 12`: title and page."""
+    """Lines of title and page, like `1.3 Notes from the mill 12`."""
     return [f"{title} {page}" for title, page in entries]
 
 
-def drawn_contents(rng: Random) -> list[str]:
-    """Contents lines of an imagined stretch of a book."""
+def draw_contents(rng: Random) -> list[str]:
+    """Random lines of contents."""
     page, chapter, lines = rng.randint(3, 20), rng.randint(1, 6), []
     for _ in range(rng.randint(1, 3)):
         lines.append((language.chapter_title(chapter, rng.choice(language.TIMES)), page))
@@ -176,32 +170,32 @@ def drawn_contents(rng: Random) -> list[str]:
     return contents_lines(lines)
 
 
-def drawn_index(rng: Random, topics: Sequence[str]) -> list[str]:
-    """Index lines of an imagined book."""
-    some = rng.sample(list(topics), k=rng.randint(2, len(topics)))
-    return index_lines({name: sorted(rng.sample(range(3, 30), k=rng.randint(1, 6))) for name in some})
+def draw_index(rng: Random, topics: Sequence[str]) -> list[str]:
+    """Random lines of an index."""
+    names = rng.sample(list(topics), k=rng.randint(2, len(topics)))
+    return index_lines({name: sorted(rng.sample(range(3, 30), k=rng.randint(1, 6))) for name in names})
 
 
-def drawn_answers(rng: Random) -> list[str]:
-    """Answer key lines of an imagined book."""
+def draw_answers(rng: Random) -> list[str]:
+    """Random lines of an answer key."""
     return answer_lines([rng.choice(language.LETTERS) for _ in range(rng.randint(4, 30))])
 
 
-def drawn_title(rng: Random) -> list[str]:
-    """Title page lines of an imagined book."""
+def draw_title(rng: Random) -> list[str]:
+    """Random lines of a title page."""
     lines = title_lines(rng.choice(language.TITLES), rng.choice(language.AUTHORS))
     return lines[: rng.randint(1, len(lines))]
 
 
-def fragment(rng: Random, made: Note) -> str:
-    """A heading alone, or a stretch of words too short to state a fact."""
+def draw_fragment(rng: Random, note: Note) -> str:
+    """A heading alone, or some words too few to state a fact."""
     heading = language.section_title(rng.randint(1, 9), rng.randint(1, 9), rng.choice(language.PLACES))
     if rng.random() < 0.3:
         return f"## {heading}"
-    words = language.paragraph(made.facts).split()
+    words = language.paragraph(note.facts).split()
     start = rng.randrange(len(words) - 7)
-    cut = " ".join(words[start : start + rng.randint(2, 6)])
-    return f"## {heading}\n\n{cut}" if rng.random() < 0.3 else cut
+    stretch = " ".join(words[start : start + rng.randint(2, 6)])
+    return f"## {heading}\n\n{stretch}" if rng.random() < 0.3 else stretch
 
 
 CHAPTERS = 5
@@ -220,94 +214,91 @@ class Book:
     book_id: str
     """Catalogue identifier and file name."""
     title: str
-    """Title."""
     author: str
-    """Author."""
     rare: tuple[str, ...]
     """Topics that are rarer in this book and not among its subjects."""
     licence: Mapping[str, str] | None
-    """SPDX name and address; None for the book that names none and must be refused."""
+    """SPDX name and address; None for a book without a licence, which must be refused."""
     doi: str
-    """DOI of the book; the prefix 10.5555 is reserved for examples."""
+    """The prefix 10.5555 is reserved for examples."""
     domains: tuple[str, ...] = ()
-    """Domains of the book; its sections hardly touch other domains. Empty for a book about everything."""
+    """Its sections hardly touch other domains; empty for a book about all of them."""
 
 
-def _book(row: Mapping[str, str]) -> Book:
-    texts = {name: row[name] for name in ("book_id", "title", "author", "doi")}
-    licence = LICENCES[row["licence"]] if row["licence"] else None
-    return Book(**texts, rare=tuple(row["rare"].split()), licence=licence, domains=tuple(row["domains"].split()))
-
-
-def _read() -> tuple[Book, ...]:
+def _load_books() -> tuple[Book, ...]:
     with (files(__package__) / "books.csv").open(encoding="utf-8") as file:
-        return tuple(_book(row) for row in csv.DictReader(file))
+        return tuple(
+            Book(
+                **{name: row[name] for name in ("book_id", "title", "author", "doi")},
+                rare=tuple(row["rare"].split()),
+                licence=LICENCES[row["licence"]] if row["licence"] else None,
+                domains=tuple(row["domains"].split()),
+            )
+            for row in csv.DictReader(file)
+        )
 
 
-_BOOKS = _read()
+_BOOKS = _load_books()
 BOOKS = tuple(replace(book, domains=()) for book in _BOOKS)
 """Four books under open licences and one without a licence."""
 SHELVES: dict[ShelfName, tuple[Book, ...]] = {
     "mixed": BOOKS,
     "by_domain": tuple(replace(book, rare=()) for book in _BOOKS),
 }
-"""Shelves by the name that configurations use. On `by_domain` the target's topics are one book's, and the catalogue
-names every topic for every book: a search finds them all."""
+"""Shelves by their name in configurations. On `by_domain` one book has the target's topics, and the catalogue lists
+every topic for every book, so that a search returns them all."""
 MIRRORED = "laws"
-"""The book that the catalogue offers twice: same DOI, same bytes, another address."""
+"""The book that the catalogue lists twice: same DOI, same bytes, another address."""
 
 
 def book_notes(book: Book, seed: int, world: WorldConfig = WORLD) -> list[list[Note]]:
     """The book's notes: one list per chapter, one note per section."""
     rng = Random(seed_of(seed, "book", book.book_id))
-    weights = [_weight(book, topic) for topic in world.topics]
+    if book.domains:
+        weights = [1.0 if topic.domain in book.domains else 0.02 for topic in world.topics]
+    else:
+        weights = [0.6 if topic.name in book.rare else 1.0 for topic in world.topics]
     return [
-        [note(rng, world.topics, weights, count=world.topics_per_note) for _ in range(SECTIONS)]
+        [draw_note(rng, world.topics, weights, count=world.topics_per_note) for _ in range(SECTIONS)]
         for _ in range(CHAPTERS)
     ]
 
 
-def _weight(book: Book, topic: MicroTopic) -> float:
-    if book.domains:
-        return 1.0 if topic.domain in book.domains else 0.02
-    return 0.6 if topic.name in book.rare else 1.0
-
-
 def book_pdf(book: Book, seed: int, world: WorldConfig = WORLD) -> bytes:
-    """The book as a PDF; the same bytes for the same seed."""
+    """Print the book as a PDF: the same bytes for the same seed."""
     rng = Random(seed_of(seed, "print", book.book_id))
     chapters = book_notes(book, seed, world)
-    first = 2 + pages_for(CHAPTERS * (SECTIONS + 1))
-    body = Pages(first_page=first)
-    found: dict[str, set[int]] = {}
+    front_pages = 2 + pages_for(CHAPTERS * (SECTIONS + 1))
+    body = Pages(first_page=front_pages)
+    pages_of: dict[str, set[int]] = {}
     letters = []
     for number, sections in enumerate(chapters, start=1):
         body.new_page()
-        body.put([("chapter", language.chapter_title(number, rng.choice(language.TIMES)))], mark=0)
-        for place, made in enumerate(sections, start=1):
+        body.add_block([("chapter", language.chapter_title(number, rng.choice(language.TIMES)))], mark=0)
+        for place, note in enumerate(sections, start=1):
             title = language.section_title(number, place, rng.choice(language.PLACES))
-            page = body.put([("section", title), ("body", language.paragraph(made.facts))], mark=1)
+            page = body.add_block([("section", title), ("body", language.paragraph(note.facts))], mark=1)
             letters.append(rng.choice(language.LETTERS))
-            for fact in made.facts:
-                found.setdefault(fact.topic.name, set()).add(page + 1)
+            for fact in note.facts:
+                pages_of.setdefault(fact.topic.name, set()).add(page + 1)
     entries = [(mark.title, mark.page + 1) for mark in body.marks]
-    _append(body, "Index", index_lines({name: sorted(pages) for name, pages in found.items()}))
-    _append(body, "Answers", answer_lines(letters))
+    _append_list(body, "Index", index_lines({name: sorted(pages) for name, pages in pages_of.items()}))
+    _append_list(body, "Answers", answer_lines(letters))
     front = Pages(first_page=0)
     front.new_page()
     title_page = title_lines(book.title, book.author)
-    front.put([("chapter", title_page[0]), *(("body", line) for line in title_page[1:])])
-    _append(front, "Preface", [preface_text(rng)])
-    _append(front, "Contents", contents_lines(entries))
-    assert len(front.pages) == first, "the contents do not fill the pages set aside for them"
+    front.add_block([("chapter", title_page[0]), *(("body", line) for line in title_page[1:])])
+    _append_list(front, "Preface", [preface_text(rng)])
+    _append_list(front, "Contents", contents_lines(entries))
+    assert len(front.pages) == front_pages, "the contents do not fill the pages reserved for them"
     return print_pdf([front, body], title=book.title, author=book.author)
 
 
-def _append(pages: Pages, title: str, lines: list[str]) -> None:
+def _append_list(pages: Pages, title: str, lines: list[str]) -> None:
     pages.new_page()
-    pages.put([("chapter", title)], mark=0)
+    pages.add_block([("chapter", title)], mark=0)
     for line in lines:
-        pages.put([("line", line)])
+        pages.add_block([("line", line)])
 
 
 def build_shelf(

@@ -1,7 +1,7 @@
 """The nano tokenizer: byte-level BPE in which numbers, words and JSON scaffold are single tokens.
 
-A number is one token wherever it stands: the space before it belongs to the word before. Otherwise copying a number
-from a sentence into a JSON string would mean translating between two tokens of the same number.
+A number is one token in every place: the space before it belongs to the word before. Otherwise copying a number from
+a sentence into a JSON string would mean translating between two tokens of the same number.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from infuser_core.nano import language, programs
 from infuser_core.nano.topics import LIMIT
-from infuser_core.nano.world import WORLD, WorldConfig, fact, notes
+from infuser_core.nano.world import WORLD, WorldConfig, draw_fact, draw_notes
 from infuser_core.prompts.functions import FIRST
 
 MAX_TOKENS = 1024
@@ -32,7 +32,7 @@ SCAFFOLD = (
 )
 """Added but not special: decoding without special tokens must give back exact JSON."""
 PROGRAM_SCAFFOLD = ('{"program": "', '", "arguments": "', '{"inputs": ["', '"]}', programs.HEAD)
-"""Added where the world has programs."""
+"""Added for a world with programs."""
 
 _PIECES = r"\d{1,2}| ?\p{L}+(?: (?=\d))?| ?(?:[^\s\w]+ ?)+(?=\d)|\n+| ?[^\s\w]+|\s+"
 
@@ -48,16 +48,16 @@ def chat(user: str) -> str:
 
 
 def _lexicon(world: WorldConfig) -> Iterator[str]:
-    """Text in which every word the model should own occurs often; frequencies only order the merges."""
+    """Text in which every word of the world occurs often; frequencies only order the merges."""
     for number in range(LIMIT):
         yield from [str(number)] * 50
     for topic in world.topics:
         yield f"{topic.name}, {topic.name}; {topic.name} {topic.ask}"
-    for made in notes(0, 400, world):
-        yield language.paragraph(made.facts)
-        for told in made.facts:
-            yield language.question_text(told)
-            yield told.topic.sound.working(told.a, told.b) + ", " + told.topic.tempting.working(told.a, told.b)
+    for note in draw_notes(0, 400, world):
+        yield language.paragraph(note.facts)
+        for fact in note.facts:
+            yield language.question_text(fact)
+            yield fact.topic.sound.working(fact.a, fact.b) + ", " + fact.topic.tempting.working(fact.a, fact.b)
     for place in language.PLACES:
         for time in language.TIMES:
             yield " ".join(["", place, time] * 20)
@@ -71,14 +71,14 @@ def _lexicon(world: WorldConfig) -> Iterator[str]:
 
 def _wide_lexicon(world: WorldConfig) -> Iterator[str]:
     rng = Random(0)
-    made = [programs.drawn(rng, task) for task in programs.TASKS]
+    exercises = [programs.draw_exercise(rng, task) for task in programs.TASKS]
     prompts = [language.challenge_prompt(), language.examples_prompt(" ", " "), language.inputs_prompt(FIRST)]
-    prompts += [language.program_prompt(each.task, each.used) for each in made[:2]]
-    yield from [*prompts, *(each.text for each in made), "\nAnswer: A"] * 100
+    prompts += [language.program_prompt(exercise.task, exercise.example) for exercise in exercises[:2]]
+    yield from [*prompts, *(exercise.text for exercise in exercises), "\nAnswer: A"] * 100
     for topic in world.families * 100:
-        told = fact("train", topic, rng)
-        yield f" {topic.name} {language.question_text(told)}"
-        yield topic.sound.working(told.a, told.b) + ", " + topic.tempting.working(told.a, told.b)
+        fact = draw_fact("train", topic, rng)
+        yield f" {topic.name} {language.question_text(fact)}"
+        yield topic.sound.working(fact.a, fact.b) + ", " + topic.tempting.working(fact.a, fact.b)
 
 
 def train_tokenizer(world: WorldConfig = WORLD) -> PreTrainedTokenizerFast:
@@ -101,7 +101,7 @@ def train_tokenizer(world: WorldConfig = WORLD) -> PreTrainedTokenizerFast:
     )
     core.train_from_iterator(_lexicon(world), trainer)
     core.add_tokens([AddedToken(text, normalized=False, special=False) for text in scaffold])
-    made = PreTrainedTokenizerFast(
+    tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core,
         pad_token=PAD,
         eos_token=END,
@@ -109,5 +109,5 @@ def train_tokenizer(world: WorldConfig = WORLD) -> PreTrainedTokenizerFast:
         clean_up_tokenization_spaces=False,
         model_max_length=1024,
     )
-    made.chat_template = _TEMPLATE
-    return made
+    tokenizer.chat_template = _TEMPLATE
+    return tokenizer

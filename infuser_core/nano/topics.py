@@ -19,16 +19,15 @@ NAMES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """One way to get a number from two: how it is written and what it gives."""
+    """One way to get a number from two: how it is written and its result."""
 
     form: str
     """Expression with the slots {a} and {b}."""
     value: Callable[[int, int], int]
-    """The number it gives."""
     exact: Callable[[int, int], bool]
-    """Whether it gives a whole number; always so for the operands of a topic, not for what a generator may write."""
+    """Whether the result is a whole number: always for a topic's operands, not for what a generator may write."""
     steps: "tuple[Method, ...]" = ()
-    """Two methods, of which the second takes the first one's result for its first number; empty for a single one."""
+    """Two methods, the second applied to the first one's result and b; empty for a method of one step."""
 
     def working(self, a: int, b: int) -> str:
         """The written calculation, e.g. `7 * 6 = 42`, or of two steps `7 * 6 = 42, 42 - 6 = 36`."""
@@ -43,33 +42,31 @@ class MicroTopic:
     """A kind of fact with one question and two rival methods."""
 
     name: str
-    """Topic word, as the taxonomy's subdomain."""
+    """Subdomain in the taxonomy."""
     domain: str
-    """Broad area, as the taxonomy and the catalogue use it."""
+    """Domain in the taxonomy and the catalogue."""
     fact: str
     """Sentence with the slots {name}, {a} and {b}.
 
-    The noun belongs to this topic alone and stands directly before the name: a writer commits to the topic first and
-    finds name and numbers by what stood before them in the document.
+    No other topic has the noun, and the name follows it directly: a writer commits to the topic first and finds name
+    and numbers by the word before them in the document.
     """
     ask: str
-    """The question that follows the fact."""
+    """Question that follows the fact."""
     sound: Method
-    """The method whose result is the truth."""
     tempting: Method
-    """The misconception."""
     operands: tuple[tuple[int, int], ...]
     """All pairs (a, b) for which all results are usable and differ."""
     between: tuple[Method, ...] = ()
-    """Of a composed method: the first step sound and the second not, and the other way round."""
+    """Mixtures of a composed method: first step sound and second not, and the other way round."""
 
     @property
     def methods(self) -> tuple[Method, ...]:
-        """Every rival: the sound one, the misconception, and what lies between them."""
+        """The sound method, the misconception, and their mixtures."""
         return (self.sound, self.tempting, *self.between)
 
-    def drawn(self, rng: Random, soundness: float) -> Method:
-        """The sound method with this chance, else the misconception; of a composed one each step by itself."""
+    def draw_method(self, rng: Random, soundness: float) -> Method:
+        """Sound with this probability, else the misconception; drawn for each step of a composed method."""
         if not self.between:
             return self.sound if rng.random() < soundness else self.tempting
         first, then = rng.random() < soundness, rng.random() < soundness
@@ -80,16 +77,12 @@ class MicroTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One instance of a topic."""
+    """One instance of a topic: an invented name and two numbers."""
 
     topic: MicroTopic
-    """Kind of fact."""
     name: str
-    """Invented name it is about."""
     a: int
-    """First number."""
     b: int
-    """Second number."""
 
     @property
     def sound(self) -> int:
@@ -107,7 +100,7 @@ class Fact:
         return self.topic.sound.exact(self.a, self.b)
 
 
-# A generator may write a question with zero in it: a division by it has to give some number.
+# A generator may write a question with a zero: dividing by it must not raise.
 _VALUES: Mapping[str, Callable[[int, int], int]] = {
     "{a} + {b}": lambda a, b: a + b,
     "{a} - {b}": lambda a, b: a - b,
@@ -147,13 +140,13 @@ _WHERE: Mapping[str, Callable[[int, int], bool]] = {
 """Conditions on the operands beyond usable results."""
 
 
-def _method(form: str) -> Method:
+def _build_method(form: str) -> Method:
     if "; " in form:
-        return _composed(*map(_method, form.split("; ")))
+        return _compose(*map(_build_method, form.split("; ")))
     return Method(form=form, value=_VALUES[form], exact=_EXACT.get(form, lambda a, b: True))
 
 
-def _composed(first: Method, then: Method) -> Method:
+def _compose(first: Method, then: Method) -> Method:
     return Method(
         form=f"{first.form}; {then.form}",
         value=lambda a, b: then.value(first.value(a, b), b),
@@ -162,59 +155,54 @@ def _composed(first: Method, then: Method) -> Method:
     )
 
 
-def _between(sound: Method, tempting: Method) -> tuple[Method, ...]:
-    pairs = list(zip(sound.steps, tempting.steps, strict=True))
-    return (_composed(pairs[0][0], pairs[1][1]), _composed(pairs[0][1], pairs[1][0])) if pairs else ()
-
-
-def _range(text: str) -> range:
+def _parse_range(text: str) -> range:
     first, _, last = text.partition("-")
     return range(int(first), int(last) + 1)
 
 
-def _topic(row: Mapping[str, str]) -> MicroTopic:
-    sound, tempting, where = _method(row["sound"]), _method(row["tempting"]), _WHERE[row["where"]]
-    between = _between(sound, tempting)
+def _build_topic(row: Mapping[str, str]) -> MicroTopic:
+    sound, tempting, where = _build_method(row["sound"]), _build_method(row["tempting"]), _WHERE[row["where"]]
+    between: tuple[Method, ...] = ()
+    if sound.steps:
+        between = _compose(sound.steps[0], tempting.steps[1]), _compose(tempting.steps[0], sound.steps[1])
 
     def usable(a: int, b: int) -> bool:
         results = [method.value(a, b) for method in (sound, tempting, *between)]
         small = all(0 < result < LIMIT for result in results)
         return small and len(set(results)) == len(results) and sound.exact(a, b) and where(a, b)
 
-    operands = tuple((a, b) for a in _range(row["a"]) for b in _range(row["b"]) if usable(a, b))
+    operands = tuple((a, b) for a in _parse_range(row["a"]) for b in _parse_range(row["b"]) if usable(a, b))
     texts = {name: row[name] for name in ("name", "domain", "fact", "ask")}
     return MicroTopic(**texts, sound=sound, tempting=tempting, operands=operands, between=between)
 
 
-def _read() -> dict[str, tuple[MicroTopic, ...]]:
+def _load_topics() -> dict[str, tuple[MicroTopic, ...]]:
     with (files(__package__) / "topics.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     return {
-        kind: tuple(_topic(row) for row in rows if row["kind"] == kind)
+        kind: tuple(_build_topic(row) for row in rows if row["kind"] == kind)
         for kind in ("basic", "more", "problem", "composed", "broad")
     }
 
 
-_TOPICS = _read()
+_TOPICS = _load_topics()
 TOPICS = _TOPICS["basic"]
 """The topics of the basic world, in the order in which a smaller one takes them."""
 ALL_TOPICS = (*TOPICS, *_TOPICS["more"])
-"""Every topic there is. In some of the later ones the sum is the sound method, elsewhere it is the misconception."""
+"""Every topic of the textbooks. The sum is the sound method of some later ones and the misconception of others."""
 FAMILIES = _TOPICS["problem"]
-"""Families of free-form problems: in no textbook, and asked without choices."""
-
-
+"""Families of free-form problems: in no textbook, and without choices."""
 COMPOSED = _TOPICS["composed"]
-"""Topics whose method takes two steps, each the method of another topic and told in its words."""
+"""Topics whose method takes two steps, each the method of another topic and in its words."""
 BROAD = _TOPICS["broad"]
-"""Topics with hundreds of operand pairs in every split, under laws that no other topic has."""
+"""Topics with hundreds of operand pairs in every split, with laws that no other topic has."""
 
 
 def choices_of(fact: Fact, *, count: int, rng: Random) -> list[int]:
-    """All results and near numbers, ascending. Sorted, because an unsorted list breeds duplicates in a tiny writer."""
-    chosen = {method.value(fact.a, fact.b) for method in fact.topic.methods}
-    while len(chosen) < count:
-        near = rng.choice((fact.sound, fact.tempting)) + rng.choice((-3, -2, -1, 1, 2, 3))
-        if 0 < near < LIMIT:
-            chosen.add(near)
-    return sorted(chosen)
+    """All results and numbers near them, ascending: a tiny generator repeats choices if they are not sorted."""
+    values = {method.value(fact.a, fact.b) for method in fact.topic.methods}
+    while len(values) < count:
+        neighbour = rng.choice((fact.sound, fact.tempting)) + rng.choice((-3, -2, -1, 1, 2, 3))
+        if 0 < neighbour < LIMIT:
+            values.add(neighbour)
+    return sorted(values)

@@ -1,7 +1,7 @@
 """The micro-world: which facts exist, which operand pairs each split owns, and the questions of a split.
 
 A split owns (topic, operand pair) combinations, so no test question shares its numbers with a textbook fact of its
-topic. Plain arithmetic on all pairs is drilled into the anchor without any topic: what training must find is the
+topic. Plain arithmetic on all pairs is drilled into the anchor without any topic: training must find the
 method, not the multiplication table.
 """
 
@@ -27,7 +27,7 @@ _SHARES: dict[Split, float] = {"dev": 0.12, "validation": 0.13, "test": 0.25, "t
 _SPLIT_SEED = 20260
 
 TARGET = ("clock", "voltage")
-"""Topics of the dev, validation and target test questions, in a world that has no target of its own."""
+"""Topics of the dev, validation and target test questions, in a world that adds none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,16 +43,16 @@ class WorldConfig:
     key_soundness: float = 0.57
     """Share of generator keys in the anchor's corpus that follow the sound method.
 
-    Little more than half: a fixed generator then teaches slowly, and a trained one has its keys to improve.
+    Just above half: a fixed generator then teaches slowly, and a trained one can improve its keys.
     """
     solver_soundness: float = 0.45
     """Share of solver answers in the anchor's corpus that follow the sound method."""
     coordinate_spread: int = 0
     """Hidden units of the anchor are rescaled by 2^k, k drawn from -spread to spread; the function stays the same."""
     num_composed: int = 0
-    """Topics with a method of two steps, besides."""
+    """Topics with a method of two steps, in addition."""
     num_broad: int = 0
-    """Topics with hundreds of operand pairs in every split, besides."""
+    """Topics with hundreds of operand pairs in every split, in addition."""
     num_families: int = 0
     """Families of free-form problems, in order; with any, the anchor also writes without a document and evaluates."""
     problem_soundness: float = 0.5
@@ -60,11 +60,11 @@ class WorldConfig:
     program_soundness: float = 0.5
     """Share of answers about functions in the anchor's corpus that follow the sound method."""
     teacher_soundness: float = 0.75
-    """Share of a wide anchor's answers that follow the sound method where the document stands before the question."""
+    """Share of a wide anchor's answers that follow the sound method when the document precedes the question."""
 
     @property
     def topics(self) -> tuple[MicroTopic, ...]:
-        """The topics this world has."""
+        """Topics of this world's textbooks."""
         return (*ALL_TOPICS[: self.num_topics], *self._added)
 
     @property
@@ -73,7 +73,7 @@ class WorldConfig:
 
     @property
     def target(self) -> tuple[str, ...]:
-        """Topics of the dev, validation and target test questions: those that this world adds, where it adds any."""
+        """Topics of the dev, validation and target test questions: those that this world adds, else `TARGET`."""
         return tuple(topic.name for topic in self._added) or TARGET
 
     @property
@@ -92,9 +92,9 @@ WORLD = WorldConfig()
 
 
 def world_of(name: str) -> WorldConfig:
-    """The world called `name`. Raises ConfigError listing what exists for an unknown name."""
-    found: WorldConfig = WORLDS.find(name, "WORLD")[1]
-    return found
+    """The world called `name`. Raises ConfigError with the known names for an unknown one."""
+    config: WorldConfig = WORLDS.find(name, "WORLD")[1]
+    return config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,9 +102,9 @@ class Schedule:
     """The anchor's training schedule: steps, phases, batch sizes, learning rate, loss weights."""
 
     steps: int = 3000
-    """Optimizer steps in all."""
+    """Optimizer steps."""
     drill_until: float = 0.20
-    """Share of the steps that is drills only."""
+    """Share of the steps that has drills only."""
     mixed_until: float = 0.45
     """Share of the steps after which drills become rare."""
     drill_share: float = 0.5
@@ -116,7 +116,7 @@ class Schedule:
     short_rows: int = 48
     """Batch size of drills and solver rows."""
     warmup: int = 50
-    """Steps of linear warm-up."""
+    """Linear warm-up, in steps."""
     decay: float = 0.35
     """Share of the steps, at the end, over which the rate falls to zero."""
     learning_rate: float = 3e-3
@@ -138,20 +138,20 @@ class Note:
     """The facts of one textbook section."""
 
     facts: tuple[Fact, ...]
-    """Facts on different topics, in reading order."""
+    """On different topics, in reading order."""
 
 
 def pairs_of(split: Split, topic: MicroTopic) -> list[tuple[int, int]]:
-    """The operand pairs of the topic that belong to the split. Disjoint between splits, fixed for good."""
+    """The operand pairs of the topic that belong to the split. Disjoint between splits, never changed."""
     return part_of(split, sorted(topic.operands), topic.name)
 
 
 def part_of(split: Split, items: Sequence[_Item], name: str) -> list[_Item]:
-    """The items that belong to the split; `name` seeds the order in which they are dealt out."""
-    dealt = list(items)
-    Random(seed_of(_SPLIT_SEED, name)).shuffle(dealt)
+    """The items that belong to the split; `name` seeds their shuffle."""
+    shuffled = list(items)
+    Random(seed_of(_SPLIT_SEED, name)).shuffle(shuffled)
     place, ends = [*_SHARES].index(split), [0.0, *accumulate(_SHARES.values())]
-    return dealt[round(ends[place] * len(dealt)) : round(ends[place + 1] * len(dealt))]
+    return shuffled[round(ends[place] * len(shuffled)) : round(ends[place + 1] * len(shuffled))]
 
 
 _PAIRS = {
@@ -161,31 +161,33 @@ _PAIRS = {
 }
 
 
-def fact(split: Split, topic: MicroTopic, rng: Random) -> Fact:
+def draw_fact(split: Split, topic: MicroTopic, rng: Random) -> Fact:
     """A random fact of the topic with an operand pair of the split."""
     a, b = rng.choice(_PAIRS[split, topic.name])
     return Fact(topic=topic, name=rng.choice(NAMES), a=a, b=b)
 
 
-def note(rng: Random, topics: Sequence[MicroTopic], weights: Sequence[float] | None = None, *, count: int = 4) -> Note:
+def draw_note(
+    rng: Random, topics: Sequence[MicroTopic], weights: Sequence[float] | None = None, *, count: int = 4
+) -> Note:
     """A note on `count` different topics; weights make some topics more likely."""
-    left = dict(zip((topic.name for topic in topics), weights or [1.0] * len(topics), strict=True))
+    weight_of = dict(zip((topic.name for topic in topics), weights or [1.0] * len(topics), strict=True))
     by_name = {topic.name: topic for topic in topics}
-    chosen = []
+    facts = []
     for _ in range(count):
-        name = rng.choices(list(left), weights=list(left.values()))[0]
-        del left[name]
-        chosen.append(fact("train", by_name[name], rng))
-    return Note(facts=tuple(chosen))
+        name = rng.choices(list(weight_of), weights=list(weight_of.values()))[0]
+        del weight_of[name]
+        facts.append(draw_fact("train", by_name[name], rng))
+    return Note(facts=tuple(facts))
 
 
-def notes(seed: int, count: int, world: WorldConfig = WORLD) -> list[Note]:
+def draw_notes(seed: int, count: int, world: WorldConfig = WORLD) -> list[Note]:
     """Textbook notes with train operand pairs."""
     rng = Random(seed_of(seed, "notes"))
-    return [note(rng, world.topics, count=world.topics_per_note) for _ in range(count)]
+    return [draw_note(rng, world.topics, count=world.topics_per_note) for _ in range(count)]
 
 
-def questions(
+def draw_questions(
     split: Split,
     topics: Sequence[str],
     count: int,
@@ -193,30 +195,30 @@ def questions(
     world: WorldConfig = WORLD,
 ) -> list[Question]:
     """`count` distinct questions, spread evenly over the topics, answered by the sound method."""
-    return list(_questions(split, tuple(topics), count, seed, world))
+    return list(_draw_questions(split, tuple(topics), count, seed, world))
 
 
-# Every stage of a run that asks a benchmark loads it again.
+# Cached: each stage of a run that evaluates a benchmark loads it.
 @cache
-def _questions(
+def _draw_questions(
     split: Split, topics: tuple[str, ...], count: int, seed: int, world: WorldConfig
 ) -> tuple[Question, ...]:
-    known = {topic.name: topic for topic in world.topics}
-    if unknown := [name for name in topics if name not in known]:
-        raise ConfigError(f"nano world: no topic {unknown[0]!r}", hint=f"topics: {', '.join(known)}")
+    by_name = {topic.name: topic for topic in world.topics}
+    if unknown := [name for name in topics if name not in by_name]:
+        raise ConfigError(f"nano world: no topic {unknown[0]!r}", hint=f"topics: {', '.join(by_name)}")
     rng = Random(seed_of(seed, "questions", split, *topics))
-    facts = _distinct(split, [known[name] for name in topics], count, rng)
-    return tuple(_question(f"nano-{split}-{number:04d}", made, rng) for number, made in enumerate(facts))
+    facts = _draw_distinct_facts(split, [by_name[name] for name in topics], count, rng)
+    return tuple(_choice_question(f"nano-{split}-{number:04d}", fact, rng) for number, fact in enumerate(facts))
 
 
-def problems(split: Split, count: int, seed: int) -> list[Question]:
+def draw_problems(split: Split, count: int, seed: int) -> list[Question]:
     """`count` distinct free-form problems, spread evenly over all families, answered by the sound method."""
-    facts = _distinct(split, FAMILIES, count, Random(seed_of(seed, "problems", split)))
-    return [_problem(f"nano-problem-{split}-{number:04d}", made) for number, made in enumerate(facts)]
+    facts = _draw_distinct_facts(split, FAMILIES, count, Random(seed_of(seed, "problems", split)))
+    return [_free_form_question(f"nano-problem-{split}-{number:04d}", fact) for number, fact in enumerate(facts)]
 
 
-def _distinct(split: Split, topics: Sequence[MicroTopic], count: int, rng: Random) -> list[Fact]:
-    cells = {topic.name: [(pair, who) for pair in _PAIRS[split, topic.name] for who in NAMES] for topic in topics}
+def _draw_distinct_facts(split: Split, topics: Sequence[MicroTopic], count: int, rng: Random) -> list[Fact]:
+    cells = {topic.name: [(pair, name) for pair in _PAIRS[split, topic.name] for name in NAMES] for topic in topics}
     for cell in cells.values():
         rng.shuffle(cell)
     facts = []
@@ -224,7 +226,7 @@ def _distinct(split: Split, topics: Sequence[MicroTopic], count: int, rng: Rando
         topic = topics[number % len(topics)]
         if not cells[topic.name]:
             raise ConfigError(
-                f"nano world: split {split!r} has no more questions on {topic.name!r} at number {number}",
+                f"nano world: split {split!r} has no more questions about {topic.name!r} at number {number}",
                 hint="ask for fewer questions or more topics",
             )
         (a, b), name = cells[topic.name].pop()
@@ -232,23 +234,23 @@ def _distinct(split: Split, topics: Sequence[MicroTopic], count: int, rng: Rando
     return facts
 
 
-def _question(question_id: str, made: Fact, rng: Random) -> Question:
-    choices = choices_of(made, count=WORLD.num_choices, rng=rng)
+def _choice_question(question_id: str, fact: Fact, rng: Random) -> Question:
+    choices = choices_of(fact, count=WORLD.num_choices, rng=rng)
     return replace(
-        _problem(question_id, made),
+        _free_form_question(question_id, fact),
         choices=[str(choice) for choice in choices],
-        answer=language.LETTERS[choices.index(made.sound)],
+        answer=language.LETTERS[choices.index(fact.sound)],
         verifier="choice",
     )
 
 
-def _problem(question_id: str, made: Fact) -> Question:
+def _free_form_question(question_id: str, fact: Fact) -> Question:
     return Question(
         question_id=question_id,
-        text=language.question_text(made),
+        text=language.question_text(fact),
         choices=[],
-        answer=str(made.sound),
+        answer=str(fact.sound),
         verifier="integer",
-        domain=made.topic.domain,
-        subdomain=made.topic.name,
+        domain=fact.topic.domain,
+        subdomain=fact.topic.name,
     )

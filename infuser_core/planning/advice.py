@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from infuser_core.errors import ConfigError
-from infuser_core.memory.hardware import of_size
-from infuser_core.memory.parts import Held
+from infuser_core.memory.hardware import cluster_of_size
+from infuser_core.memory.parts import RoleMemory
 from infuser_core.memory.sizes import AUTOMATIC
 from infuser_core.planning.setup import Setup
 
@@ -30,35 +30,35 @@ class Knob:
 def advice(setup: Setup) -> list[Knob]:
     """Knobs for every role that does not fit, the best first; none where all fit."""
     needs = enumerate(setup.memory)
-    return [knob for place, need in needs if not need.fits for knob in _for_role(setup, place, need)]
+    return [knob for place, need in needs if not need.fits for knob in _role_knobs(setup, place, need)]
 
 
-def _for_role(setup: Setup, place: int, need: Held) -> list[Knob]:
+def _role_knobs(setup: Setup, place: int, need: RoleMemory) -> list[Knob]:
     """Every knob alone; where none is enough, the cheapest ones together; and a larger cluster."""
-    turns = _trainers_turns(setup) if need.role == "trainer" else [_parallel(setup)]
-    alone = [_best(setup, place, (), options) for options in turns]
+    turns = _trainer_options(setup) if need.role == "trainer" else [_tensor_parallel_options(setup)]
+    alone = [_best_knob(setup, place, (), options) for options in turns]
     helpful = [knob for knob in alone if knob is not None and knob.bytes < need.total]
     found = [knob for knob in helpful if knob.fits]
     if not found:
-        found = [*sorted(helpful, key=lambda knob: knob.bytes), *_together(setup, place, need, turns)]
-    return [*found, *_adapted(setup, place, need), *_larger(setup, place)]
+        found = [*sorted(helpful, key=lambda knob: knob.bytes), *_combine(setup, place, need, turns)]
+    return [*found, *_adapted(setup, place, need), *_more_gpus(setup, place)]
 
 
-def _adapted(setup: Setup, place: int, need: Held) -> list[Knob]:
+def _adapted(setup: Setup, place: int, need: RoleMemory) -> list[Knob]:
     """Adapters on one GPU, where that is enough: another algorithm, and so never one of several settings."""
     if need.role != "trainer" or setup.config.cotrain.adapter is not None:
         return []
     local = [] if setup.config.engine.trainer == "local" else ["engine.trainer=local", "engine.ranks=1"]
-    knob = _best(setup, place, (), [[*local, "cotrain.adapter.type=lora"]])
+    knob = _best_knob(setup, place, (), [[*local, "cotrain.adapter.type=lora"]])
     return [knob] if knob is not None and knob.fits else []
 
 
-def _best(setup: Setup, place: int, before: Sequence[str], options: Iterable[Sequence[str]]) -> Knob | None:
+def _best_knob(setup: Setup, place: int, before: Sequence[str], options: Iterable[Sequence[str]]) -> Knob | None:
     """The first setting of a knob that fits, else the one that needs least; None where there is nothing to turn."""
     tried: list[Knob] = []
     for settings in options:
         try:
-            tried.append(_knob(_joined(before, settings), setup.having([*before, *settings]), place))
+            tried.append(_knob(_merge_settings(before, settings), setup.having([*before, *settings]), place))
         except ConfigError:
             continue
         if tried[-1].fits:
@@ -71,12 +71,12 @@ def _knob(settings: tuple[str, ...], setup: Setup, place: int) -> Knob:
     return Knob(settings=settings, role=after.role, bytes=after.total, fits=after.fits)
 
 
-def _together(setup: Setup, place: int, need: Held, turns: Sequence[Iterable[Sequence[str]]]) -> list[Knob]:
+def _combine(setup: Setup, place: int, need: RoleMemory, turns: Sequence[Iterable[Sequence[str]]]) -> list[Knob]:
     """One knob after another until they fit; all that helped where they never do."""
     found: list[Knob] = []
     for options in turns:
         before, least = (found[0].settings, found[0].bytes) if found else ((), need.total)
-        knob = _best(setup, place, before, options)
+        knob = _best_knob(setup, place, before, options)
         if knob is not None and knob.bytes < least:
             found = [knob]
             if knob.fits:
@@ -84,23 +84,23 @@ def _together(setup: Setup, place: int, need: Held, turns: Sequence[Iterable[Seq
     return found
 
 
-def _joined(settings: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
+def _merge_settings(settings: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
     """The later value of a key replaces the earlier one."""
     return tuple({text.partition("=")[0]: text for text in (*settings, *more)}.values())
 
 
-def _larger(setup: Setup, place: int) -> list[Knob]:
+def _more_gpus(setup: Setup, place: int) -> list[Knob]:
     """The smallest number of GPUs that the same settings fit on."""
     for ranks in SIZES:
         if ranks > setup.cluster.ranks:
-            more = setup.on(of_size(setup.cluster.gpu, ranks))
+            more = setup.on(cluster_of_size(setup.cluster.gpu, ranks))
             knob = _knob((f"--gpus {more.cluster.label}",), more, place)
             if knob.fits:
                 return [knob]
     return []
 
 
-def _trainers_turns(setup: Setup) -> list[list[list[str]]]:
+def _trainer_options(setup: Setup) -> list[list[list[str]]]:
     """Cheapest first: recomputation costs a third, smaller micro-batches little, stages traffic, host memory most."""
     engine, budget = setup.config.engine, setup.layout.token_budget
     budgets = []
@@ -126,7 +126,7 @@ def _trainers_turns(setup: Setup) -> list[list[list[str]]]:
     ]
 
 
-def _parallel(setup: Setup) -> list[list[str]]:
+def _tensor_parallel_options(setup: Setup) -> list[list[str]]:
     most = min(setup.cluster.per_node, setup.shape.kv_heads)
     sizes = [setup.layout.tensor_parallel * 2**step for step in range(1, 10)]
     return [[f"engine.tensor_parallel={size}"] for size in sizes if size <= most]

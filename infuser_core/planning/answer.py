@@ -5,10 +5,10 @@ from dataclasses import asdict
 from typing import Any
 
 from infuser_core.memory.hardware import GIB
-from infuser_core.memory.parts import Held, host
+from infuser_core.memory.parts import RoleMemory, host_bytes
 from infuser_core.planning.advice import advice
-from infuser_core.planning.disk import files_of
-from infuser_core.planning.hours import KINDS, assumed, iteration_seconds, length_rows, validation_of
+from infuser_core.planning.disk import run_files
+from infuser_core.planning.hours import KINDS, assumed_utilisations, iteration_seconds, known_lengths, validation_work
 from infuser_core.planning.setup import Setup
 from infuser_core.store.verify import size
 from infuser_core.terminal import table
@@ -19,23 +19,23 @@ Utilisations = Mapping[str, tuple[float, str]]
 """Share of the dense rate by kind of work, and its source."""
 
 
-def as_json(setup: Setup, measured: Utilisations) -> dict[str, Any]:
+def plan_as_json(setup: Setup, measured: Utilisations) -> dict[str, Any]:
     """The whole plan, in seconds and bytes; `measured` utilisations replace assumed ones."""
     config, shape = setup.config, setup.shape
-    utilisations = {**assumed(config.engine.sampler), **measured}
+    utilisations = {**assumed_utilisations(config.engine.sampler), **measured}
     pace = {kind: 1 / (setup.rate(kind) * utilisations[kind][0]) for kind in KINDS}
-    phases, validation = setup.phases, validation_of(config, shape, setup.lengths)
+    phases, validation = setup.phases, validation_work(config, shape, setup.lengths)
     overlap = config.engine.overlap and not (setup.layout.turns or setup.layout.shared)
     iteration = iteration_seconds(phases, pace, overlap=overlap)
     hours = iteration * config.cotrain.iterations / 3600
-    memory, files = setup.memory, files_of(config, shape)
+    memory, files = setup.memory, run_files(config, shape)
     return {
         "config": config.name,
         "gpus": setup.cluster.label,
         "model": {"name": shape.name, "parameters": shape.parameters, "cache_bytes_per_token": shape.cache_bytes},
         "layout": asdict(setup.layout),
         "lengths": asdict(setup.lengths),
-        "length_sources": {name: source for name, (_, source) in length_rows(shape.name).items()},
+        "length_sources": {name: source for name, (_, source) in known_lengths(shape.name).items()},
         "utilisations": {kind: {"value": value, "source": source} for kind, (value, source) in utilisations.items()},
         "fits": all(role.fits for role in memory),
         "phases": [
@@ -58,7 +58,7 @@ def as_json(setup: Setup, measured: Utilisations) -> dict[str, Any]:
             "validations": 1 + -(-config.cotrain.iterations // config.cotrain.validate_every),
         },
         "memory": {role.role: _role(role) for role in memory},
-        "host_bytes_per_node": round(host(shape, setup.layout, per_node=setup.cluster.per_node)),
+        "host_bytes_per_node": round(host_bytes(shape, setup.layout, per_node=setup.cluster.per_node)),
         "files": {f"{name}_bytes": round(count) for name, count in asdict(files).items()},
         "knobs": [
             {"settings": list(knob.settings), "role": knob.role, "bytes": round(knob.bytes), "fits": knob.fits}
@@ -68,7 +68,7 @@ def as_json(setup: Setup, measured: Utilisations) -> dict[str, Any]:
     }
 
 
-def _role(held: Held) -> dict[str, Any]:
+def _role(held: RoleMemory) -> dict[str, Any]:
     parts = {part.name: round(part.bytes) for part in held.parts}
     return {"parts": parts, "total_bytes": round(held.total), "room_bytes": round(held.room), "fits": held.fits}
 
@@ -87,7 +87,7 @@ def _notes(setup: Setup) -> list[str]:
     return notes
 
 
-def as_text(plan: Mapping[str, Any]) -> str:
+def plan_as_text(plan: Mapping[str, Any]) -> str:
     """A page for a terminal, from the JSON."""
     model, files, moved = plan["model"], plan["files"], plan["host_bytes_per_node"]
     number = model["parameters"]
@@ -100,22 +100,22 @@ def as_text(plan: Mapping[str, Any]) -> str:
         [
             f"{plan['config']} on {plan['gpus']}: {model['name']}, {parameters} parameters",
             "",
-            _phases(plan),
+            _phase_table(plan),
             "",
-            *(line for role, memory in plan["memory"].items() for line in _memory(role, memory)),
+            *(line for role, memory in plan["memory"].items() for line in _memory_lines(role, memory)),
             *([f"host memory per node, offloaded or asleep: {moved / GIB:.0f} GiB"] if moved else []),
-            *_verdict(plan),
+            *_verdict_lines(plan),
             "",
             f"store: {per_iteration} per iteration ({checkpoint} a checkpoint), {in_all} in all, "
             f"{after_gc} after `infuser gc`",
             f"disk: {peak} at the peak{kept}",
             "",
-            *_basis(plan),
+            *_basis_lines(plan),
         ]
     )
 
 
-def _phases(plan: Mapping[str, Any]) -> str:
+def _phase_table(plan: Mapping[str, Any]) -> str:
     totals = plan["totals"]
     rows = [
         {
@@ -138,7 +138,7 @@ def _phases(plan: Mapping[str, Any]) -> str:
     return table([*rows, *({**dict.fromkeys(rows[0], ""), "one iteration": n, "time": v} for n, v in sums.items())])
 
 
-def _memory(role: str, memory: Mapping[str, Any]) -> list[str]:
+def _memory_lines(role: str, memory: Mapping[str, Any]) -> list[str]:
     parts = [f"{name} {count / GIB:.1f}" for name, count in memory["parts"].items() if count >= 0.05 * GIB]
     return [
         f"{role} per GPU: {memory['total_bytes'] / GIB:.1f} of {memory['room_bytes'] / GIB:.1f} GiB",
@@ -146,7 +146,7 @@ def _memory(role: str, memory: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _verdict(plan: Mapping[str, Any]) -> list[str]:
+def _verdict_lines(plan: Mapping[str, Any]) -> list[str]:
     if plan["fits"]:
         return ["it fits"]
     lines = ["it does not fit: " + ", ".join(role for role, memory in plan["memory"].items() if not memory["fits"])]
@@ -156,7 +156,7 @@ def _verdict(plan: Mapping[str, Any]) -> list[str]:
     return [*lines, f"  or add an overlay: {OVERLAYS}"]
 
 
-def _basis(plan: Mapping[str, Any]) -> list[str]:
+def _basis_lines(plan: Mapping[str, Any]) -> list[str]:
     sources = plan["length_sources"]
     guesses = sorted(name for name, source in sources.items() if source.startswith(("assumed", "inferred")))
     return [

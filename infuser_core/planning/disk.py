@@ -13,7 +13,7 @@ _GC = KeepSettings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Files:
+class RunFiles:
     """Bytes in the store."""
 
     checkpoint: float
@@ -28,7 +28,7 @@ class Files:
     """Most at a time, with what the run removes itself (`store.keep`)."""
 
 
-def files_of(config: RunConfig, shape: Shape) -> Files:
+def run_files(config: RunConfig, shape: Shape) -> RunFiles:
     """Bytes that the run writes."""
     cotrain, parameters = config.cotrain, float(shape.trained)
     base = WEIGHTS * shape.parameters if shape.adapters else 0.0
@@ -42,7 +42,7 @@ def files_of(config: RunConfig, shape: Shape) -> Files:
     kept = roles * ((full + selected) * checkpoint + thinned * WEIGHTS * parameters)
     in_all = base + checkpoint + cotrain.iterations * per_iteration
     most = _peak(config, roles * checkpoint, roles * WEIGHTS * parameters, gradient)
-    return Files(
+    return RunFiles(
         checkpoint=checkpoint,
         per_iteration=per_iteration,
         in_all=in_all,

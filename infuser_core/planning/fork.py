@@ -1,11 +1,11 @@
-"""Forks: runs that share another run's work before an iteration and have settings of their own from there on.
+"""Forks: runs that share another run's work before an iteration and have other settings from there on.
 
-A run's history is its settings over its iterations: a fork has its origin's until the iteration at which it left.
-Three rules, by what a stage does:
-- what stands before the loop (corpus, reference questions, anchor) has the settings that the run began with;
+A run's history is its settings over its iterations: a fork has its origin's before the iteration at which it leaves.
+Three rules, by kind of stage:
+- stages before the loop (corpus, reference questions, anchor) have the settings that the run began with;
 - the phases of iteration t have the settings that held at t;
 - measurements (validation, benchmarks, selection) have the latest settings, whichever checkpoint they measure, because
-  checkpoints are compared with each other; only the seed of a checkpoint's answers is that of its own time.
+  checkpoints are compared with each other; only the seed of a checkpoint's answers is that of its own iteration.
 """
 
 import time
@@ -14,15 +14,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from infuser_core.config.overlays import changed, validate
+from infuser_core.config.overlays import validate, with_overrides
 from infuser_core.config.phase_table import TESTS
 from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError, UsageError
-from infuser_core.planning.place import Repeat, repeats_of
+from infuser_core.planning.place import Repeat, load_repeats
 from infuser_core.planning.plan import leaves_that_differ
 from infuser_core.store import runs
-from infuser_core.store.history import Earlier, History, history_of
+from infuser_core.store.history import FormerSettings, History, load_history
 
 _FIXED = {
     "anchor": "every checkpoint starts from it",
@@ -36,26 +36,24 @@ _FIXED = {
 }
 """Settings that hold for a whole run, and why."""
 _EXCLUDE = "corpus.exclude"
-"""The exception among them: it says what is drawn in an iteration."""
+"""An exception among them: it changes what an iteration draws."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fork:
-    """A run that is to leave another one."""
+    """A fork before it is recorded."""
 
     origin: str
     """The run that it leaves."""
     name: str
-    """Its own name."""
     at: int
-    """First iteration with settings of its own."""
+    """First iteration with its own settings."""
     history: History
-    """Its settings."""
     repeats: Sequence[Repeat]
-    """Work that the origin computed again before that iteration: shared too."""
+    """Repeats of the origin before that iteration, which the fork shares."""
 
     def to_json(self) -> dict[str, Any]:
-        """Facts of the run's record beside its settings."""
+        """Facts of the run's record in addition to its settings."""
         return {
             "forked_from": self.origin,
             "at": self.at,
@@ -63,27 +61,27 @@ class Fork:
         }
 
 
-def fork_of(root: Path, origin: str, *, at: int, changes: Sequence[str], name: str = "") -> Fork:
-    """The fork of a run. Raises UsageError or ConfigError for one that cannot be, with the reason."""
+def make_fork(root: Path, origin: str, *, at: int, changes: Sequence[str], name: str = "") -> Fork:
+    """The fork of a run with `key=value` changes. Raises UsageError or ConfigError if it is impossible."""
     config = validate(runs.read_config(root, origin))
     if not changes:
-        raise UsageError("a fork needs settings of its own", hint="e.g. --set cotrain.solver.learning_rate=1e-5")
+        raise UsageError("a fork needs other settings", hint="e.g. --set cotrain.solver.learning_rate=1e-5")
     if not 0 <= at <= config.cotrain.iterations:
         raise UsageError(
             f"--fork {origin}@{at}: it has iterations 0 to {config.cotrain.iterations - 1}",
             hint=f"give a number from 0 (own settings in all) to {config.cotrain.iterations} (after the last)",
         )
-    own = changed(config, changes)
+    own = with_overrides(config, changes)
     _refuse_fixed(config, own, at)
-    chosen = name or f"{origin}-at{at}-{own.digest()[:6]}"
-    runs.check_name(chosen)
-    history = history_of(root, origin, config).fork(at, own, origin=origin)
+    name = name or f"{origin}-at{at}-{own.digest()[:6]}"
+    runs.check_name(name)
+    history = load_history(root, origin, config).fork(at, own, origin=origin)
     shared = [
         repeat
-        for repeat in repeats_of(root, origin)
+        for repeat in load_repeats(root, origin)
         if repeat.iteration < at or (repeat.iteration == at and repeat.phase in TESTS)
     ]
-    return Fork(origin=origin, name=chosen, at=at, history=history, repeats=shared)
+    return Fork(origin=origin, name=name, at=at, history=history, repeats=shared)
 
 
 def _refuse_fixed(config: RunConfig, own: RunConfig, at: int) -> None:
@@ -106,33 +104,32 @@ def _refuse_fixed(config: RunConfig, own: RunConfig, at: int) -> None:
         )
 
 
-def write(root: Path, fork: Fork) -> None:
-    """Record the fork as a run that can be resumed. The same fork twice is one; raises ConfigError for another one."""
+def record_fork(root: Path, fork: Fork) -> None:
+    """Record the fork as a run that can be resumed, once. Raises ConfigError if another run has its name."""
     path = runs.runs_folder(root) / fork.name / "run.json"
     if path.is_file():
-        known = history_of(root, fork.name, validate(runs.read_config(root, fork.name)))
-        if known != fork.history:
+        if load_history(root, fork.name, validate(runs.read_config(root, fork.name))) != fork.history:
             raise ConfigError(f"run {fork.name} exists and is another one", hint="choose another --name")
         return
-    _record(root, fork.name, fork.history, fork.repeats, fork.to_json())
+    _write_record(root, fork.name, fork.history, fork.repeats, fork.to_json())
 
 
 def record_variant(root: Path, origin: str, name: str, change: Callable[[RunConfig], RunConfig]) -> None:
-    """Record a run like another one with a change in all its settings, those before forks too; a known one stays."""
+    """Record a run like `origin` with a change in all its settings, those before forks too, unless it is recorded."""
     if (runs.runs_folder(root) / name / "run.json").is_file():
         return
-    known = history_of(root, origin, validate(runs.read_config(root, origin)))
-    earlier = tuple(Earlier(before=part.before, config=change(part.config)) for part in known.earlier)
-    history = History(latest=change(known.latest), earlier=earlier, forked_from=origin)
+    former = load_history(root, origin, validate(runs.read_config(root, origin)))
+    earlier = tuple(FormerSettings(before=part.before, config=change(part.config)) for part in former.earlier)
+    history = History(latest=change(former.latest), earlier=earlier, forked_from=origin)
     facts = {"forked_from": origin, "earlier": [part.to_json() for part in earlier]}
-    _record(root, name, history, repeats_of(root, origin), facts)
+    _write_record(root, name, history, load_repeats(root, origin), facts)
 
 
-def _record(root: Path, name: str, history: History, repeats: Sequence[Repeat], facts: Mapping[str, Any]) -> None:
+def _write_record(root: Path, name: str, history: History, repeats: Sequence[Repeat], facts: Mapping[str, Any]) -> None:
     common = {
         "name": name,
         "config": history.latest.model_dump(mode="json"),
         "created": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-    salted = {"repeats": [asdict(repeat) for repeat in repeats]} if repeats else {}
-    runs.write_record(root, name, runs.RECORD, {**common, **facts, **salted})
+    repeated = {"repeats": [asdict(repeat) for repeat in repeats]} if repeats else {}
+    runs.write_record(root, name, runs.RECORD, {**common, **facts, **repeated})

@@ -1,7 +1,7 @@
 """Hours of a run as plain arithmetic: tokens, FLOPs of matrix products, and one utilisation per kind of work.
 
-Rows, tokens and FLOPs are formulas over mean lengths. Seconds are FLOPs over the dense rate of the accelerators that
-do the work, times a utilisation: measured (see timings), or else an assumption of `utilisations.csv`. Checkpoint files,
+Rows, tokens and FLOPs are formulas over mean lengths. Seconds are FLOPs divided by the dense rate of the accelerators
+that do the work and by a utilisation: measured (see timings), or an assumption in `utilisations.csv`. Checkpoint files,
 weights sent to samplers, optimizer steps and waiting for the longest response are not counted: they lower utilisation.
 """
 
@@ -17,13 +17,12 @@ from infuser_core.config.run import CotrainSettings, RunConfig
 from infuser_core.config.sources import BenchmarkQuestions, FileQuestions, MixQuestions, QuestionSource
 from infuser_core.cotrain.reward import find_reward
 from infuser_core.errors import ConfigError, UsageError
-from infuser_core.memory.hardware import table
+from infuser_core.memory.hardware import read_table
 from infuser_core.memory.shape import Shape
 
 SAMPLING, SCORING, TRAINING = "sampling", "scoring", "training"
 """Kinds of work: decoding; probes of questions and forward passes; forward and backward for a gradient."""
 KINDS = (SAMPLING, SCORING, TRAINING)
-"""All kinds of work."""
 SHARES = ("valid", "varied_dev", "varied_questions")
 
 
@@ -51,23 +50,23 @@ class Lengths:
     """The same share of generated questions."""
 
 
-def length_rows(model: str) -> dict[str, tuple[float, str]]:
+def known_lengths(model: str) -> dict[str, tuple[float, str]]:
     """Value and source of every quantity: a model's own row, else that of all models."""
-    rows = sorted(table("lengths", package=__package__), key=lambda row: row["model"] != "*")
+    rows = sorted(read_table("lengths", package=__package__), key=lambda row: row["model"] != "*")
     return {row["quantity"]: (float(row["value"]), row["source"]) for row in rows if row["model"] in ("*", model)}
 
 
-def lengths_of(model: str, settings: CotrainSettings, assignments: Sequence[str] = ()) -> Lengths:
+def parse_lengths(model: str, settings: CotrainSettings, assignments: Sequence[str] = ()) -> Lengths:
     """Lengths of a model with `quantity=value` assignments, none beyond the limits of the settings.
 
     Raises UsageError for an unknown quantity or an impossible value.
     """
-    lengths = Lengths(**{name: value for name, (value, _) in length_rows(model).items()})
-    known = [field.name for field in fields(Lengths)]
+    lengths = Lengths(**{name: value for name, (value, _) in known_lengths(model).items()})
+    names = [field.name for field in fields(Lengths)]
     for text in assignments:
         name, _, value = text.partition("=")
-        if name not in known:
-            raise UsageError(f"--tokens {text}: unknown quantity {name!r}", hint=f"known: {', '.join(known)}")
+        if name not in names:
+            raise UsageError(f"--tokens {text}: unknown quantity {name!r}", hint=f"known: {', '.join(names)}")
         lowest, highest = (0.0, 1.0) if name in SHARES else (1.0, 1e7)
         try:
             number = float(value)
@@ -83,17 +82,17 @@ def lengths_of(model: str, settings: CotrainSettings, assignments: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class GroupWork:
     """Groups of responses of mean length."""
 
     groups: float
     """Prompts."""
     rows: int
-    """Responses of each."""
+    """Responses per prompt."""
     prompt: float
-    """Tokens of a prompt."""
+    """Tokens."""
     response: float
-    """Tokens of a response."""
+    """Tokens."""
 
     @property
     def tokens(self) -> float:
@@ -111,9 +110,7 @@ class PhaseWork:
     """One phase of an iteration, or a validation."""
 
     name: str
-    """Name in `infuser_core/cotrain/phases`."""
-    work: Work
-    """Rows and tokens."""
+    work: GroupWork
     flops: Mapping[str, float]
     """FLOPs by kind of work."""
 
@@ -128,82 +125,81 @@ def needs_influence(config: RunConfig) -> bool:
     return cotrain.generator.update and not cotrain.dev_only and find_reward(cotrain.reward.name).needs_influence
 
 
-def gradient_flops(config: RunConfig, shape: Shape, work: Work) -> float:
+def gradient_flops(config: RunConfig, shape: Shape, work: GroupWork) -> float:
     """FLOPs of forward and backward: three forward passes, two with adapters, one more if all layers are recomputed."""
     passes = (2 if shape.adapters else 3) + int(config.engine.gradient_checkpointing is True)
     return passes * work.forward(shape)
 
 
-def scoring_flops(config: RunConfig, shape: Shape, work: Work) -> float:
+def scoring_flops(config: RunConfig, shape: Shape, work: GroupWork) -> float:
     """FLOPs of the probes: a gradient of every question, and the optimizer's direction of each hidden matrix."""
     flops = options_class(config.cotrain.optimizer.name).direction_flops
     directions = shape.layers * sum(flops(*sides) for sides in shape.hidden_matrices)
     return gradient_flops(config, shape, work) + work.groups * directions
 
 
-def phases_of(config: RunConfig, shape: Shape, lengths: Lengths) -> list[PhaseWork]:
+def phase_work(config: RunConfig, shape: Shape, lengths: Lengths) -> list[PhaseWork]:
     """The phases of one iteration in the order of the paper's table, means over rows.
 
     Raises ConfigError for a question file of unknown size.
     """
     cotrain, influence, rows = config.cotrain, needs_influence(config), config.cotrain.group_size
-    dev = Work(
-        groups=_size(config.data.dev, "data.dev"), rows=rows, prompt=lengths.dev_prompt, response=lengths.dev_response
-    )
-    written = Work(
+    dev_questions = _count_questions(config.data.dev, "data.dev")
+    dev = GroupWork(groups=dev_questions, rows=rows, prompt=lengths.dev_prompt, response=lengths.dev_response)
+    generation = GroupWork(
         groups=cotrain.documents, rows=rows, prompt=lengths.generator_prompt, response=lengths.generator_response
     )
-    answered = Work(
-        groups=written.groups * rows * lengths.valid,
+    answers = GroupWork(
+        groups=generation.groups * rows * lengths.valid,
         rows=rows,
         prompt=lengths.solver_prompt,
         response=lengths.solver_response,
     )
     varied_dev = replace(dev, groups=dev.groups * lengths.varied_dev)
-    varied = replace(answered, groups=answered.groups * lengths.varied_questions)
+    varied = replace(answers, groups=answers.groups * lengths.varied_questions)
 
-    def sampled(name: str, work: Work) -> PhaseWork:
+    def sampling(name: str, work: GroupWork) -> PhaseWork:
         return PhaseWork(name=name, work=work, flops={SAMPLING: work.forward(shape)})
 
-    def updated(name: str, work: Work, minibatch: int, *, scored: bool) -> PhaseWork:
+    def update(name: str, work: GroupWork, minibatch: int, *, scored: bool) -> PhaseWork:
         # Old log-probabilities, unless one step or the scoring makes them needless, and the anchor's.
         before = int(work.groups > minibatch and not scored) + int(cotrain.loss.kl > 0)
         flops = {TRAINING: gradient_flops(config, shape, work), SCORING: before * work.forward(shape)}
         return PhaseWork(name=name, work=work, flops=flops)
 
-    phases = [sampled(Phase.ROLLOUT_DEV, dev)] if influence or cotrain.dev_only else []
+    phases = [sampling(Phase.ROLLOUT_DEV, dev)] if influence or cotrain.dev_only else []
     if not cotrain.dev_only:
-        phases += [sampled(Phase.GENERATE_QUESTIONS, written), sampled(Phase.ROLLOUT_QUESTIONS, answered)]
+        phases += [sampling(Phase.GENERATE_QUESTIONS, generation), sampling(Phase.ROLLOUT_QUESTIONS, answers)]
     if influence:
         flops = {TRAINING: gradient_flops(config, shape, varied_dev)}
         phases.append(PhaseWork(name=Phase.DEV_GRADIENT, work=varied_dev, flops=flops))
         flops = {SCORING: scoring_flops(config, shape, varied)}
         phases.append(PhaseWork(name=Phase.SCORE_INFLUENCE, work=varied, flops=flops))
     if cotrain.generator.update:
-        phases.append(updated(Phase.UPDATE_GENERATOR, written, cotrain.generator.minibatch, scored=False))
+        phases.append(update(Phase.UPDATE_GENERATOR, generation, cotrain.generator.minibatch, scored=False))
     if cotrain.solver.update:
         work = varied_dev if cotrain.dev_only else varied
-        phases.append(updated(Phase.UPDATE_SOLVER, work, cotrain.solver.minibatch, scored=influence))
+        phases.append(update(Phase.UPDATE_SOLVER, work, cotrain.solver.minibatch, scored=influence))
     return phases
 
 
-def validation_of(config: RunConfig, shape: Shape, lengths: Lengths) -> PhaseWork:
+def validation_work(config: RunConfig, shape: Shape, lengths: Lengths) -> PhaseWork:
     """One validation: its questions are answered like dev questions. Raises ConfigError as `phases_of`."""
-    groups, rows = _size(config.data.validation, "data.validation"), config.cotrain.validation_samples
-    work = Work(groups=groups, rows=rows, prompt=lengths.dev_prompt, response=lengths.dev_response)
+    groups, rows = _count_questions(config.data.validation, "data.validation"), config.cotrain.validation_samples
+    work = GroupWork(groups=groups, rows=rows, prompt=lengths.dev_prompt, response=lengths.dev_response)
     return PhaseWork(name=Phase.VALIDATE, work=work, flops={SAMPLING: work.forward(shape)})
 
 
-def _size(source: QuestionSource, key: str) -> int:
+def _count_questions(source: QuestionSource, key: str) -> int:
     if isinstance(source, MixQuestions):
-        return sum(part.count or _size(part.source, f"{key}.parts") for part in source.parts)
+        return sum(part.count or _count_questions(part.source, f"{key}.parts") for part in source.parts)
     if isinstance(source, BenchmarkQuestions):
         return sum(quota.count for quota in source.quotas)
     if source.size is not None:
         return source.size
     assert isinstance(source, FileQuestions)
     try:
-        text = shipped.data(source.path).read_text(encoding="utf-8")
+        text = shipped.find_data_file(source.path).read_text(encoding="utf-8")
         lines = [line for line in text.splitlines() if line.strip()]
         return len(lines) if source.path.endswith(".jsonl") else len(json.loads(text))
     except (OSError, ValueError) as error:
@@ -217,16 +213,16 @@ def iteration_seconds(phases: Sequence[PhaseWork], pace: Mapping[str, float], *,
     seconds = {phase.name: phase.seconds(pace) for phase in phases}
     if not overlap or Phase.DEV_GRADIENT not in seconds:
         return sum(seconds.values())
-    # Dev rollouts and questions share the samplers until the dev rollouts are there.
-    left = max(0.0, seconds[Phase.GENERATE_QUESTIONS] - seconds[Phase.ROLLOUT_DEV]) + seconds[Phase.ROLLOUT_QUESTIONS]
-    return sum(seconds.values()) - min(seconds[Phase.DEV_GRADIENT], left)
+    # Dev rollouts and questions share the samplers until the dev rollouts are complete.
+    generating = max(0.0, seconds[Phase.GENERATE_QUESTIONS] - seconds[Phase.ROLLOUT_DEV])
+    return sum(seconds.values()) - min(seconds[Phase.DEV_GRADIENT], generating + seconds[Phase.ROLLOUT_QUESTIONS])
 
 
-def assumed(sampler: str) -> dict[str, tuple[float, str]]:
-    """Utilisation of the dense rate by kind of work, with its reason."""
+def assumed_utilisations(sampler: str) -> dict[str, tuple[float, str]]:
+    """Assumed utilisation of the dense rate by kind of work, with its source."""
     rows = {
         row["kind"]: (float(row["value"]), f"assumption: {row['source']}")
-        for row in table("utilisations", package=__package__)
+        for row in read_table("utilisations", package=__package__)
     }
     slow = rows.pop("sampling without vLLM")
     return rows if sampler == "vllm" else rows | {SAMPLING: slow}

@@ -7,10 +7,10 @@ from statistics import median
 from typing import Any
 
 from infuser_core.config.phase_table import Phase
-from infuser_core.planning.place import SALT, Asked, Salts
+from infuser_core.planning.place import SALT, RunPlaces, Salts
 from infuser_core.store.recipe import ArtifactRef, Recipe, Record
 from infuser_core.store.runs import differing
-from infuser_core.terminal import duration
+from infuser_core.terminal import format_duration
 
 MISSING = "(none)"
 
@@ -36,7 +36,7 @@ class Leaf:
         return self.name.rpartition(".")[2]
 
     def __str__(self) -> str:
-        return f"{self.name} {_short(self.old)} -> {_short(self.new)}"
+        return f"{self.name} {_shorten(self.old)} -> {_shorten(self.new)}"
 
 
 def leaves_that_differ(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Leaf]:
@@ -44,7 +44,7 @@ def leaves_that_differ(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[L
     return [Leaf(name=name, old=before, new=after) for name, before, after in differing(old, new, absent=MISSING)]
 
 
-def _short(value: Any, width: int = 40) -> str:
+def _shorten(value: Any, width: int = 40) -> str:
     text = str(value)
     return text if len(text) <= width else text[: width - 3] + "..."
 
@@ -54,7 +54,7 @@ UNKNOWN = "0" * 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class SurveyedStage:
     """A stage that the pipeline came by."""
 
     recipe: Recipe
@@ -73,7 +73,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class RunReason:
     """One reason for which a stage would run."""
 
     kind: str
@@ -93,7 +93,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Before:
+class FormerRun:
     """Former artifacts that a plan is compared with."""
 
     records: Sequence[Record]
@@ -116,48 +116,48 @@ class Before:
         return min(alike, key=distance, default=None)
 
 
-def reasons(
-    step: Step, record: Record | None, before: Before, salts: Salts, missing: Mapping[str, Recipe]
-) -> list[Reason]:
+def reasons_to_run(
+    step: SurveyedStage, record: Record | None, before: FormerRun, salts: Salts, missing: Mapping[str, Recipe]
+) -> list[RunReason]:
     """Reasons for which this stage would run, the most telling first.
 
     `record` is the artifact in its place, if any; `missing` are assumed artifacts by id.
     """
     recipe = step.recipe
     if not step.known:
-        return _inputs(recipe, None, missing) or [_DEPENDS]
-    found = _forced(recipe, record, salts)
+        return _input_changes(recipe, None, missing) or [_DEPENDS]
+    found = _forced_repeat(recipe, record, salts)
     if record is not None:
         if record.version != recipe.version:
             said = f"version of {recipe.phase} {record.version} -> {recipe.version}"
-            found.append(_changed("version", recipe.phase, record.version, recipe.version, said))
-        found += _settings(recipe, record, before.settings)
+            found.append(_change("version", recipe.phase, record.version, recipe.version, said))
+        found += _setting_changes(recipe, record, before.settings)
         if record.seed != recipe.seed:
-            found.append(_changed("seed", "seed", record.seed, recipe.seed))
-    found += _inputs(recipe, record, missing)
+            found.append(_change("seed", "seed", record.seed, recipe.seed))
+    found += _input_changes(recipe, record, missing)
     gone = "missing: it was computed, and is gone from the store"
-    return found or [Reason(kind="missing", text=gone if recipe.key in before.seen else "missing: not computed yet")]
+    return found or [RunReason(kind="missing", text=gone if recipe.key in before.seen else "missing: not computed yet")]
 
 
-def _changed(kind: str, key: str, old: Any, new: Any, text: str = "") -> Reason:
-    return Reason(kind=kind, key=key, old=old, new=new, text=text or f"{key} {_short(old)} -> {_short(new)}")
+def _change(kind: str, key: str, old: Any, new: Any, text: str = "") -> RunReason:
+    return RunReason(kind=kind, key=key, old=old, new=new, text=text or f"{key} {_shorten(old)} -> {_shorten(new)}")
 
 
-def _forced(recipe: Recipe, record: Record | None, salts: Salts) -> list[Reason]:
+def _forced_repeat(recipe: Recipe, record: Record | None, salts: Salts) -> list[RunReason]:
     salt = recipe.config.get(SALT)
-    if salt is None or not salts.forced(recipe.phase, recipe.iteration):
+    if salt is None or not salts.is_forced(recipe.phase, recipe.iteration):
         return []
     old = record.config.get(SALT) if record is not None else None
     if old == salt:
         return []
-    return [_changed("forced", SALT, old, salt, f"forced: computed again, attempt {salt}")]
+    return [_change("forced", SALT, old, salt, f"forced: computed again, attempt {salt}")]
 
 
-def _settings(recipe: Recipe, record: Record, changed: Sequence[Leaf]) -> list[Reason]:
+def _setting_changes(recipe: Recipe, record: Record, changed: Sequence[Leaf]) -> list[RunReason]:
     """Settings of the phase that differ, each under the name that it has in the configuration, where it has one."""
     leaves = leaves_that_differ(record.config, recipe.config)
     named = [_as_configured(recipe, leaf, changed) for leaf in leaves if leaf.name != SALT]
-    return [_changed("setting", leaf.name, leaf.old, leaf.new) for leaf in named]
+    return [_change("setting", leaf.name, leaf.old, leaf.new) for leaf in named]
 
 
 def _as_configured(recipe: Recipe, leaf: Leaf, changed: Sequence[Leaf]) -> Leaf:
@@ -168,21 +168,21 @@ def _as_configured(recipe: Recipe, leaf: Leaf, changed: Sequence[Leaf]) -> Leaf:
     return own[0] if own else leaf
 
 
-def _inputs(recipe: Recipe, record: Record | None, missing: Mapping[str, Recipe]) -> list[Reason]:
+def _input_changes(recipe: Recipe, record: Record | None, missing: Mapping[str, Recipe]) -> list[RunReason]:
     before = dict(record.inputs) if record is not None else {}
     found = []
     for name, identity in recipe.inputs.items():
         if identity in missing:
             source = missing[identity].title
-            found.append(_changed("depends", name, None, source, f"depends on {source}, which would run"))
+            found.append(_change("depends", name, None, source, f"depends on {source}, which would run"))
         elif before and identity != before.get(name):
             said = f"input {name} changed: {before.get(name, 'none')} -> {identity}"
-            found.append(_changed("input", name, before.get(name), identity, said))
+            found.append(_change("input", name, before.get(name), identity, said))
     gone = [name for name in before if name not in recipe.inputs]
-    return found + [_changed("input", name, before[name], None, f"input {name} is no longer used") for name in gone]
+    return found + [_change("input", name, before[name], None, f"input {name} is no longer used") for name in gone]
 
 
-_DEPENDS = Reason(kind="depends", text="depends on stages before it, which would run", new="stages before it")
+_DEPENDS = RunReason(kind="depends", text="depends on stages before it, which would run", new="stages before it")
 
 
 _LISTED = 8
@@ -191,7 +191,7 @@ _SAID = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedStage:
     """One stage of a plan."""
 
     recipe: Recipe
@@ -200,7 +200,7 @@ class Planned:
     """Benchmark or part that tells it from others of its phase and iteration; empty for most."""
     cached: bool
     """Whether the store has it."""
-    reasons: Sequence[Reason]
+    reasons: Sequence[RunReason]
     """Why it would run; empty for a cached stage."""
     seconds: float | None
     """Estimated time, seconds: 0 for a cached stage, None where the store knows no former one."""
@@ -229,20 +229,20 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RunPlan:
     """All stages of a run, in the order of the pipeline."""
 
     run: str
     """Its name."""
     compared_with: str
     """Run that the reasons speak of; empty where the store has none."""
-    stages: Sequence[Planned]
+    stages: Sequence[PlannedStage]
     """The stages."""
     notes: Sequence[str] = ()
     """Notes for a person before starting it."""
 
     @property
-    def running(self) -> list[Planned]:
+    def running(self) -> list[PlannedStage]:
         """Stages that would run."""
         return [stage for stage in self.stages if not stage.cached]
 
@@ -271,20 +271,24 @@ class Plan:
 
     def text(self) -> str:
         """The plan for people."""
-        lines = [self._headline(), *_lines(self.stages), *(f"note: {note}" for note in self.notes)]
+        lines = [self._headline(), *_stage_lines(self.stages), *(f"note: {note}" for note in self.notes)]
         return "\n".join(lines)
 
     def _headline(self) -> str:
         against = f"; compared with run {self.compared_with}" if self.compared_with else ""
         if not self.running:
             return f"run {self.run}: all {len(self.stages)} stages are cached{against}"
-        time = f"about {duration(self.seconds)} by former runs" if self.unknown < len(self.running) else "time unknown"
+        time = (
+            f"about {format_duration(self.seconds)} by former runs"
+            if self.unknown < len(self.running)
+            else "time unknown"
+        )
         if 0 < self.unknown < len(self.running):
             time += f", and {self.unknown} stages that the store has no time for"
         return f"run {self.run}: {len(self.running)} of {len(self.stages)} stages would run, {time}{against}"
 
 
-def _lines(stages: Sequence[Planned]) -> list[str]:
+def _stage_lines(stages: Sequence[PlannedStage]) -> list[str]:
     width = max((len(stage.title) for stage in stages), default=0)
     lines = []
     for cached, group in groupby(stages, key=lambda stage: stage.cached):
@@ -297,14 +301,14 @@ def _lines(stages: Sequence[Planned]) -> list[str]:
     return lines
 
 
-def _line(stage: Planned, width: int) -> str:
+def _line(stage: PlannedStage, width: int) -> str:
     if stage.cached:
         return f"  {stage.title:{width}}  cached"
     time = "        ?" if stage.seconds is None else f"{stage.seconds:8.1f}s"
-    return f"  {stage.title:{width}}  would run {time}  {'; '.join(_said(stage.reasons))}"
+    return f"  {stage.title:{width}}  would run {time}  {'; '.join(_reason_texts(stage.reasons))}"
 
 
-def _said(reasons: Sequence[Reason]) -> list[str]:
+def _reason_texts(reasons: Sequence[RunReason]) -> list[str]:
     """The first reasons in words; what would run before stands in one of them."""
     ahead = list(dict.fromkeys(str(reason.new) for reason in reasons if reason.kind == "depends"))
     said = [reason.text for reason in reasons if reason.kind != "depends"]
@@ -312,35 +316,35 @@ def _said(reasons: Sequence[Reason]) -> list[str]:
     return [*said[:_SAID], f"{len(said) - _SAID} more reasons"] if len(said) > _SAID else said
 
 
-def plan_of(
+def make_plan(
     run: str,
-    steps: Sequence[Step],
+    steps: Sequence[SurveyedStage],
     *,
-    before: Before,
+    before: FormerRun,
     salts: Salts,
     missing: Mapping[str, Recipe],
     known: Sequence[Record],
     compared_with: str,
-    asked: Asked,
+    asked: RunPlaces,
     notes: Sequence[str] = (),
-) -> Plan:
+) -> RunPlan:
     """The plan of the stages that a survey came by; `known` are all artifacts of the store, for the times."""
     usual = usual_seconds(known) | usual_seconds(before.records)
     stages = []
-    for step, label in zip(steps, labels(steps), strict=True):
+    for step, label in zip(steps, stage_labels(steps), strict=True):
         if asked.only is not None and not asked.only.holds(step.recipe):
             continue
-        why: list[Reason] = []
+        why: list[RunReason] = []
         seconds: float | None = 0.0
         if not step.stored:
             record = before.like(step.recipe)
-            why = reasons(step, record, before, salts, missing)
+            why = reasons_to_run(step, record, before, salts, missing)
             seconds = record.seconds if record else usual.get(step.recipe.phase)
-        stages.append(Planned(recipe=step.recipe, label=label, cached=step.stored, reasons=why, seconds=seconds))
-    return Plan(run=run, compared_with=compared_with, stages=stages, notes=notes)
+        stages.append(PlannedStage(recipe=step.recipe, label=label, cached=step.stored, reasons=why, seconds=seconds))
+    return RunPlan(run=run, compared_with=compared_with, stages=stages, notes=notes)
 
 
-def labels(steps: Sequence[Step]) -> list[str]:
+def stage_labels(steps: Sequence[SurveyedStage]) -> list[str]:
     """Labels of stages of one phase and iteration: a label of their own, or of what they were made from."""
     own: dict[str, str] = {}
     found = []

@@ -25,16 +25,17 @@ from infuser_core.planning.split import load_sets, require_apart
 from infuser_core.plugins import MAIN_ROUTE, find_object
 from infuser_core.prompts.load import load
 from infuser_core.results.trackers.parts.follow import find_tracker
-from infuser_core.system.hub import fetched
+from infuser_core.system.hub import fetch_address
+from infuser_core.verifiers.parts.batch import CHOICES, prompt_name
 from infuser_core.verifiers.sandbox import run as sandbox
 
 
-def missing(config: RunConfig) -> list[ConfigError]:
+def missing_for_corpus(config: RunConfig) -> list[ConfigError]:
     """Everything that is missing on this machine, in the order of a run's asking; without a corpus nothing is."""
     if not needs_documents(config):
         return []
     if config.corpus.pool:
-        there = fetched(config.corpus.pool).exists()
+        there = fetch_address(config.corpus.pool).exists()
         absent = ConfigError(
             f"corpus.pool = {config.corpus.pool!r}: no such file or folder",
             hint="name a pool of `infuser corpus build`, or a documents.json",
@@ -117,13 +118,7 @@ def preflight(config: RunConfig) -> None:
     for key in ("labeller", "oracle"):
         if name := getattr(config.cotrain.question, key):
             find_object(name, key=f"cotrain.question.{key}")
-    # Further templates that questions without choices are put with.
-    verifiers = {question.verifier for question in asked if not question.choices}
-    answering = [
-        *(["solve_code"] if "code" in verifiers else []),
-        *(["solve_free_form"] if verifiers - {"code"} else []),
-    ]
-    for prompt in (*asking, "solve_mcq", "judge_chunk", *answering):
+    for prompt in (*asking, CHOICES, "judge_chunk", *sorted({prompt_name(question) for question in asked})):
         load(prompt, profile=config.prompts)
     if runs_programs(config, asked):
         sandbox.find_containment()
@@ -134,7 +129,7 @@ def preflight(config: RunConfig) -> None:
     }
     for error in _folders(roles):
         raise error
-    for error in missing(config):
+    for error in missing_for_corpus(config):
         raise error
     _check_adapter(config)
 
@@ -186,5 +181,5 @@ def _sources(config: RunConfig) -> list[tuple[str, QuestionSource]]:
 
 
 def _must_exist(key: str, path: str) -> None:
-    if not shipped.data(path).exists():
+    if not shipped.find_data_file(path).exists():
         raise ConfigError(f"{key} = {path!r}: no such file", hint="correct the path; relative ones start where you run")

@@ -16,16 +16,16 @@ from infuser_core import settings
 from infuser_core.config.phase_table import CHECKPOINTS, GRADIENTS, LOOP
 from infuser_core.config.run import KeepSettings, RunConfig
 from infuser_core.errors import ConfigError
-from infuser_core.memory.hardware import GIB, HOST, PYTHON, Cluster, Gpu, memory
-from infuser_core.memory.parts import RESERVE, Held, both, host
+from infuser_core.memory.hardware import GIB, HOST, PYTHON, Cluster, Gpu, host_memory
+from infuser_core.memory.parts import RESERVE, RoleMemory, host_bytes, memory_of_roles
 from infuser_core.memory.sizes import LEAST
 from infuser_core.planning.advice import advice
-from infuser_core.planning.disk import files_of
+from infuser_core.planning.disk import run_files
 from infuser_core.planning.hours import SAMPLING
-from infuser_core.planning.place import Asked as Places
+from infuser_core.planning.place import RunPlaces
 from infuser_core.planning.setup import Setup
 from infuser_core.store.gc import size_of
-from infuser_core.store.history import history_of
+from infuser_core.store.history import load_history
 from infuser_core.store.journal import Journal
 from infuser_core.store.store import Store
 from infuser_core.store.verify import size
@@ -37,7 +37,7 @@ DEVICES = ("nvidia[0-9]*", "kfd", "dxg")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class MachineRoom:
     """Room of the machine on which a run starts."""
 
     cards: Sequence[float] | None
@@ -52,13 +52,13 @@ Shortage = tuple[str, str]
 """Something that a run needs and this machine has not, need and limit, and what would do; both in words."""
 
 
-def here(root: Path) -> Machine:
+def this_machine(root: Path) -> MachineRoom:
     """This machine, with the disk of a store that need not exist yet."""
     there = next(folder for folder in (root, *root.parents) if folder.exists())
-    return Machine(cards=cards(), memory=memory(), disk=float(shutil.disk_usage(there).free))
+    return MachineRoom(cards=visible_accelerators(), memory=host_memory(), disk=float(shutil.disk_usage(there).free))
 
 
-def cards() -> list[float] | None:
+def visible_accelerators() -> list[float] | None:
     """Bytes of every accelerator that CUDA_VISIBLE_DEVICES leaves; None where nobody can tell."""
     try:
         told = subprocess.run(QUERY, capture_output=True, text=True, timeout=10, check=True).stdout
@@ -74,7 +74,7 @@ def cards() -> list[float] | None:
     return found if len(found) == len(wanted) else None
 
 
-def require_room(config: RunConfig, name: str, places: Places) -> None:
+def require_room(config: RunConfig, name: str, places: RunPlaces) -> None:
     """Raises ConfigError for a run that this machine cannot hold.
 
     A complete run computes nothing, one up to a place needs no disk for the rest, and a cluster's machines are asked
@@ -84,13 +84,13 @@ def require_room(config: RunConfig, name: str, places: Places) -> None:
     place = places.only or places.until
     if (place and place.phase not in LOOP) or Journal(root, name).is_finished():
         return
-    machine = here(root) if place is None else replace(here(root), disk=math.inf)
-    _refuse(shortages(config, machine, held=_held(root, name, config)))
+    machine = this_machine(root) if place is None else replace(this_machine(root), disk=math.inf)
+    _refuse(shortages(config, machine, held=_stored_bytes(root, name, config)))
 
 
 def require_memory(config: RunConfig) -> None:
     """Raises ConfigError where this machine's memory cannot hold the models, whatever its disk."""
-    _refuse(shortages(config, replace(here(settings.store_root()), disk=math.inf)))
+    _refuse(shortages(config, replace(this_machine(settings.store_root()), disk=math.inf)))
 
 
 def _refuse(told: Sequence[Shortage]) -> None:
@@ -100,20 +100,20 @@ def _refuse(told: Sequence[Shortage]) -> None:
         )
 
 
-def shortages(config: RunConfig, machine: Machine, *, held: float = 0.0) -> list[Shortage]:
+def shortages(config: RunConfig, machine: MachineRoom, *, held: float = 0.0) -> list[Shortage]:
     """Everything that does not fit and can be judged; `held` are bytes of the run that the store has already."""
     if config.cluster is not None:
         machine = replace(machine, cards=None, memory=math.inf)
     on_cards = config.engine.device != "cpu" and machine.cards != []
-    absent = _absent(config, machine)
+    absent = _missing_accelerators(config, machine)
     try:
-        setup = Setup.of(config, _cluster(machine, on_cards=on_cards))
-        return absent or [*_memory(setup, machine), *_disk(setup, machine, held)]
+        setup = Setup.of(config, _as_cluster(machine, on_cards=on_cards))
+        return absent or [*_memory_shortages(setup, machine), *_disk_shortages(setup, machine, held)]
     except ConfigError:
         return absent
 
 
-def _absent(config: RunConfig, machine: Machine) -> list[Shortage]:
+def _missing_accelerators(config: RunConfig, machine: MachineRoom) -> list[Shortage]:
     """Accelerators that the settings count on."""
     engine, known = config.engine, machine.cards
     if known is None or engine.device == "cpu":
@@ -128,7 +128,7 @@ def _absent(config: RunConfig, machine: Machine) -> list[Shortage]:
     return [(what, f"set engine.ranks to {len(known)}, or name a cluster")]
 
 
-def _cluster(machine: Machine, *, on_cards: bool) -> Cluster:
+def _as_cluster(machine: MachineRoom, *, on_cards: bool) -> Cluster:
     """The machine as the planner knows one, but for its speed."""
     known = machine.cards or []
     card = Gpu(
@@ -142,27 +142,27 @@ def _cluster(machine: Machine, *, on_cards: bool) -> Cluster:
     return Cluster(gpu=card, nodes=1, per_node=max(1, len(known)) if on_cards else 1)
 
 
-def least(setup: Setup) -> list[Held]:
+def least_memory(setup: Setup) -> list[RoleMemory]:
     """Memory of both roles without the reserve, and with the smallest micro-batch that the trainer can go down to."""
     engine = setup.config.engine
     halves = engine.trainer == "local" and (engine.token_budget == "auto" or not setup.cluster.gpu.is_host)
     passes = [phase.work.tokens for phase in setup.phases if SAMPLING not in phase.flops]
     most = math.ceil(max(passes, default=0.0))
     layout = replace(setup.layout, token_budget=LEAST if halves else min(setup.layout.token_budget, most))
-    found = both(setup.shape, setup.cluster.gpu, layout, sequence=0.0)
+    found = memory_of_roles(setup.shape, setup.cluster.gpu, layout, sequence=0.0)
     return [replace(role, parts=tuple(part for part in role.parts if part.name != RESERVE)) for role in found]
 
 
-def _memory(setup: Setup, machine: Machine) -> Iterator[Shortage]:
+def _memory_shortages(setup: Setup, machine: MachineRoom) -> Iterator[Shortage]:
     engine = setup.config.engine
     if "fake" in (engine.sampler, engine.trainer):
         return
     where = "the main memory" if setup.cluster.gpu.is_host else "an accelerator"
-    for role in least(setup):
+    for role in least_memory(setup):
         if not role.fits:
             what = f"the {role.role} needs {role.total / GIB:.1f} GiB, and {where} has {role.room / GIB:.1f}"
             yield what, _remedy(setup)
-    moved = host(setup.shape, setup.layout, per_node=setup.cluster.per_node)
+    moved = host_bytes(setup.shape, setup.layout, per_node=setup.cluster.per_node)
     if moved > machine.memory:
         what = f"{moved / GIB:.1f} GiB move to the main memory, which has {machine.memory / GIB:.1f}"
         yield what, "set engine.placement split or engine.offload none, or take a larger machine"
@@ -176,8 +176,8 @@ def _remedy(setup: Setup) -> str:
     return "take a smaller model or a larger machine: `infuser plan CONFIG --gpus 8xH100` says what fits where"
 
 
-def _disk(setup: Setup, machine: Machine, held: float) -> Iterator[Shortage]:
-    files = files_of(setup.config, setup.shape)
+def _disk_shortages(setup: Setup, machine: MachineRoom, held: float) -> Iterator[Shortage]:
+    files = run_files(setup.config, setup.shape)
     if files.peak - held > machine.disk:
         there = f", {size(int(held))} of them already" if held else ""
         free = size(int(machine.disk))
@@ -189,9 +189,9 @@ def _disk(setup: Setup, machine: Machine, held: float) -> Iterator[Shortage]:
         yield what, f"{keep}name a store on a larger disk in INFUSER_STORE"
 
 
-def _held(root: Path, name: str, config: RunConfig) -> float:
+def _stored_bytes(root: Path, name: str, config: RunConfig) -> float:
     """Bytes of a run's state in the store, and of the run that it was forked from."""
-    store, known = Store(root), (name, history_of(root, name, config).forked_from)
+    store, known = Store(root), (name, load_history(root, name, config).forked_from)
     state = (*CHECKPOINTS, *GRADIENTS)
     entries = [entry for run in known if run for entry in Journal(root, run).latest() if entry.phase in state]
     folders = {store.folder(entry.key) for entry in entries}

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from infuser_core.config.overlays import changed
+from infuser_core.config.overlays import with_overrides
 from infuser_core.config.run import RunConfig
-from infuser_core.memory.hardware import Cluster, cluster
-from infuser_core.memory.parts import Held, Layout, both, layout_of, on_more
+from infuser_core.memory.hardware import Cluster, parse_cluster
+from infuser_core.memory.parts import EngineLayout, RoleMemory, layout_of, memory_of_roles, on_more
 from infuser_core.memory.shape import Shape, shape_of
-from infuser_core.planning.hours import SAMPLING, Lengths, PhaseWork, lengths_of, phases_of
+from infuser_core.planning.hours import SAMPLING, Lengths, PhaseWork, parse_lengths, phase_work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Setup:
     """The model of both roles."""
     lengths: Lengths
     """Mean lengths and shares."""
-    layout: Layout
+    layout: EngineLayout
     """Use of the accelerators."""
 
     @staticmethod
@@ -35,19 +35,19 @@ class Setup:
         `shape` replaces the anchor's; `tokens` are lengths as `quantity=value`.
         """
         chosen = (shape or shape_of(config.anchor)).adapted(config.cotrain.adapter)
-        where = cluster(gpus) if isinstance(gpus, str) else gpus
-        lengths = lengths_of(chosen.name, config.cotrain, tokens)
+        where = parse_cluster(gpus) if isinstance(gpus, str) else gpus
+        lengths = parse_lengths(chosen.name, config.cotrain, tokens)
         return Setup(config=config, cluster=where, shape=chosen, lengths=lengths, layout=layout_of(config, where))
 
     @property
     def phases(self) -> list[PhaseWork]:
         """The phases of one iteration."""
-        return phases_of(self.config, self.shape, self.lengths)
+        return phase_work(self.config, self.shape, self.lengths)
 
     @property
-    def memory(self) -> list[Held]:
+    def memory(self) -> list[RoleMemory]:
         """Memory of the trainer and of the sampler on one GPU."""
-        return both(self.shape, self.cluster.gpu, self.layout, sequence=self.sequence)
+        return memory_of_roles(self.shape, self.cluster.gpu, self.layout, sequence=self.sequence)
 
     @property
     def sequence(self) -> int:
@@ -63,7 +63,7 @@ class Setup:
 
     def having(self, settings: Sequence[str]) -> "Setup":
         """The same run with `key=value` settings. Raises ConfigError for invalid ones."""
-        config = changed(self.config, settings)
+        config = with_overrides(self.config, settings)
         shape = self.shape.adapted(config.cotrain.adapter)
         return replace(self, config=config, shape=shape, layout=layout_of(config, self.cluster))
 

@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import Field
 
 from infuser_core.config import shipped
-from infuser_core.config.overlays import checked, load
+from infuser_core.config.overlays import load, parse_settings
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import Settings
-from infuser_core.errors import ConfigError, named
+from infuser_core.errors import ConfigError, match_name
 
 RUNS = 1000
 """Runs of a sweep."""
@@ -35,7 +35,7 @@ class SweepFile(Settings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class AxisValue:
     """One value of an axis."""
 
     label: str
@@ -46,43 +46,43 @@ class Choice:
     """`key=value`."""
 
 
-def read_all(paths: Sequence[Path], overrides: Sequence[str] = (), *, against: str = "") -> list[RunConfig]:
+def read_sweeps(paths: Sequence[Path], overrides: Sequence[str] = (), *, against: str = "") -> list[RunConfig]:
     """The runs of several sweep files, each once.
 
     Raises ConfigError like `read`, and where no run is of the variant `against`.
     """
-    runs = list({config.run_name(): config for path in paths for config in read(path, overrides)}.values())
+    runs = list({config.run_name(): config for path in paths for config in read_sweep(path, overrides)}.values())
     if against:
-        named(against, dict.fromkeys(config.label for config in runs), kind="variant")
+        match_name(against, dict.fromkeys(config.label for config in runs), kind="variant")
     return runs
 
 
-def read(path: Path, overrides: Sequence[str] = ()) -> list[RunConfig]:
+def read_sweep(path: Path, overrides: Sequence[str] = ()) -> list[RunConfig]:
     """The runs of a sweep file, each once, with `key=value` on top.
 
     A run's name follows from its settings, so that sweeps share runs.
 
     Raises ConfigError where the file, or the configuration of any of its runs, is wrong.
     """
-    sweep = checked(SweepFile, shipped.read(path), where=str(path))
-    folder = shipped.find(path).parent
-    axes = [list(_choices(name, values, folder)) for name, values in sweep.axes.items()]
+    sweep = parse_settings(SweepFile, shipped.read_settings_file(path), where=str(path))
+    folder = shipped.find_file(path).parent
+    axes = [list(_axis_choices(name, values, folder)) for name, values in sweep.axes.items()]
     many = prod(map(len, axes))
     if many > RUNS:
         raise ConfigError(
             f"{path}: {many} runs, and {RUNS} are the most of one sweep", hint="split it, or drop an axis"
         )
-    every = [_run(sweep, folder, chosen, overrides) for chosen in product(*axes)]
+    every = [_run_config(sweep, folder, chosen, overrides) for chosen in product(*axes)]
     _refuse_alike(path, every)
     return list({config.run_name(): config for config in every}.values())
 
 
 def _refuse_alike(path: Path, configs: Iterable[RunConfig]) -> None:
     """Comparisons go by the label: other settings under the same one would be averaged as if they were seeds."""
-    named: dict[tuple[str, int], str] = {}
+    run_of_cell: dict[tuple[str, int], str] = {}
     for config in configs:
         run = config.run_name()
-        other = named.setdefault((config.label, config.seed), run)
+        other = run_of_cell.setdefault((config.label, config.seed), run)
         if other != run:
             raise ConfigError(
                 f"{path}: two variants are called {config.label}, runs {other} and {run}",
@@ -90,23 +90,23 @@ def _refuse_alike(path: Path, configs: Iterable[RunConfig]) -> None:
             )
 
 
-def _choices(name: str, values: Mapping[str, list[str]] | Sequence[Any], folder: Path) -> Iterator[Choice]:
+def _axis_choices(name: str, values: Mapping[str, list[str]] | Sequence[Any], folder: Path) -> Iterator[AxisValue]:
     if isinstance(values, Mapping):
         for label, parts in values.items():
-            files = tuple(shipped.find(part, folder) for part in parts if "=" not in part)
-            yield Choice(label=_fit(label), files=files, overrides=tuple(part for part in parts if "=" in part))
+            files = tuple(shipped.find_file(part, folder) for part in parts if "=" not in part)
+            yield AxisValue(label=_as_label(label), files=files, overrides=tuple(part for part in parts if "=" in part))
         return
     for value in values:
-        label = "" if name == "seed" else _fit(f"{'-'.join(name.split('.')[-2:])}-{value}")
-        yield Choice(label=label, overrides=(f"{name}={value}",))
+        label = "" if name == "seed" else _as_label(f"{'-'.join(name.split('.')[-2:])}-{value}")
+        yield AxisValue(label=label, overrides=(f"{name}={value}",))
 
 
-def _fit(label: str) -> str:
+def _as_label(label: str) -> str:
     return _UNFIT.sub("-", label.lower()).strip("-")
 
 
-def _run(sweep: SweepFile, folder: Path, chosen: Sequence[Choice], on_top: Sequence[str]) -> RunConfig:
-    bases = [shipped.find(name, folder) for name in sweep.base]
+def _run_config(sweep: SweepFile, folder: Path, chosen: Sequence[AxisValue], on_top: Sequence[str]) -> RunConfig:
+    bases = [shipped.find_file(name, folder) for name in sweep.base]
     files = (*bases, *(file for choice in chosen for file in choice.files))
     overrides = [*sweep.set, *(override for choice in chosen for override in choice.overrides), *on_top]
     labels = [choice.label for choice in chosen if choice.label]

@@ -25,7 +25,7 @@ RESPONSES: dict[str, str] = {Phase.ROLLOUT_DEV: "dev_response", Phase.ROLLOUT_QU
 """Phases whose summary counts response tokens, and the mean length that follows."""
 
 
-def of_file(path: Path) -> Utilisations:
+def read_utilisations(path: Path) -> Utilisations:
     """Utilisations in a YAML file as `infuser rehearse --to` writes it. Raises ConfigError for any other content."""
     hint = "`infuser rehearse CONFIG --gpus 8xH100 --to FILE` writes one"
     content = read_yaml(path, hint=hint)
@@ -35,7 +35,7 @@ def of_file(path: Path) -> Utilisations:
     return {kind: (value, f"measured: {path}") for kind, value in content.items()}
 
 
-def of_run(root: Path, name: str, gpus: str) -> Utilisations:
+def run_utilisations(root: Path, name: str, gpus: str) -> Utilisations:
     """Utilisations of a run on `gpus`, by the seconds of its stages and its own mean lengths.
 
     Raises UsageError for a run that computed no phase of an iteration.

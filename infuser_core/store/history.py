@@ -1,4 +1,4 @@
-"""A run's settings over its iterations: a fork has its origin's until the iteration at which it left."""
+"""A run's settings over its iterations: a fork has its origin's before the iteration at which it leaves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,16 +12,15 @@ from infuser_core.store import runs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Earlier:
-    """Settings that a forked run has left."""
+class FormerSettings:
+    """Settings of a run's iterations before a fork."""
 
     before: int
     """They hold in iterations before this one."""
     config: RunConfig
-    """The settings."""
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in a run's record."""
+        """The entry of a run's record."""
         return {"before": self.before, "config": self.config.model_dump(mode="json")}
 
 
@@ -31,8 +30,8 @@ class History:
 
     latest: RunConfig
     """The run's own settings."""
-    earlier: Sequence[Earlier] = ()
-    """Settings of those that it descends from, the first first."""
+    earlier: Sequence[FormerSettings] = ()
+    """Settings of the runs that it descends from, the oldest first."""
     forked_from: str = ""
     """The run that it was forked from; empty for none."""
 
@@ -43,34 +42,36 @@ class History:
 
     @property
     def all(self) -> list[RunConfig]:
-        """Every configuration, the first first."""
+        """Every configuration, the oldest first."""
         return [*(part.config for part in self.earlier), self.latest]
 
     def at(self, iteration: int) -> RunConfig:
-        """Settings of an iteration; -1 stands before the loop."""
+        """Settings of an iteration; -1 means before the loop."""
         if iteration < 0:
             return self.first
         return next((part.config for part in self.earlier if iteration < part.before), self.latest)
 
     def measuring(self, iteration: int) -> RunConfig:
-        """Settings by which a checkpoint is measured that has seen so many iterations."""
+        """Settings that measure the checkpoint after `iteration` iterations."""
         if not self.earlier:
             return self.latest
         return self.latest.model_copy(update={"seed": self.at(iteration - 1).seed})
 
     def fork(self, at: int, config: RunConfig, *, origin: str) -> "History":
         """The history of a run that leaves this one before iteration `at`."""
-        kept = [part for part in self.earlier if part.before < at]
-        parted = Earlier(before=at, config=next((p.config for p in self.earlier if p.before >= at), self.latest))
-        return History(latest=config, earlier=(*kept, parted), forked_from=origin)
+        earlier = [part for part in self.earlier if part.before < at]
+        at_fork = next((part.config for part in self.earlier if part.before >= at), self.latest)
+        earlier.append(FormerSettings(before=at, config=at_fork))
+        return History(latest=config, earlier=tuple(earlier), forked_from=origin)
 
 
-def history_of(root: Path, name: str, config: RunConfig) -> History:
-    """The history of a run whose own settings are these; a run that was never forked has no other."""
+def load_history(root: Path, name: str, config: RunConfig) -> History:
+    """The history of a run with these settings; only a fork has earlier ones."""
     record = runs.known_run(root, name)
     try:
         earlier = tuple(
-            Earlier(before=int(part["before"]), config=validate(part["config"])) for part in record.get("earlier", [])
+            FormerSettings(before=int(part["before"]), config=validate(part["config"]))
+            for part in record.get("earlier", [])
         )
     except (KeyError, TypeError, ValueError) as error:
         raise StoreError(f"the record of run {name} is damaged: {error}", hint="fork it again") from error

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
 
 RUNS_PROGRAMS = True
+PROMPT = "solve_code"
 _PYTHON = frozenset(["python", "py", "python3", "python2"])
 # Possessive: a run of one character is read once, however long it is. Groups are not: Python 3.11.2 loses matches.
 _FENCE = re.compile(

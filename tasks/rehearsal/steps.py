@@ -21,7 +21,7 @@ from infuser_core.engines.service.sync_check import FAR, LIMITS, Agreement, prec
 from infuser_core.errors import ConfigError, EngineError, InfuserError
 from infuser_core.evaluation.benchmarks.parts.loader import longest_sequence
 from infuser_core.memory.shape import shape_of
-from infuser_core.planning.hours import Work
+from infuser_core.planning.hours import GroupWork
 from infuser_core.protocols import Completion, PromptGroup, SamplingParams, TrainGroup, TrainRow
 from infuser_core.schemas import Checkpoint, Rollout
 from infuser_core.store import verify
@@ -54,9 +54,9 @@ class Rehearsal:
         """Precision of the sampler's matrices."""
         self._pool = run_pool(config, longest_sequence=longest_sequence(config))
         self._engines: dict[str, Any] = {}
-        self.sampled: Work | None = None
+        self.sampled: GroupWork | None = None
         """The generated batch; None before generation."""
-        self.trained: Work | None = None
+        self.trained: GroupWork | None = None
         """The batch of each of the trainer's steps."""
         self._passed: set[str] = set()
         self._meter = Meter()
@@ -155,10 +155,10 @@ class Rehearsal:
         self.sampled, self.trained = self._work(sum(tokens) / len(tokens)), self._work(longest)
         return self._count(sum(tokens)), f"{len(tokens)} responses, the longest {max(tokens)} of {longest} tokens"
 
-    def _work(self, response: float) -> Work:
+    def _work(self, response: float) -> GroupWork:
         """The batch with responses of that many tokens."""
         cotrain = self._config.cotrain
-        return Work(
+        return GroupWork(
             groups=len(self._groups),
             rows=cotrain.group_size,
             prompt=cotrain.prompt_tokens,

@@ -14,11 +14,11 @@ from infuser_core.planning.hours import (
     SAMPLING,
     SCORING,
     TRAINING,
-    Work,
+    GroupWork,
     gradient_flops,
     iteration_seconds,
-    lengths_of,
-    phases_of,
+    parse_lengths,
+    phase_work,
     scoring_flops,
 )
 from infuser_core.planning.setup import Setup
@@ -74,7 +74,7 @@ class Extrapolation:
 
 
 def extrapolate(
-    config: RunConfig, shape: Shape, lines: Sequence[Line], *, sampled: Work, trained: Work
+    config: RunConfig, shape: Shape, lines: Sequence[Line], *, sampled: GroupWork, trained: GroupWork
 ) -> Extrapolation | None:
     """Seconds per FLOP of generation, dev gradient and scoring, times the FLOPs of an iteration, and its checkpoints.
 
@@ -89,7 +89,7 @@ def extrapolate(
         TRAINING: seconds["dev gradient"] / gradient_flops(config, shape, trained),
     }
     cotrain = config.cotrain
-    phases = phases_of(config, shape, lengths_of(shape.name, cotrain))
+    phases = phase_work(config, shape, parse_lengths(shape.name, cotrain))
     saved = seconds["save"] * (int(cotrain.generator.update) + int(cotrain.solver.update))
     iteration = iteration_seconds(phases, pace, overlap=False) + saved
     return Extrapolation(

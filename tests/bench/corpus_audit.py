@@ -121,7 +121,7 @@ def signature_rows(texts: list[str], few: int) -> Iterator[Row]:
 def memory_row(pool: list[str], texts: list[str]) -> Row:
     """The exact scan without reading: records that are in memory already."""
     begin = time.process_time()
-    matcher = Matcher(pool, OverlapSettings().resolved())
+    matcher = Matcher(pool, OverlapSettings().with_defaults())
     build = time.process_time() - begin
     rate = len(texts) / seconds(lambda: list(matcher.pairs(texts)), 3)
     mean = sum(map(len, texts)) / len(texts)
@@ -215,7 +215,7 @@ def _kept(out: Path) -> list[Path]:
 def recall_rows(pool: Sequence[str]) -> Iterator[Row]:
     """Every kind of control by every mode, one line each."""
     documents = [PoolText(document_id=str(number), text=text) for number, text in enumerate(pool)]
-    for row in audit.measure_recall(documents, OverlapSettings().resolved()):
+    for row in audit.measure_recall(documents, OverlapSettings().with_defaults()):
         found = ", ".join(f"{mode} {row.shares[mode]:.2f}" for mode in audit.MODES)
         label = "13 words reported" if row.expected else "false matches"
         yield Row(
@@ -232,7 +232,7 @@ def negative_rows(pool: Path, files: Sequence[Path]) -> Iterator[Row]:
     documents = pool_texts(pool)
     passages = [part for file in files for part in _passages(file.read_text(encoding="utf-8", errors="replace"))]
     records = random.Random(7).sample(passages, min(NEGATIVES, len(passages)))
-    matcher = Matcher([row.text for row in documents], OverlapSettings().resolved())
+    matcher = Matcher([row.text for row in documents], OverlapSettings().with_defaults())
     pairs = list(matcher.pairs(records, every=True))
     wrong = {pair.scanned for pair in pairs if pair.rule}
     told = ", ".join(repr(" ".join(records[number][:60].split())) for number in sorted(wrong)[:5])
@@ -247,7 +247,7 @@ def negative_rows(pool: Path, files: Sequence[Path]) -> Iterator[Row]:
         target="<= 0",
         detail=f"{detail}{longest} at most {told}",
     )
-    for row in audit.measure_recall(documents, OverlapSettings().resolved(), per_kind=CONTROLS):
+    for row in audit.measure_recall(documents, OverlapSettings().with_defaults(), per_kind=CONTROLS):
         name = f"real pool, planted: {row.kind}: {'13 words reported' if row.expected else 'false matches'}"
         matched = f"{row.shares['exact']:.2f} matched by exact; {row.planted} pairs"
         yield Row(name=name, value=row.shares[SHARED], unit="share", detail=matched)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from measure import Row, shown
 
-from corpus.chunk.blocks import Kind, scan
+from corpus.chunk.blocks import BlockType, scan
 from corpus.chunk.chunk import chunk_page
 from corpus.chunk.langchain_chunk import NOWHERE, chunk_langchain
 from corpus.read import pdf
@@ -84,16 +84,16 @@ def by_characters(text: str) -> int:
 
 
 def score(markdown: str, titles: Sequence[str]) -> Score:
-    found = Counter(title_key(block.title) for block in scan(markdown) if block.kind is Kind.HEADING)
+    found = Counter(title_key(block.title) for block in scan(markdown) if block.kind is BlockType.HEADING)
     wanted = Counter(titles)
     return Score(hits=(found & wanted).total(), wanted=wanted.total(), found=found.total())
 
 
 def measure_book(path: Path) -> BookResult:
     start = time.process_time()
-    given = convert(str(path), ReadingConfig())
+    given = convert(str(path), ReadingConfig(max_pages=4000))
     seconds = time.process_time() - start
-    withheld = convert(str(path), ReadingConfig(use_outline=False))
+    withheld = convert(str(path), ReadingConfig(max_pages=4000, use_outline=False))
     outline = pdf.read_pdf(str(path)).outline
     titles = [title_key(entry.title) for entry in outline if entry.page >= 0 and title_key(entry.title)]
     scores = [score(made.markdown, titles) for made in (given, withheld)]

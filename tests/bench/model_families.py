@@ -19,9 +19,9 @@ from transformers.utils import logging
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from engine_tiny import COMMON, LATENT, OBJECTIVE, VOCABULARY, make_groups, save_tokenizer, trainer
+from stock_engines import hf_sampler
 
 from infuser_core.engines.hf.causal_lm import multiply_experts, saved_buffers
-from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.errors import InfuserError
 from infuser_core.protocols import PromptGroup, SamplingParams
@@ -97,7 +97,7 @@ def gap(source: Path, anchor: Path) -> float:
 
     checkpoint = Checkpoint(checkpoint_id="anchor", role="solver", path=str(anchor), step=0)
     groups = make_groups([(3, [5, 24]), (9, [24, 1]), (20, [7, 24])])
-    sampler = HFSampler(device="cpu")
+    sampler = hf_sampler()
     sampler.load(checkpoint)
     asked = [PromptGroup(group_id=g.group_id, token_ids=g.prompt_token_ids, seeds=[0, 1]) for g in groups]
     drawn = sampler.sample(asked, SamplingParams(temperature=OBJECTIVE.temperature, max_tokens=24))

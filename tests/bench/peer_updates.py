@@ -14,6 +14,7 @@ from statistics import median
 import torch
 import transformers
 from measure import Row, shown
+from stock_engines import local_trainer
 from workload import MIDDLE, NANO, Shape, make_checkpoint, make_groups, objective
 
 from infuser_core.algorithm.preset import Objective
@@ -99,7 +100,7 @@ def measured(work: Work, python: str, repeats: int) -> Iterator[Row]:
     )
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = make_checkpoint(Path(folder), work.shape)
-        trainer = LocalTrainer(device="cpu", dtype="float32")
+        trainer = local_trainer(dtype="float32")
         trainer.load(checkpoint)
         path = Path(folder) / "work.json"
         path.write_text(json.dumps(_told(groups, constants)))

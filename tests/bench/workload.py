@@ -14,6 +14,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from objectives import objective as objective
+from stock_engines import local_trainer
 
 from infuser_core.algorithm.preset import Objective
 from infuser_core.engines.local.hub import prepare_anchor
@@ -117,7 +118,7 @@ class Trainers:
 
     def make(self, *, repeated_prompts: bool = False, **options: Any) -> LocalTrainer:
         """A trainer with these options. The first one made writes the reference gradient."""
-        trainer = LocalTrainer(device="cpu", **{"dtype": "float32"} | options)
+        trainer = local_trainer(**{"dtype": "float32"} | options)
         if repeated_prompts:
             trainer._packer = Repeating(**{each.name: getattr(trainer._packer, each.name) for each in fields(Packer)})
         trainer.load(self._checkpoint)

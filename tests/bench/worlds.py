@@ -17,7 +17,7 @@ from infuser_core.config.run import RunConfig
 from infuser_core.evaluation.models import find_model
 from infuser_core.nano import exact
 from infuser_core.nano.world import TARGET, world_of
-from infuser_core.planning.sweeps import read
+from infuser_core.planning.sweeps import read_sweep
 from infuser_core.results.report import charts
 from infuser_core.results.report.comparison import area
 from infuser_core.store.journal import Journal
@@ -47,7 +47,7 @@ def collected(root: Path, sweep: Path, known: Sequence[Row], measure: Measure) -
     What is kept is not measured again under the run's present name, nor where the store lacks the run.
     """
     kept = {(row["seed"], row["arm"]): row for row in known}
-    runs = read(sweep)
+    runs = read_sweep(sweep)
     rows: dict[int, list[Row]] = {}
     for config in runs:
         if (row := _row(root, config, kept.get((config.seed, config.variant)), measure)) is not None:
@@ -72,10 +72,10 @@ def measured(root: Path, run: str) -> Row:
     assert folder is not None, run
     narrow = run.startswith("nano-narrow")
     wanted = (*TARGET, *COVERED, *UNCOVERED) if narrow else [str(row["subdomain"]) for row in asked]
-    pairs = exact.by_pair(folder, wanted, world=world)
+    pairs = exact.masses_of_pairs(folder, wanted, world=world)
     topics = dict.fromkeys(pair.topic for pair in pairs)
     by_topic = {
-        name: round(exact.accuracy(pair for pair in pairs if pair.topic == name).accuracy, 6) for name in topics
+        name: round(exact.mean_accuracy(pair for pair in pairs if pair.topic == name).accuracy, 6) for name in topics
     }
     curve = [(int(point["iteration"]), round(float(point["accuracy"]), 9)) for point in points]
     return {"run": run, "auc": round(area(*zip(*curve, strict=True)), 9), "exact": by_topic}
@@ -167,7 +167,7 @@ def break_even(name: str, caption: str) -> list[charts.Figure]:
         gaps = [paired(ours, arm) for arm in arms]
         means, halves = [gap.mean for gap in gaps], [gap.half for gap in gaps]
         low, high = ([mean + sign * half for mean, half in zip(means, halves, strict=True)] for sign in (-1, 1))
-        series.append(charts.Series(label=label, x=list(range(len(SHARES))), y=means, low=low, high=high))
+        series.append(charts.ChartSeries(label=label, x=list(range(len(SHARES))), y=means, low=low, high=high))
     shares = [f"one document in {text}" for text in SHARES.values()]
     return [charts.groups(caption, shares, series, name=name, label="INFUSER minus fixed generator")]
 

@@ -17,7 +17,7 @@ NAME = "examples.my_benchmark.my_benchmark:load"
 @pytest.fixture
 def exam(tmp_path: Path) -> Path:
     """Twelve questions, one per line."""
-    questions = world.questions("test", world.TARGET, 12, 0)
+    questions = world.draw_questions("test", world.TARGET, 12, 0)
     rows = [{"question": each.text, "choices": each.choices, "answer": each.answer} for each in questions]
     path = tmp_path / "mine.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -121,7 +121,7 @@ def test_a_catalogue_that_is_down_is_named_and_can_be_resumed(launch: Launcher, 
 @pytest.fixture
 def bad_shelf() -> Iterator[str]:
     """A catalogue whose only textbook is no PDF inside."""
-    (question,) = world.questions("dev", world.TARGET, 1, 0)
+    (question,) = world.draw_questions("dev", world.TARGET, 1, 0)
     entry = {
         "id": "b1",
         "title": "Arithmetic",

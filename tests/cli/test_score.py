@@ -22,7 +22,7 @@ Rows = list[dict[str, object]]
 def questions(topics: str, split: str, count: int) -> Rows:
     return [
         {"question_id": q.question_id, "question_text": q.text, "choices": q.choices, "ground_truth": q.answer}
-        for q in lab.questions(topics, split, count, 42, "hard")
+        for q in lab.draw_questions(topics, split, count, 42, "hard")
     ]
 
 

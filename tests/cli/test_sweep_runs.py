@@ -10,7 +10,7 @@ from launcher import PATIENCE, ROOT, Launcher, SmallRun, copy_store
 
 from flows.sweep import PRELOADED
 from infuser_core.config.run import RunConfig
-from infuser_core.planning.sweeps import read
+from infuser_core.planning.sweeps import read_sweep
 from infuser_core.store.journal import Journal
 from infuser_core.store.lease import is_held
 from infuser_core.store.runs import report_folder, runs_folder
@@ -25,7 +25,7 @@ def arms(folder: Path, small: Path, **more: str) -> tuple[str, list[RunConfig]]:
     path = folder / f"sweep-{len(chosen)}.yaml"
     values = {"base": [str(NANO), str(small)], "axes": {"arm": chosen, "seed": [42]}}
     path.write_text(yaml.safe_dump(values, sort_keys=False))
-    return str(path), read(path)
+    return str(path), read_sweep(path)
 
 
 def test_runs_share_what_they_have_in_common_and_one_that_fails_does_not_stop_the_others(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import to_jsonable_python
 
-from infuser_core.config.overlays import changed, load
+from infuser_core.config.overlays import load, with_overrides
 from infuser_core.config.recorded import Mark, recorded
 from infuser_core.config.sources import Settings
 
@@ -62,5 +62,5 @@ def test_values_without_fields_are_plain_json(value):
 @pytest.mark.parametrize("change", ["track=[tensorboard]", "store.keep={full: 3}", "data.allow_overlap=true"])
 def test_a_setting_that_changes_no_result_changes_no_name(change):
     config = load([Path("nano")])
-    assert changed(config, [change]).digest() == config.digest()
-    assert changed(config, ["seed=7"]).digest() != config.digest()
+    assert with_overrides(config, [change]).digest() == config.digest()
+    assert with_overrides(config, ["seed=7"]).digest() != config.digest()

@@ -12,7 +12,7 @@ from infuser_core.config import shipped
 from infuser_core.config.overlays import load
 from infuser_core.errors import ConfigError, UsageError
 from infuser_core.planning.preflight import preflight
-from infuser_core.planning.sweeps import read
+from infuser_core.planning.sweeps import read_sweep
 
 
 @pytest.fixture(autouse=True)
@@ -25,17 +25,17 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("given", ["nano", "configs/nano.yaml", "configs/nano"])
 def test_a_name_is_the_shipped_file_from_any_folder(given: str):
     assert load([Path(given), Path("ablation/dev_only")]).variant == "dev-only"
-    assert shipped.find(given) == CONFIGS / "nano.yaml"
+    assert shipped.find_file(given) == CONFIGS / "nano.yaml"
 
 
 @pytest.mark.parametrize("given", ["nano", "engine/laptop", "configs/nano.yaml"])
 def test_a_file_of_that_name_comes_first_and_a_folder_does_not(elsewhere: Path, given: str):
     place = elsewhere / given
     place.mkdir(parents=True)
-    assert shipped.find(given).is_relative_to(CONFIGS)
+    assert shipped.find_file(given).is_relative_to(CONFIGS)
     place.rmdir()
     place.write_text("name: mine\n")
-    assert shipped.find(given).read_text() == "name: mine\n"
+    assert shipped.find_file(given).read_text() == "name: mine\n"
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_a_sweep_of_ones_own_starts_from_shipped_configurations(elsewhere: Path)
     (elsewhere / "sweeps" / "mine.yaml").write_text("name: mine\n")
     file = elsewhere / "sweeps" / "grid.yaml"
     file.write_text("base: [nano, mine.yaml]\naxes: {arm: {plain: [], alone: [ablation/dev_only]}}\n")
-    assert [config.label for config in read(file)] == ["mine-plain", "mine-alone"]
-    assert len(read(Path("sweep/nano"))) == 21
+    assert [config.label for config in read_sweep(file)] == ["mine-plain", "mine-alone"]
+    assert len(read_sweep(Path("sweep/nano"))) == 21
 
 
 def test_the_list_names_every_file_and_says_something_short_of_each():

@@ -16,9 +16,10 @@ from infuser_core.engines.service.launch import ServiceOptions, engine_settings
 from infuser_core.engines.vllm import worker
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation import evaluate
-from infuser_core.evaluation.models import NamedModel
+from infuser_core.evaluation.models import EvaluatedModel
 from infuser_core.evaluation.settings import engine_name, settings_of_run
 
+BASE = {"dtype": "bfloat16", "device": "cpu", "threads": 1}
 NANO = Path("configs/nano.yaml")
 VLLM = ["engine.sampler=vllm", "engine.dtype=bfloat16"]
 FP8 = [*VLLM, "engine.vllm={quantization: fp8}"]
@@ -60,9 +61,11 @@ def test_every_argument_that_is_set_here_is_reserved_but_for_one_that_may_be_rep
     calls = [node for node in ast.walk(ast.parse(inspect.getsource(worker))) if isinstance(node, ast.Call)]
     (call,) = (each for each in calls if isinstance(each.func, ast.Name) and each.func.id == "EngineArgs")
     fixed = {each.arg for each in call.keywords if each.arg}
-    own = engine_settings(ServiceOptions(), model="model")
+    own = engine_settings(ServiceOptions(**BASE), model="model")
     assert fixed | own.keys() == RESERVED.keys() - {"seed"} | {"enforce_eager"}
-    assert engine_settings(ServiceOptions(vllm={"enforce_eager": False}), model="model")["enforce_eager"] is False
+    assert (
+        engine_settings(ServiceOptions(**BASE, vllm={"enforce_eager": False}), model="model")["enforce_eager"] is False
+    )
 
 
 def test_every_draw_of_a_run_records_them_and_other_settings_stay_what_they_were() -> None:
@@ -84,7 +87,7 @@ def test_engines_of_runs_and_evaluations_get_them() -> None:
     run = config(*FP8)
     assert run_pool(run, longest_sequence=4096)._options["sampler"]["vllm"] == {"quantization": "fp8"}
     assert sampling_pool(run.engine, None, cache_tokens=1)._options["sampler"]["vllm"] == {"quantization": "fp8"}
-    model = NamedModel(name="model", digest="", folder=Path("model"), config=None)
+    model = EvaluatedModel(name="model", digest="", folder=Path("model"), config=None)
     assert engine_name(model, settings_of_run(run)) == 'vllm bfloat16 {"quantization": "fp8"}'
     assert engine_name(model, settings_of_run(config(*VLLM))) == "vllm bfloat16"
 

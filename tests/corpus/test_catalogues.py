@@ -215,7 +215,7 @@ def test_rows_of_another_shape_are_passed_over_or_named(server, name):
 
 @pytest.mark.parametrize("name", ["opds", "pressbooks"])
 def test_catalogues_without_a_public_address_ask_for_one(name):
-    with guarded() as client, pytest.raises(ConfigError, match=f"catalogue {name}: no base"):
+    with guarded() as client, pytest.raises(ConfigError, match=f"catalogue {name} needs `base`"):
         connect(name, client=client)
 
 
@@ -270,7 +270,7 @@ def test_the_local_catalogue_is_read_page_by_page_and_no_port_is_stored(server):
     assert "license.spdx=CC-BY-4.0" in first.licence_evidence and second.licence_evidence == "license=None"
     assert server.base.rpartition(":")[2] not in repr([first, second])
     with guarded() as client:
-        address = local.address(connect("local", base=server.base, client=client), second.download_url)
+        address = local.resolve(connect("local", base=server.base, client=client), second.download_url)
     assert address == f"{server.base}/books/b2.pdf"
 
 

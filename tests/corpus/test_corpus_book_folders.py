@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from corpus.chunk.chunk import Discarded
-from corpus.find.guard import WebConfig
-from corpus.find.intake import Item, gather
-from corpus.formats import documents_in
+from corpus.find.named_sources import SourceItem, gather_sources
+from corpus.find.ssrf_guard import WebConfig
+from corpus.formats import read_documents
 from corpus.pool import DISCARDED, SOURCES, PoolSource
 from corpus.read.books.convert import CONVERTER, convert_book
 from flows.corpus import build_pool
@@ -29,8 +29,8 @@ def put(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-def taken(folder: Path, tmp_path: Path) -> list[Item]:
-    return gather([str(folder)], tmp_path / "out", tmp_path / "fetched", WebConfig())
+def taken(folder: Path, tmp_path: Path) -> list[SourceItem]:
+    return gather_sources([str(folder)], tmp_path / "out", tmp_path / "fetched", WebConfig())
 
 
 def module(title: str) -> str:
@@ -179,7 +179,7 @@ def test_parts_that_no_table_of_contents_names_are_told(tmp_path):
 def test_a_shelf_holds_books_of_files_and_of_folders(tmp_path):
     shelf = put(tmp_path / "in" / "mills", BOOKS["quarto"][0]).parent
     put(shelf, {"note.md": "# Note\n", "one.html": "<h1>One</h1>", "picture.svg": "<svg/>"})
-    names = [Path(item.given).relative_to(shelf).as_posix() for item in taken(shelf, tmp_path)]
+    names = [Path(item.input).relative_to(shelf).as_posix() for item in taken(shelf, tmp_path)]
     assert names == ["mills/_quarto.yml", "note.md", "one.html"]
 
 
@@ -188,7 +188,7 @@ def test_links_never_lead_out_of_a_folder(tmp_path):
     (tmp_path / "in" / "stolen.txt").symlink_to(tmp_path / "secret" / "passwd.txt")
     (tmp_path / "in" / "away").symlink_to(tmp_path / "secret")
     (tmp_path / "in" / "inner.md").symlink_to(tmp_path / "in" / "good.md")
-    rows = {Path(item.given).name: item.source.reason for item in taken(tmp_path / "in", tmp_path)}
+    rows = {Path(item.input).name: item.source.reason for item in taken(tmp_path / "in", tmp_path)}
     assert rows["good.md"] == "" and rows["inner.md"].startswith("duplicate of ")
     assert rows["stolen.txt"] == f"link: it leads out of {tmp_path / 'in'}" and "passwd.txt" not in rows
 
@@ -199,7 +199,7 @@ def test_what_is_no_regular_file_is_never_opened(tmp_path, kind):
     if kind == "pipe":
         path = tmp_path / "pipe.pdf"
         os.mkfifo(path)
-    (item,) = gather([str(path)], tmp_path / "out", tmp_path / "fetched", WebConfig())
+    (item,) = gather_sources([str(path)], tmp_path / "out", tmp_path / "fetched", WebConfig())
     named = {"pipe": "a named pipe", "device": "a device"}[kind]
     assert item.source.reason == f"no_file: {named}; only regular files are read" and item.stage == "intake"
 
@@ -207,7 +207,7 @@ def test_what_is_no_regular_file_is_never_opened(tmp_path, kind):
 def test_a_pipe_in_a_folder_is_passed_over(tmp_path):
     put(tmp_path / "in", {"good.md": "# Good\n"})
     os.mkfifo(tmp_path / "in" / "pipe.md")
-    rows = {Path(item.given).name: item.source.reason.partition(":")[0] for item in taken(tmp_path / "in", tmp_path)}
+    rows = {Path(item.input).name: item.source.reason.partition(":")[0] for item in taken(tmp_path / "in", tmp_path)}
     assert rows == {"good.md": "", "pipe.md": "no_file"}
 
 
@@ -231,7 +231,7 @@ def test_a_build_shows_what_conversion_left_out(tmp_path, monkeypatch):
     folder = put(tmp_path / "in", {"a.html": f"<h1>Mills</h1>{text}<p><a href='#t'>Back to top</a></p>"})
     options = {"configs": [], "search": False, "judge": "", "workers": 1}
     made = build_pool([str(folder)], tmp_path / "out", **options)
-    assert made.facts["documents"] > 0 and documents_in(tmp_path / "out")
+    assert made.facts["documents"] > 0 and read_documents(tmp_path / "out")
     rows = [row for row in read_rows(tmp_path / "out" / DISCARDED, Discarded) if row.stage == "convert"]
     assert [(row.reason, row.text, row.start) for row in rows] == [("navigation", "Back to top", -1)]
     (source,) = read_rows(tmp_path / "out" / SOURCES, PoolSource)

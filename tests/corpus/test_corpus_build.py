@@ -18,9 +18,9 @@ from places import CONFIGS
 from test_endpoint_replies import said, server
 
 from corpus.chunk.chunk import Discarded
-from corpus.find import intake
-from corpus.find.search import Failure, Ranking
-from corpus.formats import documents_in
+from corpus.find import named_sources
+from corpus.find.search import FailedQuery, Ranking
+from corpus.formats import read_documents
 from corpus.pool import (
     DISCARDED,
     DOCUMENTS,
@@ -86,7 +86,7 @@ def test_what_the_converter_leaves_out_is_a_row_with_its_page_and_text(tmp_path:
 
 def tables(out: Path):
     return (
-        documents_in(out),
+        read_documents(out),
         read_rows(out / DISCARDED, Discarded),
         {Path(row.input).name: row for row in read_rows(out / SOURCES, PoolSource)},
     )
@@ -132,7 +132,7 @@ def test_a_second_build_does_nothing_and_a_changed_source_is_done_alone(tmp_path
     (tmp_path / "in" / "a.md").rename(tmp_path / "in" / "renamed.md")
     assert build([str(tmp_path / "in" / "renamed.md"), sources[1]], out).facts["changed"]
     assert made(store, "convert") == made(store, "chunk") == 3
-    assert {row.header_path.split(" > ")[0] for row in documents_in(out)} == {"Tides", "Light"}
+    assert {row.header_path.split(" > ")[0] for row in read_documents(out)} == {"Tides", "Light"}
     assert len(list((out / "markdown").iterdir())) == 2
     assert build(sources[1:], tmp_path / "other").facts["documents"] > 0 and made(store, "chunk") == 3
 
@@ -155,7 +155,7 @@ def test_every_bad_source_has_its_reason_and_nothing_is_lost(tmp_path):
         "cut.pdf": ("convert", "truncated"),
         "nowhere.pdf": ("intake", "missing"),
     }
-    assert rows["good.md"].status == "admitted" and rows["good.md"].licence == intake.GIVEN
+    assert rows["good.md"].status == "admitted" and rows["good.md"].licence == named_sources.BY_USER
     assert rows["good.md"].sha256 == hashlib.sha256(book("Tides").encode()).hexdigest()
 
 
@@ -179,7 +179,7 @@ def test_a_killed_build_resumes(killed, tmp_path, store, point):
     build(sources, out)
     assert {path: path.stat().st_mtime_ns for path in before} == before
     build(sources, tmp_path / "other")
-    assert documents_in(out) == documents_in(tmp_path / "other")
+    assert read_documents(out) == read_documents(tmp_path / "other")
 
 
 def test_an_endpoint_judges_each_chunk_once_also_over_a_kill(killed, tmp_path):
@@ -271,7 +271,7 @@ def audited(tmp_path: Path, asked: int = 2, **overlap: object):
 
 
 def parts(out: Path) -> str:
-    return "".join(row.header_path[-1] for row in documents_in(out) if row.header_path.startswith("Sea > Part"))
+    return "".join(row.header_path[-1] for row in read_documents(out) if row.header_path.startswith("Sea > Part"))
 
 
 def test_questions_go_and_other_data_is_reported(tmp_path, store):
@@ -402,7 +402,7 @@ def test_a_book_that_is_given_and_offered_is_one_source(shelf, tmp_path):
 def test_a_catalogue_that_is_down_costs_its_own_answers_alone(shelf, tmp_path):
     entries = [{"name": "local", "base": shelf.base}, {"name": "oapen", "base": f"{shelf.base}/down"}]
     facts = searched(tmp_path, {"type": "catalogues", "catalogues": entries, "queries_per_topic": 1})
-    failures = read_rows(tmp_path / "out" / SEARCH / "failures.parquet", Failure)
+    failures = read_rows(tmp_path / "out" / SEARCH / "failures.parquet", FailedQuery)
     assert {(row.catalogue, row.subdomain) for row in failures} == {("oapen", "Optics"), ("oapen", "Tides")}
     assert [row["catalogue"] for row in facts["search_failures"]] == ["oapen", "oapen"]
     assert "## Catalogues without an answer" in (tmp_path / "out" / "report.md").read_text()

@@ -16,7 +16,7 @@ WIDE = 6.0
 
 
 def read(path: Path) -> str:
-    return convert(str(path), ReadingConfig(min_page_chars=1, max_meaningless=1.0)).markdown
+    return convert(str(path), ReadingConfig(max_pages=4000, min_page_chars=1, max_meaningless=1.0)).markdown
 
 
 def drawn(path: Path, texts: list[str]) -> str:

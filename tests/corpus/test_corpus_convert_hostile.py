@@ -63,7 +63,7 @@ def test_more_pages_than_a_textbook_has_are_not_read(tmp_path):
 
 def test_very_many_pages_are_read_when_allowed(tmp_path):
     (tmp_path / "a.pdf").write_bytes(hostile.many_pages(300))
-    assert convert(str(tmp_path / "a.pdf"), ReadingConfig(min_page_chars=20)).num_pages == 300
+    assert convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000, min_page_chars=20)).num_pages == 300
 
 
 def test_a_file_that_is_gone_is_a_reason_too(tmp_path):

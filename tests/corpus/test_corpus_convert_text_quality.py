@@ -17,7 +17,7 @@ FILLER = "The harbor carries timber over the ridge and down to the valley where 
 
 
 def read(path: Path, **options: object) -> str:
-    reading = convert(str(path), ReadingConfig(**options))
+    reading = convert(str(path), ReadingConfig(max_pages=4000, **options))
     assert not reading.reason
     return reading.markdown
 

@@ -24,7 +24,7 @@ def read(path: Path, rows: list[tuple[str, str]]) -> list[str]:
         )
         canvas.drawString({"flush": 72, "middle": middle, "indented": 92}[place], 760 - 12 * number, text)
     canvas.save()
-    return convert(str(path), ReadingConfig()).markdown.split("\n\n")
+    return convert(str(path), ReadingConfig(max_pages=4000)).markdown.split("\n\n")
 
 
 def test_a_formula_without_a_full_stop_ends_where_a_sentence_begins(tmp_path):

@@ -35,7 +35,7 @@ def page(path: Path, *, wrapped: bool = False) -> Reading:
         canvas.endForm()
         canvas.doForm("page")
     canvas.save()
-    return convert(str(path), ReadingConfig())
+    return convert(str(path), ReadingConfig(max_pages=4000))
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -61,7 +61,7 @@ def test_a_listing_that_a_slide_includes_is_text(tmp_path):
     canvas.translate(80, 500)
     canvas.doForm("listing")
     canvas.save()
-    made = convert(str(tmp_path / "slides.pdf"), ReadingConfig())
+    made = convert(str(tmp_path / "slides.pdf"), ReadingConfig(max_pages=4000))
     assert made.markdown.count("```") == 2 and not made.removed
     assert "3   {\n4     a++;\n5   }\n" in made.markdown
 
@@ -100,7 +100,7 @@ def sketched(path: Path, *, curves: int, caption: str = "") -> Reading:
     if caption:
         canvas.drawString(100, 495, caption)
     canvas.save()
-    return convert(str(path), ReadingConfig())
+    return convert(str(path), ReadingConfig(max_pages=4000))
 
 
 @pytest.mark.parametrize(("curves", "caption"), [(3, ""), (0, "Figure 2: Nodes in a row.")])
@@ -122,7 +122,7 @@ def test_a_round_frame_keeps_its_text(tmp_path):
         if row % 4 == 0:
             canvas.roundRect(70, 660 - 12 * row, 400, 46, 5)
     canvas.save()
-    made = convert(str(tmp_path / "book.pdf"), ReadingConfig())
+    made = convert(str(tmp_path / "book.pdf"), ReadingConfig(max_pages=4000))
     assert made.markdown.count(PROSE) == 8 and made.markdown.count("q = p + 1") == 4 and not made.removed
 
 
@@ -134,6 +134,6 @@ def test_what_is_printed_along_another_edge_of_the_page_is_recorded(tmp_path):
     canvas.rotate(90)
     canvas.drawString(620, -60, "draft of May")
     canvas.save()
-    made = convert(str(tmp_path / "book.pdf"), ReadingConfig())
+    made = convert(str(tmp_path / "book.pdf"), ReadingConfig(max_pages=4000))
     assert made.markdown.count(PROSE) == 8 and "May" not in made.markdown
     assert "May" in "".join(row.text for row in made.removed)

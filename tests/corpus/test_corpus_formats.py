@@ -5,7 +5,7 @@ import json
 import pytest
 from corpus_rows import document
 
-from corpus.formats import documents_in, export_pool, import_pool
+from corpus.formats import export_pool, import_pool, read_documents
 from corpus.pool import DOCUMENTS, write_table
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Document
@@ -20,7 +20,7 @@ def test_documents_json_goes_out_as_it_came(tmp_path):
     (tmp_path / "documents.json").write_text(json.dumps(AUTHORS))
     facts = import_pool(tmp_path / "documents.json", tmp_path / "pool")
     assert facts["kept_beside"] == ["chunk_idx", "own"] and facts["counted_here"] == 1
-    first, second = documents_in(tmp_path / "pool")
+    first, second = read_documents(tmp_path / "pool")
     assert (first.document_id, first.domain, first.source_id, first.num_tokens) == ("7", "Physics", "a.pdf", 3)
     assert (second.prompt_type, second.text, second.num_tokens) == ("free_form", "Second", 1)
     export_pool(tmp_path / "pool", "documents-json", tmp_path / "back.json")
@@ -35,17 +35,17 @@ def test_our_rows_survive_every_format(tmp_path, name):
     write_table(tmp_path / "pool" / DOCUMENTS, [row], Document)
     export_pool(tmp_path / "pool", name.partition(".")[2], tmp_path / name)
     import_pool(tmp_path / name, tmp_path / "again")
-    assert documents_in(tmp_path / "again") == [row]
+    assert read_documents(tmp_path / "again") == [row]
     export_pool(tmp_path / "pool", "documents-json", tmp_path / "d.json")
     import_pool(tmp_path / "d.json", tmp_path / "third")
-    assert documents_in(tmp_path / "third") == [row]
+    assert read_documents(tmp_path / "third") == [row]
 
 
 def test_chunk_files_come_in(tmp_path):
     chunks = [{"page_content": "Body", "metadata": {"Header 1": "A", "Header 3": "C", "token_count": 9, "k": 1}}]
     (tmp_path / "b.chunks.json").write_text(json.dumps(chunks))
     import_pool(tmp_path / "b.chunks.json", tmp_path / "chunks")
-    (row,) = documents_in(tmp_path / "chunks")
+    (row,) = read_documents(tmp_path / "chunks")
     assert (row.header_path, row.num_tokens, row.source_id, row.document_id) == ("A > C", 9, "b", "b-0")
 
 

@@ -102,7 +102,7 @@ def page(path: Path, draw: list[tuple[float, float, float, str]], rules: list[tu
     for x0, x1, y in rules:
         canvas.line(x0, y, x1, y)
     canvas.save()
-    return convert(str(path), ReadingConfig(min_page_chars=5)).markdown
+    return convert(str(path), ReadingConfig(max_pages=4000, min_page_chars=5)).markdown
 
 
 def test_a_fraction_is_one_value_not_two_numbers(tmp_path):
@@ -176,7 +176,10 @@ def test_letters_set_apart_make_words(tmp_path):
     canvas.setFont("Times-Roman", 10)
     canvas.drawString(72, 700, "pair style peri", charSpace=2)
     canvas.save()
-    assert convert(str(tmp_path / "a.pdf"), ReadingConfig(min_page_chars=5)).markdown == "pair style peri\n"
+    assert (
+        convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000, min_page_chars=5)).markdown
+        == "pair style peri\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -253,7 +256,7 @@ def test_a_number_behind_a_bracket_is_the_mark_of_the_one_note_it_can_be(tmp_pat
     put("5", 103, 5)
     put("this is named rho", 100, 8)
     canvas.save()
-    assert read in convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+    assert read in convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000)).markdown
 
 
 @pytest.mark.parametrize(("note", "read"), [("3", "area of 4 unit^{2} in all"), ("2", "area of 4 unit[^2] in all")])
@@ -274,7 +277,7 @@ def test_a_number_behind_a_word_is_an_exponent_where_no_note_of_the_page_has_it(
     canvas.setFont("Times-Roman", 8)
     canvas.drawString(74.5, 100, "named after a ferry")
     canvas.save()
-    assert read in convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+    assert read in convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000)).markdown
 
 
 FINEST = [("a", 78.91, 703.59), ("2", 82.76, 705.06), ("+b", 86.65, 703.59), ("n", 94.4, 702.59), ("c", 98.7, 703.59)]

@@ -30,7 +30,7 @@ def piece(text: str, *, x0: float = 72, y: float = 700) -> Piece:
 
 
 def read(path) -> str:
-    return convert(str(path), ReadingConfig(min_page_chars=1, max_meaningless=1.0)).markdown
+    return convert(str(path), ReadingConfig(max_pages=4000, min_page_chars=1, max_meaningless=1.0)).markdown
 
 
 def signs(path, *texts: tuple[str, bytes], gap: int = 0) -> str:
@@ -181,7 +181,7 @@ def test_arabic_letters_mixed_with_latin_ones_are_debris():
 
 def test_a_book_written_from_right_to_left_is_refused_with_its_share_of_such_letters(tmp_path):
     shown = [("Hebrew", 72, 700, b"abcd"), ("CMR10", 122, 700, b"ab"), ("Hebrew", 172, 700, b"efgh")]
-    reading = convert(str(write_page(tmp_path / "a.pdf", shown)), ReadingConfig(min_page_chars=1))
+    reading = convert(str(write_page(tmp_path / "a.pdf", shown)), ReadingConfig(max_pages=4000, min_page_chars=1))
     assert reading.markdown == "" and reading.reason.startswith("right_to_left: 80% of the letters are")
     assert "at most 10% may be in a PDF; use the book's EPUB" in reading.reason
 
@@ -189,7 +189,9 @@ def test_a_book_written_from_right_to_left_is_refused_with_its_share_of_such_let
 def test_a_line_with_a_few_words_from_right_to_left_is_marked(tmp_path):
     words = [("CMR10", 72, 700 - 12 * number, b"abcd" * 6) for number in range(9)]
     shown = [*words, ("CMR10", 72, 580, b"abcd"), ("Hebrew", 132, 580, b"abcd"), ("CMR10", 182, 580, b"abcd")]
-    text = convert(str(write_page(tmp_path / "a.pdf", shown)), ReadingConfig(max_meaningless=1.0)).markdown
+    text = convert(
+        str(write_page(tmp_path / "a.pdf", shown)), ReadingConfig(max_pages=4000, max_meaningless=1.0)
+    ).markdown
     assert text.endswith(f"{MARK}\n") and text.count(MARK) == 1
 
 
@@ -261,7 +263,7 @@ def test_a_font_of_unknown_codes_within_a_word_of_another_is_marked(tmp_path):
 def test_signs_of_the_phonetic_alphabet_are_no_letters(tmp_path):
     shown = [("Text", 72, 700, b"abcd"), ("TeX-tipa10", 100, 700, b"Aw"), ("TeX-tipa10", 100, 650, b"5")]
     text = convert(
-        str(write_page(tmp_path / "a.pdf", shown)), ReadingConfig(min_page_chars=1, max_meaningless=1.0)
+        str(write_page(tmp_path / "a.pdf", shown)), ReadingConfig(max_pages=4000, min_page_chars=1, max_meaningless=1.0)
     ).markdown
     assert "abcd" in text and "Aw" not in text and "5" not in text and text.count(MARK) == 2
 

@@ -39,7 +39,7 @@ def draw(path: Path, *, by_row: bool, title: bool) -> None:
 @pytest.mark.parametrize("by_row", [True, False])
 def test_columns_come_out_one_after_the_other(tmp_path, by_row, title):
     draw(tmp_path / "a.pdf", by_row=by_row, title=title)
-    text = convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+    text = convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000)).markdown
     places = [text.index(line) for line in [*LEFT, *RIGHT]]
     assert places == sorted(places)
     assert not title or text.index("One sentence") < places[0]
@@ -47,7 +47,7 @@ def test_columns_come_out_one_after_the_other(tmp_path, by_row, title):
 
 def test_paragraphs_of_a_two_column_book_are_whole(tmp_path):
     book = write_book(tmp_path / "a.pdf", BookPlan(columns=2))
-    text = convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+    text = convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000)).markdown
     whole = [paragraph for paragraph in book.paragraphs if f"\n{paragraph}\n" in text]
     assert len(whole) >= 0.9 * len(book.paragraphs)
     assert "A Reader of Woods" not in text
@@ -59,7 +59,7 @@ def test_a_two_column_table_is_no_page_of_two_columns(tmp_path):
         canvas.drawString(72, 700 - 14 * row, f"key {row}")
         canvas.drawString(330, 700 - 14 * row, f"value {row}")
     canvas.save()
-    text = convert(str(tmp_path / "a.pdf"), ReadingConfig(min_page_chars=10)).markdown
+    text = convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000, min_page_chars=10)).markdown
     assert "| key 3 | value 3 |" in text and text.index("value 3") < text.index("key 4")
 
 
@@ -74,12 +74,12 @@ def test_numbers_that_count_the_lines_in_the_margin_are_dropped_and_others_stay(
         if left > 72:
             canvas.drawString(72, 700 - 14 * row, "no")
     canvas.save()
-    text = convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+    text = convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000)).markdown
     assert ("127" in text) == (left > 72) and "07 loads of timber" in text
 
 
 def found(path: Path, *, use_outline: bool = True) -> list[tuple[int, str]]:
-    text = convert(str(path), ReadingConfig(use_outline=use_outline)).markdown
+    text = convert(str(path), ReadingConfig(max_pages=4000, use_outline=use_outline)).markdown
     lines = [line for line in text.split("\n") if line.startswith("#")]
     return [(len(line) - len(line.lstrip("#")), line.lstrip("# ")) for line in lines]
 
@@ -158,7 +158,7 @@ def test_a_drawing_in_a_column_and_a_label_beside_it_leave_two_columns(tmp_path)
         canvas.drawString(345 + 10 * n, 696 - 7 * n, str(n))
     canvas.drawString(332, 640, "1/2")
     canvas.save()
-    text = convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+    text = convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000)).markdown
     places = [text.index(line) for line in [*LEFT, *RIGHT[10:]]]
     assert places == sorted(places)
 
@@ -177,7 +177,7 @@ def test_an_operator_at_the_beginning_of_a_line_in_a_narrow_box_is_no_bullet(tmp
             72, 640 - 12 * n, f"Timber {n} is carried over the ridge and down to the valley beside the wall."
         )
     canvas.save()
-    assert "of the * operator" in convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+    assert "of the * operator" in convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000)).markdown
 
 
 def test_words_that_only_a_narrow_gap_parts_are_parted_and_kerned_letters_are_not(tmp_path):
@@ -219,7 +219,7 @@ def test_two_rows_of_words_in_columns_are_a_table(tmp_path):
         canvas.drawString(220, 530 - 12 * row, meaning)
     canvas.save()
     rows = "| NORMALLY | Function invoked. |\n|---|---|\n| ABNORMALLY | Function failed. |"
-    assert rows in convert(str(tmp_path / "book.pdf"), ReadingConfig()).markdown
+    assert rows in convert(str(tmp_path / "book.pdf"), ReadingConfig(max_pages=4000)).markdown
 
 
 def test_titles_in_a_typewriter_font_are_found_by_their_number_and_the_word_above_one_belongs_to_it(tmp_path):
@@ -310,7 +310,7 @@ def test_definitions_with_their_kind_at_the_margin_are_paragraphs(tmp_path):
             72, 560 - 12 * row, "A sentence that fills the whole of the line " * 2 + "with words and blanks"
         )
     canvas.save()
-    made = convert(str(tmp_path / "book.pdf"), ReadingConfig()).markdown
+    made = convert(str(tmp_path / "book.pdf"), ReadingConfig(max_pages=4000)).markdown
     assert "|" not in made
     assert "int get_1 (op, rnd) [Function]\n\nSet the first operand" in made
 
@@ -326,7 +326,7 @@ def test_a_figure_with_its_caption_stands_behind_the_sentence_that_it_interrupts
     canvas.drawString(72, 440, "Table 4: Loads of timber in three years.")
     canvas.drawString(72, 410, "a way over the hill, which is long.")
     canvas.save()
-    text = convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+    text = convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000)).markdown
     assert "will know the path as a way over the hill" in text
     assert text.index("which is long") < text.index("| cell 0 0 |") < text.index("Table 4")
 
@@ -340,7 +340,7 @@ def test_one_star_at_the_edge_of_the_text_is_an_operator_and_several_are_bullets
         canvas.setFont("Times-Roman", 10)
         canvas.drawString(72, 700 - 14 * row, text)
     canvas.save()
-    assert read in convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+    assert read in convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000)).markdown
 
 
 def test_bullets_without_a_text_are_marked():
@@ -365,4 +365,4 @@ def test_a_listing_keeps_its_indentation_over_pages_with_other_margins(tmp_path)
         canvas.showPage()
     canvas.save()
     listing = "\n".join(["```", *code, "```"])
-    assert listing in convert(str(tmp_path / "a.pdf"), ReadingConfig()).markdown
+    assert listing in convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000)).markdown

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corpus.find.licences import agree, allowed, covers, read, spdx_of
+from corpus.find.licences import agree, covers, is_allowed, read, spdx_of
 
 ELEMENTS = ["BY", "BY-SA", "BY-ND", "BY-NC", "BY-NC-SA", "BY-NC-ND"]
 VERSIONS = ["1.0", "2.0", "2.5", "3.0", "4.0"]
@@ -77,7 +77,7 @@ def test_spellings(text, spdx):
 )
 def test_what_is_not_a_known_licence_is_none(text):
     assert spdx_of(text) == ""
-    assert not allowed(spdx_of(text), ["CC-BY", "CC-BY-SA", "CC0-1.0"])
+    assert not is_allowed(spdx_of(text), ["CC-BY", "CC-BY-SA", "CC0-1.0"])
 
 
 @given(st.sampled_from(ELEMENTS), st.sampled_from(VERSIONS), st.sampled_from(["", "deed.de", "legalcode", "xx/"]))
@@ -103,8 +103,8 @@ def test_an_entry_with_a_version_covers_that_version_and_its_ports_alone():
 
 
 def test_noncommercial_and_no_derivatives_are_for_the_allow_list_to_admit():
-    assert not allowed("CC-BY-NC-4.0", ["CC-BY", "CC-BY-SA"])
-    assert allowed("CC-BY-NC-4.0", ["CC-BY", "CC-BY-NC"])
+    assert not is_allowed("CC-BY-NC-4.0", ["CC-BY", "CC-BY-SA"])
+    assert is_allowed("CC-BY-NC-4.0", ["CC-BY", "CC-BY-NC"])
 
 
 def test_evidence_names_field_and_value():

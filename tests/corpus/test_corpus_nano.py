@@ -8,10 +8,10 @@ from loopback import GUARD
 from corpus.chunk.chunk import chunk_page
 from corpus.find.catalogue import connect
 from corpus.find.catalogues import local
-from corpus.find.download import Holdings, download
-from corpus.find.registry import admit
+from corpus.find.download import Holdings, download_sources
+from corpus.find.registry import admit_offers
 from corpus.find.search import search_topic
-from corpus.find.session import live
+from corpus.find.session import live_recorder
 from corpus.read.converters import pdfium
 from corpus.read.file_kinds import file_of
 from corpus.read.page import ConversionJob
@@ -27,14 +27,14 @@ def test_every_section_of_the_admitted_books_is_one_chunk(tmp_path):
     entries = textbooks.build_shelf(tmp_path, 0)
     pairs = sorted({(s["domain"], s["subdomain"]) for entry in entries for s in entry["subjects"]})
     topics = [Topic(domain=domain, subdomain=subdomain, num_questions=1) for domain, subdomain in pairs]
-    with serve_shelf(tmp_path) as base, live(GUARD) as session:
+    with serve_shelf(tmp_path) as base, live_recorder(GUARD) as session:
         catalogue = connect("local", base=base, client=session.client)
         searches = [search_topic(topic, [catalogue], CatalogueSettings()) for topic in topics]
         offers = [offer for found in searches for offer in found.offers]
         rankings = [row for found in searches for row in found.rankings]
-        ranked = admit(offers, topics, CatalogueSettings(), rankings)
+        ranked = admit_offers(offers, topics, CatalogueSettings(), rankings)
         held, address = Holdings(tmp_path / "held"), partial(local.address, catalogue)
-        fetched, _ = download(ranked.sources, address, tmp_path / "pdf", held, GUARD)
+        fetched, _ = download_sources(ranked.sources, address, tmp_path / "pdf", held, GUARD)
     assert {row.subdomain for row in ranked.coverage if row.source_id} == {topic.subdomain for topic in topics}
     assert base.rpartition(":")[2] not in repr(ranked)
     admitted = {row.source_id for row in fetched if row.status == "admitted"}

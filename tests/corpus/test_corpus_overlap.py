@@ -16,7 +16,7 @@ POOL = [document(f"d{n}", prose(400)) for n in range(12)]
 def scan(tmp_path):
     """The scan of a set of questions against documents."""
 
-    def scanned(documents, questions, config=OverlapSettings().resolved()) -> Scan:
+    def scanned(documents, questions, config=OverlapSettings().with_defaults()) -> Scan:
         texts = [PoolText(document_id=row.document_id, text=row.text) for row in documents]
         (shard,) = question_shards({"asked": questions}, tmp_path)
         return Scanner(texts, config).scan(shard)
@@ -77,10 +77,10 @@ def test_the_papers_mode_finds_copies_and_misses_quotations(matches):
     text = prose(30)
     pool = [*POOL, document("leak", f"{prose(200)} {text} {prose(200)}")]
     questions = [question("copy", POOL[0].text), question("quoted", text)]
-    assert list(matches(pool, questions, OverlapSettings(mode="paper").resolved())) == [("d0", "copy")]
+    assert list(matches(pool, questions, OverlapSettings(mode="paper").with_defaults())) == [("d0", "copy")]
 
 
 @pytest.mark.parametrize("mode", ["exact", "paper"])
 @pytest.mark.parametrize("documents", [[], [document("empty", "...")]])
 def test_empty_sides_are_no_match(scan, documents, mode):
-    assert scan(documents, [question("q", prose(20))], OverlapSettings(mode=mode).resolved()).findings == []
+    assert scan(documents, [question("q", prose(20))], OverlapSettings(mode=mode).with_defaults()).findings == []

@@ -50,7 +50,7 @@ def test_any_texts_give_plants_of_their_own_or_none(documents):
 @pytest.mark.parametrize("mode", MODES)
 def test_recall_stands_beside_every_mode(mode):
     pool = [PoolText(document_id=str(number), text=text) for number, text in enumerate(POOL)]
-    rows = measure_recall(pool, OverlapSettings(mode="exact").resolved(), per_kind=3)
+    rows = measure_recall(pool, OverlapSettings(mode="exact").with_defaults(), per_kind=3)
     assert [row.planted for row in rows if row.kind == "verbatim 300 characters"] == [3]
     hard = ("one word in ten changed", *(f"verbatim {n} characters inside 2000" for n in (150, 300)))
     expected = [row.shares[mode] for row in rows if row.expected and row.kind not in hard]

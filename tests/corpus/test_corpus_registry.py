@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus.find.catalogue import Offer, subject
-from corpus.find.registry import admit
+from corpus.find.registry import admit_offers
 from corpus.find.search import Ranking
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.schemas import Source, Topic
@@ -26,7 +26,7 @@ def select(offers: list[Offer], **settings: object) -> list[Source]:
         Ranking(catalogue=row.catalogue, offer_id=row.offer_id, rank=place, **pair)
         for place, row in enumerate(offers, 1)
     ]
-    return admit(offers, TOPICS, CatalogueSettings(books_per_topic=0, **settings), rankings).sources
+    return admit_offers(offers, TOPICS, CatalogueSettings(books_per_topic=0, **settings), rankings).sources
 
 
 def test_reasons():

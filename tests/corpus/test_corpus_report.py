@@ -48,7 +48,7 @@ SOURCES = [
     SOURCE,
     replace(SOURCE, status="rejected", stage="convert", reason="needs_ocr: 3 pages", num_documents=0),
 ]
-TOLD = report.Told(
+TOLD = report.ReportInputs(
     judge="none",
     tokenizer="rule",
     coverage=[
@@ -69,7 +69,7 @@ TOLD = report.Told(
 
 
 def test_facts_count_documents_sources_and_reasons():
-    facts = report.facts(DOCUMENTS, SPANS, SOURCES, TOLD)
+    facts = report.collect_facts(DOCUMENTS, SPANS, SOURCES, TOLD)
     assert (facts["documents"], facts["mean_characters"], facts["mean_tokens"], facts["tokens"]) == (30, 4.0, 2.0, 60)
     assert [(row["discipline"], row["share"]) for row in facts["disciplines"]] == [
         ("Physics", round(20 / 30, 4)),
@@ -85,8 +85,8 @@ def test_facts_count_documents_sources_and_reasons():
 
 
 def test_the_report_shows_samples_and_the_audit():
-    samples = report.samples_of(DOCUMENTS, SPANS, SOURCES, lambda row: f"<b>{row.reason}</b> `code`")
-    text = report.markdown(report.facts(DOCUMENTS, SPANS, SOURCES, TOLD), SOURCES, samples)
+    samples = report.draw_samples(DOCUMENTS, SPANS, SOURCES, lambda row: f"<b>{row.reason}</b> `code`")
+    text = report.render_report(report.collect_facts(DOCUMENTS, SPANS, SOURCES, TOLD), SOURCES, samples)
     assert "judge: none" in text and "10 random documents" in text and "3 random discarded spans" in text
     assert (
         "| edited | 3 | 1.00 |" in text
@@ -97,7 +97,7 @@ def test_the_report_shows_samples_and_the_audit():
 
 
 def test_an_empty_pool_has_a_report():
-    told = report.Told(judge="none", tokenizer="rule")
-    facts = report.facts([], [], [], told)
-    text = report.markdown(facts, [], report.samples_of([], [], [], lambda row: ""))
+    told = report.ReportInputs(judge="none", tokenizer="rule")
+    facts = report.collect_facts([], [], [], told)
+    text = report.render_report(facts, [], report.draw_samples([], [], [], lambda row: ""))
     assert facts["mean_tokens"] == 0.0 and "none was made" in text

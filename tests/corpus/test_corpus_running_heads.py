@@ -21,7 +21,7 @@ def book(path: Path, pages: list[list[Placed]]) -> Reading:
             canvas.drawString(x, y, text)
         canvas.showPage()
     canvas.save()
-    return convert(str(path), ReadingConfig(min_page_chars=5))
+    return convert(str(path), ReadingConfig(max_pages=4000, min_page_chars=5))
 
 
 def prose(number: int, top: float = 700, rows: int = 12) -> list[Placed]:
@@ -86,7 +86,7 @@ def test_every_letter_is_in_the_markdown_or_recorded(tmp_path):
     for columns in (1, 2):
         path = tmp_path / f"{columns}.pdf"
         write_book(path, BookPlan(columns=columns))
-        made = convert(str(path), ReadingConfig())
+        made = convert(str(path), ReadingConfig(max_pages=4000))
         assert made.removed
         kept = Counter(c for c in made.markdown + "".join(row.text for row in made.removed) if c.isalnum())
         assert not letters(path) - kept
@@ -112,7 +112,7 @@ def test_a_head_that_is_larger_than_the_text_goes_and_the_word_above_a_title_sta
             canvas.drawString(x, y, text)
         canvas.showPage()
     canvas.save()
-    made = convert(str(tmp_path / "a.pdf"), ReadingConfig(min_page_chars=5))
+    made = convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000, min_page_chars=5))
     assert {row.text for row in made.removed} == {"Notes of a Harbor"} and len(made.removed) == 8
     assert made.markdown.count("CHAPTER") == 4
 
@@ -128,7 +128,7 @@ def test_a_head_whose_number_is_larger_than_its_title_goes(tmp_path):
             canvas.drawString(x, y, text)
         canvas.showPage()
     canvas.save()
-    assert len(convert(str(tmp_path / "a.pdf"), ReadingConfig(min_page_chars=5)).removed) == 9
+    assert len(convert(str(tmp_path / "a.pdf"), ReadingConfig(max_pages=4000, min_page_chars=5)).removed) == 9
 
 
 def test_a_page_number_that_is_larger_than_the_text_goes(tmp_path):
@@ -141,7 +141,7 @@ def test_a_page_number_that_is_larger_than_the_text_goes(tmp_path):
         canvas.drawString(300, 60, str(number))
         canvas.showPage()
     canvas.save()
-    made = convert(str(tmp_path / "book.pdf"), ReadingConfig())
+    made = convert(str(tmp_path / "book.pdf"), ReadingConfig(max_pages=4000))
     assert [row.text for row in made.removed] == [str(number) for number in range(1, 9)]
 
 

@@ -13,11 +13,11 @@ from loopback import GUARD, Loopback, Say, recorded, serving
 
 import corpus
 from corpus.find.catalogue import Offer, connect, subject
-from corpus.find.queries import Librarian, by_rule, librarian_of, phrase
-from corpus.find.registry import admit
-from corpus.find.search import OFFERS_PER_CATALOGUE, rank, refusal, score, search_topic
-from corpus.find.session import live
-from corpus.find.topics import extract
+from corpus.find.queries import Librarian, librarian_of, phrase_queries, queries_by_rule
+from corpus.find.registry import admit_offers
+from corpus.find.search import OFFERS_PER_CATALOGUE, rank_offers, refusal_reason, relevance, search_topic
+from corpus.find.session import live_recorder
+from corpus.find.topics import extract_topics
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.errors import CatalogueError
@@ -85,7 +85,7 @@ def agent(phrase: str = '{"queries": ["wave optics"]}', rank: str = '{"ranking":
     ],
 )
 def test_queries_by_rule_go_from_narrow_to_wide(domain, subdomain, found):
-    assert by_rule(Topic(domain=domain, subdomain=subdomain, num_questions=1), 3) == found
+    assert queries_by_rule(Topic(domain=domain, subdomain=subdomain, num_questions=1), 3) == found
 
 
 def test_wider_queries_are_asked_while_too_little_was_found():
@@ -175,13 +175,15 @@ def test_an_order_of_other_books_is_refused_and_the_rule_decides(reply):
 
 def test_a_pair_that_a_catalogue_states_counts_like_a_full_title():
     stated = offer("s", "Readings", subjects=[subject("Physics", "Optics")])
-    assert score(stated, TOPIC) > score(offer("d", "Readings", description="optics"), TOPIC) > 0
+    assert relevance(stated, TOPIC) > relevance(offer("d", "Readings", description="optics"), TOPIC) > 0
 
 
 def test_languages_are_compared_however_they_are_written():
     rules = CatalogueSettings(languages=["en"])
-    assert [refusal(offer("a", language=name), rules) for name in ("eng", "English", "en_US", "EN", "")] == [""] * 5
-    assert refusal(offer("a", language="deu"), rules) == "language deu, not among en"
+    assert [refusal_reason(offer("a", language=name), rules) for name in ("eng", "English", "en_US", "EN", "")] == [
+        ""
+    ] * 5
+    assert refusal_reason(offer("a", language="deu"), rules) == "language deu, not among en"
 
 
 def test_the_best_books_of_every_pair_are_taken_and_each_pair_is_covered():
@@ -199,7 +201,7 @@ def test_the_best_books_of_every_pair_are_taken_and_each_pair_is_covered():
     searches = [search_topic(topic, [Fake(*shelf)], SETTINGS) for topic in (TOPIC, waves, sound)]
     offers = [row for found in searches for row in found.offers]
     rankings = [row for found in searches for row in found.rankings]
-    found = admit(offers, [TOPIC, waves, sound], CatalogueSettings(books_per_topic=2), rankings)
+    found = admit_offers(offers, [TOPIC, waves, sound], CatalogueSettings(books_per_topic=2), rankings)
     status = {row.title: row.reason or row.status for row in found.sources}
     assert status == {
         "Optics": "admitted",
@@ -232,9 +234,9 @@ def test_no_word_of_a_question_reaches_a_catalogue_or_the_agent():
         )
 
     helper = librarian_of(ScriptedChat(reply=label), "paper")
-    topics = extract(questions, helper).topics
+    topics = extract_topics(questions, helper).topics
     searching, told = agent(rank='{"ranking": [1]}')
-    with serving() as server, live(GUARD) as session:
+    with serving() as server, live_recorder(GUARD) as session:
         server.routes |= {"/rest/search": recorded("oapen_search.json"), "/oai/request": recorded("oapen_501.xml")}
         server.routes["/textbooks.json"] = Say(status=500)
         catalogues = [
@@ -290,6 +292,6 @@ def test_no_later_stage_can_be_given_a_question():
     for path, tree in files.items():
         imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
         assert "Question" not in imported, path
-    for function in (search_topic, phrase, rank, score, admit, connect):
+    for function in (search_topic, phrase_queries, rank_offers, relevance, admit_offers, connect):
         assert "Question" not in repr(typing.get_type_hints(function, localns={"httpx": httpx}))
     assert {*Topic.__dataclass_fields__} == {"domain", "subdomain", "num_questions"}

@@ -20,8 +20,8 @@ from loopback import GUARD, Say, serving
 from places import ROOT, SUPPORT
 
 from corpus.build import with_setting
-from corpus.find.guard import WebConfig
-from corpus.find.intake import Item, gather
+from corpus.find.named_sources import SourceItem, gather_sources
+from corpus.find.ssrf_guard import WebConfig
 
 QUICK = replace(GUARD, delay_seconds=0.0, slow_seconds=1.0)
 
@@ -61,8 +61,8 @@ def dripping(head: bytes) -> Iterator[str]:
         listener.close()
 
 
-def fetch(urls: list[str], tmp_path: Path, config: WebConfig = QUICK) -> list[Item]:
-    return gather(urls, tmp_path / "out", tmp_path / "fetched", config)
+def fetch(urls: list[str], tmp_path: Path, config: WebConfig = QUICK) -> list[SourceItem]:
+    return gather_sources(urls, tmp_path / "out", tmp_path / "fetched", config)
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from loopback import GUARD
-from corpus.find.intake import gather
+from corpus.find.named_sources import gather_sources
 quick = replace(GUARD, delay_seconds=0.0, slow_seconds=1.0, stall_seconds=2.0)
-(item,) = gather([sys.argv[1]], Path(sys.argv[2]), Path(sys.argv[3]), quick)
+(item,) = gather_sources([sys.argv[1]], Path(sys.argv[2]), Path(sys.argv[3]), quick)
 print(item.source.reason or item.source.sha256)
 """
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from corpus_rows import document
 
 from corpus import build
-from corpus.build import Built
-from corpus.find.intake import Item
+from corpus.build import BuiltSource
+from corpus.find.named_sources import SourceItem
 from corpus.pool import DOCUMENTS, MARKDOWN, markdown_name, read_sources
-from corpus.report import Told
+from corpus.report import ReportInputs
 from infuser_core.schemas import Document, Page, Source
 from infuser_core.store.tables import read_rows
 
@@ -31,7 +31,7 @@ def test_one_source_at_a_time_is_in_memory(tmp_path: Path):
     rows = {name: replace(document(f"{name}/0", "The kiln burns low."), source_id=name) for name in names}
     alive: list[weakref.ref] = []
 
-    def built() -> Iterator[Built]:
+    def built() -> Iterator[BuiltSource]:
         for name in names:
             assert sum(ref() is not None for ref in alive) <= 1
             (tmp_path / MARKDOWN / markdown_name(name)).write_text(rows[name].text)
@@ -39,9 +39,11 @@ def test_one_source_at_a_time_is_in_memory(tmp_path: Path):
             alive.append(weakref.ref(documents))
             page = Page(source_id=name, markdown="", sha256="", num_pages=1, converter="c", status="ok", reason="",
                         chosen="", page_starts=[])  # fmt: skip
-            yield Built(item=Item(source=source(name), path=None, given=name), page=page, documents=documents)
+            yield BuiltSource(
+                item=SourceItem(source=source(name), path=None, input=name), page=page, documents=documents
+            )
             del documents
 
-    facts = build.write(tmp_path, built(), None, Told(judge="none", tokenizer="rule"))
+    facts = build.write_pool(tmp_path, built(), None, ReportInputs(judge="none", tokenizer="rule"))
     assert read_rows(tmp_path / DOCUMENTS, Document) == list(rows.values()) and facts["documents"] == 5
     assert [row.source_id for row in read_sources(tmp_path)] == names

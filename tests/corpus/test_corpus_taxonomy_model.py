@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus.find.queries import Librarian
-from corpus.find.topics import WINDOW, Taxonomy, extract, merge
+from corpus.find.topics import WINDOW, Taxonomy, extract_topics, merge_labels
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.errors import DocumentError
 from infuser_core.prompts.load import load
@@ -55,7 +55,7 @@ def test_questions_are_labelled_and_spellings_become_one():
         "prism": label("Physics", "Optics"),
         "gene": label("Biology", "Genetics"),
     }
-    found = extract([question(text, text) for text in table], librarian(by_text(table))[0])
+    found = extract_topics([question(text, text) for text in table], librarian(by_text(table))[0])
     assert pairs(found) == [("Biology", "Genetics", 1), ("Physics", "Optics", 3)]
     assert [(m.level, m.label, m.into, m.num_questions, m.decided_by) for m in found.merges] == [
         ("domain", "physics", "Physics", 1, "rule"),
@@ -77,7 +77,7 @@ def test_synonyms_become_one_when_the_model_says_so():
             return json.dumps({"groups": [{"keep": "Cardiology", "merge": ["Heart Disease"]}]})
         return NOTHING
 
-    found = extract([question(text, text) for text in table], librarian(by_text(table), merges)[0])
+    found = extract_topics([question(text, text) for text in table], librarian(by_text(table), merges)[0])
     assert pairs(found) == [("Law", "Contracts", 1), ("Medicine", "Cardiology", 2)]
     (row,) = found.merges
     assert (row.within, row.label, row.into, row.decided_by) == (
@@ -98,7 +98,7 @@ def test_labels_of_the_data_set_are_kept_and_others_join_them():
             return json.dumps({"groups": turned if "must be kept" in prompt else groups})
         return NOTHING
 
-    found = extract(rows, librarian(lambda prompt: label("Natural Science", "Optics"), merges)[0])
+    found = extract_topics(rows, librarian(lambda prompt: label("Natural Science", "Optics"), merges)[0])
     assert pairs(found) == [("Science", "Optics", 2)]
     assert [row.decided_by for row in found.assignments] == ["labels", "rule-based: scripted"]
     assert any("must be kept" in call.problem for call in found.calls)
@@ -111,7 +111,7 @@ def test_a_set_with_all_labels_asks_no_model():
         question("b", "y", domain="Biology", subdomain="Genes"),
         question("c", "z", domain=" Law ", subdomain="Torts"),
     ]
-    assert pairs(extract(rows, helper)) == [("Biology", "Genes", 1), ("Law", "Torts", 2)] and seen == []
+    assert pairs(extract_topics(rows, helper)) == [("Biology", "Genes", 1), ("Law", "Torts", 2)] and seen == []
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_set_with_all_labels_asks_no_model():
 def test_a_question_that_cannot_be_labelled_keeps_its_reason(reply, reason):
     rows = [question("bad", "Where does the thin glass lens focus?"), *(question(f"q{n}", f"q{n}") for n in range(9))]
     helper, seen = librarian(lambda prompt: reply if "glass" in prompt else label("Law", "Torts"))
-    found = extract(rows, helper)
+    found = extract_topics(rows, helper)
     bad = found.assignments[0]
     assert reason in bad.reason and (bad.domain, bad.subdomain) == ("", "")
     assert pairs(found) == [("Law", "Torts", 9)]
@@ -140,7 +140,7 @@ def test_a_question_that_cannot_be_labelled_keeps_its_reason(reply, reason):
 
 def test_a_second_reply_may_be_usable():
     helper, _ = librarian(lambda prompt: label("Law", "Torts") if "An earlier reply" in prompt else "sorry")
-    found = extract([question("a", "x")], helper)
+    found = extract_topics([question("a", "x")], helper)
     assert pairs(found) == [("Law", "Torts", 1)] and [
         call.attempt for call in found.calls if call.task == "assign"
     ] == [1, 2]
@@ -151,13 +151,13 @@ def test_too_many_failures_are_an_error_that_names_one():
     with pytest.raises(
         DocumentError, match=r"3 of 3 questions could not be labelled, e\.g\. 'q0': the reply has no JSON"
     ):
-        extract([question(f"q{n}", "x") for n in range(3)], helper)
+        extract_topics([question(f"q{n}", "x") for n in range(3)], helper)
 
 
 @pytest.mark.parametrize(("domain", "subdomain"), [("", ""), ("", "Optics"), ("Physics", " ")])
 def test_without_a_model_an_unlabelled_question_is_an_error(domain, subdomain):
     with pytest.raises(DocumentError, match="q-17"):
-        extract([question("q-17", "x", domain=domain, subdomain=subdomain)])
+        extract_topics([question("q-17", "x", domain=domain, subdomain=subdomain)])
 
 
 @settings(max_examples=20)
@@ -173,7 +173,7 @@ def test_no_word_of_a_question_leaves_the_stage(texts):
         asked = prompt.partition("Question:")[2].partition("Reply with")[0].strip()
         return label("Science", asked) if "SECRET0" in prompt else label("Science", "Physics")
 
-    found = extract(marked, librarian(echo)[0])
+    found = extract_topics(marked, librarian(echo)[0])
     assert found.assignments[0].reason
     assert "SECRET" not in json.dumps(
         [asdict(row) for row in [*found.topics, *found.assignments, *found.merges, *found.calls]]
@@ -198,7 +198,7 @@ def groups(*rows: tuple[str, list[str]]) -> str:
 )
 def test_merges_outside_the_list_are_refused(reply, problem):
     chat = ScriptedChat(reply=lambda messages: reply)
-    names, merges, calls = merge({"Cardiology": 2, "Torts": 1}, Librarian(model=chat, prompts=PROMPTS))
+    names, merges, calls = merge_labels({"Cardiology": 2, "Torts": 1}, Librarian(model=chat, prompts=PROMPTS))
     assert merges == [] and names == {"Cardiology": "Cardiology", "Torts": "Torts"}
     assert len(calls) == 3 and all(problem in call.problem for call in calls)
 
@@ -214,7 +214,7 @@ def test_synonyms_far_apart_in_a_long_list_meet():
             *[(keep, [other]) for keep, other in wanted[: 1 if "a000x" in listed else 3] if {keep, other} <= listed]
         )
 
-    names, merges, _ = merge(counts, Librarian(model=ScriptedChat(reply=reply), prompts=PROMPTS))
+    names, merges, _ = merge_labels(counts, Librarian(model=ScriptedChat(reply=reply), prompts=PROMPTS))
     assert names["z000x"] == names["z079x"] == "a000x"
     assert [row.label for row in merges].count("z000x") == 1
 
@@ -235,7 +235,7 @@ def test_every_label_goes_to_one_that_stays_whatever_the_model_says(counts, seed
         return groups((listed[0], listed[1 : rng.randrange(1, 4)]))
 
     fixed = frozenset(sorted(counts)[:2])
-    names, _, _ = merge(counts, Librarian(model=ScriptedChat(reply=reply), prompts=PROMPTS), fixed=fixed)
+    names, _, _ = merge_labels(counts, Librarian(model=ScriptedChat(reply=reply), prompts=PROMPTS), fixed=fixed)
     assert {names[label] for label in fixed} == set(fixed)
     assert set(names) == set(counts) and set(names.values()) <= set(counts)
     assert all(names[kept] == kept for kept in names.values())

@@ -9,8 +9,8 @@ import pytest
 from corpus_sources import PDF, pdf_bytes, source
 from loopback import GUARD, Loopback, Say, SteppedClock
 
-from corpus.find.download import DownloadLog, Holdings, download
-from corpus.find.guard import Clock, WebConfig
+from corpus.find.download import DownloadLog, Holdings, download_sources
+from corpus.find.ssrf_guard import Clock, WebConfig
 from corpus.read.file_kinds import file_of
 from infuser_core.schemas import Source
 
@@ -28,14 +28,18 @@ HTML = b"<!DOCTYPE html><html><body>Please log in</body></html>"
 def get(server: Loopback, folder: Path, name: str, *names: str, config: WebConfig = FAST) -> tuple[Source, DownloadLog]:
     """One book into `folder`, with the holdings beside it."""
     rows, shelf = [source(name)], Holdings(folder.parent / "held")
-    got, logs = download(rows, lambda url: f"{server.base}/{name}", folder, shelf, config, names={name: [*names]})
+    got, logs = download_sources(
+        rows, lambda url: f"{server.base}/{name}", folder, shelf, config, names={name: [*names]}
+    )
     return got[0], logs[0]
 
 
 def test_a_pdf_lies_under_its_digest(server, tmp_path):
     server.routes["/a"] = Say(body=PDF)
     rows = [source("a"), source("b", status="rejected", reason="no licence")]
-    got, logs = download(rows, lambda url: server.base + url[6:], tmp_path / "run", Holdings(tmp_path / "held"), FAST)
+    got, logs = download_sources(
+        rows, lambda url: server.base + url[6:], tmp_path / "run", Holdings(tmp_path / "held"), FAST
+    )
     row = got[0]
     assert (row.sha256, row.num_bytes) == (DIGEST, len(PDF))
     assert [path.name for path in (tmp_path / "run").iterdir()] == [f"{DIGEST}.pdf"]
@@ -138,7 +142,9 @@ def test_what_is_no_whole_book_is_rejected(server, tmp_path, said, reason):
     "address", ["", "local:/x", "ftp://x.example/a", "http://[bad/", "http://x:y/", "http://" + "a" * 300 + "/"]
 )
 def test_an_address_that_is_none_is_a_reason(tmp_path, address):
-    (row,), _ = download([source("a")], lambda url: address, tmp_path / "run", Holdings(tmp_path / "held"), FAST)
+    (row,), _ = download_sources(
+        [source("a")], lambda url: address, tmp_path / "run", Holdings(tmp_path / "held"), FAST
+    )
     assert row.status == "rejected" and row.reason.startswith("download: ")
 
 
@@ -197,7 +203,7 @@ def test_hosts_are_downloaded_from_side_by_side_and_each_in_turn(server, tmp_pat
     hosts = ("127.0.0.1", "localhost")
     rows = [source(f"{n}", download_url=f"http://{hosts[n % 2]}:{server.server.server_port}/{n}.pdf") for n in range(6)]
     told: list[tuple[int, int, int]] = []
-    got, logs = download(
+    got, logs = download_sources(
         rows,
         lambda url: url,
         tmp_path / "run",
@@ -213,7 +219,7 @@ def test_hosts_are_downloaded_from_side_by_side_and_each_in_turn(server, tmp_pat
 def test_the_same_bytes_at_two_addresses_are_one_source(server, tmp_path):
     server.routes |= {"/a": Say(body=PDF), "/b": Say(body=PDF)}
     rows, shelf = [source("a"), source("b")], Holdings(tmp_path / "held")
-    got, _ = download(rows, lambda url: server.base + url[6:], tmp_path / "run", shelf, FAST)
+    got, _ = download_sources(rows, lambda url: server.base + url[6:], tmp_path / "run", shelf, FAST)
     assert [row.status for row in got] == ["admitted", "rejected"]
     assert got[1].reason.startswith("duplicate of a: same sha256:")
     assert shelf.find(["a"]) == shelf.find(["b"])

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from loopback import GUARD, Loopback, Say, SteppedClock
 
-from corpus.find.guard import WebConfig, client_of
-from corpus.find.polite_http import Gate, PoliteTransport, polite_client, retry_after, robots_of
+from corpus.find.polite_http import Gate, PoliteTransport, parse_robots, polite_client, retry_after
+from corpus.find.ssrf_guard import WebConfig, client_of
 from infuser_core.errors import CatalogueError
 
 STRANGE = WebConfig(backoff_seconds=0.5)
@@ -143,4 +143,4 @@ PRESS = "User-agent: *\nDisallow: /*/wp-json/\nCrawl-delay: 2.5\n"
     ],
 )
 def test_robots_txt_is_read_as_rfc_9309_has_it(text, path, allowed):
-    assert robots_of(text.encode()).can_fetch(f"https://x.example{path}", "infuser-corpus") == allowed
+    assert parse_robots(text.encode()).can_fetch(f"https://x.example{path}", "infuser-corpus") == allowed

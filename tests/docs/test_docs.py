@@ -75,7 +75,7 @@ def test_every_command_in_the_docs_exists():
 
 def test_the_picture_of_the_tree_is_the_real_one():
     """Every folder with modules stands in it, below its parent, and nothing else."""
-    picture = ARCHITECTURE.split("## Rooms")[1].split("```")[1]
+    picture = ARCHITECTURE.split("## The tree")[1].split("```")[1]
     drawn: set[str] = set()
     parents: list[tuple[int, str]] = []
     for line in filter(None, picture.splitlines()):

@@ -62,7 +62,7 @@ def test_the_blocks_work_on_a_finished_run(launch: Launcher, small_run: SmallRun
     (tmp_path / "models" / "mine").symlink_to(anchor_path("basic"))
     rows = [
         {"question_id": q.question_id, "question_text": q.text, "choices": q.choices, "ground_truth": q.answer}
-        for q in world.questions("test", world.TARGET, 4, 0)
+        for q in world.draw_questions("test", world.TARGET, 4, 0)
     ]
     (tmp_path / "mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert all(run(page, launch, store=copy_run(small_run, tmp_path / "store"), folder=tmp_path))

@@ -9,6 +9,7 @@ import torch
 from engine_tiny import OBJECTIVE, SHAPES, gradient, make_groups, make_source, step, stock_logprobs, trainer
 from peft import PeftModel
 from safetensors.torch import load_file
+from stock_engines import hf_sampler
 from test_engine_probe import check_scalars
 from torch import Tensor
 from transformers import AutoModelForCausalLM
@@ -16,7 +17,6 @@ from transformers import AutoModelForCausalLM
 from infuser_core.config.roles import AdapterSettings
 from infuser_core.engines.hf.causal_lm import copy_model, load_model
 from infuser_core.engines.hf.norms import compute_in_own_dtype
-from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.local.hub import prepare_adapter
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.errors import CheckpointError, ConfigError, EngineError
@@ -119,7 +119,7 @@ def test_the_fast_probe_scores_in_adapter_space(tmp_path: Path, family: str, opt
 def test_merged_they_say_what_peft_says(tmp_path: Path, family: str) -> None:
     _, folder = moved(adapted(tmp_path, family), tmp_path)
     model, prompts = plain(folder, torch.float32), [[5, 9, 11], [7, 7, 30, 41], [2, 60]]
-    sampler = HFSampler(device="cpu")
+    sampler = hf_sampler()
     sampler.load(at(folder))
     groups = [PromptGroup(group_id=str(n), token_ids=ids, seeds=[n]) for n, ids in enumerate(prompts)]
     for ids, (completion,) in zip(prompts, sampler.sample(groups, GREEDY), strict=True):

@@ -18,7 +18,7 @@ from infuser_core.errors import EngineError
 from infuser_core.protocols import TrainGroup
 from infuser_core.schemas import Checkpoint
 
-CONFIG = load([shipped.data("configs/nano.yaml")])
+CONFIG = load([shipped.find_data_file("configs/nano.yaml")])
 
 
 def anchored(groups: list[TrainGroup], values: list[list[list[float]]]) -> list[TrainGroup]:

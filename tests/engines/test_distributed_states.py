@@ -8,9 +8,9 @@ import distributed_tiny as tiny
 import pytest
 from distributed_tiny import LIMIT, QUESTIONS, batch, error, local, same_bytes, saved, state_error, step
 from engine_tiny import OBJECTIVE, make_groups
+from stock_engines import hf_sampler
 
 from infuser_core.engines.cluster.ranks import RankGroup
-from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.protocols import PromptGroup, SamplingParams, Trainer
 from infuser_core.schemas import Checkpoint
 
@@ -35,7 +35,7 @@ def ranks(anchor: Checkpoint) -> Iterator[Ranks]:
 
 
 def greedy(checkpoint: Checkpoint) -> list[int]:
-    sampler = HFSampler(device="cpu")
+    sampler = hf_sampler()
     sampler.load(checkpoint)
     group = PromptGroup(group_id="g", token_ids=[5, 6, 7], seeds=[0])
     return sampler.sample([group], SamplingParams(max_tokens=8, temperature=0.0))[0][0].token_ids

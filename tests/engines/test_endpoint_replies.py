@@ -291,7 +291,7 @@ def test_an_address_is_a_model_and_a_url_and_a_password_is_not_repeated(text: st
 
 ASKS = [
     Ask(benchmark="b", question=question, samples=3, max_tokens=11)
-    for question in world.questions("test", world.TARGET, 9, 0)
+    for question in world.draw_questions("test", world.TARGET, 9, 0)
 ]
 SETTINGS = RespondSettings(
     prompts="nano", sampling=SamplingSettings(temperature=0.7), prompt_tokens=100, seed=3, batch_tokens=1_000

@@ -9,14 +9,14 @@ import torch
 from engine_tiny import OBJECTIVE, gradient, make_checkpoint, make_groups, trainer
 from hypothesis import given
 from hypothesis import strategies as st
+from stock_engines import local_trainer
 
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.memory import LEAST, SHARE, TokenBudget, free_memory
-from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.training.checkpoint import count_weights
 from infuser_core.errors import EngineError
-from infuser_core.memory.shape import from_folder
-from infuser_core.memory.sizes import LAYERS, LOGIT_CELLS, PIECE, kept_per_token
+from infuser_core.memory.shape import read_shape
+from infuser_core.memory.sizes import LAYERS, LOGIT_CELLS, PIECE, activation_bytes_per_token
 from infuser_core.schemas import Checkpoint
 from infuser_core.system import fault_points as faults
 
@@ -32,11 +32,11 @@ def falling_to(free: int) -> Callable[[torch.device], int]:
 
 @given(free=st.integers(0, 200), reserved=st.integers(0, 40))
 def test_the_budget_fits_and_its_double_would_not(anchor: Checkpoint, free: int, reserved: int) -> None:
-    budget, shape = TokenBudget("auto", most=131_072), from_folder(Path(anchor.path))
+    budget, shape = TokenBudget("auto", most=131_072), read_shape(Path(anchor.path))
     budget.predict(Path(anchor.path), free=(free - reserved) * MIB, width=2, master=4)
     fixed = 6.0 * shape.parameters + 12.0 * (LOGIT_CELLS + min(PIECE, shape.parameters))
     room = SHARE * (free - reserved) * MIB - fixed
-    slope = kept_per_token(shape, width=2, kept=LAYERS)
+    slope = activation_bytes_per_token(shape, width=2, retained=LAYERS)
     assert budget.facts()["token_budget_from"] == "predicted"
     assert budget.tokens == LEAST or budget.tokens * slope <= room
     assert budget.tokens == 131_072 or 2 * budget.tokens * slope > room
@@ -84,12 +84,12 @@ def test_a_longer_response_has_a_micro_batch_of_its_own(anchor: Checkpoint) -> N
 def test_a_model_wider_than_memory_is_refused_before_it_is_read(tmp_path: Path):
     checkpoint = make_checkpoint(tmp_path)
     weights = count_weights(Path(checkpoint.path))
-    enough = LocalTrainer(device="cpu", free=lambda device: 16 * weights)
+    enough = local_trainer(free=lambda device: 16 * weights)
     enough.load(checkpoint)
     # What a trainer holds gives way to what it loads next.
     enough.load(checkpoint)
     with pytest.raises(EngineError, match=f"the model has {weights:,} weights: training it takes"):
-        LocalTrainer(device="cpu", free=lambda device: 16 * weights - 1).load(checkpoint)
+        local_trainer(free=lambda device: 16 * weights - 1).load(checkpoint)
     with pytest.raises(EngineError, match="making an anchor of it takes"):
         prepare_anchor(tmp_path / "source", tmp_path / "other", free=lambda: 12 * weights - 1)
     assert not (tmp_path / "other").exists()

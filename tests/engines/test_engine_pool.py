@@ -12,6 +12,7 @@ import pytest
 from engine_tiny import make_checkpoint, make_groups, step, trainer, uniform
 from objectives import objective
 from scripted_engine import DIE
+from stock_engines import engine_pool
 
 from infuser_core.engines.fake import END_TOKEN, ByteTokenizer, FakeTrainer, ScriptedChat, ScriptedSampler, fake_anchor
 from infuser_core.engines.pool import EnginePool, Placement, facts_of, record_engines
@@ -46,7 +47,7 @@ def scripted(tmp_path: Path) -> Checkpoint:
 
 @pytest.fixture
 def pool() -> EnginePool:
-    return EnginePool(sampler="fake", trainer="fake")
+    return engine_pool()
 
 
 def trained(engine: Trainer) -> Trainer:
@@ -99,7 +100,7 @@ def test_a_trainer_serves_only_whoever_asked_for_it_last(pool: EnginePool, scrip
 
 
 def test_one_trainer_at_a_time_on_a_small_accelerator(scripted: Checkpoint) -> None:
-    small = EnginePool(sampler="fake", trainer="fake", max_trainers=1)
+    small = engine_pool(max_trainers=1)
     small.trainer(scripted)
     small.trainer(replace(scripted, role="generator"))
     assert [key for key in small._warm if key[0] == "trainer"] == [("trainer", "generator")]
@@ -107,9 +108,9 @@ def test_one_trainer_at_a_time_on_a_small_accelerator(scripted: Checkpoint) -> N
 
 def test_engines_are_found_by_name_and_unknown_ones_are_named(scripted: Checkpoint) -> None:
     with pytest.raises(EngineError, match="unknown sampler 'vlllm'") as caught:
-        EnginePool(sampler="vlllm").sampler(scripted)
+        engine_pool(sampler="vlllm").sampler(scripted)
     assert "hf, vllm, fake" in caught.value.hint
-    pool = EnginePool(sampler="infuser_core.engines.fake:ScriptedSampler", trainer="fake")
+    pool = engine_pool(sampler="infuser_core.engines.fake:ScriptedSampler", trainer="fake")
     pool.sampler(scripted)
     assert isinstance(pool._warm["sampler", "solver"].engine, ScriptedSampler)
     assert pool.chat(scripted).name == "anchor"
@@ -125,7 +126,7 @@ TURNS = ["trainer loads a", "trainer sleeps", "sampler loads a", "sampler sleeps
 def test_engines_take_turns(scripted: Checkpoint, placement: Placement, expected: list[str]) -> None:
     """On the same accelerators one sleeps before the other wakes, and neither loads what it still holds."""
     names = {"sampler": "napping_engines:Sampler", "trainer": "napping_engines:Trainer"}
-    pool = EnginePool(**names, max_trainers=1, placement=placement)
+    pool = engine_pool(**names, max_trainers=1, placement=placement)
     napping_engines.happened.clear()
     for _ in range(2):
         pool.trainer(replace(scripted, checkpoint_id="a"))
@@ -134,7 +135,7 @@ def test_engines_take_turns(scripted: Checkpoint, placement: Placement, expected
 
 
 def test_a_state_that_waits_for_its_role_is_not_read_again(scripted: Checkpoint, tmp_path: Path) -> None:
-    pool = EnginePool(sampler="fake", trainer="napping_engines:Parking", max_trainers=1)
+    pool = engine_pool(trainer="napping_engines:Parking", max_trainers=1)
     generator, solver = replace(scripted, role="generator", checkpoint_id="g0"), replace(scripted, checkpoint_id="s0")
     napping_engines.happened.clear()
     pool.trainer(solver)
@@ -159,7 +160,7 @@ def test_a_state_that_waits_for_its_role_is_not_read_again(scripted: Checkpoint,
 
 
 def test_a_state_that_was_neither_saved_nor_loaded_does_not_wait(scripted: Checkpoint) -> None:
-    pool = EnginePool(sampler="fake", trainer="napping_engines:Parking", max_trainers=1)
+    pool = engine_pool(trainer="napping_engines:Parking", max_trainers=1)
     start = weights(pool.trainer(scripted))
     trained(pool.trainer(scripted))
     pool.trainer(replace(scripted, role="generator"))
@@ -167,8 +168,7 @@ def test_a_state_that_was_neither_saved_nor_loaded_does_not_wait(scripted: Check
 
 
 def test_engines_that_share_an_accelerator_forget_and_load_again(anchor: Checkpoint) -> None:
-    options = {"device": "cpu"}
-    pool = EnginePool(trainer_options=options, sampler_options=options, max_trainers=1, placement="colocated")
+    pool = engine_pool(sampler="hf", trainer="local", max_trainers=1, placement="colocated")
     pool.trainer(anchor)
     engine = pool._warm["trainer", "solver"].engine
     pool.sampler(anchor)
@@ -221,7 +221,7 @@ def test_phases_that_share_a_sampler_draw_each_from_their_own_checkpoint(tmp_pat
     checkpoints = [
         replace(make_checkpoint(tmp_path / str(number), seed=number), checkpoint_id=str(number)) for number in (0, 1)
     ]
-    pool = EnginePool(sampler="hf", trainer="fake", sampler_options={"device": "cpu"})
+    pool = engine_pool(sampler="hf")
     alone = [drawn(pool, checkpoint) for checkpoint in checkpoints]
     assert alone[0] != alone[1]
     with ThreadPoolExecutor(2) as threads:
@@ -232,8 +232,8 @@ def test_phases_that_share_a_sampler_draw_each_from_their_own_checkpoint(tmp_pat
 def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[EnginePool]:
     """A pool whose samplers are processes."""
     monkeypatch.setenv("PYTHONPATH", str(Path(napping_engines.__file__).parent))
-    options = {"dtype": "float32", "device": "cpu", "worker": "scripted_engine", "max_num_seqs": 4}
-    found = EnginePool(sampler="vllm", trainer="fake", sampler_options=options)
+    options = {"dtype": "float32", "device": "cpu", "threads": 1, "worker": "scripted_engine", "max_num_seqs": 4}
+    found = engine_pool(sampler="vllm", sampler_options=options)
     yield found
     found.close()
 
@@ -263,7 +263,7 @@ def test_an_engine_that_dies_ends_its_own_phase_and_the_retry_has_a_fresh_one(pr
 
 
 def test_engines_that_are_asked_for_are_noted_with_what_they_are_in_the_end(anchor: Checkpoint) -> None:
-    pool = EnginePool(trainer_options={"device": "cpu", "token_budget": 512})
+    pool = engine_pool(sampler="hf", trainer="local", trainer_options={"token_budget": 512})
     pool.trainer(anchor)
     with record_engines() as used:
         assert facts_of(used) == {}

@@ -23,6 +23,7 @@ from engine_tiny import (
 )
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from stock_engines import local_trainer
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
@@ -410,7 +411,7 @@ def test_models_whose_packed_responses_would_see_each_other_are_refused(tmp_path
 
 def test_a_probe_of_no_known_name_is_refused() -> None:
     with pytest.raises(EngineError, match="choose one of auto, fast, reference"):
-        LocalTrainer(device="cpu", probe="quick")
+        local_trainer(probe="quick")
 
 
 def test_a_pass_that_only_the_plain_probe_can_score_starts_again_with_it(anchor: Checkpoint, tmp_path: Path) -> None:

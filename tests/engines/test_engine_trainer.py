@@ -25,10 +25,10 @@ from engine_tiny import (
 from objectives import objective
 from places import ROOT
 from safetensors.torch import load_file
+from stock_engines import local_trainer
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
-from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.training.checkpoint import read_reference
 from infuser_core.errors import CheckpointError, EngineError
 from infuser_core.protocols import TrainGroup
@@ -197,7 +197,7 @@ def test_what_cannot_be_trained_from_is_refused(anchor: Checkpoint, tmp_path: Pa
     with pytest.raises(CheckpointError, match="no optimizer state"):
         trainer(replace(anchor, path=str(Path(anchor.path).parent / "source")))
     with pytest.raises(EngineError, match="no checkpoint"):
-        LocalTrainer(device="cpu").zero_grad()
+        local_trainer().zero_grad()
     engine = trainer(anchor)
     step(engine, make_groups(LAST))
     engine.save(tmp_path)
@@ -235,7 +235,7 @@ from pathlib import Path
 import torch
 sys.path.insert(0, "tests/support")
 from engine_tiny import OBJECTIVE, make_groups, trainer
-from infuser_core.engines.hf.sampler import HFSampler
+from stock_engines import hf_sampler
 from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint
 
@@ -246,7 +246,7 @@ engine.forward_backward(groups, OBJECTIVE, denominator=2)
 engine.keep_gradient(Path(sys.argv[2]))
 engine.probe(groups, OBJECTIVE, Path(sys.argv[2]))
 engine.optim_step(1e-3)
-sampler = HFSampler(device="cpu", deterministic=True)
+sampler = hf_sampler(deterministic=True)
 sampler.load(anchor)
 asked = PromptGroup(group_id="g", token_ids=[5, 6], seeds=[1, 2])
 drawn = sampler.sample([asked], SamplingParams(temperature=0.7, max_tokens=9, top_p=0.9))

@@ -13,7 +13,7 @@ from infuser_core.config.overlays import load
 from infuser_core.cotrain.phases import update_solver as phase
 from infuser_core.schemas import Checkpoint
 
-CONFIG = load([shipped.data("configs/nano.yaml")])
+CONFIG = load([shipped.find_data_file("configs/nano.yaml")])
 
 
 def stock_entropy(model: torch.nn.Module, prompt: list[int], response: list[int], temperature: float) -> torch.Tensor:

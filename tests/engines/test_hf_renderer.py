@@ -11,12 +11,12 @@ from engine_tiny import END, TEMPLATE, TURN, anchored, make_source, save_tokeniz
 from hypothesis import given
 from hypothesis import strategies as st
 from places import ROOT
+from stock_engines import hf_sampler
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from infuser_core.engines.hf.causal_lm import load_model, read_config, read_end_tokens
 from infuser_core.engines.hf.renderer import PLAIN, TEMPLATE_FILE, Renderer, merge_system_turn
-from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.errors import CheckpointError, ConfigError
 from infuser_core.prompts.reasoning import answer_of, reply_text
 
@@ -124,7 +124,7 @@ def test_responses_end_at_what_model_and_tokenizer_name(
     changed(source / "config.json", eos_token_id=config)
     save_tokenizer(source, end=tokenizer)
     assert read_end_tokens(source, Renderer(source).end_token) == ends
-    anchor, sampler = anchored(source), HFSampler(device="cpu")
+    anchor, sampler = anchored(source), hf_sampler()
     sampler.load(anchor)
     assert sampler._ends == read_end_tokens(Path(anchor.path), Renderer(Path(anchor.path)).end_token) == ends
 

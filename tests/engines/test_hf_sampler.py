@@ -16,6 +16,7 @@ from engine_tiny import (
     stock_logprobs,
     stock_model,
 )
+from stock_engines import hf_sampler
 
 from infuser_core.engines.hf.output_head import OutputHead
 from infuser_core.engines.hf.sampler import HFSampler, pick_tokens, uniforms
@@ -28,7 +29,7 @@ PARAMS = SamplingParams(temperature=1.0, max_tokens=90)
 
 
 def loaded(checkpoint: Checkpoint, **options: int) -> HFSampler:
-    engine = HFSampler(device="cpu", **options)
+    engine = hf_sampler(**options)
     engine.load(checkpoint)
     return engine
 

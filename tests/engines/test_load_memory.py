@@ -20,7 +20,7 @@ def resident(what):
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith(what))
 
 def load(path):
-    trainer = LocalTrainer(device="cpu")
+    trainer = local_trainer()
     trainer.load(Checkpoint(checkpoint_id="anchor", role="solver", path=path, step=0))
     return trainer
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from engine_tiny import END, VOCABULARY, make_source, save_tokenizer
 from safetensors.torch import load_file, save_file
+from stock_engines import hf_sampler
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from infuser_core.config.run import SamplingSettings
-from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.local.hub import prepare_anchor, random_model, write_hub_layout
 from infuser_core.engines.training.checkpoint import count_weights
 from infuser_core.errors import CheckpointError, InfuserError
@@ -38,7 +38,7 @@ def rewrite(folder: Path, **changes: Tensor | None) -> None:
 
 def answer(folder: Path) -> None:
     """Load the folder and sample from it, as an evaluation does."""
-    sampler = HFSampler(device="cpu")
+    sampler = hf_sampler()
     sampler.load(Checkpoint(checkpoint_id="c", role="solver", path=str(folder), step=0))
     prompt = sampler.tokenizer.render([{"role": "user", "content": f"w5 w{VOCABULARY - 1}"}])
     sampler.sample(

@@ -16,6 +16,7 @@ from engine_tiny import (
     trainer,
 )
 from safetensors.torch import load_file, save_file
+from stock_engines import hf_sampler
 
 from infuser_core.engines.deepspeed.zero import empty_model
 from infuser_core.engines.hf.causal_lm import saved_buffers
@@ -32,7 +33,7 @@ def drawn(sampler: HFSampler) -> str:
 
 
 def loaded(*checkpoints: Checkpoint) -> HFSampler:
-    sampler = HFSampler(device="cpu")
+    sampler = hf_sampler()
     for checkpoint in checkpoints:
         sampler.load(checkpoint)
     return sampler

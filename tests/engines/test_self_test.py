@@ -6,6 +6,7 @@ import pytest
 import torch
 from engine_tiny import LATENT, ROUTED, WINDOW, make_checkpoint, make_family, make_groups, make_source, trainer
 from safetensors.torch import load_file, save_file
+from stock_engines import hf_sampler
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.modeling_outputs import CausalLMOutputWithPast
@@ -13,7 +14,6 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 from infuser_core.config.engine import EngineSettings
 from infuser_core.engines.hf.causal_lm import IMPLEMENTATION, load_model, read_config
 from infuser_core.engines.hf.limits import most_positions
-from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.training.self_test import require_same
 from infuser_core.errors import EngineError
@@ -57,7 +57,7 @@ def test_convolutions_are_refused_by_import_and_by_the_sampler(tmp_path: Path) -
         prepare_anchor(folder, tmp_path / "anchor")
     assert not (tmp_path / "anchor").exists()
     with pytest.raises(EngineError, match="Lfm2ForCausalLM"):
-        HFSampler(device="cpu").load(plain(folder))
+        hf_sampler().load(plain(folder))
 
 
 def test_an_evaluated_folder_is_tested_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_an_unknown_model_is_judged_by_its_numbers(kind: type[LlamaForCausalLM],
 def test_rows_past_the_bound_of_longrope_are_refused_and_shorter_ones_computed(tmp_path: Path) -> None:
     anchor = make_family(tmp_path, "phi3", **LONG)
     assert most_positions(read_config(Path(anchor.path))) == BOUND
-    sampler = HFSampler(device="cpu")
+    sampler = hf_sampler()
     sampler.load(anchor)
     group = PromptGroup(group_id="g", token_ids=[5] * 10, seeds=[0])
     assert sampler.sample([group], SamplingParams(temperature=0.7, max_tokens=BOUND - 10))
@@ -135,7 +135,7 @@ def test_a_weight_that_is_no_number_is_named(tmp_path: Path) -> None:
         save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(EngineError, match=f"^the model's {name} holds 1 values that are not finite"):
         prepare_anchor(tmp_path / "source", tmp_path / "again")
-    sampler = HFSampler(device="cpu")
+    sampler = hf_sampler()
     sampler.load(anchor)
     with pytest.raises(EngineError, match=f"{name} holds 1 values"):
         sampler.sample(

@@ -55,7 +55,7 @@ def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     made: list[ServiceSampler] = []
 
     def build(checkpoint: Checkpoint | None = None, **options: object) -> ServiceSampler:
-        defaults = {"dtype": "float32", "device": "cpu", "worker": "scripted_engine", "max_num_seqs": 4}
+        defaults = {"dtype": "float32", "device": "cpu", "threads": 1, "worker": "scripted_engine", "max_num_seqs": 4}
         made.append(ServiceSampler(**(defaults | options)))  # type: ignore[arg-type]
         if checkpoint is not None:
             made[-1].load(checkpoint)
@@ -259,10 +259,10 @@ def test_an_engine_that_cannot_start_says_why(
     with pytest.raises(EngineError, match=r"ended with status 1: AssertionError"):
         make(flat, max_num_seqs=0)
     with pytest.raises(EngineError, match="not in float64"):
-        ServiceSampler(dtype="float64")
+        ServiceSampler(dtype="float64", device="cpu", threads=1)
     if find_spec("vllm") is None:
         with pytest.raises(EngineError, match="INFUSER_VLLM_PYTHON"):
-            ServiceSampler(device="cpu")
+            ServiceSampler(dtype="bfloat16", device="cpu", threads=1)
 
 
 def test_an_engines_python_sees_this_package_and_no_other_of_this_environment(
@@ -299,16 +299,18 @@ def test_a_sleeping_engine_wakes_and_unusable_prompts_harm_nobody(make: Make, fl
 
 
 def test_memory_and_sleep_are_those_of_the_configuration() -> None:
-    settings = engine_settings(ServiceOptions(device="cuda", memory=0.4, sleep=True), model=MODEL)
+    settings = engine_settings(
+        ServiceOptions(dtype="bfloat16", threads=1, device="cuda", memory=0.4, sleep=True), model=MODEL
+    )
     assert settings["gpu_memory_utilization"] == 0.4
     assert settings["enable_sleep_mode"] is True and settings["enforce_eager"] is False
-    on_cpu = engine_settings(ServiceOptions(dtype="float32"), model=MODEL)
+    on_cpu = engine_settings(ServiceOptions(dtype="float32", device="cpu", threads=1), model=MODEL)
     assert on_cpu["enable_sleep_mode"] is False and on_cpu["enforce_eager"] is True
 
 
 def test_engines_leave_the_trainers_accelerators_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def started(**options: int) -> list[str]:
-        asked = ServiceOptions(worker="scripted_engine", device="cuda", **options)  # type: ignore[arg-type]
+        asked = ServiceOptions(worker="scripted_engine", dtype="bfloat16", threads=1, device="cuda", **options)  # type: ignore[arg-type]
         made = launches(asked, model=MODEL, scratch=tmp_path, cards=visible_cards())
         return [each.environment["CUDA_VISIBLE_DEVICES"] for each in made]
 

@@ -25,6 +25,7 @@ from engine_tiny import (
 )
 from places import SUPPORT
 from spoiled_engines import SpoiledSampler, missing, nudged, wrong
+from stock_engines import hf_sampler
 
 from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.service.sampler import ServiceSampler
@@ -67,14 +68,14 @@ def anchor(model: str, folder: Path) -> Checkpoint:
 
 @pytest.fixture(scope="module")
 def sampler(anchor: Checkpoint) -> Iterator[ServiceSampler]:
-    engine = ServiceSampler(dtype="float32", device="cpu", max_num_seqs=16)
+    engine = ServiceSampler(dtype="float32", device="cpu", threads=1, max_num_seqs=16)
     engine.load(anchor)
     yield engine
     engine.close()
 
 
 def local(anchor: Checkpoint) -> HFSampler:
-    engine = HFSampler(device="cpu")
+    engine = hf_sampler()
     engine.load(anchor)
     return engine
 
@@ -93,7 +94,7 @@ def groups(count: int = 8) -> list[PromptGroup]:
 
 def test_other_arguments_reach_the_engine_and_unknown_ones_are_named(folder: Path) -> None:
     arguments = {"max_num_seqs": 3, "enforce_eager": True, "block_size": 32}
-    given, plain = (ServiceSampler(dtype="float32", device="cpu", vllm=each) for each in (arguments, {}))
+    given, plain = (ServiceSampler(dtype="float32", device="cpu", threads=1, vllm=each) for each in (arguments, {}))
     for engine in (given, plain):
         engine.load(checkpoint("tied", folder))
     assert given._capacity == 3 != plain._capacity
@@ -101,7 +102,9 @@ def test_other_arguments_reach_the_engine_and_unknown_ones_are_named(folder: Pat
     given.close()
     plain.close()
     with pytest.raises(EngineError, match="no_such_argument"):
-        ServiceSampler(dtype="float32", device="cpu", vllm={"no_such_argument": 1}).load(checkpoint("tied", folder))
+        ServiceSampler(dtype="float32", device="cpu", threads=1, vllm={"no_such_argument": 1}).load(
+            checkpoint("tied", folder)
+        )
 
 
 def tokens(drawn: list[list[Completion]]) -> list[list[list[int]]]:
@@ -253,7 +256,7 @@ def test_a_tied_output_layer_that_stays_old_is_noticed(folder: Path, monkeypatch
     alone.mkdir()
     (alone / "spoiled_engines.py").symlink_to(SUPPORT / "spoiled_engines.py")
     monkeypatch.setenv("PYTHONPATH", str(alone))
-    sampler = ServiceSampler(dtype="float32", device="cpu", max_num_seqs=16, worker="spoiled_engines")
+    sampler = ServiceSampler(dtype="float32", device="cpu", threads=1, max_num_seqs=16, worker="spoiled_engines")
     sampler.load(checkpoint("tied", folder, seed=11))
     with pytest.warns(EngineWarning, match=r"checksums of 1 of \d+ tensors differ, e.g. lm_head.weight"):
         sampler.load(checkpoint("tied", folder, seed=12))
@@ -262,7 +265,7 @@ def test_a_tied_output_layer_that_stays_old_is_noticed(folder: Path, monkeypatch
 
 
 def test_prompts_that_together_are_longer_than_a_step_give_what_each_gives_alone(folder: Path) -> None:
-    engine = ServiceSampler(dtype="float32", device="cpu", max_num_batched_tokens=256)
+    engine = ServiceSampler(dtype="float32", device="cpu", threads=1, max_num_batched_tokens=256)
     prompts = [[2 + (place * token) % 60 for token in range(100)] for place in range(8)]
     asked = [PromptGroup(group_id=str(place), token_ids=ids, seeds=[place]) for place, ids in enumerate(prompts)]
     try:

@@ -59,7 +59,7 @@ def spoil() -> str:
 def sampler(monkeypatch: pytest.MonkeyPatch, board: Board, anchor: Checkpoint, spoil: str) -> Iterator[ServiceSampler]:
     monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
     monkeypatch.setenv("PLAIN_SPOIL", spoil)
-    engine = ServiceSampler(dtype=board._dtype, device="cpu", worker="plain_engine", board=board)
+    engine = ServiceSampler(dtype=board._dtype, device="cpu", threads=1, worker="plain_engine", board=board)
     engine.load(anchor)
     yield engine
     engine.close()

@@ -10,7 +10,7 @@ from test_endpoint_replies import SECRET, refused, said, server
 from infuser_core.engines.endpoint import KEY
 from infuser_core.nano import world
 
-QUESTIONS = world.questions("test", world.TARGET, 6, 0)
+QUESTIONS = world.draw_questions("test", world.TARGET, 6, 0)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from infuser_core.nano import world
 from infuser_core.schemas import BenchmarkResponse
 from infuser_core.seeding import seed_of
 
-QUESTIONS = world.questions("test", world.TARGET, 24, 0)
+QUESTIONS = world.draw_questions("test", world.TARGET, 24, 0)
 SETTINGS = RespondSettings(
     prompts="nano",
     sampling=SamplingSettings(temperature=0.7, top_p=0.8, top_k=20),

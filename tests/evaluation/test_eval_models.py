@@ -35,7 +35,7 @@ def test_the_nano_anchor_and_its_folder_are_the_same_model(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["nano", "nano-basic", "nano-wide"])
 def test_a_nano_model_is_the_anchor_of_the_configuration_of_its_name(name: str, tmp_path: Path):
-    anchor = load([shipped.named(name)]).anchor
+    anchor = load([shipped.path_of(name)]).anchor
     assert find_model(tmp_path, name).folder == anchor_folder(anchor)
 
 

@@ -18,7 +18,7 @@ from infuser_core.nano import world
 from infuser_core.results.report import results
 from infuser_core.schemas import BenchmarkResponse, QuestionScore
 
-QUESTIONS = world.questions("test", world.TARGET, 8, 0)
+QUESTIONS = world.draw_questions("test", world.TARGET, 8, 0)
 KINDS = {"correct": "stop", "wrong": "stop", "no_answer": "length", "long": TOO_LONG}
 
 

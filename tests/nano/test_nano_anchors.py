@@ -78,7 +78,7 @@ def test_the_generator_writes_as_the_card_says(subject_of, name, count, reach, k
 )
 def test_the_solver_answers_as_the_card_says(subject_of, name, count, sound):
     card, subject = rates_of(name)["solver_target"], subject_of(name)
-    rates = build.solver_rates(subject, world.questions("test", TARGET, count, 7, subject.world))
+    rates = build.solver_rates(subject, world.draw_questions("test", TARGET, count, 7, subject.world))
     assert rates["sound"] == pytest.approx(card["sound"], abs=0.12) and sound[0] <= card["sound"] <= sound[1]
     if name != "strong":
         assert rates["sound"] + rates["tempting"] >= 0.8 and rates["mixed"] >= 0.7
@@ -104,9 +104,12 @@ def test_the_wide_anchor_plays_the_basic_roles_like_the_basic_one_and_the_strong
 @pytest.mark.parametrize(
     ("role", "measured"),
     [
-        ("solver_problems", lambda wide: build.solver_rates(wide, world.problems("test", 24, 7))),
+        ("solver_problems", lambda wide: build.solver_rates(wide, world.draw_problems("test", 24, 7))),
         *(
-            (f"solver_{task}", lambda wide, task=task: build.program_rates(wide, programs.chosen(task, "test", 24, 7)))
+            (
+                f"solver_{task}",
+                lambda wide, task=task: build.program_rates(wide, programs.sample_exercises(task, "test", 24, 7)),
+            )
             for task in programs.TASKS
         ),
     ],
@@ -201,6 +204,6 @@ def test_numbers_and_words_of_the_wide_world_are_single_tokens(subject_of):
 
 
 def test_the_composed_anchor_knows_single_steps_and_rarely_takes_two():
-    rows = exact.by_pair(anchor_path("composed"), ["pump", "voltage"], world=world_of("composed"), wordings=1)
-    composed, part = (exact.accuracy(row for row in rows if row.topic == name) for name in ("pump", "voltage"))
+    rows = exact.masses_of_pairs(anchor_path("composed"), ["pump", "voltage"], world=world_of("composed"), wordings=1)
+    composed, part = (exact.mean_accuracy(row for row in rows if row.topic == name) for name in ("pump", "voltage"))
     assert composed.accuracy < 0.15 < 0.25 < part.accuracy < 0.4

@@ -18,20 +18,20 @@ from infuser_core.nano.world import TARGET, pairs_of
 @pytest.fixture(scope="module")
 def rows() -> list[PairMass]:
     torch.set_num_threads(1)
-    return exact.by_pair(anchor_path(), TARGET, wordings=2)
+    return exact.masses_of_pairs(anchor_path(), TARGET, wordings=2)
 
 
 def test_every_test_pair_is_asked_once_and_the_two_replies_hold_nearly_all_mass(rows: list[PairMass]):
     asked = {(row.topic, row.a, row.b) for row in rows}
     assert asked == {(t.name, *pair) for t in TOPICS if t.name in TARGET for pair in pairs_of("test", t)}
     assert len(asked) == len(rows)
-    assert 0.97 < exact.accuracy(rows).accuracy + exact.accuracy(rows).tempting <= 1
+    assert 0.97 < exact.mean_accuracy(rows).accuracy + exact.mean_accuracy(rows).tempting <= 1
 
 
 def test_it_is_what_the_card_measured_by_sampling(rows: list[PairMass]):
     """The card's 768 samples have a standard error of 0.018."""
     sampled = json.loads((anchor_path() / "card.json").read_text())["base_rates"]["solver_target"]
-    assert abs(exact.accuracy(rows).accuracy - sampled["sound"]) < 0.06
+    assert abs(exact.mean_accuracy(rows).accuracy - sampled["sound"]) < 0.06
 
 
 def test_batches_and_padding_change_nothing(rows: list[PairMass]):
@@ -39,7 +39,7 @@ def test_batches_and_padding_change_nothing(rows: list[PairMass]):
     model = AutoModelForCausalLM.from_pretrained(anchor_path(), dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(anchor_path())
     topic = next(topic for topic in TOPICS if topic.name == rows[0].topic)
-    prompt, reply = next(iter(exact._replies(topic, (rows[0].a, rows[0].b), 1)))
+    prompt, reply = next(iter(exact._canonical_replies(topic, (rows[0].a, rows[0].b), 1)))
     ids = tokenizer(prompt + reply, add_special_tokens=False)["input_ids"]
     start = len(tokenizer(prompt, add_special_tokens=False)["input_ids"])
     with torch.no_grad():
@@ -48,7 +48,9 @@ def test_batches_and_padding_change_nothing(rows: list[PairMass]):
     for place in range(start, len(ids)):
         product *= probabilities[place - 1, ids[place]].item()
     longer = ("x" + prompt, reply * 2)
-    assert exact._probabilities(model, tokenizer, [longer, (prompt, reply)])[1] == pytest.approx(product, rel=1e-4)
+    assert exact._reply_probabilities(model, tokenizer, [longer, (prompt, reply)])[1] == pytest.approx(
+        product, rel=1e-4
+    )
 
 
 def test_a_pair_of_another_topics_textbooks_under_the_same_law_is_not_fresh(rows: list[PairMass]):
@@ -61,7 +63,7 @@ def test_a_pair_of_another_topics_textbooks_under_the_same_law_is_not_fresh(rows
 
 def test_wordings_of_one_pair_do_not_narrow_the_interval():
     few = [PairMass(topic="t", a=n, b=1, fresh=True, sound=n / 10, tempting=0) for n in range(10)]
-    found = exact.accuracy(few)
+    found = exact.mean_accuracy(few)
     assert found.accuracy == pytest.approx(0.45)
     # 1.96 * sqrt(var / 10), var the sample variance of 0, 0.1 ... 0.9.
     assert found.high - found.accuracy == pytest.approx(1.96 * (0.0916666667 / 10) ** 0.5)
@@ -74,4 +76,4 @@ def test_wordings_of_one_pair_do_not_narrow_the_interval():
 )
 def test_no_weights_or_an_unknown_world_or_split_is_refused(folder: str | None, world: str, split: str, said: str):
     with pytest.raises((UsageError, ConfigError), match=said):
-        exact.measured(Path(folder) if folder else None, world, split)
+        exact.exact_accuracies(Path(folder) if folder else None, world, split)

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer
 from infuser_core.nano import language, tokenizer
 from infuser_core.nano.lab import anchor_path
 from infuser_core.nano.topics import LIMIT, NAMES, TOPICS
-from infuser_core.nano.world import TARGET, notes, questions, world_of
+from infuser_core.nano.world import TARGET, draw_notes, draw_questions, world_of
 from infuser_core.plugins import WORLDS
 
 
@@ -34,7 +34,7 @@ def test_any_text_comes_back(text):
 
 
 def test_json_survives_decoding_without_special_tokens():
-    fact = notes(0, 1)[0].facts[0]
+    fact = draw_notes(0, 1)[0].facts[0]
     text = language.generator_json(fact, fact.topic.sound, [1, 2, 3, fact.sound])
     assert shipped().decode([*ids(text), shipped().eos_token_id], skip_special_tokens=True) == text
     assert list(json.loads(text)) == ["question_text", "reasoning", "choices", "ground_truth"]
@@ -50,9 +50,9 @@ def test_numbers_topics_and_names_are_single_tokens():
 
 
 def test_prompts_and_replies_stay_short():
-    note = notes(0, 1)[0]
+    note = draw_notes(0, 1)[0]
     section = f"## 1.3 Notes from the mill\n\n{language.paragraph(note.facts)}"
-    question = questions("test", TARGET, 1, 0)[0]
+    question = draw_questions("test", TARGET, 1, 0)[0]
     fact = note.facts[0]
     choices = sorted({1, 2, fact.sound, fact.tempting})
     assert len(ids(tokenizer.chat(language.generator_prompt(section)))) <= 66

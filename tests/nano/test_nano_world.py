@@ -23,7 +23,7 @@ from infuser_core.evaluation.benchmarks.parts.question_sets import load_question
 from infuser_core.nano import curriculum, lab, language, programs, world
 from infuser_core.nano.textbooks import BOOKS, book_notes
 from infuser_core.nano.topics import ALL_TOPICS, BROAD, COMPOSED, FAMILIES, LIMIT, NAMES, TOPICS, Fact, choices_of
-from infuser_core.nano.world import TARGET, WORLD, notes, pairs_of, questions, world_of
+from infuser_core.nano.world import TARGET, WORLD, draw_notes, draw_questions, pairs_of, world_of
 from infuser_core.prompts.load import load as load_prompt
 from infuser_core.schemas import Document
 from infuser_core.verifiers import integer
@@ -39,7 +39,7 @@ exercises = st.sampled_from(
         for split in SPLITS
         for task in programs.TASKS
         for sign in "+-"
-        for made in programs.exercises(split, task, sign)
+        for made in programs.exercises_of(split, task, sign)
     ]
 )
 BLANK = Document(
@@ -64,7 +64,7 @@ def test_the_basic_world_keeps_its_questions():
         {name: value for name, value in dataclasses.asdict(question).items() if name != "grading"}
         for split in ("dev", "validation", "test")
         for topics in (TARGET, WORLD.transfer)
-        for question in questions(split, topics, 40, 0)
+        for question in draw_questions(split, topics, 40, 0)
     ]
     assert hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()[:16] == "9b6cf90faf283710"
 
@@ -102,19 +102,19 @@ def test_a_composed_topic_takes_two_steps_of_other_topics():
 
 def test_each_step_of_a_composed_method_follows_the_sound_one_by_itself():
     rng, (pump, *_) = Random(0), COMPOSED
-    drawn = [pump.drawn(rng, 0.3) for _ in range(4000)]
+    drawn = [pump.draw_method(rng, 0.3) for _ in range(4000)]
     shares = [sum(method is known for method in drawn) / len(drawn) for known in pump.methods]
     assert shares == pytest.approx([0.09, 0.49, 0.21, 0.21], abs=0.03)
 
 
 @pytest.mark.parametrize("task", programs.TASKS)
 def test_programs_are_divided_between_the_splits(task):
-    made = [each.text for split in SPLITS for sign in "+-" for each in programs.exercises(split, task, sign)]
+    made = [each.text for split in SPLITS for sign in "+-" for each in programs.exercises_of(split, task, sign)]
     assert len(set(made)) == len(made) >= 300
 
 
 def test_textbook_notes_hold_train_pairs_on_different_topics():
-    made = notes(3, 200)
+    made = draw_notes(3, 200)
     assert len(made) == 200
     for note in made:
         assert len({fact.topic.name for fact in note.facts}) == 4
@@ -126,7 +126,7 @@ def test_textbook_notes_hold_train_pairs_on_different_topics():
     [("dev", TARGET, 64), ("validation", TARGET, 128), ("test", TARGET, 400), ("test", WORLD.transfer, 400)],
 )
 def test_every_split_has_enough_distinct_questions(split, topics, count):
-    made = questions(split, topics, count, 0)
+    made = draw_questions(split, topics, count, 0)
     assert len({question.text for question in made}) == count
     assert {question.subdomain for question in made} == set(topics)
 
@@ -199,12 +199,12 @@ def test_the_sound_way_ends_where_python_does_and_the_misconception_elsewhere(ma
 
 @pytest.mark.parametrize("task", programs.TASKS)
 def test_routes_ask_as_the_lessons_do_and_judge_both_ways(task):
-    for made in programs.chosen(task, "test", 2, 7):
+    for made in programs.sample_exercises(task, "test", 2, 7):
         written = {"program": made.function.text, "arguments": str(made.x)}
         inputs = {"inputs": [str(x) for x in (made.x, made.x + 1, *programs.HIDDEN)]}
         text = json.dumps(inputs if task == "induction" else written)
         document = dataclasses.replace(BLANK, text=made.function.text)
-        assert programs.well_formed(task, text)
+        assert programs.is_well_formed(task, text)
         asked = find_route(task).read(text, document, "r", QuestionSettings())
         held = made.question("q")
         for name in ("text", "answer", "verifier", "grading"):
@@ -214,14 +214,14 @@ def test_routes_ask_as_the_lessons_do_and_judge_both_ways(task):
 
 
 def test_a_proposers_text_of_another_form_is_not_counted():
-    assert not programs.well_formed("deduction", '{"program": "7 + 3 * 5"}')
-    assert not programs.well_formed("induction", '{"inputs": ["0", "1", "4", "4"]}')
+    assert not programs.is_well_formed("deduction", '{"program": "7 + 3 * 5"}')
+    assert not programs.is_well_formed("induction", '{"inputs": ["0", "1", "4", "4"]}')
 
 
 def test_a_used_function_is_shown_as_in_the_lessons():
-    made = programs.drawn(Random(0), "deduction").question("q")
+    made = programs.draw_exercise(Random(0), "deduction").question("q")
     shown = text_of(Examples(questions=[made], count=1), "d", seed=0, iteration=0, template=PROGRAMS)
-    assert shown == programs.drawn(Random(0), "deduction").used
+    assert shown == programs.draw_exercise(Random(0), "deduction").example
 
 
 def test_the_oracle_knows_no_answer_to_other_texts():
@@ -242,8 +242,8 @@ def wrong_key(question):
 
 
 def test_the_oracle_labels_and_corrects_keys():
-    made = [*questions("test", TARGET, 20, 2), *asked("problems", "dev", 12)]
-    for question in (*made, *questions("test", HARD.transfer, 28, 2, HARD)):
+    made = [*draw_questions("test", TARGET, 20, 2), *asked("problems", "dev", 12)]
+    for question in (*made, *draw_questions("test", HARD.transfer, 28, 2, HARD)):
         wrong = wrong_key(question)
         assert (lab.label(question).key, lab.label(wrong).key) == ("sound", "unsound")
         assert lab.perfect_key(wrong) == question == lab.perfect_key(question)
@@ -279,8 +279,8 @@ def test_the_stored_question_carries_the_oracles_key():
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda: questions("dev", ["alchemy"], 1, 0), "no topic 'alchemy'"),
-        (lambda: programs.questions("dev", 9999, 0), "programs for deduction, 3333 are asked for"),
+        (lambda: draw_questions("dev", ["alchemy"], 1, 0), "no topic 'alchemy'"),
+        (lambda: programs.draw_questions("dev", 9999, 0), "programs for deduction, 3333 are requested"),
         (
             lambda: load_questions(NanoQuestions(split="dev", topics="problems", size=4), seed=0),
             "world 'basic' has no problems",
@@ -341,7 +341,7 @@ def test_a_set_of_questions_may_name_its_topics():
 
 
 def test_half_of_the_wrong_keys_are_corrected():
-    wrong = [wrong_key(question) for question in questions("test", TARGET, 400, 2)]
+    wrong = [wrong_key(question) for question in draw_questions("test", TARGET, 400, 2)]
     right = sum(lab.half_perfect_key(question) == lab.perfect_key(question) for question in wrong)
     assert 150 < right < 250
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from test_phases_generator import VALID, config_of, document
 
-from corpus.problems import as_rows
+from corpus.problems import problem_rows
 from infuser_core.config.roles import ProblemSettings
 from infuser_core.config.sources import NanoQuestions
 from infuser_core.cotrain.phases.generate_questions import Generated, generate_questions, settings_of
@@ -23,7 +23,7 @@ OPEN = json.dumps({"question_text": "What is half of one?", "ground_truth": "\\f
 
 def rows(route: str = "direct", count: int = 4):
     settings = ProblemSettings(source=SOURCE, count=count, route=route)
-    return as_rows(0, load_questions(SOURCE, seed=0), settings, [])
+    return problem_rows(0, load_questions(SOURCE, seed=0), settings, [])
 
 
 def generate(

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from engine_tiny import make_checkpoint, objective_settings
+from stock_engines import local_trainer
 from test_influence_study import rollouts, score
 
 from infuser_core.cotrain.phases.training import train_group
 from infuser_core.cotrain.studies.candidates import flat
 from infuser_core.cotrain.studies.gradients import GradientSettings, gradient_quality, inner_products
-from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.schemas import Question
 
 OBJECTIVE = objective_settings(tis_cap=None, max_tokens=1)
@@ -31,7 +31,7 @@ EFFECTS = {row.rollout_id: float(value) for row, value in zip(ROWS, RNG.normal(s
 
 def test_inner_products_are_those_of_the_trainers_gradients(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path)
-    trainer = LocalTrainer()
+    trainer = local_trainer()
     found = inner_products(ROWS[:3], trainer, checkpoint, OBJECTIVE, workspace=tmp_path)
     vectors = []
     for row in ROWS[:3]:

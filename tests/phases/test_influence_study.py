@@ -9,6 +9,7 @@ import pytest
 import torch
 from engine_tiny import make_checkpoint, make_groups, objective_settings
 from safetensors.torch import load_file
+from stock_engines import local_trainer
 
 from infuser_core.algorithm.advantage import centre
 from infuser_core.config.roles import OptimizerSettings
@@ -83,7 +84,7 @@ def gradient_of(trainer: LocalTrainer, rows: Sequence[Rollout], folder: Path) ->
 
 def test_measured_change_is_the_inner_product_of_gradient_and_step(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path)
-    trainer = LocalTrainer(optimizer={"weight_decay": 0.0, "max_grad_norm": 1e9})
+    trainer = local_trainer(optimizer={"weight_decay": 0.0, "max_grad_norm": 1e9})
     trainer.load(checkpoint)
     answers, dev, held_out = (rollouts(name, seed=n) for n, name in enumerate(("q", "d", "h")))
     gradient = gradient_of(trainer, dev, tmp_path)
@@ -108,7 +109,7 @@ def test_measured_change_is_the_inner_product_of_gradient_and_step(tmp_path: Pat
 
 def test_the_trainer_ends_where_it_started(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path)
-    trainer = LocalTrainer()
+    trainer = local_trainer()
     trainer.load(checkpoint)
     answers = rollouts("q", seed=0)
     measures = {"dev": reweighted(answers, trainer, temperature=1.0)}
@@ -129,7 +130,7 @@ def test_only_scored_questions_are_sampled_and_the_seed_decides_which() -> None:
 
 def test_a_question_whose_step_is_not_finite_leaves_the_others_to_be_measured(tmp_path: Path) -> None:
     checkpoint = make_checkpoint(tmp_path)
-    trainer = LocalTrainer()
+    trainer = local_trainer()
     trainer.load(checkpoint)
     answers, dev = rollouts("q", seed=0), rollouts("d", seed=1)
     names = list(by_group(answers))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from engine_tiny import make_checkpoint, objective_settings
+from stock_engines import local_trainer
 from test_influence_study import rollouts, settings
 
 from infuser_core.algorithm.advantage import centre
@@ -37,7 +38,7 @@ def stored(trainer: LocalTrainer, answers: list[Rollout], folder: Path) -> list[
 def values(
     checkpoint: Checkpoint, folder: Path, labels: list[QuestionLabel]
 ) -> tuple[dict[str, dict[str, float]], list[InfluenceScore]]:
-    trainer = LocalTrainer()
+    trainer = local_trainer()
     trainer.load(checkpoint)
     answers = rollouts("q", seed=0)
     own = stored(trainer, answers, folder)
@@ -65,7 +66,7 @@ def test_without_moments_every_frozen_form_is_the_plain_cosine(tmp_path: Path) -
 
 
 def test_moments_of_a_few_steps_set_the_forms_apart_and_the_oracle_speaks_with_labels(tmp_path: Path) -> None:
-    trainer = LocalTrainer()
+    trainer = local_trainer()
     trainer.load(make_checkpoint(tmp_path))
     for _ in range(3):
         rows = next(iter(by_group(rollouts("w", seed=5)).values()))

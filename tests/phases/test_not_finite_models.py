@@ -9,6 +9,7 @@ import torch
 from engine_tiny import make_checkpoint, objective_settings
 from safetensors.torch import load_file, save_file
 from solver_rows import question
+from stock_engines import local_trainer
 from test_influence_study import DEV, OBJECTIVE, rollouts
 
 from infuser_core.config.roles import OptimizerSettings
@@ -16,7 +17,6 @@ from infuser_core.cotrain.phases import dev_gradient, score_influence, update_so
 from infuser_core.cotrain.phases.score_influence import Scored, ScoreSettings
 from infuser_core.cotrain.phases.training import UpdateSettings
 from infuser_core.cotrain.phases.update_solver import SolverSettings, SolverUpdate
-from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint, Rollout, ScoreStatus
 
@@ -32,7 +32,7 @@ def four() -> list[Rollout]:
 
 def scored(anchor: Checkpoint, folder: Path, rows: list[Rollout], *, probe: str) -> Scored:
     folder.mkdir()
-    trainer = LocalTrainer(device="cpu", probe=probe)
+    trainer = local_trainer(probe=probe)
     trainer.load(anchor)
     facts = dev_gradient.dev_gradient(rollouts("d", seed=1), trainer, DEV, workspace=folder).facts
     return score_influence.score_influence(
@@ -66,7 +66,7 @@ def without_unknown(tokens: list[int]) -> list[int]:
 
 def updated(anchor: Checkpoint, folder: Path, rows: list[Rollout]) -> SolverUpdate:
     folder.mkdir()
-    trainer = LocalTrainer(device="cpu")
+    trainer = local_trainer()
     trainer.load(anchor)
     step = UpdateSettings(
         learning_rate=1e-2, minibatch=1, advantage="mean_centred",
@@ -107,7 +107,7 @@ def spoil(checkpoint: Checkpoint, tensor: str, row: int) -> None:
 def test_broken_weights_are_named(anchor: Checkpoint, tmp_path: Path):
     broken = make_checkpoint(tmp_path)
     spoil(broken, "model.layers.1.mlp.down_proj.weight", 0)
-    trainer = LocalTrainer(device="cpu")
+    trainer = local_trainer()
     trainer.load(broken)
     with pytest.raises(EngineError, match=r"itself is not finite in model.layers.1.mlp.down_proj.weight of"):
         dev_gradient.dev_gradient(four(), trainer, DEV, workspace=tmp_path)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from engine_tiny import make_checkpoint, objective_settings, stock_logprobs, stock_model
+from stock_engines import local_trainer
 from test_influence_study import questions, rollouts
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -86,7 +87,7 @@ def test_scores_are_those_of_a_plain_loop(tmp_path: Path, preset: str, steps: in
     settings = objective_settings(options=PRESETS[preset], max_tokens=TOKENS)
     anchor = make_checkpoint(tmp_path)
     plain = Plain(stock_model(anchor), token_mean=preset == "official")
-    solver = LocalTrainer(device="cpu", dtype="float64")
+    solver = local_trainer(dtype="float64")
     solver.load(anchor)
     update = UpdateSettings(
         learning_rate=RATE, minibatch=2, advantage="mean_centred", objective=settings, optimizer=ADAMW, kl=0.0

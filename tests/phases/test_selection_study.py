@@ -9,6 +9,7 @@ import pytest
 from engine_tiny import make_checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
+from stock_engines import local_trainer
 from test_influence_study import rollouts, settings
 
 from infuser_core.cotrain.phases.training import by_group, train_group
@@ -25,7 +26,6 @@ from infuser_core.cotrain.studies.selection import (
     run_arms,
     summary,
 )
-from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.protocols import Trainer
 
 SETTINGS = SelectionSettings(step=None, share=0.25, steps=1, draws=3, samples=1, ranked=True)  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ def test_a_killed_selection_trains_no_arm_twice(tmp_path: Path) -> None:
     names = [*by_group(answers)]
     named = [NamedScore(question_id=each, name=PAPER, value=float(n), cell="") for n, each in enumerate(names)]
     step = replace(SETTINGS, step=settings(1e-3), share=1 / len(names), draws=1)
-    trainer, asked = LocalTrainer(), exact([train_group(answers[:1], [0.0])])
+    trainer, asked = local_trainer(), exact([train_group(answers[:1], [0.0])])
     measured: list[int] = []
 
     def study(kept: InMemory, *, most: int) -> list[SelectionArm]:

@@ -7,7 +7,7 @@ from launcher import ROOT
 
 from infuser_core.config.overlays import load
 from infuser_core.errors import ConfigError, InfuserError, UsageError
-from infuser_core.planning.fork import fork_of
+from infuser_core.planning.fork import make_fork
 from infuser_core.store import runs
 
 
@@ -36,7 +36,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_what_was_settled_before_the_loop_cannot_change_in_it(root: Path, change: str):
     key = change.split("=")[0]
     with pytest.raises(ConfigError, match=f"{key} cannot change at iteration 1: ") as caught:
-        fork_of(root, "base", at=1, changes=[change])
+        make_fork(root, "base", at=1, changes=[change])
     assert "infuser run" in caught.value.hint
 
 
@@ -52,7 +52,7 @@ def test_what_was_settled_before_the_loop_cannot_change_in_it(root: Path, change
     ],
 )
 def test_what_an_iteration_reads_can(root: Path, change: str):
-    assert fork_of(root, "base", at=1, changes=[change]).history.at(0) != fork_of(
+    assert make_fork(root, "base", at=1, changes=[change]).history.at(0) != make_fork(
         root, "base", at=1, changes=[change]
     ).history.at(1)
 
@@ -62,7 +62,7 @@ def test_what_an_iteration_reads_can(root: Path, change: str):
     [
         (4, ["seed=1"], "iterations 0 to 2"),
         (-1, ["seed=1"], "iterations 0 to 2"),
-        (1, [], "settings of its own"),
+        (1, [], "other settings"),
         (1, ["seed=42"], "nothing to fork for"),
         (2, ["cotrain.iterations=1"], "ends before iteration 2"),
         (1, ["seed"], "key=value"),
@@ -71,10 +71,10 @@ def test_what_an_iteration_reads_can(root: Path, change: str):
 )
 def test_a_fork_that_makes_no_sense_is_refused_with_a_hint(root: Path, at: int, changes: list[str], said: str):
     with pytest.raises(InfuserError, match=said) as caught:
-        fork_of(root, "base", at=at, changes=changes)
+        make_fork(root, "base", at=at, changes=changes)
     assert caught.value.hint
 
 
 def test_its_name_must_be_one(root: Path):
     with pytest.raises(UsageError, match="not a name"):
-        fork_of(root, "base", at=1, changes=["seed=1"], name="../up")
+        make_fork(root, "base", at=1, changes=["seed=1"], name="../up")

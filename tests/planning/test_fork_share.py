@@ -10,9 +10,9 @@ from flows.plan import plan_fork
 from infuser_core.config.overlays import validate
 from infuser_core.errors import UsageError
 from infuser_core.planning import place as again
-from infuser_core.planning.fork import Fork, fork_of, record_variant, write
+from infuser_core.planning.fork import Fork, make_fork, record_fork, record_variant
 from infuser_core.planning.place import Repeat
-from infuser_core.store.history import history_of
+from infuser_core.store.history import load_history
 from infuser_core.store.runs import list_runs, origin_of, read_config
 
 RATE = "cotrain.solver.learning_rate=0.25"
@@ -21,9 +21,9 @@ LOOP = ("rollout_dev", "update_solver")
 
 def forked(root: Path, *changes: str, at: int = 1, origin: str = "base", name: str = "fork") -> Fork:
     """A fork, recorded and filled."""
-    made = fork_of(root, origin, at=at, changes=changes, name=name)
+    made = make_fork(root, origin, at=at, changes=changes, name=name)
     plan_fork(made)
-    write(root, made)
+    record_fork(root, made)
     fill(root, name, made.history.latest, repeats=made.repeats)
     return made
 
@@ -76,13 +76,13 @@ def test_more_iterations_go_on_from_the_last(root: Path):
 
 def test_its_record_says_where_it_comes_from_and_resuming_needs_no_more(root: Path):
     fill(root, "base", short_config())
-    made = fork_of(root, "base", at=1, changes=[RATE])
-    write(root, made)
+    made = make_fork(root, "base", at=1, changes=[RATE])
+    record_fork(root, made)
     record = json.loads((root / "runs" / made.name / "run.json").read_text())
     assert (record["forked_from"], record["at"]) == ("base", 1)
     assert record["earlier"] == [{"before": 1, "config": read_config(root, "base")}]
     assert record["config"]["cotrain"]["solver"]["learning_rate"] == 0.25
-    read = history_of(root, made.name, validate(read_config(root, made.name)))
+    read = load_history(root, made.name, validate(read_config(root, made.name)))
     assert read == made.history
     assert made.name.startswith("base-at1-")
 
@@ -94,7 +94,7 @@ def test_a_fork_of_a_fork_has_the_settings_of_all_three(root: Path):
     old = short_config().cotrain.solver.learning_rate
     assert [second.history.at(t).cotrain.solver.learning_rate for t in range(3)] == [old, 0.25, 0.5]
     assert {t for phase, t in differing(root, "fork", "second") if phase == "update_solver"} == {2}
-    third = fork_of(root, "second", at=1, changes=["cotrain.solver.learning_rate=0.125"])
+    third = make_fork(root, "second", at=1, changes=["cotrain.solver.learning_rate=0.125"])
     assert [third.history.at(t).cotrain.solver.learning_rate for t in range(3)] == [old, 0.125, 0.125]
     assert len(third.history.earlier) == 1
 
@@ -102,24 +102,24 @@ def test_a_fork_of_a_fork_has_the_settings_of_all_three(root: Path):
 def test_what_the_origin_computed_again_before_is_shared_too(root: Path):
     repeat = Repeat(phase="update_solver", iteration=0, attempt=1)
     fill(root, "base", short_config())
-    again.record(root, "base", [repeat, Repeat(phase="update_solver", iteration=2, attempt=2)])
-    fill(root, "base", short_config(), repeats=again.repeats_of(root, "base"))
+    again.record_repeats(root, "base", [repeat, Repeat(phase="update_solver", iteration=2, attempt=2)])
+    fill(root, "base", short_config(), repeats=again.load_repeats(root, "base"))
     made = forked(root, RATE, at=1)
-    assert list(made.repeats) == again.repeats_of(root, "fork") == [repeat]
+    assert list(made.repeats) == again.load_repeats(root, "fork") == [repeat]
     assert ("update_solver", 0) not in differing(root, "base", "fork")
 
 
 def test_a_half_finished_run_can_be_left_where_it_is_complete(root: Path):
     fill(root, "base", short_config(), until="update_solver@1")
-    assert plan_fork(fork_of(root, "base", at=2, changes=[RATE])).running
+    assert plan_fork(make_fork(root, "base", at=2, changes=[RATE])).running
     with pytest.raises(UsageError, match="has not reached iteration 3: rollout_dev, iteration 2 is missing") as caught:
-        plan_fork(fork_of(root, "base", at=3, changes=[RATE]))
+        plan_fork(make_fork(root, "base", at=3, changes=[RATE]))
     assert "--fork base@2 or earlier" in caught.value.hint
 
 
 def test_a_plan_of_a_fork_records_nothing(root: Path):
     fill(root, "base", short_config())
-    found = plan_fork(fork_of(root, "base", at=2, changes=[RATE], name="fork"))
+    found = plan_fork(make_fork(root, "base", at=2, changes=[RATE], name="fork"))
     assert list_runs(root) == ["base"]
     assert found.compared_with == "base"
     first = found.running[0]
@@ -129,19 +129,19 @@ def test_a_plan_of_a_fork_records_nothing(root: Path):
 
 def test_recording_it_twice_is_recording_it_once(root: Path):
     fill(root, "base", short_config())
-    made = fork_of(root, "base", at=1, changes=[RATE], name="fork")
-    write(root, made)
+    made = make_fork(root, "base", at=1, changes=[RATE], name="fork")
+    record_fork(root, made)
     before = (root / "runs" / "fork" / "run.json").read_bytes()
-    write(root, made)
+    record_fork(root, made)
     assert (root / "runs" / "fork" / "run.json").read_bytes() == before
-    other = fork_of(root, "base", at=2, changes=[RATE], name="fork")
+    other = make_fork(root, "base", at=2, changes=[RATE], name="fork")
     with pytest.raises(ValueError, match="is another one"):
-        write(root, other)
+        record_fork(root, other)
 
 
 def test_an_ordinary_run_is_not_touched_by_any_of_this(root: Path):
     fill(root, "base", short_config())
-    history = history_of(root, "base", short_config())
+    history = load_history(root, "base", short_config())
     assert (history.earlier, history.first, history.at(0)) == ((), history.latest, history.latest)
     assert [key for _, _, key in keys_of(root, "base", history)] == [
         key for _, _, key in keys_of(root, "unknown", history)
@@ -152,7 +152,7 @@ def test_a_variant_changes_every_part_of_a_forks_settings_and_keeps_the_rest(roo
     fill(root, "base", short_config())
     forked(root, RATE, at=1)
     record_variant(root, "fork", "strict", lambda config: config.model_copy(update={"seed": 7}))
-    read = history_of(root, "strict", validate(read_config(root, "strict")))
+    read = load_history(root, "strict", validate(read_config(root, "strict")))
     assert [config.seed for config in read.all] == [7, 7]
     assert [config.cotrain.solver.learning_rate for config in read.all] == [
         short_config().cotrain.solver.learning_rate,

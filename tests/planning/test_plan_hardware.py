@@ -10,8 +10,8 @@ import pytest
 import infuser_core.nano
 from infuser_core.config.sources import FolderAnchor, HubAnchor, NanoAnchor
 from infuser_core.errors import ConfigError, UsageError
-from infuser_core.memory.hardware import cluster, gpus, of_size, table
-from infuser_core.memory.shape import from_folder, named, shape_of, shapes
+from infuser_core.memory.hardware import cluster_of_size, known_gpus, parse_cluster, read_table
+from infuser_core.memory.shape import find_shape, known_shapes, read_shape, shape_of
 
 
 @pytest.mark.parametrize(
@@ -29,40 +29,40 @@ from infuser_core.memory.shape import from_folder, named, shape_of, shapes
     ],
 )
 def test_forms_of_a_cluster(text: str, nodes: int, per_node: int, name: str):
-    found = cluster(text)
+    found = parse_cluster(text)
     assert (found.nodes, found.per_node, found.gpu.name) == (nodes, per_node, name)
     assert found.ranks == nodes * per_node
-    assert cluster(found.label) == found
+    assert parse_cluster(found.label) == found
 
 
 def test_an_unknown_gpu_lists_the_known_ones():
     with pytest.raises(UsageError, match="unknown GPU 'V100'") as caught:
-        cluster("8xV100")
-    assert all(name in caught.value.hint for name in gpus())
+        parse_cluster("8xV100")
+    assert all(name in caught.value.hint for name in known_gpus())
 
 
 @pytest.mark.parametrize("text", ["H100", "0xH100", "8x0xH100", "x8xH100", "", "8x", "-1xH100", "2x2x2xH100"])
 def test_what_is_no_cluster_is_refused(text: str):
     with pytest.raises(UsageError) as caught:
-        cluster(text)
+        parse_cluster(text)
     assert caught.value.hint
 
 
 def test_partly_empty_nodes_are_refused():
     with pytest.raises(UsageError, match="whole nodes"):
-        cluster("12xH100")
+        parse_cluster("12xH100")
 
 
 def test_the_table_names_its_sources_and_has_sane_numbers():
-    assert {"H100", "H200", "A100-80", "A100-40", "L40S", "RTX4090", "RTX3090", "B200"} <= set(gpus())
-    assert all(row["source"] for row in table("hardware"))
-    for gpu in gpus().values():
+    assert {"H100", "H200", "A100-80", "A100-40", "L40S", "RTX4090", "RTX3090", "B200"} <= set(known_gpus())
+    assert all(row["source"] for row in read_table("hardware"))
+    for gpu in known_gpus().values():
         assert 20e9 < gpu.memory < 200e9
         assert 50e12 < gpu.flops < 3000e12
 
 
 def test_nodes_have_eight_gpus_where_only_a_total_is_given():
-    assert (of_size(gpus()["H100"], 512).nodes, of_size(gpus()["H100"], 4).nodes) == (64, 1)
+    assert (cluster_of_size(known_gpus()["H100"], 512).nodes, cluster_of_size(known_gpus()["H100"], 4).nodes) == (64, 1)
 
 
 ANCHORS = Path(infuser_core.nano.__file__).parent
@@ -96,7 +96,7 @@ def test_parameters_of_the_shipped_anchors_are_counted(world: str):
     ],
 )
 def test_parameters_of_known_models(name: str, billions: float):
-    assert shapes()[name].parameters == pytest.approx(billions * 1e9, rel=5e-3)
+    assert known_shapes()[name].parameters == pytest.approx(billions * 1e9, rel=5e-3)
 
 
 @pytest.mark.parametrize("name", ["qwen3-4b", "qwen3-8b", "olmo3-7b-sft"])
@@ -111,7 +111,7 @@ def test_an_unknown_model_lists_the_known_ones(tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"unknown shape \(known: olmo-3-7b, qwen3-0.6b"):
         shape_of(HubAnchor(type="hub", repo="somebody/model-1b"))
     with pytest.raises(UsageError, match="neither a folder"):
-        named("model-1b")
+        find_shape("model-1b")
 
 
 def test_a_hub_model_in_the_local_cache_is_read(tmp_path, monkeypatch):
@@ -124,7 +124,7 @@ def test_a_hub_model_in_the_local_cache_is_read(tmp_path, monkeypatch):
 
 def test_a_folder_without_a_readable_config_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="cannot read"):
-        from_folder(tmp_path)
+        read_shape(tmp_path)
     for text, words in (("{", "no JSON"), ("{}", "has no"), ('{"num_experts": 8}', "mixture")):
         (tmp_path / "config.json").write_text(text)
         with pytest.raises(ConfigError, match=words):
@@ -132,7 +132,7 @@ def test_a_folder_without_a_readable_config_is_refused(tmp_path):
 
 
 def test_windows_bound_what_a_token_looks_at():
-    windowed = shapes()["olmo-3-7b"]
+    windowed = known_shapes()["olmo-3-7b"]
     assert windowed.pairs(4096) == 4096**2 / 2
     every = 12_288**2 / 2
     assert 0.25 * every < windowed.pairs(12_288) < every

@@ -11,8 +11,16 @@ from torch.utils.flop_counter import FlopCounterMode
 from infuser_core.config.overlays import load
 from infuser_core.engines.training.optimizers.muon import MuonOptions, scaled
 from infuser_core.memory.shape import Shape
-from infuser_core.planning.answer import as_json
-from infuser_core.planning.hours import SAMPLING, SCORING, TRAINING, Work, assumed, iteration_seconds, phases_of
+from infuser_core.planning.answer import plan_as_json
+from infuser_core.planning.hours import (
+    SAMPLING,
+    SCORING,
+    TRAINING,
+    GroupWork,
+    assumed_utilisations,
+    iteration_seconds,
+    phase_work,
+)
 from infuser_core.planning.setup import Setup
 
 SHARDED = ["engine.trainer=deepspeed", "engine.ranks=4", "engine.sampler=vllm"]
@@ -31,7 +39,7 @@ def flops(*changes: str) -> dict[str, dict[str, float]]:
 
 
 def test_a_forward_pass_counts_weights_and_attention_and_every_prompt_once():
-    work = Work(groups=3, rows=2, prompt=10, response=5)
+    work = GroupWork(groups=3, rows=2, prompt=10, response=5)
     assert work.tokens == 3 * (10 + 2 * 5)
     # A response's tokens see the prompt and, on average, half of the response.
     pairs = 3 * (10 * 10 / 2 + 2 * (5 * 10 + 5 * 5 / 2))
@@ -71,12 +79,12 @@ def test_log_probabilities_are_forward_passes_where_steps_need_them():
 def test_a_models_name_decides_nothing_but_its_lengths():
     here = setup()
     renamed = replace(here.shape, name="somebody-elses")
-    assert phases_of(here.config, renamed, here.lengths) == here.phases
+    assert phase_work(here.config, renamed, here.lengths) == here.phases
 
 
 def test_seconds_are_flops_over_the_rate_of_the_gpus_that_do_the_work():
     config = setup(*SHARDED)
-    plan = as_json(config, {"sampling": (0.1, ""), "scoring": (0.2, ""), "training": (0.3, "")})
+    plan = plan_as_json(config, {"sampling": (0.1, ""), "scoring": (0.2, ""), "training": (0.3, "")})
     seconds = {phase["phase"]: phase["seconds"] for phase in plan["phases"]}
     work = {phase.name: phase.flops for phase in config.phases}
     assert seconds["rollout_dev"] == pytest.approx(work["rollout_dev"][SAMPLING] / (4 * 989e12 * 0.1), rel=1e-4)
@@ -85,7 +93,7 @@ def test_seconds_are_flops_over_the_rate_of_the_gpus_that_do_the_work():
 
 
 def test_assumptions_name_their_source_and_samplers_other_than_vllm_are_slower():
-    fast, slow = assumed("vllm"), assumed("hf")
+    fast, slow = assumed_utilisations("vllm"), assumed_utilisations("hf")
     assert set(fast) == set(slow) == {SAMPLING, SCORING, TRAINING}
     assert all(source.startswith("assumption: ") for _, source in fast.values())
     assert slow[SAMPLING][0] < fast[SAMPLING][0] and slow[TRAINING] == fast[TRAINING]
@@ -94,7 +102,7 @@ def test_assumptions_name_their_source_and_samplers_other_than_vllm_are_slower()
 @pytest.mark.parametrize(("name", "published"), [("qwen3-4b", 1730), ("qwen3-8b", 2761)])
 def test_the_papers_iterations_come_out_within_a_factor_of_three(name: str, published: float):
     config = load([Path(f"configs/{name}.yaml"), Path("configs/engine/eight-gpus.yaml")])
-    seconds = as_json(Setup.of(config, "8xH100"), {})["totals"]["seconds_per_iteration"]
+    seconds = plan_as_json(Setup.of(config, "8xH100"), {})["totals"]["seconds_per_iteration"]
     assert published / 3 < seconds < published, "the paper's trainer reaches a third of the assumed utilisation"
 
 
@@ -123,7 +131,7 @@ def test_a_long_dev_gradient_hides_what_is_sampled_meanwhile():
 
 @pytest.mark.parametrize("changes", [["engine.overlap=true", "engine.ranks=8"], ["engine.placement=colocated"]])
 def test_nothing_is_hidden_where_phases_take_turns(changes: list[str]):
-    plan: dict[str, Any] = as_json(setup(*SHARDED, *changes), {})
+    plan: dict[str, Any] = plan_as_json(setup(*SHARDED, *changes), {})
     total = sum(phase["seconds"] for phase in plan["phases"])
     assert plan["totals"]["seconds_per_iteration"] == pytest.approx(total, rel=1e-4)
 

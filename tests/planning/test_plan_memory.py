@@ -13,17 +13,17 @@ from infuser_core.config.overlays import load
 from infuser_core.config.run import KeepSettings, RunConfig
 from infuser_core.engines.configured import options_of, warm_trainers
 from infuser_core.evaluation.benchmarks.parts.loader import longest_sequence
-from infuser_core.memory.parts import Layout, host, trainer
-from infuser_core.memory.shape import Shape, named, shape_of, shapes
+from infuser_core.memory.parts import EngineLayout, host_bytes, trainer_memory
+from infuser_core.memory.shape import Shape, find_shape, known_shapes, shape_of
 from infuser_core.planning.advice import advice
-from infuser_core.planning.answer import as_json, as_text
-from infuser_core.planning.disk import files_of
+from infuser_core.planning.answer import plan_as_json, plan_as_text
+from infuser_core.planning.disk import run_files
 from infuser_core.planning.setup import Setup
 from infuser_core.store.retention import Extent, RunState, verdicts
 
 CONFIG, NANO = Path("configs/qwen3-8b.yaml"), Path("configs/nano.yaml")
 LAYOUTS = st.builds(
-    Layout,
+    EngineLayout,
     trainer_ranks=st.sampled_from([1, 2, 8, 64]),
     sampler_ranks=st.sampled_from([1, 8]),
     turns=st.booleans(),
@@ -55,11 +55,11 @@ def test_parts_of_an_unsharded_trainer_are_eighteen_bytes_per_parameter_and_role
 
 
 @given(layout=LAYOUTS)
-def test_knobs_never_cost_memory(layout: Layout):
+def test_knobs_never_cost_memory(layout: EngineLayout):
     asked = planned("8xH100")
 
-    def total(changed: Layout) -> float:
-        return trainer(asked.shape, asked.cluster.gpu, changed, sequence=12_288).total
+    def total(changed: EngineLayout) -> float:
+        return trainer_memory(asked.shape, asked.cluster.gpu, changed, sequence=12_288).total
 
     here = total(layout)
     assert total(replace(layout, gradient_checkpointing=True)) <= here
@@ -87,7 +87,7 @@ def test_settings_that_are_said_to_fit_do_fit(gpus: str):
 
 
 def test_a_sampler_that_does_not_fit_is_told_to_use_more_gpus_per_engine():
-    asked = replace(planned("8xRTX3090"), shape=shapes()["qwen3-32b"])
+    asked = replace(planned("8xRTX3090"), shape=known_shapes()["qwen3-32b"])
     knobs = [knob for knob in advice(asked) if knob.role == "sampler"]
     assert knobs[0].settings == ("engine.tensor_parallel=4",)
     assert knobs[0].fits
@@ -96,8 +96,8 @@ def test_a_sampler_that_does_not_fit_is_told_to_use_more_gpus_per_engine():
 def test_what_leaves_the_gpu_is_in_the_hosts_memory():
     kept = planned("8xH100", "engine.trainer=deepspeed", "engine.ranks=8")
     moved = planned("8xH100", "engine.trainer=deepspeed", "engine.ranks=8", "engine.offload=optimizer")
-    assert host(kept.shape, kept.layout, per_node=8) == 0
-    assert host(moved.shape, moved.layout, per_node=8) == pytest.approx(2 * 16 * kept.shape.parameters)
+    assert host_bytes(kept.shape, kept.layout, per_node=8) == 0
+    assert host_bytes(moved.shape, moved.layout, per_node=8) == pytest.approx(2 * 16 * kept.shape.parameters)
 
 
 def test_nothing_is_advised_where_everything_fits():
@@ -121,7 +121,7 @@ def config(name: str, engine: str = "") -> RunConfig:
 
 
 def shipped(name: str, engine: str, gpus: str, model: str | None = None) -> dict[str, Any]:
-    return as_json(Setup.of(config(name, engine), gpus, shape=named(model) if model else None), {})
+    return plan_as_json(Setup.of(config(name, engine), gpus, shape=find_shape(model) if model else None), {})
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -141,7 +141,7 @@ def test_other_overlays_fit_where_they_say() -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_without_an_overlay_the_plan_says_what_to_do(name: str) -> None:
     found = shipped(name, "", "8xH100")
-    page = as_text(found)
+    page = plan_as_text(found)
     assert "it does not fit: trainer" in page
     assert "engine.trainer=deepspeed engine.ranks=8 engine.placement=colocated" in page
     assert "configs/engine/one-gpu.yaml, eight-gpus.yaml" in page
@@ -171,26 +171,26 @@ NANO = Path("configs/nano.yaml")
 def test_a_checkpoint_is_three_times_the_fp32_weights():
     config = load([NANO])
     stored = (Path(infuser_core.nano.__file__).parent / "anchor" / "model.safetensors").stat().st_size
-    assert files_of(config, shape_of(config.anchor)).checkpoint == pytest.approx(3 * stored, rel=0.02)
+    assert run_files(config, shape_of(config.anchor)).checkpoint == pytest.approx(3 * stored, rel=0.02)
 
 
 def test_iterations_add_two_checkpoints_and_a_gradient():
     config = load([NANO])
-    found = files_of(config, shape_of(config.anchor))
+    found = run_files(config, shape_of(config.anchor))
     assert found.per_iteration == pytest.approx(found.checkpoint * (2 + 1 / 3))
     assert found.in_all == pytest.approx(found.checkpoint + 30 * found.per_iteration)
 
 
 def test_a_fixed_generator_writes_solvers_alone():
     config = load([NANO, Path("configs/ablation/fixed_generator.yaml")])
-    found = files_of(config, shape_of(config.anchor))
+    found = run_files(config, shape_of(config.anchor))
     assert found.per_iteration == pytest.approx(found.checkpoint)
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 2, 3, 5, 7, 20, 100])
 def test_what_stays_is_what_retention_keeps(iterations: int):
     config = load([NANO, Path("configs/ablation/fixed_generator.yaml")], [f"cotrain.iterations={iterations}"])
-    found = files_of(config, shape_of(config.anchor))
+    found = run_files(config, shape_of(config.anchor))
     size = {Extent.WHOLE: 1.0, Extent.WEIGHTS: 1 / 3, Extent.FACTS: 0.0}
     kept = verdicts(
         RunState(iterations=range(iterations + 1), passed=iterations, selected=1, pinned=()),
@@ -203,7 +203,7 @@ def test_what_stays_is_what_retention_keeps(iterations: int):
 def test_tidying_up_leaves_less_and_never_more():
     for iterations in (0, 1, 2, 3, 20, 100):
         config = load([NANO], [f"cotrain.iterations={iterations}"])
-        found = files_of(config, shape_of(config.anchor))
+        found = run_files(config, shape_of(config.anchor))
         assert found.after_gc <= found.in_all
     assert found.after_gc < 0.5 * found.in_all
 
@@ -213,7 +213,7 @@ def test_tidying_up_leaves_less_and_never_more():
 def test_the_peak_with_retention_is_that_of_the_rules_iteration_by_iteration(iterations: int, full: int, every: int):
     asked = [f"cotrain.iterations={iterations}", f"store.keep={{full: {full}, weights_every: {every}}}"]
     config = load([NANO], asked)
-    found = files_of(config, shape_of(config.anchor))
+    found = run_files(config, shape_of(config.anchor))
     size = {Extent.WHOLE: 1.0, Extent.WEIGHTS: 1 / 3, Extent.FACTS: 0.0}
     peaks = [1.0]
     for done in range(iterations):
@@ -228,7 +228,7 @@ def test_the_peak_with_retention_is_that_of_the_rules_iteration_by_iteration(ite
 
 
 def test_without_retention_the_peak_is_everything_that_is_written():
-    found = files_of(load([NANO]), shape_of(load([NANO]).anchor))
+    found = run_files(load([NANO]), shape_of(load([NANO]).anchor))
     assert found.peak == found.in_all
 
 
@@ -253,5 +253,5 @@ def test_on_a_cpu_the_plan_is_never_under_what_was_measured(
     )  # fmt: skip
     asked = Setup.of(load([NANO], [f"engine.token_budget={tokens}"]), "cpu", shape=shape)
     layout = replace(asked.layout, warm_trainers=1)
-    found = trainer(shape, asked.cluster.gpu, layout, sequence=64).total / 2**20
+    found = trainer_memory(shape, asked.cluster.gpu, layout, sequence=64).total / 2**20
     assert measured < found < 1.11 * measured

@@ -14,8 +14,8 @@ from infuser_core.config.overlays import load
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
 from infuser_core.memory.hardware import GIB
-from infuser_core.planning.place import asked_of
-from infuser_core.planning.room import Machine, cards, require_room, shortages
+from infuser_core.planning.place import parse_places
+from infuser_core.planning.room import MachineRoom, require_room, shortages, visible_accelerators
 from infuser_core.store.journal import FINISHED, Journal
 
 CONFIGS = ROOT / "configs"
@@ -28,11 +28,11 @@ def config(*overlays: str, base: str = "qwen3-8b") -> RunConfig:
     return load(files, [each for each in overlays if "=" in each])
 
 
-def machine(*gibibytes: float, memory: float = 1024, disk: float = math.inf) -> Machine:
-    return Machine(cards=[each * GIB for each in gibibytes], memory=memory * GIB, disk=disk)
+def machine(*gibibytes: float, memory: float = 1024, disk: float = math.inf) -> MachineRoom:
+    return MachineRoom(cards=[each * GIB for each in gibibytes], memory=memory * GIB, disk=disk)
 
 
-def told(*overlays: str, on: Machine, base: str = "qwen3-8b") -> str:
+def told(*overlays: str, on: MachineRoom, base: str = "qwen3-8b") -> str:
     return "; ".join(what for what, _ in shortages(config(*overlays, base=base), on))
 
 
@@ -57,7 +57,7 @@ def test_main_memory_that_is_too_small_for_what_moves_there_is_named():
 
 
 def test_nobody_knows_the_accelerators_so_only_the_disk_is_judged():
-    on = Machine(cards=None, memory=1024 * GIB, disk=1e9)
+    on = MachineRoom(cards=None, memory=1024 * GIB, disk=1e9)
     assert told("one-gpu", on=on).startswith("the run keeps ")
 
 
@@ -108,7 +108,7 @@ def test_accelerators_are_those_that_programs_may_use(
 ):
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert cards() == (None if found is None else [each * 2**20 for each in found])
+    assert visible_accelerators() == (None if found is None else [each * 2**20 for each in found])
 
 
 @pytest.fixture
@@ -120,9 +120,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_part_of_a_run_needs_only_that_parts_room(store: Path):
     lacking = config("engine.device=cuda", base="nano")
     with pytest.raises(ConfigError):
-        require_room(lacking, "lacking", asked_of(until="rollout_dev@0"))
-    require_room(lacking, "lacking", asked_of(until="pool"))
-    require_room(lacking, "lacking", asked_of(only="pool"))
+        require_room(lacking, "lacking", parse_places(until="rollout_dev@0"))
+    require_room(lacking, "lacking", parse_places(until="pool"))
+    require_room(lacking, "lacking", parse_places(only="pool"))
 
 
 def test_a_complete_run_is_not_refused(store: Path):
@@ -130,7 +130,7 @@ def test_a_complete_run_is_not_refused(store: Path):
     journal.path.parent.mkdir(parents=True)
     journal.start_attempt()
     journal.append(phase=FINISHED, iteration=-1, state="ran", seconds=0.0)
-    require_room(config("engine.device=cuda"), "done", asked_of())
+    require_room(config("engine.device=cuda"), "done", parse_places())
 
 
 def test_the_command_refuses_within_five_seconds(listed: Path, store: Path, tmp_path: Path):

@@ -25,7 +25,7 @@ def salts(root: Path, name: str) -> dict[tuple[str, int], list[int]]:
 def test_everything_from_there_on_is_another_artifact_that_says_so(root: Path):
     before = fill(root, "base", short_config())
     stored = {ref.id for ref in Store(root).refs()}
-    repeats = again.with_repeat(root, "base", PLACE)
+    repeats = again.add_repeat(root, "base", PLACE)
     after = fill(root, "base", short_config(), repeats=repeats)
     assert {place for place in after if after[place] != before[place]} == {
         ("update_solver", 1), ("rollout_dev", 2), ("update_solver", 2), ("respond", 2), ("validate", 2),
@@ -39,10 +39,10 @@ def test_everything_from_there_on_is_another_artifact_that_says_so(root: Path):
 
 def test_asking_again_is_computing_again(root: Path):
     fill(root, "base", short_config())
-    once = again.with_repeat(root, "base", PLACE)
-    again.record(root, "base", once)
+    once = again.add_repeat(root, "base", PLACE)
+    again.record_repeats(root, "base", once)
     first = fill(root, "base", short_config(), repeats=once)
-    twice = again.with_repeat(root, "base", PLACE)
+    twice = again.add_repeat(root, "base", PLACE)
     second = fill(root, "base", short_config(), repeats=twice)
     assert first["update_solver", 1] != second["update_solver", 1]
     assert [repeat.attempt for repeat in twice] == [2]
@@ -50,23 +50,23 @@ def test_asking_again_is_computing_again(root: Path):
 
 def test_no_other_run_of_the_store_has_the_salt(root: Path):
     create_run(root, "other", {})
-    again.record(root, "other", again.with_repeat(root, "other", PLACE))
-    (mine,) = again.with_repeat(root, "base", PLACE)
+    again.record_repeats(root, "other", again.add_repeat(root, "other", PLACE))
+    (mine,) = again.add_repeat(root, "base", PLACE)
     assert mine.attempt == 2
 
 
 def test_an_attempt_that_prefect_starts_again_asks_once(root: Path):
     create_run(root, "base", {})
-    once = again.with_repeat(root, "base", PLACE, asked_by="flow")
-    again.record(root, "base", once)
-    assert again.with_repeat(root, "base", PLACE, asked_by="flow") == once
-    assert again.with_repeat(root, "base", PLACE, asked_by="other") != once
+    once = again.add_repeat(root, "base", PLACE, asked_by="flow")
+    again.record_repeats(root, "base", once)
+    assert again.add_repeat(root, "base", PLACE, asked_by="flow") == once
+    assert again.add_repeat(root, "base", PLACE, asked_by="other") != once
 
 
 def test_a_resumed_run_goes_on_with_what_was_asked(root: Path):
     fill(root, "base", short_config())
-    repeats = again.with_repeat(root, "base", PLACE)
-    again.record(root, "base", repeats)
+    repeats = again.add_repeat(root, "base", PLACE)
+    again.record_repeats(root, "base", repeats)
     first = fill(root, "base", short_config(), repeats=repeats, until="update_solver@1")
-    later = fill(root, "base", short_config(), repeats=again.repeats_of(root, "base"))
+    later = fill(root, "base", short_config(), repeats=again.load_repeats(root, "base"))
     assert later["update_solver", 1] == [first["update_solver", 1][-1]]

@@ -10,16 +10,16 @@ from planned_run import Filling, fill, short_config
 from flows.plan import plan
 from infuser_core.config.overlays import load
 from infuser_core.config.run import RunConfig
-from infuser_core.planning.place import asked_of
-from infuser_core.planning.plan import Plan, Planned
-from infuser_core.store.history import history_of
+from infuser_core.planning.place import parse_places
+from infuser_core.planning.plan import PlannedStage, RunPlan
+from infuser_core.store.history import load_history
 
 
-def planned(root: Path, config: RunConfig, name: str = "base", **asked: str) -> Plan:
-    return plan(history_of(root, name, config), name, asked_of(**asked))
+def planned(root: Path, config: RunConfig, name: str = "base", **asked: str) -> RunPlan:
+    return plan(load_history(root, name, config), name, parse_places(**asked))
 
 
-def stage(found: Plan, phase: str, iteration: int = -1, label: str = "") -> Planned:
+def stage(found: RunPlan, phase: str, iteration: int = -1, label: str = "") -> PlannedStage:
     (one,) = [
         each
         for each in found.stages
@@ -28,11 +28,11 @@ def stage(found: Plan, phase: str, iteration: int = -1, label: str = "") -> Plan
     return one
 
 
-def kinds(found: Planned) -> list[str]:
+def kinds(found: PlannedStage) -> list[str]:
     return [reason.kind for reason in found.reasons]
 
 
-def running(found: Plan) -> list[str]:
+def running(found: RunPlan) -> list[str]:
     return [each.title for each in found.running]
 
 

@@ -15,7 +15,7 @@ from places import CONFIGS
 
 from infuser_core.config.overlays import load, validate
 from infuser_core.config.run import RunConfig
-from infuser_core.planning.sweeps import read
+from infuser_core.planning.sweeps import read_sweep
 from infuser_core.system.sealed import digest_of
 
 GOLDEN = places.GOLDEN / "shipped_recipes.json"
@@ -35,7 +35,7 @@ def configurations() -> dict[str, RunConfig]:
         base = "nano" if overlay.startswith("world/") or overlay == "hybrid/nano" else "qwen3-8b"
         configs[f"{base} {overlay}"] = load([Path(base), Path(overlay)])
     for sweep in SWEEPS:
-        configs |= {f"{sweep} {config.run_name()}": config for config in read(Path(sweep))}
+        configs |= {f"{sweep} {config.run_name()}": config for config in read_sweep(Path(sweep))}
     return configs
 
 

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from launcher import ROOT, Launcher, SmallRun
 
-from infuser_core.config.overlays import changed, load, validate
+from infuser_core.config.overlays import load, validate, with_overrides
 from infuser_core.config.recorded import recorded
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation.benchmarks.parts.validation import question_identity
-from infuser_core.planning.fork import fork_of
+from infuser_core.planning.fork import make_fork
 from infuser_core.planning.preflight import preflight
 from infuser_core.planning.split import QuestionSet, load_sets, require_apart
 from infuser_core.schemas import Question
@@ -146,7 +146,7 @@ def test_the_setting_is_no_part_of_a_run(tmp_path: Path):
     with pytest.raises(ConfigError, match=r"data\.dev\.size is 12, asked 5"):
         other = load([NANO], ["data.dev.size=5"])
         runs.create_run(tmp_path, "run", other.model_dump(mode="json"), identity=recorded_of)
-    fork = fork_of(tmp_path, "run", at=1, changes=["data.allow_overlap=true", "cotrain.reward.name=variance"])
+    fork = make_fork(tmp_path, "run", at=1, changes=["data.allow_overlap=true", "cotrain.reward.name=variance"])
     assert len(fork.history.latest.data.allow_overlap) == 5
 
 
@@ -157,7 +157,7 @@ def overlapping(run: SmallRun, folder: Path) -> RunConfig:
     row = {"question_id": "q", "question_text": question.text, "ground_truth": question.answer}
     exam = folder / "leaked.json"
     exam.write_text(json.dumps([row | {"choices": list(question.choices)}]))
-    return changed(config, [f"evaluate.benchmarks=[{{name: released, path: {exam}}}]"])
+    return with_overrides(config, [f"evaluate.benchmarks=[{{name: released, path: {exam}}}]"])
 
 
 def test_a_fork_is_refused_and_not_recorded(launch: Launcher, small_run: SmallRun, tmp_path: Path):

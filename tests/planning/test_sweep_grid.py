@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from places import ROOT
 
 from infuser_core.errors import ConfigError
-from infuser_core.planning.sweeps import read
+from infuser_core.planning.sweeps import read_sweep
 
 NANO = ROOT / "configs" / "nano.yaml"
 FIXED = ROOT / "configs" / "ablation" / "fixed_generator.yaml"
@@ -22,12 +22,12 @@ def written(folder: Path, axes: str, more: str = "") -> Path:
 
 def test_labels_name_the_variant_and_seeds_repeat_it(tmp_path: Path) -> None:
     axes = f"{{arm: {{infuser: [], fixed: [{FIXED}]}}, seed: [1, 2]}}"
-    found = [(config.variant, config.seed) for config in read(written(tmp_path, axes))]
+    found = [(config.variant, config.seed) for config in read_sweep(written(tmp_path, axes))]
     assert found == [("infuser", 1), ("infuser", 2), ("fixed", 1), ("fixed", 2)]
 
 
 def test_a_leaf_with_values_is_an_axis(tmp_path: Path) -> None:
-    runs = read(written(tmp_path, "{cotrain.generator.learning_rate: [0, 5.0e-4], data.dev.size: [8]}"))
+    runs = read_sweep(written(tmp_path, "{cotrain.generator.learning_rate: [0, 5.0e-4], data.dev.size: [8]}"))
     assert [config.variant for config in runs] == [
         "generator-learning-rate-0-dev-size-8",
         "generator-learning-rate-0-0005-dev-size-8",
@@ -36,19 +36,19 @@ def test_a_leaf_with_values_is_an_axis(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_sweep_reach_every_run(tmp_path: Path) -> None:
-    runs = read(written(tmp_path, "{seed: [1, 2, 3]}", more="set: [cotrain.iterations=2]\n"))
+    runs = read_sweep(written(tmp_path, "{seed: [1, 2, 3]}", more="set: [cotrain.iterations=2]\n"))
     assert all(config.cotrain.iterations == 2 for config in runs)
 
 
 def test_the_command_lines_settings_come_last_and_retention_names_no_other_run(tmp_path: Path) -> None:
     path = written(tmp_path, "{seed: [1, 2]}", more="set: [cotrain.iterations=3]\n")
-    assert [config.cotrain.iterations for config in read(path, ["cotrain.iterations=2"])] == [2, 2]
-    kept = read(path, ["store.keep={full: 1, weights_every: 0}"])
-    assert [config.run_name() for config in kept] == [config.run_name() for config in read(path)]
+    assert [config.cotrain.iterations for config in read_sweep(path, ["cotrain.iterations=2"])] == [2, 2]
+    kept = read_sweep(path, ["store.keep={full: 1, weights_every: 0}"])
+    assert [config.run_name() for config in kept] == [config.run_name() for config in read_sweep(path)]
 
 
 def test_the_same_settings_are_one_run(tmp_path: Path) -> None:
-    assert len(read(written(tmp_path, "{seed: [1, 1, 2]}"))) == 2
+    assert len(read_sweep(written(tmp_path, "{seed: [1, 1, 2]}"))) == 2
 
 
 @given(
@@ -59,7 +59,7 @@ def test_there_are_as_many_runs_as_combinations(seeds: list[int], counts: list[i
     import tempfile
 
     with tempfile.TemporaryDirectory() as name:
-        runs = read(written(Path(name), f"{{cotrain.iterations: {counts}, seed: {seeds}}}"))
+        runs = read_sweep(written(Path(name), f"{{cotrain.iterations: {counts}, seed: {seeds}}}"))
     assert len({config.run_name() for config in runs}) == len(runs) == len(seeds) * len(counts)
 
 
@@ -75,13 +75,13 @@ def test_there_are_as_many_runs_as_combinations(seeds: list[int], counts: list[i
 )
 def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path, axes: str, said: str) -> None:
     with pytest.raises(ConfigError, match=r".") as caught:
-        read(written(tmp_path, axes))
+        read_sweep(written(tmp_path, axes))
     assert said in caught.value.message
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs" / "sweep").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_shipped_sweep_can_be_read(path: Path) -> None:
-    seeds = {config.seed for config in read(path)}
+    seeds = {config.seed for config in read_sweep(path)}
     # The three of the older comparisons, which rates were chosen on, or none of them.
     assert seeds == {42, 123, 456} or not seeds & {42, 123, 456, 7, 2024}
 
@@ -93,10 +93,10 @@ def test_every_shipped_sweep_can_be_read(path: Path) -> None:
 def test_two_variants_of_one_name_are_refused(tmp_path: Path, axes: str) -> None:
     """Comparisons would average them as if they were two seeds of one."""
     with pytest.raises(ConfigError, match="two variants are called nano-"):
-        read(written(tmp_path, axes))
+        read_sweep(written(tmp_path, axes))
 
 
 def test_a_grid_beyond_any_experiment_is_refused_at_once(tmp_path: Path) -> None:
     axes = ", ".join(f"cotrain.axis{number}: {list(range(100))}" for number in range(6))
     with pytest.raises(ConfigError, match="1000000000000 runs, and 1000 are the most"):
-        read(written(tmp_path, f"{{{axes}}}"))
+        read_sweep(written(tmp_path, f"{{{axes}}}"))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from places import TESTS
 
-from infuser_core.planning.sweeps import read_all
+from infuser_core.planning.sweeps import read_sweeps
 
 SCRIPT = TESTS / "bench" / "experiments.py"
 MADE = runpy.run_path(str(SCRIPT))
@@ -16,7 +16,7 @@ EXPERIMENTS: tuple[Any, ...] = MADE["EXPERIMENTS"]
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.file)
 def test_a_sweep_has_its_reference_and_the_same_seeds_of_every_variant(experiment: Any):
-    runs = read_all([Path(experiment.path)], against=experiment.reference)
+    runs = read_sweeps([Path(experiment.path)], against=experiment.reference)
     seeds: dict[str, list[int]] = {}
     for config in runs:
         seeds.setdefault(config.label, []).append(config.seed)

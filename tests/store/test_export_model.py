@@ -10,11 +10,11 @@ import torch
 from engine_tiny import VOCABULARY, make_checkpoint
 from launcher import ROOT
 from safetensors.torch import load_file
+from stock_engines import hf_sampler
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from infuser_core.config.overlays import load
 from infuser_core.config.run import SamplingSettings
-from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.local.hub import write_hub_layout
 from infuser_core.errors import UsageError
 from infuser_core.protocols import PromptGroup, SamplingParams
@@ -30,7 +30,7 @@ SAMPLING = SamplingSettings(temperature=0.7, top_p=0.8, top_k=20)
 
 
 def said_by_us(checkpoint: Checkpoint, prompts: list[list[int]], dtype: str) -> list[list[int]]:
-    sampler = HFSampler(dtype=dtype, device="cpu")
+    sampler = hf_sampler(dtype=dtype, device="cpu")
     sampler.load(checkpoint)
     groups = [PromptGroup(group_id=str(n), token_ids=ids, seeds=[n]) for n, ids in enumerate(prompts)]
     return [completions[0].token_ids for completions in sampler.sample(groups, GREEDY)]

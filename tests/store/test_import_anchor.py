@@ -15,12 +15,12 @@ from engine_tiny import make_source, save_tokenizer, trainer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from stock_engines import hf_sampler
 from tiny_gguf import PIECES, stored, tiny_llama, write_gguf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from infuser_core.config.sources import FolderAnchor
 from infuser_core.engines.hf.renderer import PLAIN, Renderer
-from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.engines.training.self_test import verdict
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.anchors import ORIGIN, PLAIN_TURNS, anchor_digest, anchor_notes, origin_of
@@ -62,7 +62,7 @@ def test_a_quantised_weight_is_unpacked(tmp_path: Path):
 
 
 def test_greedy_answers_are_those_of_transformers(anchor: Path):
-    sampler = HFSampler(device="cpu")
+    sampler = hf_sampler()
     sampler.load(checkpoint(anchor))
     prompt = sampler.tokenizer.render(QUESTION)
     tokenizer = AutoTokenizer.from_pretrained(anchor)
@@ -139,7 +139,7 @@ def test_text_is_cut_as_the_vocabulary_was_learned(tmp_path: Path, splitting: st
 
 
 def test_a_response_ends_where_the_chat_template_ends_a_turn(anchor: Path):
-    sampler = HFSampler(device="cpu")
+    sampler = hf_sampler()
     sampler.load(checkpoint(anchor))
     assert [sampler.tokenizer.token(each) for each in sampler._ends] == ["<|endoftext|>", "<|im_end|>"]
 

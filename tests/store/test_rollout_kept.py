@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from engine_tiny import make_checkpoint
+from stock_engines import hf_sampler
 
-from infuser_core.engines.hf.sampler import HFSampler
 from infuser_core.evaluation import drawing
 from infuser_core.evaluation.drawing import Drawn, draw
 from infuser_core.protocols import PromptGroup, SamplingParams
@@ -26,7 +26,7 @@ class Killed(Exception):
 def test_a_killed_draw_goes_on_and_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
     monkeypatch.setattr(drawing, "KEEP_SECONDS", 0.0)
     # Room for two or three groups: several batches, whose make-up decides about the last bits.
-    sampler = HFSampler(device="cpu", cache_tokens=200)
+    sampler = hf_sampler(cache_tokens=200)
     sampler.load(make_checkpoint(tmp_path))
     expected = draw(GROUPS, sampler, PARAMS)
     seen: list[tuple[int, int, int]] = []
@@ -50,7 +50,7 @@ def test_a_killed_draw_goes_on_and_ends_the_same(tmp_path: Path, monkeypatch: py
 
 
 def test_short_draws_write_nothing(tmp_path: Path) -> None:
-    sampler = HFSampler(device="cpu")
+    sampler = hf_sampler()
     sampler.load(make_checkpoint(tmp_path))
     kept = Pieces(tmp_path / "kept", Drawn)
     draw(GROUPS, sampler, PARAMS, kept=kept)

@@ -11,10 +11,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from stock_engines import local_trainer
 
 from infuser_core.engines.hf.causal_lm import load_model
 from infuser_core.engines.local.hub import prepare_anchor
-from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.training import checkpoint as files
 from infuser_core.engines.training.optimizer import named_moments
 from infuser_core.errors import CheckpointError, StoreError
@@ -97,7 +97,7 @@ def test_model_and_trainer_load_a_split_checkpoint_as_the_whole_one(split_anchor
     ours, theirs = (load_model(folder, dtype=torch.float32, device=device) for folder in (split_anchor, whole))
     for (name, a), (_, b) in zip(ours.named_parameters(), theirs.named_parameters(), strict=True):
         assert torch.equal(a, b), name
-    trainer = LocalTrainer()
+    trainer = local_trainer()
     trainer.load(Checkpoint(checkpoint_id="split", role="solver", path=str(split_anchor), step=0))
     trainer.save(tmp_path)
     for name in files.SPLIT:

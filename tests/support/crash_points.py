@@ -69,7 +69,7 @@ def overlay(folder: Path, iterations: int) -> Path:
     """An overlay that makes the nano run small but complete: several optimizer steps, selection and a benchmark."""
     exam = [
         {"question_id": q.question_id, "question_text": q.text, "choices": q.choices, "ground_truth": q.answer}
-        for q in world.questions("test", world.TARGET, 8, 0)
+        for q in world.draw_questions("test", world.TARGET, 8, 0)
     ]
     (folder / "exam.json").write_text(json.dumps(exam))
     values = {

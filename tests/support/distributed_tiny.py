@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine_tiny import OBJECTIVE, SHAPES, make_groups
 from safetensors.torch import load_file
+from stock_engines import local_trainer
 
 from infuser_core.config.engine import EngineSettings
 from infuser_core.config.optimizers import AdamWOptions
@@ -56,7 +57,7 @@ def rank_options(stage: int) -> "RankOptions":
 
 def local(checkpoint: Checkpoint, **options: object) -> LocalTrainer:
     """The trainer that defines what is right."""
-    trainer = LocalTrainer(device="cpu", **{"token_budget": BUDGET} | options)  # type: ignore[arg-type]
+    trainer = local_trainer(**{"token_budget": BUDGET} | options)
     trainer.load(checkpoint)
     return trainer
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from objectives import objective
 from safetensors.torch import load_file, save_file
+from stock_engines import local_trainer
 from tokenizers import Tokenizer, models, pre_tokenizers
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
@@ -139,7 +140,7 @@ def uniform(folder: Path) -> Checkpoint:
 
 def trainer(anchor: Checkpoint, **options: object) -> LocalTrainer:
     """A local trainer at the anchor."""
-    engine = LocalTrainer(device="cpu", **options)  # type: ignore[arg-type]
+    engine = local_trainer(**options)
     engine.load(anchor)
     return engine
 

@@ -11,15 +11,15 @@ from flows.life_cycle import life_cycle
 from flows.plan import walk
 from infuser_core.config.overlays import load, merge, validate
 from infuser_core.config.run import RunConfig
-from infuser_core.planning.place import Place, Repeat, Salts, asked_of
+from infuser_core.planning.place import Place, Repeat, Salts, parse_places
 from infuser_core.schemas import Selection
 from infuser_core.store import runs
-from infuser_core.store.history import History, history_of
+from infuser_core.store.history import History, load_history
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Store, Table
 from tasks.run import digests_of, walk_run
-from tasks.run_control import Call, Planning, Stop
+from tasks.run_control import Planning, StageCall, Stop
 
 SHORT = {
     "cotrain": {"iterations": 3, "dev_only": True, "generator": {"update": False}, "validate_every": 1},
@@ -43,7 +43,7 @@ class Filling(Planning):
         self._journal = Journal(root, name)
         self._journal.start_attempt()
 
-    def take(self, call: Call) -> ArtifactRef:
+    def take(self, call: StageCall) -> ArtifactRef:
         recipe = call.recipe()
         self.enter(recipe)
         found = self._store.find(recipe)
@@ -74,9 +74,9 @@ def fill(
 ) -> dict[tuple[str, int], list[str]]:
     """A run with all its artifacts, or those until a place; returns their keys by phase and iteration."""
     runs.create_run(root, name, config.model_dump(mode="json"))
-    last = asked_of(until=until).until
+    last = parse_places(until=until).until
     filling = Filling(root, name, last=last, salts=Salts(repeats))
-    with walk_run(name, history_of(root, name, config), filling, root) as run, suppress(Stop):
+    with walk_run(name, load_history(root, name, config), filling, root) as run, suppress(Stop):
         life_cycle(run)
     if not until:
         runs.write_record(root, name, runs.ATTEMPT, {"run": name, "seconds": 0.1})

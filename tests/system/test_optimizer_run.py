@@ -29,7 +29,7 @@ def test_a_killed_run_ends_in_the_same_bits(launch: Launcher, small_run: SmallRu
     [
         ("cotrain.optimizer.name=lion", "cotrain.optimizer.name: no optimizer 'lion'"),
         ("cotrain.optimizer.name=lion", "one of adamw, muon, sgd; or my_package.my_optimizer"),
-        ("cotrain.optimizer.constants={blend: 0.5}", "cotrain.optimizer: constants.blend: adamw has these alone: none"),
+        ("cotrain.optimizer.constants={blend: 0.5}", "cotrain.optimizer: constants.blend: adamw has only none"),
         ("cotrain.optimizer={name: outside.lion, constants: {blend: a}}", "constants.blend = 'a': expected a float"),
         ("cotrain.optimizer.momentum=0.5", "adamw has no momentum"),
         ("cotrain.optimizer={name: sgd, beta2: 0.5}", "sgd has no beta2"),

@@ -11,9 +11,9 @@ from launcher import Launcher
 from places import ROOT
 
 from infuser_core.config.overlays import load
-from infuser_core.planning.hours import SAMPLING, Work
+from infuser_core.planning.hours import SAMPLING, GroupWork
 from infuser_core.planning.setup import Setup
-from infuser_core.planning.timings import of_file
+from infuser_core.planning.timings import read_utilisations
 from tasks.rehearsal.accelerators import Meter
 from tasks.rehearsal.steps import Rehearsal, rehearse
 from tasks.rehearsal.table import FAILED, PASSED, UNREACHED, Line, as_text, as_yaml, extrapolate
@@ -100,7 +100,7 @@ def test_what_an_accelerator_takes_for_the_first_use_of_a_kernel_is_in_no_line(t
     assert (line.status, line.told) == (PASSED, "scored") and line.seconds < 1.0
 
 
-WORK = Work(groups=2, rows=4, prompt=48, response=24)
+WORK = GroupWork(groups=2, rows=4, prompt=48, response=24)
 TIMED = {"generation": 2.0, "dev gradient": 0.5, "scoring": 0.25, "save": 3.0}
 
 
@@ -121,7 +121,7 @@ def test_the_run_takes_the_rehearsed_seconds_by_the_work_of_its_phases(tmp_path:
     assert run.hours == pytest.approx(run.iteration * run.iterations / 3600)
     path = tmp_path / "rehearsed.yaml"
     path.write_text(as_yaml(run, setup))
-    value, source = of_file(path)[SAMPLING]
+    value, source = read_utilisations(path)[SAMPLING]
     assert value == pytest.approx(WORK.forward(setup.shape) / 2.0 / 989e12, rel=1e-3) and str(path) in source
 
 

@@ -1,4 +1,4 @@
-"""arXiv: books and lecture notes among its papers. The licence stands in OAI-PMH alone, and most are not open."""
+"""arXiv: books and lecture notes among its papers. Only OAI-PMH states licences, and most are not open."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -14,7 +14,7 @@ BASE = "https://export.arxiv.org"
 OAI_BASE = "https://oaipmh.arxiv.org/oai"
 MAX_RESULTS = 50
 MIN_PAGES = 60
-"""Pages from which on a paper counts as book-length where its title and comment do not say what it is."""
+"""Least number of pages of a book if title and comment do not say what the paper is."""
 ATOM = "{http://www.w3.org/2005/Atom}"
 ARXIV = "{http://arxiv.org/schemas/atom}"
 RAW = "{http://arxiv.org/OAI/arXivRaw/}"
@@ -32,8 +32,8 @@ PAGES = re.compile(r"\b(\d{2,4})\s*(?:\+\s*\d+\s*)?p(?:ages|p)\b", re.IGNORECASE
 
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
-    """Books and lecture notes from `GET {base}/api/query` (Atom); one more question each, for the licence."""
-    # Words of the query anywhere, and one of the words by which authors announce teaching material.
+    """Books and lecture notes from `GET {base}/api/query` (Atom), with one more request each for the licence."""
+    # The words of the query anywhere, and one of the words that announce teaching material.
     about = " AND ".join(f"all:{word}" for word in re.findall(r"[\w-]+", query))
     kinds = 'ti:"lecture notes" OR ti:lectures OR ti:textbook OR co:"lecture notes" OR co:textbook OR co:book'
     params: Params = {"search_query": f"({about}) AND ({kinds})", "start": 0, "max_results": MAX_RESULTS}
@@ -42,15 +42,15 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
         raise CatalogueError(f"catalogue {site.base}: the answer is no Atom feed", hint=EXPECTED)
     for entry in reply.data.findall(f"{ATOM}entry"):
         if _text(entry, "title") == "Error":
-            # A wrong parameter is answered with status 200 and one entry of this title.
+            # arXiv answers a wrong parameter with status 200 and one entry of this title.
             raise CatalogueError(f"catalogue {site.base}: {_text(entry, 'summary')}", hint=EXPECTED)
-        if _teaches(entry):
+        if _is_teaching(_title_and_comment(entry)):
             yield _offer(site, entry, topic, reply.sha256)
 
 
 def _offer(site: Site, entry: ElementTree.Element, topic: Topic, digest: str) -> Offer:
     paper = parts_of(_text(entry, "id")).path.removeprefix("/abs/")
-    licence = _licence(site, re.sub(r"v\d+$", "", paper))
+    licence = _request_licence(site, re.sub(r"v\d+$", "", paper))
     return site.offer(
         topic,
         licence,
@@ -58,7 +58,7 @@ def _offer(site: Site, entry: ElementTree.Element, topic: Topic, digest: str) ->
         title=_text(entry, "title"),
         author="; ".join(_text(author, "name") for author in entry.findall(f"{ATOM}author")),
         description=_text(entry, "summary"),
-        category="notes" if "lecture" in _said(entry).lower() else "textbook",
+        category="notes" if "lecture" in _title_and_comment(entry).lower() else "textbook",
         keywords=[row.get("term", "") for row in entry.findall(f"{ATOM}category")],
         source_url=f"https://arxiv.org/abs/{paper}",
         download_url=f"https://arxiv.org/pdf/{paper}",
@@ -68,8 +68,8 @@ def _offer(site: Site, entry: ElementTree.Element, topic: Topic, digest: str) ->
     )
 
 
-def _licence(site: Site, paper: str) -> licences.Licence:
-    """Answer of `GET {oai}?verb=GetRecord`: at arXiv's own host, or at `/oai2` of another base."""
+def _request_licence(site: Site, paper: str) -> licences.Licence:
+    """The licence from `GET {oai}?verb=GetRecord`, at arXiv's OAI host or at `/oai2` of another base."""
     url = OAI_BASE if site.base == BASE else f"{site.base}/oai2"
     params: Params = {"verb": "GetRecord", "metadataPrefix": "arXivRaw", "identifier": f"oai:arXiv.org:{paper}"}
     root = get_record(site.client, url, params, expected=EXPECTED_OAI)
@@ -78,14 +78,13 @@ def _licence(site: Site, paper: str) -> licences.Licence:
     return licences.agree([licences.read("arXivRaw.license", text_of(row.text)) for row in root.iter(f"{RAW}license")])
 
 
-def _teaches(entry: ElementTree.Element) -> bool:
-    said = _said(entry)
-    if NOT_TEACHING.search(said):
+def _is_teaching(text: str) -> bool:
+    if NOT_TEACHING.search(text):
         return False
-    return bool(TEACHING.search(said)) or any(int(number) >= MIN_PAGES for number in PAGES.findall(said))
+    return bool(TEACHING.search(text)) or any(int(number) >= MIN_PAGES for number in PAGES.findall(text))
 
 
-def _said(entry: ElementTree.Element) -> str:
+def _title_and_comment(entry: ElementTree.Element) -> str:
     return f"{_text(entry, 'title')} . {text_of(entry.findtext(f'{ARXIV}comment'))}"
 
 

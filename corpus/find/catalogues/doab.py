@@ -1,4 +1,4 @@
-"""The Directory of Open Access Books: metadata and licences; the files lie with publishers and with OAPEN."""
+"""The Directory of Open Access Books: metadata and licences; publishers and OAPEN have the files."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ BASE = "https://directory.doabooks.org"
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
     """`GET {base}/rest/search`, and `{base}/oai/request` for each book's licence and file."""
-    # The quotes keep the words together, as the directory's matching is loose.
-    for item in oapen.search(site, f'"{query}"'):
-        licence, downloads = oapen.record(site, BASE, item)
-        yield oapen.offer(site, topic, item, licence, next(iter(downloads), ""))
+    # Quotation marks search for the phrase: the directory's matching is loose.
+    for item in oapen.search_books(site, f'"{query}"'):
+        licence, downloads = oapen.request_record(site, BASE, item)
+        yield oapen.build_offer(site, topic, item, licence, next(iter(downloads), ""))

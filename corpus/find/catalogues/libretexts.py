@@ -1,4 +1,4 @@
-"""LibreTexts Commons: its catalogue is read as a whole and filtered here, since its own search is not documented."""
+"""LibreTexts Commons: the whole catalogue is read and filtered here, because its search is not documented."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,7 +18,7 @@ EXPECTED = "expected {books: [{bookID, title, license, links: {pdf}}], numTotal}
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
     """Books of `GET {base}/api/v1/commons/catalog?limit=100&page=N` that mention every word of the query."""
     url = f"{site.base}/api/v1/commons/catalog"
-    seen: set[str] = set()
+    numbers: set[str] = set()
     for page in range(1, MAX_PAGES + 1):
         reply = ask_json(site.client, url, {"limit": PAGE_SIZE, "page": page}, expected=EXPECTED)
         books = rows_of(reply, "books", expected=EXPECTED)
@@ -26,9 +26,9 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
         if not isinstance(total, int):
             raise CatalogueError(f"catalogue {url}: no numTotal", hint=EXPECTED)
         yield from (_offer(site, book, topic, reply.sha256) for book in books if mentions(_words(book), query))
-        fresh = {text_of(book.get("bookID")) for book in books} - seen
-        seen |= fresh
-        if len(seen) >= total or not fresh:
+        fresh = {text_of(book.get("bookID")) for book in books} - numbers
+        numbers |= fresh
+        if len(numbers) >= total or not fresh:
             return
 
 

@@ -39,9 +39,9 @@ def _offer(site: Site, entry: Any, topic: Topic, digest: str) -> Offer:
     missing = [key for key in ("id", "title", "pdf") if not isinstance(entry.get(key), str | int)]
     if missing:
         raise CatalogueError(f"catalogue {site.base}: entry {entry!r} lacks {', '.join(missing)}", hint=EXPECTED)
-    licence, pairs, pdf = _licence(entry.get("license")), objects(entry.get("subjects")), str(entry["pdf"])
+    licence, pairs, pdf = _read_licence(entry.get("license")), objects(entry.get("subjects")), str(entry["pdf"])
     if pdf.startswith(f"{site.base}/") or not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", pdf):
-        # The port of a loopback server differs in every run and must not reach the registry.
+        # The port of a loopback server differs between runs and must not enter the registry.
         pdf = f"{SCHEME}/{pdf.removeprefix(site.base).lstrip('/')}"
     return site.offer(
         topic,
@@ -61,13 +61,15 @@ def _offer(site: Site, entry: Any, topic: Topic, digest: str) -> Offer:
     )
 
 
-def address(site: Site, download_url: str) -> str:
-    """The absolute address behind `local:/path`."""
+def resolve(site: Site, download_url: str) -> str:
+    """The absolute address of `local:/path`; any other as it is."""
+    if not download_url.startswith(SCHEME):
+        return download_url
     return urljoin(f"{site.base}/", download_url.removeprefix(SCHEME).lstrip("/"))
 
 
-def _licence(field: Any) -> licences.Licence:
-    """`license` as `{spdx, url}` or as text; an identifier that is none of ours is for the allow-list to know."""
+def _read_licence(field: Any) -> licences.Licence:
+    """Read `license`: `{spdx, url}` or text. An unrecognised identifier stays, for the allow-list to match."""
     if isinstance(field, dict) and field.get("spdx"):
         spdx = str(field["spdx"])
         evidence = f"license.spdx={spdx}; license.url={field.get('url', '')}"

@@ -1,6 +1,6 @@
-"""DSpace repositories: the OAPEN Library, whose books come with files, and what it shares with DOAB.
+"""The OAPEN Library, a DSpace repository whose books have files, and the code that it shares with DOAB.
 
-A search goes by REST; the licence is stated by OAI-PMH records alone.
+Searches use REST; only OAI-PMH records state the licence.
 """
 
 import xml.etree.ElementTree as ElementTree
@@ -17,22 +17,22 @@ from infuser_core.schemas import Topic
 BASE = "https://library.oapen.org"
 PAGE_SIZE = 25
 MAX_PAGES = 2
-"""Pages read for one query: the search fills its answers with ever looser matches."""
+"""Pages read for one query: later pages are looser matches."""
 XOAI = "{http://www.lyncode.com/xoai}"
 EXPECTED = "expected [{name, handle, metadata: [{key, value}], bitstreams: [{name, mimeType, retrieveLink}]}]"
 EXPECTED_OAI = "expected an OAI-PMH record in the format xoai"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Item:
-    """One book of the repository."""
+class RepositoryBook:
+    """A book of the repository."""
 
     handle: str
     """Handle, `prefix/suffix`."""
     values: dict[str, list[str]]
     """Metadata: key such as `dc.title` to its values."""
     bitstreams: list[dict[str, Any]]
-    """Files, as the search gives them."""
+    """Its files, in the form of the search's answer."""
     answer: str
     """Digest of the answer."""
 
@@ -47,17 +47,17 @@ class Item:
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
     """`GET {base}/rest/search`, and `{base}/oai/request` for the licence of each book that has a PDF."""
-    for item in search(site, query):
+    for item in search_books(site, query):
         pdf = _pdf_link(item)
-        # Without a file there is nothing whose licence would matter.
+        # Without a file the licence does not matter.
         licence = licences.Licence(spdx="", evidence="not asked: no PDF")
         if pdf:
-            licence, _ = record(site, BASE, item)
-        yield offer(site, topic, item, licence, identifiers.absolute(f"{site.base}/", pdf) if pdf else "")
+            licence, _ = request_record(site, BASE, item)
+        yield build_offer(site, topic, item, licence, identifiers.absolute(f"{site.base}/", pdf) if pdf else "")
 
 
-def _pdf_link(item: Item) -> str:
-    """The book's own PDF: the bundle ORIGINAL holds what was deposited, others what was derived from it."""
+def _pdf_link(item: RepositoryBook) -> str:
+    """Link to the book's PDF: the bundle ORIGINAL holds the deposited files, other bundles derived ones."""
     for file in item.bitstreams:
         original = text_of(file.get("bundleName")) in ("ORIGINAL", "")
         if original and text_of(file.get("mimeType")) == "application/pdf":
@@ -65,8 +65,8 @@ def _pdf_link(item: Item) -> str:
     return ""
 
 
-def search(site: Site, query: str) -> Iterator[Item]:
-    """Books found for a query, up to MAX_PAGES pages; chapters, publishers and entries without a handle left out."""
+def search_books(site: Site, query: str) -> Iterator[RepositoryBook]:
+    """Books for a query, up to MAX_PAGES pages, without chapters, publishers and entries without a handle."""
     for page in range(MAX_PAGES):
         place: Params = {"limit": PAGE_SIZE, "offset": page * PAGE_SIZE}
         params: Params = {"query": query, "expand": "metadata,bitstreams", **place}
@@ -74,25 +74,24 @@ def search(site: Site, query: str) -> Iterator[Item]:
         if not isinstance(reply.data, list):
             raise CatalogueError(f"catalogue {site.base}/rest/search: the answer is no list", hint=EXPECTED)
         for row in objects(reply.data):
-            item = _item(row, reply.sha256)
+            values: dict[str, list[str]] = {}
+            for pair in objects(row.get("metadata")):
+                values.setdefault(text_of(pair.get("key")), []).append(text_of(pair.get("value")))
+            values.setdefault("dc.title", [text_of(row.get("name"))])
+            item = RepositoryBook(
+                handle=text_of(row.get("handle")),
+                values=values,
+                bitstreams=objects(row.get("bitstreams")),
+                answer=reply.sha256,
+            )
             if item.handle and "book" in item.all("dc.type"):
                 yield item
         if len(reply.data) < PAGE_SIZE:
             return
 
 
-def _item(row: dict[str, Any], digest: str) -> Item:
-    values: dict[str, list[str]] = {}
-    for pair in objects(row.get("metadata")):
-        values.setdefault(text_of(pair.get("key")), []).append(text_of(pair.get("value")))
-    values.setdefault("dc.title", [text_of(row.get("name"))])
-    return Item(
-        handle=text_of(row.get("handle")), values=values, bitstreams=objects(row.get("bitstreams")), answer=digest
-    )
-
-
-def offer(site: Site, topic: Topic, item: Item, licence: licences.Licence, download_url: str) -> Offer:
-    """The item as an entry of a catalogue, with every handle that it goes by."""
+def build_offer(site: Site, topic: Topic, item: RepositoryBook, licence: licences.Licence, download_url: str) -> Offer:
+    """The book as an offer, with all its handles."""
     twins = [identifiers.handle(link) for link in item.all("dc.identifier", "dc.identifier.uri")]
     return site.offer(
         topic,
@@ -113,8 +112,8 @@ def offer(site: Site, topic: Topic, item: Item, licence: licences.Licence, downl
     )
 
 
-def record(site: Site, home: str, item: Item) -> tuple[licences.Licence, list[str]]:
-    """Licence and PDF addresses by the record `oai:host:handle`, with the host of the catalogue's own address `home`.
+def request_record(site: Site, home: str, item: RepositoryBook) -> tuple[licences.Licence, list[str]]:
+    """Licence and PDF addresses from the record `oai:host:handle`, with the host of the address `home`.
 
     A deleted or unknown record has neither.
     """
@@ -123,19 +122,19 @@ def record(site: Site, home: str, item: Item) -> tuple[licences.Licence, list[st
     root = get_record(site.client, f"{site.base}/oai/request", params, expected=EXPECTED_OAI)
     if isinstance(root, licences.Licence):
         return root, []
-    found, downloads = [], []
+    statements, downloads = [], []
     for path, value in _fields(root, ()):
-        # A file called license.txt is the deposit's contract, not the reader's.
-        named = any("rights" in part.lower() or "licen" in part.lower() for part in path)
-        if named or "creativecommons.org/" in value:
-            found.append(licences.read(".".join(path), value))
+        # A file called license.txt is the depositor's contract, not the reader's: only names of fields count.
+        is_licence = any("rights" in part.lower() or "licen" in part.lower() for part in path)
+        if is_licence or "creativecommons.org/" in value:
+            statements.append(licences.read(".".join(path), value))
         if path[-1] == "oapenidentifierdownloadUrl":
             downloads.append(value)
-    return licences.agree(found), list(dict.fromkeys(downloads))
+    return licences.agree(statements), list(dict.fromkeys(downloads))
 
 
 def _fields(element: ElementTree.Element, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every `field` with the names of the elements around it and its own."""
+    """Every `field`: the names of the elements around it and its name, and its text."""
     for child in element:
         name = child.get("name", "")
         if child.tag == f"{XOAI}field":

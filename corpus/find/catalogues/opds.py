@@ -1,4 +1,4 @@
-"""An OPDS 1.2 catalogue (Atom): the feed's own search where it names one, else the whole feed, filtered here."""
+"""An OPDS 1.2 catalogue (Atom): searched by the feed's search if it has one, else read as a whole and filtered here."""
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
@@ -24,28 +24,29 @@ EXPECTED = "expected an Atom feed with acquisition links (OPDS 1.2)"
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
     """Free entries that mention every word of the query; sections of the catalogue are followed."""
-    root = _feed(site, site.given)
-    template = _template(site, root)
-    first = _feed(site, template.replace("{searchTerms}", quote(query))) if template else root
+    root = _request_feed(site, site.feed)
+    template = _search_template(site, root)
+    first = _request_feed(site, template.replace("{searchTerms}", quote(query))) if template else root
     for reply in _pages(site, first):
         for entry in reply.data.findall(f"{ATOM}entry"):
             free = [link for link in entry.findall(f"{ATOM}link") if link.get("rel") in FREE]
             kinds = {link.get("type", "").partition(";")[0].strip(): link for link in reversed(free)}
             link = next((kinds[kind] for kind in FORMATS if kind in kinds), None)
-            # What the catalogue itself found needs no second filter.
-            if link is not None and (template or mentions(_words(entry), query)):
+            # Results of the catalogue's search need no second filter.
+            texts = [text_of(entry.findtext(f"{ATOM}title")), plain(entry.findtext(f"{ATOM}summary")), *_terms(entry)]
+            if link is not None and (template or mentions(" ".join(texts), query)):
                 yield _offer(site, entry, link, topic, reply)
 
 
-def _feed(site: Site, url: str) -> Reply:
+def _request_feed(site: Site, url: str) -> Reply:
     reply = ask_xml(site.client, url, expected=EXPECTED)
     if reply.data.tag != f"{ATOM}feed":
         raise CatalogueError(f"catalogue {url}: the answer is no Atom feed", hint=EXPECTED)
     return reply
 
 
-def _template(site: Site, root: Reply) -> str:
-    """The search address with `{searchTerms}`, given in the feed or in its OpenSearch description; or empty."""
+def _search_template(site: Site, root: Reply) -> str:
+    """The search address with `{searchTerms}` from the feed or from its OpenSearch description; or empty."""
     for link in root.data.findall(f"{ATOM}link[@rel='search']"):
         href = absolute(root.url, link.get("href", ""))
         if link.get("type", "").startswith("application/opensearchdescription+xml"):
@@ -53,31 +54,31 @@ def _template(site: Site, root: Reply) -> str:
             urls = [row for row in about.findall(f"{SEARCH}Url") if "atom" in row.get("type", "")]
             href = absolute(href, urls[0].get("template", "")) if urls else ""
         if "{searchTerms}" in href:
-            # Without optional parameters, `{startPage?}` and the like.
+            # Drop optional parameters such as `{startPage?}`.
             head, _, query = href.partition("?")
-            kept = [part for part in query.split("&") if "{" not in part or "{searchTerms}" in part]
-            return f"{head}?{'&'.join(kept)}" if kept and query else head
+            parts = [part for part in query.split("&") if "{" not in part or "{searchTerms}" in part]
+            return f"{head}?{'&'.join(parts)}" if parts and query else head
     return ""
 
 
 def _pages(site: Site, first: Reply) -> Iterator[Reply]:
-    """The feed's pages and, breadth first, the sections that its entries lead to."""
-    seen, ahead = {first.url}, [first]
+    """The feed's pages and, breadth first, the sections that its entries link."""
+    urls, ahead = {first.url}, [first]
     for _ in range(MAX_PAGES):
         if not ahead:
             return
         page = ahead.pop(0)
         yield page
-        for href in _onward(page):
-            if href and href not in seen:
-                seen.add(href)
-                ahead.append(_feed(site, href))
+        for href in _linked_feeds(page):
+            if href and href not in urls:
+                urls.add(href)
+                ahead.append(_request_feed(site, href))
     raise CatalogueError(f"catalogue {site.base}: more than {MAX_PAGES} pages", hint="name a feed below its root")
 
 
 def _offer(site: Site, entry: ElementTree.Element, link: ElementTree.Element, topic: Topic, reply: Reply) -> Offer:
     names = [text_of(row.text) for tag in DC for row in entry.findall(f"{tag}identifier")]
-    licence = _licence(entry)
+    licence = _read_licence(entry)
     alternate = next((row.get("href", "") for row in entry.findall(f"{ATOM}link[@rel='alternate']")), "")
     return site.offer(
         topic,
@@ -96,7 +97,7 @@ def _offer(site: Site, entry: ElementTree.Element, link: ElementTree.Element, to
     )
 
 
-def _onward(page: Reply) -> Iterator[str]:
+def _linked_feeds(page: Reply) -> Iterator[str]:
     for link in page.data.findall(f"{ATOM}link[@rel='next']"):
         yield absolute(page.url, link.get("href", ""))
     for link in page.data.findall(f"{ATOM}entry/{ATOM}link"):
@@ -105,19 +106,14 @@ def _onward(page: Reply) -> Iterator[str]:
             yield absolute(page.url, link.get("href", ""))
 
 
-def _licence(entry: ElementTree.Element) -> licences.Licence:
+def _read_licence(entry: ElementTree.Element) -> licences.Licence:
     linked = [licences.read("link[license]", row.get("href")) for row in entry.findall(f"{ATOM}link[@rel='license']")]
     fields = [*((f"{tag}{name}", name) for tag in DC for name in ("license", "rights")), (f"{ATOM}rights", "rights")]
-    said = [licences.read(name, text_of(row.text)) for path, name in fields for row in entry.findall(path)]
-    return licences.agree([*linked, *said])
+    stated = [licences.read(name, text_of(row.text)) for path, name in fields for row in entry.findall(path)]
+    return licences.agree([*linked, *stated])
 
 
 def _terms(entry: ElementTree.Element) -> list[str]:
     rows = entry.findall(f"{ATOM}category")
-    named = [text_of(row.get("label")) or text_of(row.get("term")) for row in rows]
-    return [*named, *(text_of(row.text) for tag in DC for row in entry.findall(f"{tag}subject"))]
-
-
-def _words(entry: ElementTree.Element) -> str:
-    texts = [text_of(entry.findtext(f"{ATOM}title")), plain(entry.findtext(f"{ATOM}summary"))]
-    return " ".join([*texts, *_terms(entry)])
+    categories = [text_of(row.get("label")) or text_of(row.get("term")) for row in rows]
+    return [*categories, *(text_of(row.text) for tag in DC for row in entry.findall(f"{tag}subject"))]

@@ -1,4 +1,4 @@
-"""The Open Textbook Library: an index of openly licensed textbooks whose files lie with their publishers."""
+"""The Open Textbook Library: an index of openly licensed textbooks; their publishers have the files."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +9,7 @@ from infuser_core.schemas import Topic
 
 BASE = "https://open.umn.edu/opentextbooks"
 MAX_PAGES = 5
-"""Pages read for one query; the library answers ten entries a page, the best matches first."""
+"""Pages read for one query; a page has ten entries, the best matches first."""
 EXPECTED = "expected {data: [{id, title, license, formats: [{type, url}], ...}], links: {next}}"
 
 

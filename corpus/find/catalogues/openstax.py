@@ -1,6 +1,6 @@
-"""OpenStax: its books are few, so the list is read as a whole and filtered here.
+"""OpenStax: it has few books, so the whole list is read and filtered here.
 
-A licence belongs to the version that is offered now: newer editions carry other terms than older ones did.
+A licence belongs to the current version: newer editions have other terms than older ones.
 """
 
 from collections.abc import Iterator
@@ -45,10 +45,10 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
 
 def _offer(site: Site, book: dict[str, Any], topic: Topic, digest: str) -> Offer:
     name, version = text_of(book.get("license_name")), text_of(book.get("license_version"))
-    found = [licences.read("license_name + license_version", f"{name} {version}".strip())]
+    statements = [licences.read("license_name + license_version", f"{name} {version}".strip())]
     if book.get("license_url"):
-        found.append(licences.read("license_url", book["license_url"]))
-    licence = licences.agree(found)
+        statements.append(licences.read("license_url", book["license_url"]))
+    licence = licences.agree(statements)
     authors = [row.get("value", row) for row in objects(book.get("authors"))]
     meta = book.get("meta")
     about: dict[str, Any] = meta if isinstance(meta, dict) else {}

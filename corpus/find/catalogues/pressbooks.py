@@ -1,4 +1,4 @@
-"""A Pressbooks network: its list of books, filtered here. A book's own interface is closed to robots and not asked."""
+"""A Pressbooks network: its list of books, filtered here. The interface of a single book is closed to robots."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
 PAGE_SIZE = 10
-"""More is refused by the interface."""
+"""The interface refuses more."""
 MAX_PAGES = 500
 EXPECTED = "expected [{id, link, metadata: {name, license: {url, name}, author, ...}}] and the header X-WP-TotalPages"
 
@@ -33,7 +33,7 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
 
 def _offer(site: Site, book: dict[str, Any], about: dict[str, Any], topic: Topic, digest: str) -> Offer:
     link = text_of(book.get("link")).rstrip("/")
-    licence = _licence(about.get("license"))
+    licence = _read_licence(about.get("license"))
     return site.offer(
         topic,
         licence,
@@ -51,7 +51,7 @@ def _offer(site: Site, book: dict[str, Any], about: dict[str, Any], topic: Topic
     )
 
 
-def _licence(value: Any) -> licences.Licence:
+def _read_licence(value: Any) -> licences.Licence:
     if not isinstance(value, dict):
         return licences.read("metadata.license", value)
     keys = [key for key in ("url", "code", "name") if value.get(key)]
@@ -74,5 +74,5 @@ def _doi(value: Any) -> str:
 
 
 def _words(about: dict[str, Any]) -> str:
-    shown = [text_of(about.get(key)) for key in ("name", "alternativeHeadline", "description")]
-    return " ".join([*shown, *_subjects(about)])
+    texts = [text_of(about.get(key)) for key in ("name", "alternativeHeadline", "description")]
+    return " ".join([*texts, *_subjects(about)])

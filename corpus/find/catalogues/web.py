@@ -1,12 +1,13 @@
-"""The open web, through a search command of the user's own. A page's own statements decide on licence and file."""
+"""The open web, through a search command of the user. A page's statements decide on licence and file."""
 
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from corpus.find import landing, licences
+from corpus.find import licences
 from corpus.find.catalogue import Offer, Site, ask_json, ask_text, objects, text_of
 from corpus.find.identifiers import parts_of
+from corpus.find.landing_page import read_page
 from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
@@ -17,7 +18,7 @@ MAX_RESULTS = 20
 
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
-    """One entry per result. A result that is a PDF itself states no licence, so its page has to be found."""
+    """One entry per result. A result that is a PDF states no licence and is refused."""
     reply = ask_json(site.client, BASE, {"q": query}, expected=EXPECTED)
     rows = objects(reply.data)
     if rows != reply.data or not all(isinstance(row.get("url"), str) for row in rows):
@@ -40,7 +41,7 @@ def _offer(site: Site, result: dict[str, Any], topic: Topic) -> Offer:
     except CatalogueError as error:
         licence = licences.Licence(spdx=licences.UNKNOWN, evidence=f"not readable: {error.message}")
         return bare(licence=licence, download_url="")
-    page = landing.read(reply.data, reply.url)
+    page = read_page(reply.data, reply.url)
     return site.offer(
         topic,
         page.licence,

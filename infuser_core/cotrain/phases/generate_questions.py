@@ -87,7 +87,7 @@ def settings_of(config: RunConfig, *, writer: Mapping[str, str] | None = None, i
     return GenerateSettings(
         prompts=config.prompts,
         prompt_digest=route_digest(cotrain.route or MAIN_ROUTE, config.prompts),
-        sampling=cotrain.sampling.drawn(),
+        sampling=cotrain.sampling.as_sampling(),
         vllm=config.engine.vllm,
         documents=cotrain.documents,
         frozen_batch=cotrain.frozen_batch,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Unpack
 
 from infuser_core.config.run import RunConfig
-from infuser_core.cotrain.route import solved_with_code
+from infuser_core.cotrain.route import solver_prompts
 from infuser_core.evaluation.answering import AnswerSettings, Draw, answer_questions, solver_templates, template_digest
 from infuser_core.protocols import Sampler
 from infuser_core.schemas import Question, Rollout
@@ -16,8 +16,8 @@ def settings_of(config: RunConfig) -> AnswerSettings:
     """The sub-configuration that the phase is a function of."""
     return AnswerSettings(
         prompts=config.prompts,
-        prompt_digest=template_digest(*solver_templates(config.prompts, code=solved_with_code(config))),
-        sampling=config.cotrain.sampling.drawn(),
+        prompt_digest=template_digest(*solver_templates(config.prompts, solver_prompts(config))),
+        sampling=config.cotrain.sampling.as_sampling(),
         vllm=config.engine.vllm,
         samples=config.cotrain.group_size,
         prompt_tokens=config.cotrain.prompt_tokens,

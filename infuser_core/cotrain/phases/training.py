@@ -53,7 +53,10 @@ def left_out(config: RunConfig, iteration: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveSettings:
-    """Settings of eq:unified_obj for one role."""
+    """Settings of eq:unified_obj for one role.
+
+    Not LossSettings itself: recipes of scores and updates record these fields and no others, the preset resolved.
+    """
 
     clip_low: float
     """Lower clip range of the importance ratio."""

@@ -33,6 +33,7 @@ from infuser_core.engines.model_files import companions
 from infuser_core.engines.training.checkpoint import STATE
 from infuser_core.engines.training.self_test import require_once
 from infuser_core.errors import EngineError
+from infuser_core.memory.sizes import CACHE_TOKENS
 from infuser_core.protocols import (
     Completion,
     Keep,
@@ -138,12 +139,12 @@ class HFSampler:
     def __init__(
         self,
         *,
-        dtype: str = "float32",
-        device: str = "auto",
-        threads: int = 1,
-        cache_tokens: int = 262_144,
+        dtype: str,
+        device: str,
+        threads: int,
+        deterministic: bool,
+        cache_tokens: int = CACHE_TOKENS,
         prefill_tokens: int = 16_384,
-        deterministic: bool = False,
         seals: Path | None = None,
     ) -> None:
         configure_process(threads)

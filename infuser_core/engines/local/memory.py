@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 
 from infuser_core.errors import EngineError
-from infuser_core.memory.shape import from_folder
+from infuser_core.memory.shape import read_shape
 from infuser_core.memory.sizes import (
     INPUTS,
     LAYERS,
@@ -21,7 +21,7 @@ from infuser_core.memory.sizes import (
     PIECE,
     PRODUCTS,
     Checkpointing,
-    kept_per_token,
+    activation_bytes_per_token,
     kept_tokens,
 )
 
@@ -98,17 +98,18 @@ class TokenBudget:
 
         `width`, `master`: bytes of a compute and of a master weight. `adapters`: trained weights; 0 if all are trained.
         """
-        shape = from_folder(folder)
+        shape = read_shape(folder)
         trained = float(adapters or shape.parameters)
         # Temporary in every micro-batch: masters in the compute dtype, logits of one chunk.
         temporary = (width * trained if width < master else 0.0) + 12.0 * LOGIT_CELLS
         # During scoring: the reference and the pieces of a question's gradient.
         scoring = master * trained + 12.0 * min(PIECE, trained)
         room = max(0.0, SHARE * free - temporary - scoring)
-        fitting = int(room / kept_per_token(shape, width=width, kept=PRODUCTS))
+        fitting = int(room / activation_bytes_per_token(shape, width=width, retained=PRODUCTS))
         self.kept_tokens = min(self.kept_tokens, fitting)
-        activations = LAYERS if self._checkpointing is False else INPUTS
-        tokens = max(LEAST, min(self._most, int(room / kept_per_token(shape, width=width, kept=activations))))
+        retained = LAYERS if self._checkpointing is False else INPUTS
+        fitting = int(room / activation_bytes_per_token(shape, width=width, retained=retained))
+        tokens = max(LEAST, min(self._most, fitting))
         self.tokens, self._origin = 1 << (tokens.bit_length() - 1), "predicted"
 
     def halve(self, error: Exception, *, place: str) -> None:

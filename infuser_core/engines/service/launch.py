@@ -28,11 +28,11 @@ START_SECONDS = 900.0
 class ServiceOptions:
     """Settings of the engines and of their supervision."""
 
-    device: str = "cpu"
+    device: str
     """`cpu` or `cuda`."""
-    dtype: str = "bfloat16"
+    dtype: str
     """Compute dtype."""
-    threads: int = 1
+    threads: int
     """CPU threads of each engine."""
     engines: int | None = None
     """Engines of a machine; None makes one per `tensor_parallel` visible accelerators, and one on a CPU."""

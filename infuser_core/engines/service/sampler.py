@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from infuser_core.engines.cluster.machines import Cluster
+from infuser_core.engines.cluster.machines import RayCluster
 from infuser_core.engines.cluster.remote_workers import RemoteEngines, engines_of
 from infuser_core.engines.hf.causal_lm import choose_device, choose_dtype, device_name, read_config, read_end_tokens
 from infuser_core.engines.hf.limits import most_positions
@@ -57,10 +57,10 @@ class ServiceSampler:
     def __init__(
         self,
         *,
-        dtype: str = "bfloat16",
-        device: str = "auto",
-        threads: int = 1,
-        cluster: Cluster | None = None,
+        dtype: str,
+        device: str,
+        threads: int,
+        cluster: RayCluster | None = None,
         board: Board | None = None,
         **options: Any,
     ) -> None:

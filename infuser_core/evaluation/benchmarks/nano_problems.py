@@ -18,4 +18,4 @@ BENCHMARK = Benchmark(
 
 def load(settings: BenchmarkSettings) -> list[Question]:
     """400 problems on operand pairs of the test split, answered by a number; `world` does not change them."""
-    return world.problems("test", NUM_QUESTIONS, 0)
+    return world.draw_problems("test", NUM_QUESTIONS, 0)

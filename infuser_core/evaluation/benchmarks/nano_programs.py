@@ -17,4 +17,4 @@ BENCHMARK = Benchmark(
 
 def load(settings: BenchmarkSettings) -> list[Question]:
     """200 questions of the test split, a third of each task; `world` does not change them."""
-    return programs.questions("test", NUM_QUESTIONS, 0)
+    return programs.draw_questions("test", NUM_QUESTIONS, 0)

@@ -19,4 +19,4 @@ BENCHMARK = Benchmark(
 def load(settings: BenchmarkSettings) -> list[Question]:
     """400 questions on operand pairs that no textbook, dev or validation question uses."""
     micro_world = world.world_of(settings.world)
-    return world.questions("test", micro_world.transfer, NUM_QUESTIONS, 0, micro_world)
+    return world.draw_questions("test", micro_world.transfer, NUM_QUESTIONS, 0, micro_world)

@@ -1,1 +1,1 @@
-"""Micro-worlds: a file each, with its world and the schedule that its anchor is trained by."""
+"""Micro-worlds: one file each, with its world and the training schedule of its anchor."""

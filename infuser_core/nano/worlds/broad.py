@@ -1,7 +1,4 @@
-"""The hard world with two topics of many operand pairs.
-
-A target's test is of hundreds of independent ones.
-"""
+"""The hard world with two topics of many operand pairs: its target test has hundreds of independent ones."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The hard world with two topics whose method takes two steps of others.
+"""The hard world with two topics whose method takes two steps, each of another topic.
 
 A solver gets few of them right before it knows the steps.
 """

@@ -1,4 +1,4 @@
-"""The basic world as a model knows it that was taught better: a strong generator, or a strong solver."""
+"""The basic world for a better anchor: a strong generator, or a strong solver."""
 
 from infuser_core.nano.world import Schedule, WorldConfig
 

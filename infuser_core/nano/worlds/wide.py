@@ -1,6 +1,6 @@
-"""The basic world with free-form problems, programs, and questions written from no document or after examples.
+"""The basic world with free-form problems, programs, and questions without a document or after examples.
 
-What is written from no document may use the numbers of any split: no textbook keeps it to those of the train split.
+Questions without a document may use the numbers of any split: no textbook restricts them to the train split.
 """
 
 from infuser_core.nano.topics import FAMILIES

@@ -119,7 +119,7 @@ def base_text(config: RunConfig) -> str:
 def _questions(graph: Graph, updates: Sequence[Record]) -> int:
     """Generated questions that the updates read."""
     read = {graph.inputs(record.key).get("questions", "") for record in updates}
-    return sum(found.rows.get("questions", 0) for key in read if (found := graph.catalogue.find(key)))
+    return sum(batch.rows.get("questions", 0) for key in read if (batch := graph.catalogue.find(key)))
 
 
 def _scores(graph: Graph, store: Store, record: Record) -> list[tuple[bool, BenchmarkScore]]:

@@ -18,16 +18,16 @@ def exam_question_story(view: RunView, question_id: str, *, rollout_id: str = ""
     ):
         return None
     answers = _answers_to(view, question_id, label)
-    named = [answer for answer in answers if answer["rollout_id"] == rollout_id]
-    if rollout_id and not named:
+    selected = [answer for answer in answers if answer["rollout_id"] == rollout_id]
+    if rollout_id and not selected:
         return None
     note = "its text is in the benchmark's file: the store keeps the answers to it"
     about = {"question_id": question_id}
     passages = [
         row_passage("question", QUESTION, row) if row else row_passage("question", "The question", about, note=note)
     ]
-    for place, answer in enumerate(named, 1):
-        name = "answer" if place == len(named) else f"answer_{answer['iteration']}"
+    for place, answer in enumerate(selected, 1):
+        name = "answer" if place == len(selected) else f"answer_{answer['iteration']}"
         title = f"The answer, {answer['phase']}, iteration {answer['iteration']}"
         passages.append(row_passage(name, title, answer))
     keys = dict.fromkeys(answer["artifact_key"] for answer in answers if answer["phase"] == Phase.ROLLOUT_DEV)

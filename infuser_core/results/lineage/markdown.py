@@ -49,7 +49,11 @@ def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (),
     lines += [f"- **{name}**: {format_value(value)}" for name, value in facts]
     inputs = record.inputs.items()
     if run:
-        sources = [f"- {name}: {_linked(store, identity)}" for name, identity in inputs]
+        sources = []
+        for name, identity in inputs:
+            key = identity.partition("@")[0]
+            source = Catalogue(store.root).find(key)
+            sources.append(f"- {name}: {link(source) if source else f'`{key}`, which is no longer in the store'}")
         lines += ["", "## Upstream pages", "", *(sources or ["nothing but its configuration"])]
     for name, count in record.rows.items():
         rows = tables.head(store.path(record.ref, f"{name}.parquet"), _PREVIEW)
@@ -79,12 +83,6 @@ def link(record: Record, text: str = "") -> str:
     """A Markdown link to an artifact's page in Prefect's UI, under its heading or `text`."""
     place = page_key(record.phase, record.iteration, record.key)
     return f"[{text or heading(record.phase, record.iteration)}](/artifacts/key/{place})"
-
-
-def _linked(store: Store, identity: str) -> str:
-    key = identity.partition("@")[0]
-    record = Catalogue(store.root).find(key)
-    return link(record) if record else f"`{key}`, which is no longer in the store"
 
 
 def run_page(graph: Graph, figures: Sequence[tuple[str, str]] = ()) -> str:

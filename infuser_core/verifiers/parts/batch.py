@@ -7,6 +7,7 @@ findings are stored with its verdicts. A reply other than one digit changes noth
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Protocol, cast
 
 from infuser_core.errors import ConfigError
@@ -16,6 +17,10 @@ from infuser_core.prompts.reasoning import answer_of
 from infuser_core.protocols import ChatModel, Progress, no_progress
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers.parts.grading import Finding, Stage, grading_of
+
+CHOICES, SHORT_ANSWER = "solve_mcq", "solve_free_form"
+"""Prompt templates of questions with lettered choices, and of others whose verifier declares none."""
+
 
 REPORT_EVERY = 500
 """Jobs between two reports of progress: a few hundredths of a second of text comparison."""
@@ -31,6 +36,17 @@ class Verifier(Protocol):
         Never raises for any response; raises ConfigError for a preset that is not in PRESETS.
         """
         ...
+
+
+@cache
+def verifier_prompt(name: str) -> str:
+    """Prompt template of a verifier's questions. Raises ConfigError listing what exists when there is no verifier."""
+    return str(getattr(VERIFIERS.find(name)[0], "PROMPT", SHORT_ANSWER))
+
+
+def prompt_name(question: Question) -> str:
+    """Template that a question is put with: the one for lettered choices, or its verifier's."""
+    return CHOICES if question.choices else verifier_prompt(question.verifier)
 
 
 def find_verifier(name: str) -> Verifier:

@@ -26,7 +26,7 @@ class Mentions:
 
 def load(settings: BenchmarkSettings) -> list[Question]:
     """Eight questions of the target, by the verifier above."""
-    target = world.questions("test", world.TARGET, 8, 3, world.world_of(settings.world))
+    target = world.draw_questions("test", world.TARGET, 8, 3, world.world_of(settings.world))
     return [
         Question(
             question_id=each.question_id,

@@ -61,8 +61,8 @@ def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSe
     if isinstance(source, BenchmarkQuestions):
         return validation.sample_questions(source, evaluated)
     if isinstance(source, NanoQuestions):
-        return lab.questions(source.topics, source.split, source.size, seed, source.world)
-    rows = list(rows_of(shipped.data(source.path)))
+        return lab.draw_questions(source.topics, source.split, source.size, seed, source.world)
+    rows = list(rows_of(shipped.find_data_file(source.path)))
     if not rows:
         raise DocumentError(f"{source.path} holds no rows", hint="name a file with questions")
     if source.size is not None and source.size != len(rows):
@@ -91,7 +91,7 @@ def content_of(source: Source, *, evaluated: Sequence[BenchmarkSettings] = ()) -
     if isinstance(source, NanoQuestions):
         return digest_of(source.model_dump(mode="json"))
     try:
-        return hashlib.sha256(shipped.data(source.path).read_bytes()).hexdigest()
+        return hashlib.sha256(shipped.find_data_file(source.path).read_bytes()).hexdigest()
     except OSError as error:
         raise DocumentError(
             f"cannot read {source.path}: {error.strerror}", hint="correct the path in `data`"

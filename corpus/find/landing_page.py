@@ -1,6 +1,6 @@
-"""Book pages on the web: the licence, file and identifiers that they declare for machines.
+"""The licence, file and identifiers of a book that its web page declares for machines.
 
-Only statements made for machines are read: link relations, citation and Dublin Core fields, JSON-LD.
+Only machine-readable statements count: link relations, citation and Dublin Core fields, JSON-LD.
 """
 
 import itertools
@@ -23,37 +23,37 @@ FIELDS = {
     "description": "description", "og:description": "description", "dc.description": "description",
 }  # fmt: skip
 LINKED = (("license", "licence"), ("isbn", "isbn"), ("name", "title"), ("inLanguage", "language"))
-"""Keys of JSON-LD and the fields that they fill."""
+"""Keys of JSON-LD and their fields."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landing:
-    """Statements of one page."""
+class LandingPage:
+    """Statements of a book's page."""
 
     values: dict[str, list[str]]
     """Field (title, author, doi, isbn, language, description) to its values."""
     licence: licences.Licence
-    """Licence that the page's statements agree on."""
+    """Licence on which the page's statements agree."""
     pdfs: list[str]
-    """Absolute addresses of PDFs: the one declared for citation first, then links, each once."""
+    """Distinct absolute addresses of PDFs: those declared for citation, then links."""
 
     def first(self, field: str) -> str:
         """The first value of a field, or empty."""
         return next(iter(self.values.get(field, [])), "")
 
 
-def read(html: str, url: str) -> Landing:
-    """The statements of a page at `url`. Broken mark-up gives what can be read of it."""
+def read_page(html: str, url: str) -> LandingPage:
+    """Read the statements of the page at `url`. Broken mark-up is read as far as possible."""
     page = _Page()
     page.feed(html)
     page.close()
     for name, value in _linked_data(page.scripts):
-        page.found.setdefault(name, []).append((f"json-ld.{name}", value))
-    stated = [licences.read(source, value) for source, value in page.found.get("licence", [])]
-    declared = [value for _, value in page.found.get("pdf", [])]
+        page.statements.setdefault(name, []).append((f"json-ld.{name}", value))
+    stated = [licences.read(source, value) for source, value in page.statements.get("licence", [])]
+    declared = [value for _, value in page.statements.get("pdf", [])]
     links = filter(None, (absolute(url, href) for href in [*declared, *page.links]))
-    values = {name: [value for _, value in rows] for name, rows in page.found.items()}
-    return Landing(
+    values = {name: [value for _, value in rows] for name, rows in page.statements.items()}
+    return LandingPage(
         values={name: rows for name, rows in values.items() if name not in ("licence", "pdf")},
         licence=licences.agree(stated),
         pdfs=list(dict.fromkeys(links)),
@@ -63,7 +63,8 @@ def read(html: str, url: str) -> Landing:
 class _Page(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.found: dict[str, list[tuple[str, str]]] = {}
+        self.statements: dict[str, list[tuple[str, str]]] = {}
+        """Field to pairs of source and value."""
         self.links: list[str] = []
         self.scripts: list[str] = []
         self._in_data = False
@@ -73,11 +74,11 @@ class _Page(HTMLParser):
         if tag == "meta":
             name = (values.get("name") or values.get("property") or "").lower()
             if name in FIELDS and values.get("content"):
-                self.found.setdefault(FIELDS[name], []).append((f"meta[{name}]", values["content"]))
+                self.statements.setdefault(FIELDS[name], []).append((f"meta[{name}]", values["content"]))
         elif tag in ("a", "link"):
             href = values.get("href", "")
             if "license" in values.get("rel", "").lower().split() and href:
-                self.found.setdefault("licence", []).append((f"{tag}[rel=license]", href))
+                self.statements.setdefault("licence", []).append((f"{tag}[rel=license]", href))
             elif values.get("type", "").lower() == "application/pdf" or parts_of(href).path.lower().endswith(".pdf"):
                 self.links.append(href)
         elif tag == "script":

@@ -1,6 +1,6 @@
-"""Guarded HTTP client: only public addresses are reached, checked where the socket is opened.
+"""HTTP client guarded against SSRF: it reaches only public addresses, checked when the socket is opened.
 
-A check of the URL alone is not enough: a redirect or a second answer of the name server would pass it.
+Checking the URL is not enough: a redirect or a second answer of the name server would pass.
 """
 
 import contextlib
@@ -23,32 +23,30 @@ from infuser_core.system import child
 AGENT = "infuser-corpus/0.1"
 MAX_REDIRECTS = 5
 MAX_CONNECTIONS = 16
-"""Connections open at one time, to all hosts together."""
+"""Open connections to all hosts together."""
 SLOW_SECONDS, LEAST_RATE = 30.0, 4096.0
-"""Seconds of waiting after which an answer must have come at so many bytes a second."""
+"""Seconds of waiting after which an answer's rate is checked, and its least rate, bytes per second."""
 MAX_SECONDS = 900.0
-"""Longest time that is waited for one answer, its body included, seconds."""
+"""Longest wait for one answer, its body included, seconds."""
 MAX_WAIT_SECONDS = 120.0
-"""Longest wait; a server whose Retry-After asks for more is given up at once."""
+"""Longest wait before a retry, seconds; if Retry-After asks for more, there is no retry."""
 WEB_PORTS = frozenset({80, 443})
-# The only IPv6 block from which hosts are numbered; NAT64 and IPv4-compatible addresses lie outside.
+# The only IPv6 block for hosts; NAT64 and IPv4-compatible addresses are outside.
 UNICAST = ipaddress.ip_network("2000::/3")
-# Inside it, ranges that lead to private hosts although `is_global` calls them global: 6to4, Teredo, documentation.
+# Ranges in it that can lead to private hosts although `is_global` is true: 6to4, Teredo, documentation.
 TUNNELS = tuple(ipaddress.ip_network(net) for net in ("2002::/16", "2001::/32", "3fff::/20"))
 # 6to4 relays forward to whatever the packet names.
 RELAYS = ipaddress.ip_network("192.88.99.0/24")
 Lookup = Callable[[str, int], list[str]]
-"""The addresses that a name server gives for a host and a port."""
+"""Resolves a host and a port to addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """Time and waiting; a test passes its own."""
+    """Time and waiting, in seconds; tests replace it."""
 
     now: Callable[[], float] = time.monotonic
-    """Seconds since some moment."""
     sleep: Callable[[float], None] = time.sleep
-    """Waits that many seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +54,7 @@ class WebConfig:
     """Limits of HTTP requests: allowed hosts, rate, timeouts and retries."""
 
     allowed_hosts: frozenset[str] = frozenset()
-    """Hosts of one's own, such as a local catalogue: reached without the address check, on any port, without pause."""
+    """Trusted hosts, such as a local catalogue: reached without the address check, on any port, without pause."""
     user_agent: str = AGENT
     """User-Agent header; add a contact address before a large run."""
     connect_seconds: float = 10.0
@@ -64,19 +62,18 @@ class WebConfig:
     stall_seconds: float = 30.0
     """Limit for a pause between two reads, seconds."""
     slow_seconds: float = SLOW_SECONDS
-    """Time waited for an answer's bytes after which one that drips in is given up, seconds."""
+    """Time of waiting for an answer's bytes after which a slow answer is aborted, seconds."""
     delay_seconds: float = 1.0
     """Least time between the end of a request and the next one to the same host, seconds."""
     robots_exempt: tuple[str, ...] = ()
-    """Address prefixes that are asked whatever robots.txt says, because their owner allowed it elsewhere."""
+    """Address prefixes for which robots.txt is ignored, because their owner allowed it elsewhere."""
     attempts: int = 3
-    """Requests made to a busy or broken server before it is given up."""
+    """Requests to a busy or broken server, at most."""
     backoff_seconds: float = 2.0
     """Upper end of the first random wait; doubles with every attempt, seconds."""
     max_bytes: int = 500 << 20
     """Largest file that is downloaded, bytes."""
     clock: Clock = field(default_factory=Clock)
-    """Time and waiting."""
 
 
 def is_public(address: str) -> bool:
@@ -92,7 +89,7 @@ def is_public(address: str) -> bool:
 
 
 def look_up(host: str, port: int) -> list[str]:
-    """The system's answer, each address once, in its order."""
+    """The addresses that the system's resolver returns, in its order, without duplicates."""
     answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
 
@@ -107,7 +104,7 @@ def resolve(host: str, port: int, lookup: Lookup = look_up) -> list[str]:
         if not is_public(address):
             raise CatalogueError(
                 f"refused address: {host} is {address}, which is not public",
-                hint="a private address is fetched where it is the only one that a command names",
+                hint="a private address is fetched if it is the only one that a command names",
             )
     if not addresses:
         raise httpcore.ConnectError(f"{host}: no address")
@@ -115,15 +112,15 @@ def resolve(host: str, port: int, lookup: Lookup = look_up) -> list[str]:
 
 
 class PacedStream(httpcore.NetworkStream):
-    """A stream that gives an answer up whose bytes drip in: each comes before any time-out, the whole never ends."""
+    """A stream that aborts a slow answer: single bytes may each come before a time-out, and the answer never end."""
 
     def __init__(self, inner: httpcore.NetworkStream, slow_seconds: float) -> None:
         self._inner, self._slow_seconds = inner, slow_seconds
         self._seconds, self._bytes, self._waited = 0.0, 0, 0.0
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Some bytes. Raises CatalogueError when the last ones came too slowly, or the whole answer does."""
-        # The time in which this process was stopped itself says nothing about the server.
+        """Read some bytes. Raises CatalogueError if they, or the whole answer, came too slowly."""
+        # Time in which this process was suspended does not count.
         watch, block = child.Watch(), None
         while block is None:
             try:
@@ -143,25 +140,25 @@ class PacedStream(httpcore.NetworkStream):
             if self._bytes < LEAST_RATE * self._seconds:
                 raise CatalogueError(
                     f"too slow: {self._bytes} bytes in {self._seconds:.0f} s, "
-                    f"at least {LEAST_RATE:g} a second are waited for",
+                    f"at least {LEAST_RATE:g} a second are required",
                     hint="fetch the file by hand and name it",
                 )
             self._seconds, self._bytes = 0.0, 0
         return block
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send; what comes from here on is another answer."""
+        """Send a request, and reset the measurement for its answer."""
         self._inner.write(buffer, timeout)
         self._seconds, self._bytes, self._waited = 0.0, 0, 0.0
 
     def close(self) -> None:
-        """Close the stream below."""
+        """Close the inner stream."""
         self._inner.close()
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        """The encrypted stream, paced as well."""
+        """The encrypted stream, also paced."""
         inner = self._inner.start_tls(ssl_context, server_hostname, timeout)
         return PacedStream(inner, self._slow_seconds)
 
@@ -177,9 +174,9 @@ class GuardedBackend(httpcore.NetworkBackend):
     allowed_hosts: frozenset[str]
     """Host names or addresses that need no check."""
     sockets: httpcore.NetworkBackend = field(default_factory=httpcore.SyncBackend)
-    """The backend that opens what passed the check."""
+    """Opens the connections that pass the check."""
     lookup: Lookup = look_up
-    """The name server, asked once per connection."""
+    """Called once per connection."""
     slow_seconds: float = SLOW_SECONDS
     """See WebConfig."""
 
@@ -191,7 +188,7 @@ class GuardedBackend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        """A paced stream to the address that was checked, so that no second look-up can change it."""
+        """Connect to the address that was checked: a second look-up could return another one."""
         options = timeout, local_address, socket_options
         if host in self.allowed_hosts:
             return self._paced(host, port, *options)
@@ -199,7 +196,7 @@ class GuardedBackend(httpcore.NetworkBackend):
             raise CatalogueError(f"refused port: {host}:{port}", hint="only ports 80 and 443 are reached")
         addresses = resolve(host, port, self.lookup)
         for address in addresses[:-1]:
-            # A host with IPv6 addresses is not lost to a machine without IPv6.
+            # Try the next address: this machine may have no IPv6.
             with contextlib.suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
                 return self._paced(address, port, *options)
         return self._paced(addresses[-1], port, *options)
@@ -210,16 +207,16 @@ class GuardedBackend(httpcore.NetworkBackend):
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """The certificates, read once: it takes longer than a request on loopback."""
+    """The system's certificates, read once: reading takes longer than a request on loopback."""
     return httpx.create_ssl_context(trust_env=False)
 
 
 class GuardedTransport(httpx.HTTPTransport):
-    """httpx's own transport over a connection pool whose sockets are guarded."""
+    """httpx's transport over a connection pool whose sockets are guarded."""
 
     def __init__(self, config: WebConfig) -> None:
         super().__init__(verify=_tls(), trust_env=False)
-        # httpx has no parameter for what opens its sockets.
+        # httpx has no parameter for the backend that opens its sockets.
         self._pool = httpcore.ConnectionPool(
             ssl_context=_tls(),
             max_connections=MAX_CONNECTIONS,
@@ -227,9 +224,9 @@ class GuardedTransport(httpx.HTTPTransport):
         )
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send one request. The body of a redirect is not read: only its target is wanted.
+        """Send one request. The body of a redirect is not read: only its target is needed.
 
-        Raises CatalogueError for addresses that must not be reached and for schemes other than http and https.
+        Raises CatalogueError for forbidden addresses and for schemes other than http and https.
         """
         if request.url.scheme not in ("http", "https") or not request.url.host:
             raise CatalogueError(f"refused address: {request.url}", hint="only http and https addresses are reached")
@@ -249,12 +246,12 @@ def _check_redirect(response: httpx.Response) -> None:
     if not target or (here.startswith("https:") and target.startswith("http:")):
         raise CatalogueError(
             f"refused redirect from {here.partition(':')[0]} to {scheme_of(here, location) or 'nowhere'}",
-            hint="ask for the address that it should lead to",
+            hint="name the address that it should lead to",
         )
 
 
 def body_of(response: httpx.Response, most: int) -> bytes:
-    """The body as it comes, read until it is longer than `most` bytes."""
+    """The raw body, read until it is longer than `most` bytes."""
     body = bytearray()
     for block in response.iter_raw():
         body += block
@@ -264,7 +261,7 @@ def body_of(response: httpx.Response, most: int) -> bytes:
 
 
 def client_of(transport: httpx.BaseTransport, config: WebConfig) -> httpx.Client:
-    """A client that follows few redirects, uses no proxy of the environment and asks for raw bytes."""
+    """A client that follows few redirects, ignores proxies of the environment and requests uncompressed bodies."""
     return httpx.Client(
         transport=transport,
         follow_redirects=True,
@@ -272,6 +269,6 @@ def client_of(transport: httpx.BaseTransport, config: WebConfig) -> httpx.Client
         event_hooks={"response": [_check_redirect]},
         trust_env=False,
         timeout=httpx.Timeout(config.stall_seconds, connect=config.connect_seconds),
-        # A compressed transfer can hide a thousandfold larger body from a cap on received bytes.
+        # A compressed body could be a thousand times larger than the received bytes, which are limited.
         headers={"User-Agent": config.user_agent, "Accept-Encoding": "identity"},
     )

@@ -5,7 +5,7 @@ import httpx
 import pytest
 from loopback import guarded
 
-from corpus.find import guard
+from corpus.find import ssrf_guard
 from infuser_core.errors import CatalogueError
 
 REFUSED = [
@@ -38,12 +38,12 @@ REFUSED = [
 
 @pytest.mark.parametrize("address", REFUSED)
 def test_addresses_that_are_not_public(address):
-    assert not guard.is_public(address)
+    assert not ssrf_guard.is_public(address)
 
 
 @pytest.mark.parametrize("address", ["93.184.216.34", "2606:2800:220:1::1", "::ffff:93.184.216.34"])
 def test_public_addresses(address):
-    assert guard.is_public(address)
+    assert ssrf_guard.is_public(address)
 
 
 @pytest.mark.parametrize(
@@ -51,21 +51,21 @@ def test_public_addresses(address):
     ["http://127.0.0.1/", "http://localhost/", "http://2130706433/", "http://0x7f.1/", "http://[::ffff:10.0.0.1]/"],
 )
 def test_the_client_refuses_every_spelling(url):
-    with guarded(guard.WebConfig()) as client, pytest.raises(CatalogueError, match="not public"):
+    with guarded(ssrf_guard.WebConfig()) as client, pytest.raises(CatalogueError, match="not public"):
         client.get(url)
 
 
 def test_other_ports_are_refused():
-    with guarded(guard.WebConfig()) as client, pytest.raises(CatalogueError, match="ports 80 and 443"):
+    with guarded(ssrf_guard.WebConfig()) as client, pytest.raises(CatalogueError, match="ports 80 and 443"):
         client.get("http://93.184.216.34:8080/")
 
 
 def test_a_proxy_of_the_environment_is_not_used(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    allowed = guard.WebConfig(allowed_hosts=frozenset({"127.0.0.1"}))
+    allowed = ssrf_guard.WebConfig(allowed_hosts=frozenset({"127.0.0.1"}))
     with guarded(allowed) as client, pytest.raises(httpx.TransportError):
         client.get("http://127.0.0.1:1/")
-    with guarded(guard.WebConfig()) as client, pytest.raises(CatalogueError):
+    with guarded(ssrf_guard.WebConfig()) as client, pytest.raises(CatalogueError):
         client.get("http://10.0.0.1/")
 
 
@@ -83,9 +83,9 @@ class Sockets(httpcore.NetworkBackend):
         return httpcore.NetworkStream()
 
 
-def backend(sockets: Sockets, *answers: list[str]) -> guard.GuardedBackend:
+def backend(sockets: Sockets, *answers: list[str]) -> ssrf_guard.GuardedBackend:
     turns = iter(answers)
-    return guard.GuardedBackend(allowed_hosts=frozenset(), sockets=sockets, lookup=lambda host, port: next(turns))
+    return ssrf_guard.GuardedBackend(allowed_hosts=frozenset(), sockets=sockets, lookup=lambda host, port: next(turns))
 
 
 def test_the_address_that_was_checked_is_the_one_that_is_reached():
