@@ -13,10 +13,9 @@ import torch
 from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.lora import Linear
 from torch import Tensor, nn
-from transformers import PretrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from infuser_core.config.roles import ALL_LINEAR, AdapterSettings
-from infuser_core.engines.hf.causal_lm import build_meta_model
 from infuser_core.engines.training.checkpoint import fill
 from infuser_core.errors import ConfigError
 from infuser_core.seeding import seed_of
@@ -24,15 +23,14 @@ from infuser_core.store.adapter_files import CONFIG, NAMED, WEIGHTS, peft_names
 
 
 def create_adapters(
-    config: PretrainedConfig, adapter: AdapterSettings, out: Path, *, base: str, seed: int
+    model: PreTrainedModel, adapter: AdapterSettings, out: Path, *, base: str, seed: int
 ) -> dict[str, Tensor]:
     """Write peft's `adapter_config.json` into `out`; returns the adapters' initial weights, fp32.
 
-    `base` is the path from `out` to the base model, whose weights are not read. A is uniform in +-1/sqrt(in), B zero:
+    `model` needs no weights (see `build_meta_model`), and is changed. `base` is the path from `out` to the base model. A is uniform in +-1/sqrt(in), B zero:
     a function of the seed and the parameters' names. Raises ConfigError for targets that are not linear layers of the
     model.
     """
-    model = build_meta_model(config)
     content = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",

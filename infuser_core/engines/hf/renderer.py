@@ -102,7 +102,7 @@ class Renderer:
         )
 
     def _fault(self, template: str, turns: Messages) -> str:
-        """Why a template cannot render the turns; empty if it renders all of them unchanged."""
+        """Reason that a template cannot render the turns; empty if it renders all of them unchanged."""
         try:
             text = str(self._apply_template(turns, template, tokenize=False))
         except (TemplateError, TypeError, ValueError) as error:

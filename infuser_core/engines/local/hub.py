@@ -14,6 +14,7 @@ from infuser_core.config.optimizers import options_of
 from infuser_core.config.roles import AdapterSettings
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.hf.causal_lm import (
+    build_meta_model,
     choose_dtype,
     copy_companions,
     load_model,
@@ -83,7 +84,7 @@ def prepare_adapter(
     # Imported here: peft takes seconds, and most runs train no adapters.
     from infuser_core.engines.hf.adapters import create_adapters
 
-    weights = create_adapters(read_config(base), adapter, out, base=pointer(base), seed=seed)
+    weights = create_adapters(build_meta_model(read_config(base)), adapter, out, base=pointer(base), seed=seed)
     _write_first_checkpoint(out, weights, optimizer, adapter=True)
     copy_companions(base, out)
 
