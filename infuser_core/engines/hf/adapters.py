@@ -27,9 +27,9 @@ def create_adapters(
 ) -> dict[str, Tensor]:
     """Write peft's `adapter_config.json` into `out`; returns the adapters' initial weights, fp32.
 
-    `model` needs no weights (see `build_meta_model`), and is changed. `base` is the path from `out` to the base model. A is uniform in +-1/sqrt(in), B zero:
-    a function of the seed and the parameters' names. Raises ConfigError for targets that are not linear layers of the
-    model.
+    `model` needs no weights (see `build_meta_model`) and is changed; `base` is the path of its folder from `out`. A is
+    uniform in +-1/sqrt(in), B zero: a function of the seed and the parameters' names. Raises ConfigError for targets
+    that are not linear layers of the model.
     """
     content = {
         "peft_type": "LORA",
