@@ -9,7 +9,7 @@ from typing import Any
 
 from corpus import report
 from corpus.find.registry import Coverage
-from corpus.find.search import Failure
+from corpus.find.search import FailedQuery
 from corpus.pool import (
     DISCARDED,
     DOCUMENTS,
@@ -89,7 +89,7 @@ def merge_pools(pools: Sequence[Path], out: Path) -> dict[str, Any]:
         judge=parts[0].facts["judge"],
         tokenizer=parts[0].facts["tokenizer"],
         coverage=_merge_coverage(parts, sources),
-        failures=TableRows(failures, Failure) if failures.is_file() else (),
+        failures=TableRows(failures, FailedQuery) if failures.is_file() else (),
         audit=_merge_audits(parts),
     )
     return report.write_report(out, sources, inputs)

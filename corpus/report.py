@@ -9,7 +9,7 @@ from typing import Any
 
 from corpus.chunk.chunk import CONVERT, Discarded
 from corpus.find.registry import Coverage
-from corpus.find.search import Failure
+from corpus.find.search import FailedQuery
 from corpus.markup import controls_table, excerpt, records_table, table
 from corpus.pool import DISCARDED, DOCUMENTS, FACTS, OVERLAPS, REPORT, PoolSource, write_json
 from infuser_core.schemas import Document
@@ -39,7 +39,7 @@ class ReportInputs:
     """Description of the token counter."""
     coverage: Sequence[Coverage] = ()
     """The pairs that each source was found for; empty without a search."""
-    failures: Sequence[Failure] = ()
+    failures: Sequence[FailedQuery] = ()
     """Catalogues and queries without an answer."""
     audit: Mapping[str, Any] | None = None
     """Facts of the overlap audit; None without one."""

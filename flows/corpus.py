@@ -19,7 +19,7 @@ from infuser_core import settings
 from infuser_core.config.overlays import load
 from infuser_core.errors import BusyRunError, ConfigError, DocumentError, InfuserError
 from infuser_core.store.recipe import ArtifactRef
-from infuser_core.terminal import live
+from infuser_core.terminal import live_console
 from tasks import audits, documents, pool, textbooks
 from tasks.pool import BookGroup, CatalogueSearch
 from tasks.run import current_run, open_run
@@ -162,7 +162,7 @@ def build_pool(
         name = pools.build_name(out)
         with open_run(name, build.config, journal="corpus.jsonl", listed=False, workers=workers) as run:
             downloads = settings.writable_store_root() / "textbooks"
-            with live("download") as console:
+            with live_console("download") as console:
                 items = gather_sources(sources, out, downloads, WebConfig(), progress=console.progress)
             ref = make_exported_pool(run.name, items, build, search=search)
             run.journal.finish()

@@ -8,7 +8,7 @@ from typing import Any
 from infuser_core import settings
 from infuser_core.evaluation import comparison, inspect_logs
 from infuser_core.evaluation.evaluate import ScoreSettings
-from infuser_core.evaluation.models import NamedModel, find_model
+from infuser_core.evaluation.models import EvaluatedModel, find_model
 from infuser_core.evaluation.plan import ExamPlan, identity_of, make_plan, name_of
 from infuser_core.evaluation.record import EvaluationRecord, record_folder, refuse_other
 from infuser_core.evaluation.saved import AnswerFiles, SavedAnswers, ScoredAnswers, find_answers, read_scores
@@ -85,7 +85,7 @@ def evaluate(request: EvaluationRequest, *, warn: Callable[[str], None]) -> Eval
 
 def evaluate_plan(
     request: EvaluationRequest,
-    model: NamedModel,
+    model: EvaluatedModel,
     options: EvaluationSettings,
     plan: ExamPlan,
     *,
@@ -124,7 +124,7 @@ def _export(
     *,
     request: EvaluationRequest,
     too_long: str,
-    judge: NamedModel | None,
+    judge: EvaluatedModel | None,
 ) -> dict[str, Any]:
     """Write the tables next to the record, and everything to the requested folder. Returns the results."""
     out = request.out

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from infuser_core import settings
-from infuser_core.errors import BusyRunError, InfuserError, StageError, Terminated, UsageError, shown
+from infuser_core.errors import BusyRunError, InfuserError, StageError, Terminated, UsageError, abbreviate
 from infuser_core.store import runs
 from infuser_core.terminal import printable
 
@@ -141,7 +141,7 @@ def exit_code(command: Callable[[], object]) -> int:
         # Only errors about a file that an argument or a setting names, not those of a failing disk.
         if error.filename is None or error.errno not in _PATH_ERRORS:
             raise
-        print_error(f"{shown(str(error.filename))}: {error.strerror}", "correct the path")
+        print_error(f"{abbreviate(str(error.filename))}: {error.strerror}", "correct the path")
         return UsageError.exit_code
     except KeyboardInterrupt:
         print_error("interrupted", "finished work is kept: run the same command again, or `infuser resume`")

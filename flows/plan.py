@@ -13,7 +13,7 @@ from infuser_core.errors import UsageError
 from infuser_core.planning import place
 from infuser_core.planning.fork import Fork
 from infuser_core.planning.place import Place, Repeat, RunPlaces, Salts, resolve_place
-from infuser_core.planning.plan import FormerRun, Leaf, Plan, leaves_that_differ, make_plan
+from infuser_core.planning.plan import FormerRun, Leaf, RunPlan, leaves_that_differ, make_plan
 from infuser_core.results.lineage.graph import Graph
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
@@ -62,7 +62,7 @@ def walk(
     return control
 
 
-def plan(history: History, name: str, request: RunPlaces, *, repeats: Sequence[Repeat] = ()) -> Plan:
+def plan(history: History, name: str, request: RunPlaces, *, repeats: Sequence[Repeat] = ()) -> RunPlan:
     """The plan of a run, stage by stage. Raises UsageError for places that it does not have.
 
     `repeats` are those of a run that is not recorded yet.
@@ -111,7 +111,7 @@ def _before(catalogue: Catalogue, other: str, history: History) -> FormerRun:
     return FormerRun(records=records, settings=changed, keys_of_all_runs=frozenset(computed))
 
 
-def plan_fork(fork: Fork) -> Plan:
+def plan_fork(fork: Fork) -> RunPlan:
     """The plan of a fork. Raises UsageError if its origin has not reached the fork's iteration."""
     result = plan(fork.history, fork.name, RunPlaces(), repeats=fork.repeats)
     # A fork shares with its origin the stages before the loop and the iterations before its own.

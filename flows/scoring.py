@@ -14,7 +14,7 @@ from infuser_core.cotrain.studies import selection
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.benchmarks.parts.files import keep_rows
 from infuser_core.evaluation.benchmarks.parts.question_sets import load_questions
-from infuser_core.evaluation.models import NamedModel, find_model, is_nano
+from infuser_core.evaluation.models import EvaluatedModel, find_model, is_nano
 from infuser_core.evaluation.settings import lab_config
 from infuser_core.evaluation.statistics import ranking
 from infuser_core.evaluation.statistics.correlation import RankCorrelation
@@ -96,7 +96,7 @@ def score(
     return {"model": model, **ranking.summary(rows), **effects, "out": str(out), "kept": best_files}
 
 
-def _base_config(model: NamedModel, configs: Sequence[Path]) -> RunConfig:
+def _base_config(model: EvaluatedModel, configs: Sequence[Path]) -> RunConfig:
     """The base settings: `configs`, those of the model's run or lab, or defaults."""
     if configs:
         return load(configs)
@@ -110,7 +110,7 @@ def _base_config(model: NamedModel, configs: Sequence[Path]) -> RunConfig:
 
 
 def _score(
-    run: Run, model: NamedModel, questions: Sequence[Question]
+    run: Run, model: EvaluatedModel, questions: Sequence[Question]
 ) -> tuple[list[InfluenceScore], dict[str, ArtifactRef]]:
     """The scores of all questions, and the artifacts of the first shard."""
     solver = model.ref or training_pool.make_anchor(run.name)

@@ -1,14 +1,14 @@
-"""Every error a user can meet. Each carries the value at fault and the remedy, also into other processes."""
+"""Errors that users can see. Each names the value at fault and the remedy."""
 
 import reprlib
 from collections.abc import Iterable, Sequence
 
 NUMBER = "[0-9]{1,9}"
-"""A whole number as arguments write it: other digits of Unicode and ten thousand of them are none."""
-_SHOWN = 20
-_LONGEST = 300
-_CUT = reprlib.Repr()
-_CUT.maxstring = _CUT.maxother = _CUT.maxlong = 80
+"""A whole number in an argument: ASCII digits, not too many."""
+_MOST_NAMES = 20
+_MOST_CHARS = 300
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
 
 
 class InfuserError(Exception):
@@ -25,45 +25,45 @@ class InfuserError(Exception):
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
-def shown(value: object) -> str:
-    """A value as messages show it: on one line, and cut."""
-    text = _CUT.repr(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+def abbreviate(value: object) -> str:
+    """The value's repr on one line, shortened for a message."""
+    text = _REPR.repr(value)
+    return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}..."
 
 
-def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """Known words that look like this one, the nearest first."""
+def closest_names(word: str, names: Iterable[str]) -> list[str]:
+    """Up to three names spelled like `word`, the most similar first."""
     # Imported here: only a mistake needs it.
     from difflib import get_close_matches
 
-    return get_close_matches(word[:200], list(known), n=3, cutoff=0.6)
+    return get_close_matches(word[:200], list(names), n=3, cutoff=0.6)
 
 
-def guess(found: Sequence[str]) -> str:
-    """Words that were perhaps meant, as the beginning of a hint; empty where there are none."""
-    return f"did you mean {' or '.join(found)}? " if found else ""
+def did_you_mean(candidates: Sequence[str]) -> str:
+    """The beginning of a hint: "did you mean ...? "; empty without candidates."""
+    return f"did you mean {' or '.join(candidates)}? " if candidates else ""
 
 
-def named(word: str, known: Iterable[str], *, kind: str, where: str = "") -> str:
-    """The known name that is `word`, or the only one that begins so. Raises UsageError for none and for several."""
-    names = list(known)
-    found = [word] if word in names else beginning(word, names)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise UsageError(f"{len(found)} {kind}s begin with {word[:80]}", hint=f"name one: {_listed(found)}")
-    listed = f"known: {_listed(names)}" if names else "there is none yet"
-    raise UsageError(f"no {kind} named {word[:80]}{where}", hint=f"{guess(nearest(word, names))}{listed}")
+def match_name(word: str, names: Iterable[str], *, kind: str, where: str = "") -> str:
+    """The name that equals `word`, or the only one that begins with it. Raises UsageError for none and for several."""
+    names = list(names)
+    matches = [word] if word in names else names_starting_with(word, names)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise UsageError(f"{len(matches)} {kind}s begin with {word[:80]}", hint=f"name one: {_join_names(matches)}")
+    listing = f"known: {_join_names(names)}" if names else "there is none yet"
+    raise UsageError(f"no {kind} named {word[:80]}{where}", hint=f"{did_you_mean(closest_names(word, names))}{listing}")
 
 
-def beginning(word: str, known: Iterable[str]) -> list[str]:
-    """Known names that begin with `word`; none for an empty one."""
-    return [name for name in known if word and name.startswith(word)]
+def names_starting_with(word: str, names: Iterable[str]) -> list[str]:
+    """Names that begin with `word`; none if it is empty."""
+    return [name for name in names if word and name.startswith(word)]
 
 
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+def _join_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 class ConfigError(InfuserError, ValueError):
@@ -73,23 +73,23 @@ class ConfigError(InfuserError, ValueError):
 
 
 class UsageError(InfuserError, ValueError):
-    """A command was called with arguments that name nothing."""
+    """A command was called with arguments that match nothing."""
 
     exit_code = 2
 
 
 class MalformedInputError(InfuserError, ValueError):
-    """Some of what was given to be read could not be; the rest was answered."""
+    """Part of the input could not be read; the rest was processed."""
 
     exit_code = 1
 
 
 class StoreError(InfuserError, OSError):
-    """The artifact store cannot be read or written as asked."""
+    """The artifact store cannot be read or written."""
 
 
 class UnwritableStoreError(StoreError):
-    """The store that a command is to write into is no folder that it may write: another one has to be named."""
+    """The store's folder is not writable: the user must choose another one."""
 
     exit_code = 2
 
@@ -99,7 +99,7 @@ class MissingArtifactError(StoreError):
 
 
 class PrunedError(StoreError):
-    """Retention removed a file that is needed now."""
+    """A file that is needed was removed by retention."""
 
     def __init__(self, message: str, *, hint: str = "", key: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -123,13 +123,13 @@ class CheckpointError(InfuserError, ValueError):
 
 
 class EngineError(InfuserError, RuntimeError):
-    """A sampler or trainer cannot do what it was asked."""
+    """A sampler or trainer cannot carry out a request."""
 
 
 class KilledProcessError(InfuserError, RuntimeError):
-    """A helper process was killed from outside: by a person, or by the system for want of memory.
+    """A helper process was killed from outside: by a person, or by the system when memory ran out.
 
-    It says nothing about what the process worked on: the work is tried again.
+    The input is not at fault, so the work is retried.
     """
 
 
@@ -144,7 +144,7 @@ class BusyRunError(InfuserError, RuntimeError):
 
 
 class DataWarning(UserWarning):
-    """A benchmark's rows are not those that the paper counted."""
+    """A benchmark has other rows than the paper used."""
 
 
 class Terminated(InfuserError, RuntimeError):
@@ -154,4 +154,4 @@ class Terminated(InfuserError, RuntimeError):
 
 
 class EngineWarning(UserWarning):
-    """An engine computes the same in a slower way than it could for another model."""
+    """An engine uses a slower path for this model; results are the same."""

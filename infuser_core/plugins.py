@@ -1,7 +1,7 @@
 """Plug-ins by name (rewards, routes, verifiers, ...): modules of a folder here, or of a user's package.
 
-The folder is the registry: a file added to it is found by its name. What such a module has to hold is declared next to
-the folder: `find_route` in `cotrain/route.py`, `find_verifier` in `verifiers/parts/batch.py`, and so on.
+The folder is the registry: a module added to it is a plug-in under its name. Its required attributes are declared next
+to the folder: `find_route` in `cotrain/route.py`, `find_verifier` in `verifiers/parts/batch.py`, and so on.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from infuser_core.errors import ConfigError, shown
+from infuser_core.errors import ConfigError, abbreviate
 
 _OURS = ("infuser_core", "corpus")
 MAIN_ROUTE = "mcq"
@@ -20,56 +20,55 @@ MAIN_ROUTE = "mcq"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
-    """A folder whose every module is a plug-in of one kind."""
+    """A folder in which each module is a plug-in of one kind."""
 
     kind: str
-    """Name of the kind in messages."""
+    """Name in messages."""
     package: str
-    """Package of the shipped ones."""
+    """Package with the shipped plug-ins."""
     outside: str
-    """Form of the name of one from elsewhere, as messages show it."""
+    """Form of the name of a user's plug-in, for messages."""
 
     def names(self) -> list[str]:
-        """Names of the shipped ones."""
+        """Names of the shipped plug-ins."""
         folder = importlib.import_module(self.package).__path__
         return sorted(module.name for module in pkgutil.iter_modules(folder) if not module.ispkg)
 
-    def _elsewhere(self, name: str) -> bool:
+    def _is_outside(self, name: str) -> bool:
         return bool(name.partition(":")[2]) if ":" in self.outside else "." in name
 
     def check(self, name: str) -> str:
-        """The name itself, a shipped one's or of the form of one from elsewhere, of which nothing is imported.
+        """Return the name if a shipped plug-in has it or if it has the form of a user's; imports nothing of a user's.
 
-        Raises ConfigError listing what exists for any other.
+        Raises ConfigError with the shipped names otherwise.
         """
         dotted = all(part.isidentifier() for part in name.partition(":")[0].split("."))
-        elsewhere = self._elsewhere(name)
-        if not dotted or (not elsewhere and name not in self.names()):
+        is_outside = self._is_outside(name)
+        if not dotted or (not is_outside and name not in self.names()):
             hint = f"one of {', '.join(self.names())}; or {self.outside}"
-            raise ConfigError(f"no {self.kind} {shown(name)}", hint=hint)
-        if elsewhere:
+            raise ConfigError(f"no {self.kind} {abbreviate(name)}", hint=hint)
+        if is_outside:
             _check_allowed(self.kind, name)
         return name
 
     def find(self, name: str, *shipped: str) -> tuple[ModuleType, Any]:
-        """The module of a plug-in and the attribute meant: the one after the colon, or the first of `shipped`.
+        """A plug-in's module and object: the attribute after the colon, else the first of `shipped` that it has.
 
-        Without either it is the module itself. Raises ConfigError listing what exists when there is none.
+        Without either the object is the module itself. Raises ConfigError if the plug-in cannot be imported.
         """
         self.check(name)
         module_name, _, attribute = name.partition(":")
-        elsewhere = self._elsewhere(name)
         try:
-            module = importlib.import_module(module_name if elsewhere else f"{self.package}.{name}")
-            wanted = attribute or next((own for own in shipped if hasattr(module, own)), "".join(shipped[-1:]))
-            return module, getattr(module, wanted) if wanted else module
+            module = importlib.import_module(module_name if self._is_outside(name) else f"{self.package}.{name}")
+            attribute = attribute or next((each for each in shipped if hasattr(module, each)), "".join(shipped[-1:]))
+            return module, getattr(module, attribute) if attribute else module
         except (ModuleNotFoundError, AttributeError) as error:
             message = f"{self.kind} {name!r} cannot be imported: {error}"
             raise ConfigError(message, hint=f"expected {self.outside}") from error
 
 
 def find_object(name: str, *, key: str) -> Any:
-    """The object that the setting `key` names as `package.module:name`. Raises ConfigError where there is none."""
+    """Import the object `package.module:name` of the setting `key`. Raises ConfigError if that fails."""
     _check_allowed(key, name)
     module, _, attribute = name.partition(":")
     try:
@@ -79,9 +78,9 @@ def find_object(name: str, *, key: str) -> Any:
 
 
 def shipped_plugins_only() -> bool:
-    """Whether a configuration may name this project's code alone, `INFUSER_PLUGINS`: `any`, or `shipped`.
+    """Whether configurations may use only shipped plug-ins, `INFUSER_PLUGINS`: `any` or `shipped`.
 
-    `infuser serve` chooses `shipped` for the flow runs it starts. Raises ConfigError for any other value.
+    `infuser serve` sets `shipped` for the flow runs it starts. Raises ConfigError for any other value.
     """
     kind = os.environ.get("INFUSER_PLUGINS") or "any"
     if kind not in ("any", "shipped"):
@@ -90,7 +89,7 @@ def shipped_plugins_only() -> bool:
 
 
 def _check_allowed(kind: str, name: str) -> None:
-    """Importing a module runs it: whoever may only set parameters must not choose whose."""
+    """Raises ConfigError for outside code if only shipped plug-ins are allowed: an import runs the module."""
     if shipped_plugins_only() and name.partition(".")[0] not in _OURS:
         raise ConfigError(
             f"{kind} {name!r} is code from outside INFUSER, which a deployment's parameters may not name",
@@ -101,13 +100,13 @@ def _check_allowed(kind: str, name: str) -> None:
 REWARDS = Registry(kind="reward", package="infuser_core.cotrain.rewards", outside="my_package.module:name")
 """Generator rewards: `reward(score)` of one question, or `rewards(scores, questions)` of all of an iteration."""
 ROUTES = Registry(kind="route", package="infuser_core.cotrain.routes", outside="my_package.my_route")
-"""Ways from a document to a question: `TEMPLATE`, `NEEDS_DOCUMENT`, `read` or `given`; perhaps `RUNS_PROGRAMS`."""
+"""Ways from a document to a question: `TEMPLATE`, `NEEDS_DOCUMENT`, `read` or `given`; optional `RUNS_PROGRAMS`."""
 VERIFIERS = Registry(kind="verifier", package="infuser_core.verifiers", outside="my_package.module:Name")
-"""Comparisons of a response with the reference answer: `check`; perhaps `check_many`, `RUNS_PROGRAMS` and `PROMPT`."""
+"""Comparisons of a response with the reference answer: `check`; optional `check_many`, `RUNS_PROGRAMS` and `PROMPT`."""
 BENCHMARKS = Registry(kind="benchmark", package="infuser_core.evaluation.benchmarks", outside="my_package.module:load")
-"""Question sets that models are evaluated on: `BENCHMARK`, and `load` where it reads no rows."""
+"""Question sets that models are evaluated on: `BENCHMARK`, and `load` if it reads no rows."""
 TRACKERS = Registry(kind="tracker", package="infuser_core.results.trackers", outside="my_package.module:name")
-"""Places that a run's numbers are shown in: `track`, and the `PACKAGE` that it needs."""
+"""Services that display a run's metrics: `track`, and the `PACKAGE` that it needs."""
 
 WORLDS = Registry(kind="world", package="infuser_core.nano.worlds", outside="my_package.my_world")
-"""Micro-worlds of the nano lab: `WORLD`, and the `SCHEDULE` that its anchor is trained by."""
+"""Micro-worlds of the nano lab: `WORLD`, and the `SCHEDULE` that trains its anchor."""

@@ -35,21 +35,21 @@ class ScoreStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """Facts about a column for a reader, beyond its type.
+    """Meaning of a column for a reader, in addition to its type.
 
-    A label, a unit and a reference go with the name: they are the same in every table that has the column.
+    A column has the same label, unit and reference in every table.
     """
 
     label: str = ""
-    """Heading; empty where the name says it."""
+    """Heading; empty for the name itself."""
     unit: str = ""
     """Unit of the numbers, such as tokens or nats."""
     refers_to: str = ""
     """Table whose rows the identifiers name; `groups` for a question or a document, depending on the role."""
     is_text: bool = False
-    """Whether it is a text to read, which leads a row and may have many lines."""
+    """Whether it is a text to read: comes first in a row, and may have many lines."""
     is_detail: bool = False
-    """Whether tables of many questions leave it out. Its own row's page has it."""
+    """Whether it is left out of tables with many rows and is only on the page of a row."""
 
 
 def column(
@@ -61,12 +61,12 @@ def column(
 
 def columns(row_type: Any) -> dict[str, Column]:
     """The columns of a row type by name, in order."""
-    return {one.name: one.metadata.get("column", Column()) for one in fields(row_type)}
+    return {each.name: each.metadata.get("column", Column()) for each in fields(row_type)}
 
 
 def overview(row_type: Any) -> list[str]:
-    """Columns that a table of many rows shows by default: neither identifiers nor details."""
-    return [name for name, one in columns(row_type).items() if not (one.refers_to or one.is_detail)]
+    """Default columns of a table with many rows: neither identifiers nor details."""
+    return [name for name, column in columns(row_type).items() if not (column.refers_to or column.is_detail)]
 
 
 TEXT = column(text=True)
@@ -86,7 +86,7 @@ class Allocation:
     """One arm of an adaptive budget in one iteration."""
 
     arm: str
-    """Value of the field that the budget goes by."""
+    """Value of the field by which the budget is divided."""
     share: float
     """Share of the batch, 0 to 1."""
     count: int
@@ -94,18 +94,18 @@ class Allocation:
     drawn: int
     """Documents drawn from the arm in earlier iterations."""
     documents: int
-    """Documents that the pool has of it."""
+    """Documents of the arm in the pool."""
     pulls: int
-    """Documents drawn from it in the window whose questions have a measured influence."""
+    """Documents of the arm within the window whose questions have a measured influence."""
     mean: float | None
-    """Mean influence of these documents; None where there are none."""
+    """Mean influence of these documents; None without any."""
     bound: float | None
-    """Upper confidence bound of the mean; None where there are none."""
+    """Upper confidence bound of the mean; None without any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkResponse:
-    """One saved answer to a benchmark question: written before anything is scored, enough to score it again."""
+    """One saved response to a benchmark question, from which scores can be computed again."""
 
     benchmark: str
     """Benchmark label."""
@@ -138,11 +138,11 @@ class BenchmarkVerdict:
     verdict: str
     """correct, wrong, no_answer or unverified."""
     extracted: str
-    """The answer that was compared; empty when there was none."""
+    """The answer that was compared; empty if the response has none."""
     reason: str
     """The rule that decided."""
     decided_by: str
-    """verifier, or judge where a language model broke a tie."""
+    """verifier, or judge if a language model decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ class BenchmarkScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionScore:
-    """One question of one evaluation: the unit that intervals and paired comparisons are made of."""
+    """One question of one evaluation: the unit of intervals and paired comparisons."""
 
     benchmark: str
     """Benchmark label, or `validation`."""
@@ -184,7 +184,7 @@ class QuestionScore:
     num_samples: int = field(metadata=column("samples"))
     """Responses."""
     num_correct: int = field(metadata=column("correct"))
-    """Responses found correct."""
+    """Correct responses."""
     num_no_answer: int
     """Responses without an answer."""
     num_unverified: int
@@ -192,7 +192,7 @@ class QuestionScore:
     num_cut: int
     """Responses that ended at the length limit."""
     too_long: bool
-    """The question did not fit the prompt limit and was not asked."""
+    """Whether the question exceeded the prompt limit and got no responses."""
     mean_response_tokens: float = field(metadata=TOKENS)
     """Mean response length, tokens."""
 
@@ -217,7 +217,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The chosen checkpoint."""
+    """The selected checkpoint."""
 
     selected_iteration: int
     """Iterations done when it was saved; 0 is the anchor."""
@@ -229,14 +229,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """Share of a benchmark that the validation set, which chooses the checkpoint, has already seen."""
+    """Share of a benchmark's questions that are also in the validation set, which selects the checkpoint."""
 
     benchmark: str
     """Benchmark label."""
     num_questions: int = field(metadata=column("questions"))
     """Questions of the benchmark."""
     num_seen: int
-    """Questions of it that the validation set contains, by normalised text."""
+    """Questions of the benchmark in the validation set, by normalised text."""
     share: float
     """num_seen / num_questions."""
 
@@ -258,7 +258,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One textbook that was offered by a catalogue, admitted or not (appendix: source registry)."""
+    """One textbook of a catalogue, admitted or not (appendix: source registry)."""
 
     source_id: str = field(metadata=SOURCE)
     """Canonical identifier: `doi:`, `isbn:`, `arxiv:`, `url:` or `sha256:` and its value."""
@@ -271,21 +271,21 @@ class Source:
     category: str
     """textbook, reference, tutorial or notes."""
     licence: str
-    """SPDX identifier, or empty when the catalogue names none."""
+    """SPDX identifier; empty if the catalogue has none."""
     licence_evidence: str
     """Field and value from which the licence was read."""
     source_url: str
     """Page that describes the resource."""
     download_url: str
-    """Address the bytes came from, relative to the catalogue where the catalogue is local."""
+    """Address of the file, relative to the catalogue if that is local."""
     filename: str
     """Original file name."""
     description: str
     """Short description from the catalogue."""
     sha256: str
-    """Digest of the downloaded bytes; empty when rejected."""
+    """Digest of the file; empty if rejected."""
     num_bytes: int = field(metadata=column("size", unit="bytes"))
-    """Size of the downloaded file, bytes."""
+    """Size of the file, bytes."""
     status: str
     """admitted or rejected."""
     reason: str
@@ -294,10 +294,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Converted text of one source with the quality facts of its conversion."""
+    """Converted text of one source, with measures of the conversion's quality."""
 
     source_id: str = field(metadata=SOURCE)
-    """Source this text came from."""
+    """Source of the text."""
     markdown: str = field(metadata=TEXT)
     """The whole source as Markdown; empty in a run on a built pool, whose folder has it."""
     sha256: str
@@ -311,22 +311,22 @@ class Page:
     reason: str
     """Why it was rejected; empty when converted."""
     chosen: str = ""
-    """Why this converter was taken for the source."""
+    """Why this converter was used for the source."""
     page_starts: list[int] = field(default_factory=list)
-    """Offset in `markdown` at which each page's text begins, characters; empty where the converter does not know."""
+    """Offset in `markdown` at which each page's text begins, characters; empty if the converter does not know."""
     math_garbled: list[float] = field(default_factory=list)
-    """Share of tokens that are debris of formulas, per page; empty where the converter does not know."""
+    """Share of tokens that are broken pieces of formulas, per page; empty if the converter does not know."""
     removed: list[str] = field(default_factory=list)
     """Pieces of the source that the converter left out of `markdown`."""
     removed_for: list[str] = field(default_factory=list)
     """One reason for each piece: running_head, page_number, navigation, licence, image, markup, unused, unreadable."""
     removed_pages: list[int] = field(default_factory=list)
-    """Page index of each piece, 0-based; empty where the source has no pages."""
+    """Page index of each piece, 0-based; empty if the source has no pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A chunk of a textbook; the pool D_doc consists of the kept ones."""
+    """A chunk of a textbook; the retained ones are the pool D_doc."""
 
     document_id: str = field(metadata=DOCUMENT)
     """`<source digest prefix>-<start>`: stable for an unchanged source."""
@@ -350,7 +350,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Keep or drop, for every span of a source. Dropped spans stay, with their reason."""
+    """Decision to keep or drop a span of a source, with its reason."""
 
     document_id: str = field(metadata=DOCUMENT)
     """The chunk judged."""
@@ -372,7 +372,7 @@ class Overlap:
     """
 
     document_id: str = field(metadata=DOCUMENT)
-    """Pool chunk, or `dev:ID` and `validation:ID` for a question that was looked for in the data."""
+    """Pool chunk, or `dev:ID` or `validation:ID` for a question that was compared with the data."""
     shard: str
     """File of the data, or the set of questions."""
     record: int
@@ -380,17 +380,17 @@ class Overlap:
     record_id: str
     """The record's own identifier, or empty."""
     part: str
-    """Which text of the record: messages, question, question+answer, text, or fields."""
+    """Text of the record: messages, question, question+answer, text, or fields."""
     num_common: int
     """Distinct n-grams in both."""
     containment_document: float
-    """Share of the document's n-grams found in the record."""
+    """Share of the document's n-grams that the record has."""
     containment_reference: float
-    """Share of the record's n-grams found in the document."""
+    """Share of the record's n-grams that the document has."""
     jaccard: float
     """Jaccard similarity of the two sets of word n-grams."""
     estimate: float
-    """MinHash estimate of it, in the paper's mode; else 0."""
+    """MinHash estimate of the Jaccard similarity, in the paper's mode; else 0."""
     longest_run: int = field(metadata=column(unit="words"))
     """Longest common run, words."""
     document_start: int
@@ -404,10 +404,9 @@ class Overlap:
     matched: bool
     """Whether the pair passes the match rule."""
     rule: str
-    """Why it matches: document or reference (which is contained), run, whole or jaccard; empty where it does not."""
+    """Why it matches: document or reference (the contained one), run, whole or jaccard; empty without a match."""
     verdicts: str = ""
-    """All rules that the pair passes, with a blank between; `shared` for an n-gram in common, of which `longest_run` is
-    the length."""
+    """All rules that the pair passes, separated by blanks; `shared` for a common n-gram of length `longest_run`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,7 +418,7 @@ class Question:
     text: str = field(metadata=TEXT)
     """Question without its choices."""
     choices: list[str] = field(metadata=TEXT)
-    """Choice texts in the order shown; empty when free-form."""
+    """Choices in the order of the prompt; empty for a free-form question."""
     answer: str
     """Reference answer: the letter for multiple choice, the value otherwise."""
     verifier: str
@@ -429,13 +428,13 @@ class Question:
     subdomain: str = ""
     """Specialisation, or empty."""
     document_id: str = field(default="", metadata=DOCUMENT)
-    """Document the question was written from; empty for data sets."""
+    """Source document of the question; empty for data sets."""
     rollout_id: str = field(default="", metadata=ROLLOUT)
     """Generator rollout that wrote it; empty for data sets."""
     reasoning: str = field(default="", metadata=column("author's reasoning", text=True))
     """The author's own reasoning; empty for data sets."""
     grading: str = ""
-    """How answers are compared beyond the verifier's defaults: JSON of `verifiers/parts/grading.py`, or empty."""
+    """Settings of the comparison other than the verifier's defaults: JSON of `verifiers/parts/grading.py`, or empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -452,14 +451,14 @@ class QuestionLabel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyAccuracy:
-    """Estimate of how many of an iteration's generated keys are right. Watched: no phase reads it."""
+    """Estimated share of right keys among an iteration's generated questions. For monitoring: no phase reads it."""
 
     told_by: str
     """`labels` of the configured labeller, the `majority` of the solver's own answers, or a `strong solver`."""
     questions: int
-    """Generated questions that could be told about."""
+    """Generated questions with an estimate."""
     accuracy: float
-    """Share of them whose key is right, or is what most answers say."""
+    """Share of them whose key is right, or equals the majority answer."""
     low: float
     """Lower end of the 95% Wilson interval over questions."""
     high: float
@@ -479,7 +478,7 @@ class Rollout:
     role: str
     """solver or generator."""
     checkpoint_id: str = field(metadata=CHECKPOINT)
-    """Checkpoint that sampled it."""
+    """Checkpoint of the sampler."""
     prompt_token_ids: Sequence[int] = field(metadata=column("prompt tokens"))
     """Prompt tokens."""
     token_ids: Sequence[int] = field(metadata=column("tokens"))
@@ -495,7 +494,7 @@ class Rollout:
     reward: float
     """1.0 for correct, else 0.0 (solver); 0.0 until scored (generator)."""
     malformed_reason: str
-    """Why a generator's text is no question; empty otherwise."""
+    """Why a generator's text is not a question; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -505,7 +504,7 @@ class InfluenceScore:
     question_id: str = field(metadata=QUESTION)
     """Question scored."""
     status: str
-    """See ScoreStatus; only `scored` rows carry a measured direction. `not_finite` rows keep what was found instead."""
+    """See ScoreStatus; only `scored` rows have a measured direction, `not_finite` rows hold the numbers at fault."""
     score: float = field(metadata=column("influence"))
     """The configured score: the generator's reward."""
     cosine: float = field(metadata=DETAIL)
@@ -526,7 +525,7 @@ class InfluenceScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerLogprobs:
-    """Log-probabilities of a response by the trainer at the start of the iteration: the update's old policy."""
+    """The trainer's log-probabilities of a response at the start of the iteration: the update's old policy."""
 
     rollout_id: str = field(metadata=ROLLOUT)
     """Solver rollout."""
@@ -541,13 +540,13 @@ class GeneratorScore:
     rollout_id: str = field(metadata=ROLLOUT)
     """Generator rollout."""
     document_id: str = field(metadata=DOCUMENT)
-    """Its group."""
+    """Document of the rollout's group."""
     reward: float
-    """Influence score, or the invalid penalty rho_inv. A reward that is not finite takes part in nothing."""
+    """Influence score, or the invalid penalty rho_inv. A reward that is not finite is not used."""
     advantage: float
-    """DuGRPO advantage (eq:gen_advantage); 0 where the rollout takes no part."""
+    """DuGRPO advantage (eq:gen_advantage); 0 for a rollout that is not trained on."""
     trained: bool
-    """False where the group has zero variance and gives no gradient, and where reward or gradient is not finite."""
+    """False if the group has zero variance, which gives no gradient, or if a reward or gradient is not finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -557,7 +556,7 @@ class Update:
     role: str
     """solver or generator."""
     step: int
-    """Optimizer steps taken since the anchor, this one included where it was taken: AdamW's own count."""
+    """AdamW's count of optimizer steps since the anchor, including this one unless it was skipped."""
     num_groups: int = field(metadata=column("groups"))
     """Groups in the minibatch."""
     num_responses: int = field(metadata=column("responses"))
@@ -565,7 +564,7 @@ class Update:
     num_tokens: int = field(metadata=column("tokens"))
     """Response tokens in the minibatch."""
     flat_share: float
-    """Share of the phase's groups that were left out because their rewards are all the same."""
+    """Share of the phase's groups that were left out because all their rewards are equal."""
     loss: float
     """Negative objective."""
     gradient_norm: float
@@ -573,15 +572,15 @@ class Update:
     learning_rate: float
     """Step size."""
     clip_fraction: float
-    """Share of response tokens where the clipped branch was active."""
+    """Share of response tokens for which the clipped branch was active."""
     clip_fraction_high: float
-    """Share of response tokens that were clipped above the range."""
+    """Share of response tokens clipped above the range."""
     mean_ratio: float
     """Mean importance ratio pi / pi_old over response tokens."""
     mean_tis: float
     """Mean truncated importance weight, trainer over sampler."""
     truncated: float
-    """Share of response tokens whose importance weight is cut at the cap."""
+    """Share of response tokens whose importance weight is truncated."""
     sampler_kl: float = field(metadata=NATS)
     """Estimate (k3) of KL(sampler || policy before the update) per token, nats."""
     policy_kl: float = field(metadata=NATS)
@@ -595,7 +594,7 @@ class Update:
     below_epsilon: float
     """Share of parameters whose second moment's root, bias corrected, is below AdamW's epsilon after the step."""
     skipped: bool
-    """True where the minibatch's gradient has no finite norm although each of its groups' has: no step was taken."""
+    """True if no step was taken: the minibatch's gradient norm is not finite although that of each group is."""
 
 
 TOKEN_MEANS = (
@@ -607,28 +606,28 @@ TOKEN_MEANS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Weights with AdamW's m, v and step: everything a role's training state consists of."""
+    """Weights with AdamW's m, v and step: the training state of a role."""
 
     checkpoint_id: str = field(metadata=CHECKPOINT)
     """Artifact id of the checkpoint."""
     role: str
     """solver or generator; the anchor serves both."""
     path: str
-    """Folder in Hugging Face layout, with `optimizer.safetensors` beside the weights."""
+    """Folder in Hugging Face layout, with the weights and `optimizer.safetensors`."""
     step: int
     """Optimizer steps taken since the anchor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradient:
-    """Facts about the dev reference direction g_dev (eq:hat_g_dev); the tensor lies beside them."""
+    """Facts about the dev reference direction g_dev (eq:hat_g_dev); the tensor is another file of the artifact."""
 
     norm: float
-    """||g_dev||; 0 where no dev group that is in it had variance."""
+    """||g_dev||; 0 if none of its dev groups had variance."""
     num_groups: int = field(metadata=column("groups"))
     """Dev questions."""
     num_varied: int
-    """Dev questions whose answers differ in reward: the only ones with a gradient."""
+    """Dev questions whose responses differ in reward: only these have a gradient."""
     averaged: int
     """Gradients in the direction: always 1. Older stores may have running means over several iterations."""
     accuracy: float
@@ -637,16 +636,16 @@ class Gradient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotFinite:
-    """A group that left a phase's batch, and why: a row of `not_finite`, a table that only such batches have."""
+    """A group left out of a batch because a number is not finite; only such batches have the table `not_finite`."""
 
     group_id: str = field(metadata=GROUP)
-    """Question (solver) or document (generator); of a reward, the rollout."""
+    """Question (solver) or document (generator); the rollout for a reward."""
     quantity: str
-    """loss, gradient, score, reward or change: the first of them that is not finite."""
+    """The first number that is not finite: loss, gradient, score, reward or change."""
     value: float
-    """The number itself; of a gradient, its norm."""
+    """The number; for a gradient, its norm."""
     tensor: str
-    """First parameter by name whose gradient is not finite; empty where there is none."""
+    """First parameter by name whose gradient is not finite; empty if all are finite."""
 
     def __str__(self) -> str:
         tensor = f", its gradient not finite in {self.tensor}" if self.tensor else ""
@@ -671,17 +670,17 @@ COLUMNS: Mapping[str, Column] = {
     "parent_key": _ARTIFACT,
     "checkpoint": Column(refers_to="checkpoints"),
     **{
-        name: one
+        name: each
         for row_type in list(vars().values())
         if is_dataclass(row_type)
-        for name, one in columns(row_type).items()
+        for name, each in columns(row_type).items()
     },
 }
-"""Every column of the rows of this module, and of what is read from commit records, by name."""
+"""Every column of the rows of this module and of commit records, by name."""
 
 
 def heading(name: str) -> str:
     """Heading of a column for a reader, with its unit."""
-    known = COLUMNS.get(name, Column())
-    label = known.label or name.replace("_", " ")
-    return label if not known.unit or known.unit in label else f"{label}, {known.unit}"
+    column = COLUMNS.get(name, Column())
+    label = column.label or name.replace("_", " ")
+    return label if not column.unit or column.unit in label else f"{label}, {column.unit}"

@@ -1,4 +1,4 @@
-"""Randomness is a function of names, never of engine state: any process layout draws the same numbers."""
+"""Seeds derived from names, never from engine state: any process layout draws the same numbers."""
 
 import hashlib
 

@@ -18,7 +18,7 @@ def writable_store_root() -> Path:
     root = store_root()
     try:
         root.mkdir(parents=True, exist_ok=True)
-        # A name of its own: two processes may start at once.
+        # A unique name: two processes may start at once.
         probe = root / f".writable.{uuid.uuid4().hex}"
         probe.write_text("")
         probe.unlink()
@@ -55,7 +55,7 @@ def data_root() -> Path:
 
 
 def track_seconds() -> float:
-    """Time that trackers have after a run's end, `INFUSER_TRACK_SECONDS`; then they are killed."""
+    """Time that trackers get after a run ends before they are killed, seconds, `INFUSER_TRACK_SECONDS`."""
     text = os.environ.get("INFUSER_TRACK_SECONDS") or "10"
     if not re.fullmatch(NUMBER, text):
         raise ConfigError(f"INFUSER_TRACK_SECONDS = {text!r}", hint="whole seconds, e.g. 10; 0 does not wait")
@@ -63,7 +63,7 @@ def track_seconds() -> float:
 
 
 def serve_hosts() -> list[str]:
-    """Further names that the server of `infuser serve` answers to, `INFUSER_SERVE_HOSTS`: those of a reverse proxy."""
+    """Additional host names of `infuser serve`, such as a reverse proxy's, `INFUSER_SERVE_HOSTS`."""
     names = [name.strip().lower() for name in os.environ.get("INFUSER_SERVE_HOSTS", "").split(",") if name.strip()]
     for name in names:
         if not re.fullmatch(r"[a-z0-9.-]+", name):
@@ -74,7 +74,7 @@ def serve_hosts() -> list[str]:
 
 
 def sandbox_mode() -> str:
-    """Containment of model-written code, `INFUSER_SANDBOX`: `bwrap`, or `unsafe`, which must be asked for by name.
+    """Containment of model-written code, `INFUSER_SANDBOX`: `bwrap` (default) or `unsafe`.
 
     Raises ConfigError for any other value.
     """
@@ -90,22 +90,18 @@ DEFAULT = 86_400.0
 
 
 def phase_seconds(phase: str) -> float | None:
-    """The phase's time limit in seconds; None for no limit, which is written 0.
+    """The phase's time limit in seconds; None for no limit (0 in the variable).
 
-    Raises ConfigError when the variable cannot be read.
+    Raises ConfigError for a malformed variable.
     """
-    found = _read(os.environ.get(VARIABLE, ""))
-    return found.get(phase, found.get("", DEFAULT)) or None
-
-
-def _read(text: str) -> dict[str, float]:
+    text = os.environ.get(VARIABLE, "")
     limits: dict[str, float] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
-        phase, _, seconds = part.rpartition("=")
+        name, _, seconds = part.rpartition("=")
         try:
-            limits[phase.strip()] = float(seconds)
+            limits[name.strip()] = float(seconds)
         except ValueError:
-            limits[phase.strip()] = -1.0
-        if not 0 <= limits[phase.strip()] < float("inf"):
+            limits[name.strip()] = -1.0
+        if not 0 <= limits[name.strip()] < float("inf"):
             raise ConfigError(f"{VARIABLE} = {text!r}", hint="seconds, 0 for no limit, e.g. 3600 or 3600,judge=600")
-    return limits
+    return limits.get(phase, limits.get("", DEFAULT)) or None

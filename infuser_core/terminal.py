@@ -13,45 +13,45 @@ from typing import Any
 
 from infuser_core.errors import DataWarning, EngineWarning
 
-_EVERY = 0.2
+_DRAW_SECONDS = 0.2
 _WIDTH = 118
-_EMPTY = "\r\x1b[2K"
+_CLEAR = "\r\x1b[2K"
 _MEGABYTE = 1_000_000
-# C0 but tab and newline, DEL, C1, and what turns the direction of a line: a model's text must not steer a terminal.
-_STEERING = [*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
-_ESCAPED = {code: f"\\u{code:04x}" for code in _STEERING}
+# C0 except tab and newline, DEL, C1, and changes of the writing direction.
+_CONTROL_CODES = [*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
+_ESCAPED = {code: f"\\u{code:04x}" for code in _CONTROL_CODES}
 
 
 def printable(text: str) -> str:
-    """The text with control characters as JSON writes them: nothing from data reaches a terminal as a command."""
+    """Escape control characters as JSON does: data must not control a terminal."""
     return text.translate(_ESCAPED)
 
 
 def to_json(value: Any) -> str:
-    """The value as one line of JSON, which has no NaN and no infinity: they are null. Other types become text."""
-    return printable(json.dumps(finite(value), ensure_ascii=False, default=str))
+    """The value as one line of JSON, with null for NaN and infinities. Other types become text."""
+    return printable(json.dumps(null_nonfinite(value), ensure_ascii=False, default=str))
 
 
-def finite(value: Any) -> Any:
-    """The value with null for NaN and infinities, which JSON does not have."""
+def null_nonfinite(value: Any) -> Any:
+    """Replace NaN and infinities, which JSON does not have, by None."""
     if isinstance(value, Mapping):
-        return {key: finite(each) for key, each in value.items()}
+        return {key: null_nonfinite(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
-        return [finite(each) for each in value]
+        return [null_nonfinite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def one_line(
+def format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """For `warnings.formatwarning`: one readable line for this project's warnings, Python's own form for others."""
+    """A `warnings.formatwarning`: one readable line for this project's warnings, Python's form for others."""
     if issubclass(category, (DataWarning, EngineWarning)):
         return f"warning: {message}\n"
     return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
 
 def ignore(line: str) -> None:
-    """Nobody writes it down."""
+    """Discard a line."""
 
 
 class _Stage:
@@ -64,43 +64,43 @@ class _Stage:
 
 @dataclass(slots=True, kw_only=True)
 class Console:
-    """Writes to standard error: a live line, which stages of several threads share, or plain lines, or nothing."""
+    """Writes to standard error: a live progress line shared by stages of several threads, plain lines, or nothing."""
 
     enabled: bool
-    """Whether there is a terminal for a live line."""
+    """Whether standard error is a terminal, which gets the live line."""
     plain: bool = False
-    """Whether lines are written where there is no terminal."""
+    """Whether lines are written without a terminal."""
     iterations: int = 0
-    """How many iterations the run has; 0 before it is known."""
+    """Iterations of the run; 0 if unknown."""
     record: Callable[[str], None] = ignore
-    """Writes down every line that is said, seen or not."""
+    """Logs every line, displayed or not."""
     _stages: dict[int, _Stage] = field(default_factory=dict)
-    _shown: float = 0.0
+    _last_draw: float = 0.0
 
     @staticmethod
     def here(*, plain: bool = False) -> "Console":
-        """For this process's standard error; lines where that is no terminal are said where they are wanted."""
-        live = sys.stderr.isatty()
-        return Console(enabled=live, plain=plain and not live)
+        """A console for this process's standard error; `plain` writes lines if that is no terminal."""
+        is_terminal = sys.stderr.isatty()
+        return Console(enabled=is_terminal, plain=plain and not is_terminal)
 
     def start(self, label: str) -> None:
-        """A stage begins."""
+        """Start this thread's stage."""
         self._stages[get_ident()] = _Stage(label)
-        self._shown = 0.0
+        self._last_draw = 0.0
         self._draw()
 
     def end(self) -> None:
-        """This thread's stage is over."""
+        """End this thread's stage."""
         self._stages.pop(get_ident(), None)
 
     def progress(self, done: int, total: int, tokens: int) -> None:
-        """The stage moved."""
+        """Update the stage's progress, speed and remaining time."""
         now = time.monotonic()
-        # A phase may tell of its progress from a thread of its own.
+        # A phase may report its progress from another thread.
         stage = self._stages.get(get_ident()) or next(reversed(list(self._stages.values())), None)
-        if not self.enabled or stage is None or now - self._shown < _EVERY:
+        if not self.enabled or stage is None or now - self._last_draw < _DRAW_SECONDS:
             return
-        self._shown = now
+        self._last_draw = now
         seconds = max(now - stage.started, 1e-6)
         remaining = seconds * (total - done) / done if done else 0.0
         speed = f"  {tokens / seconds:,.0f} tokens/s" if tokens else ""
@@ -108,7 +108,7 @@ class Console:
         self._draw()
 
     def say(self, line: str, *, passing: bool = False) -> None:
-        """A line that stays. One in passing is not for a terminal, where the live line said as much."""
+        """Print and log a permanent line; a `passing` one is not for a terminal, whose live line said the same."""
         self.record(line)
         if self.plain:
             _write(f"{time.strftime('%H:%M:%S')}  {printable(line)}\n")
@@ -116,70 +116,64 @@ class Console:
             self.keep(line)
 
     def keep(self, line: str) -> None:
-        """A line that stays on a terminal, and is nowhere else."""
+        """Print a permanent line to a terminal only."""
         if self.enabled:
-            _write(f"{_EMPTY}{printable(line)}\n")
+            _write(f"{_CLEAR}{printable(line)}\n")
 
     def clear(self) -> None:
-        """Empty the live line."""
+        """Clear the live line."""
         if self.enabled:
-            _write(_EMPTY)
+            _write(_CLEAR)
 
     def _draw(self) -> None:
         if self.enabled:
-            _write(_EMPTY + "  |  ".join(stage.text for stage in list(self._stages.values()))[:_WIDTH])
+            _write(_CLEAR + "  |  ".join(stage.text for stage in list(self._stages.values()))[:_WIDTH])
 
 
 def _write(text: str) -> None:
-    # Nobody may read any more, and a signal may say something in the middle of another line: no reason to stop.
+    # The reader may have closed the pipe, and a signal handler may write inside another write: no reason to stop.
     with suppress(OSError, RuntimeError, ValueError):
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
 def table(rows: Sequence[Mapping[str, Any]], *, width: int = 48) -> str:
-    """Rows as a table: fitted to the window on a terminal, columns aligned by blanks elsewhere; long values cut."""
+    """Rows as a text table: fitted to the window of a terminal, otherwise aligned by blanks; long values are cut."""
     if not rows:
         return "no rows"
     names = list(rows[0])
-    cells = [[_cell(row[name], width) for name in names] for row in rows]
+    cells = [[_format_cell(row[name], width) for name in names] for row in rows]
     if not sys.stdout.isatty():
-        return _aligned([names, *cells])
+        widths = [max(map(len, column)) for column in zip(names, *cells, strict=True)]
+        lines = [names, ["-" * size for size in widths], *cells]
+        return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
     # Imported here: most commands print no table.
     from rich import box
     from rich.console import Console as Window
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="")
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="")
     for name in names:
         numbers = all(isinstance(row[name], int | float | None) for row in rows)
-        drawn.add_column(Text(name), justify="right" if numbers else "left", overflow="fold")
+        grid.add_column(Text(name), justify="right" if numbers else "left", overflow="fold")
     for line in cells:
-        drawn.add_row(*map(Text, line))
+        grid.add_row(*map(Text, line))
     window = Window()
     with window.capture() as captured:
-        window.print(drawn)
+        window.print(grid)
     return "\n".join(line.rstrip() for line in captured.get().splitlines() if line.strip())
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    ruled = [lines[0], ["-" * size for size in widths], *lines[1:]]
-    return "\n".join(
-        "  ".join(value.ljust(size) for value, size in zip(line, widths, strict=True)).rstrip() for line in ruled
-    )
-
-
-def _cell(value: Any, width: int) -> str:
+def _format_cell(value: Any, width: int) -> str:
     if value is None or value == "" or value != value:
         return "-"
     text = f"{value:.6g}" if isinstance(value, float) else printable(str(value).replace("\n", " "))
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-def duration(seconds: float) -> str:
-    """A length of time in words."""
+def format_duration(seconds: float) -> str:
+    """Seconds as text such as `2 h 5 min`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -187,14 +181,14 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"
 
 
-def room(lines: int) -> int:
-    """Number of a table's lines that fit a terminal's window; all of them where there is no terminal."""
+def num_visible_rows(lines: int) -> int:
+    """Number of a table's lines that fit a terminal's window; all of them without a terminal."""
     return max(1, min(lines, shutil.get_terminal_size().lines - 6)) if sys.stdout.isatty() else lines
 
 
 @contextmanager
-def live(label: str = "") -> Iterator[Console]:
-    """A live line on standard error, which disappears at the end."""
+def live_console(label: str = "") -> Iterator[Console]:
+    """A live line on standard error, cleared at the end."""
     console = Console(enabled=sys.stderr.isatty())
     if label:
         console.start(label)
@@ -205,7 +199,7 @@ def live(label: str = "") -> Iterator[Console]:
 
 
 @contextmanager
-def meter(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A live line for work counted in bytes: megabytes done, and the time left."""
-    with live(f"{label}, MB") as console:
+def byte_progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A live line for work counted in bytes: finished megabytes and remaining time."""
+    with live_console(f"{label}, MB") as console:
         yield lambda done, total: console.progress(done // _MEGABYTE, total // _MEGABYTE, 0)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from corpus.audit import audit as auditing
-from corpus.audit.references import Shard, digests_of, question_shards, serialise, shards_of, with_unique_names
+from corpus.audit.references import ReferenceShard, digests_of, question_shards, serialise, shards_of, with_unique_names
 from corpus.audit.scan import PoolText, Scan, Scanner
 from corpus.audit.shingles import NAME
 from corpus.build import overlap_reason
@@ -33,11 +33,11 @@ LEAST_BYTES = 32 << 20
 """Below this size, processes would cost more than the scan."""
 
 
-def _digests(run: Run, shards: Sequence[Shard]) -> list[str]:
+def _digests(run: Run, shards: Sequence[ReferenceShard]) -> list[str]:
     return digests_of(shards, run.store.root / "textbooks" / "references.json")
 
 
-def _scan_values(config: OverlapSettings, shards: Sequence[Shard], digests: Sequence[str]) -> dict[str, Any]:
+def _scan_values(config: OverlapSettings, shards: Sequence[ReferenceShard], digests: Sequence[str]) -> dict[str, Any]:
     """Settings of a scan for its key. The data enters by content: its path does not matter."""
     return {
         "audit": auditing.config_values(config),
@@ -47,7 +47,7 @@ def _scan_values(config: OverlapSettings, shards: Sequence[Shard], digests: Sequ
 
 
 def _scan(
-    run: Run, scanner: Scanner, shards: Sequence[Shard], digests: Sequence[str], work: Path, progress: Progress
+    run: Run, scanner: Scanner, shards: Sequence[ReferenceShard], digests: Sequence[str], work: Path, progress: Progress
 ) -> list[Scan]:
     work.mkdir(parents=True, exist_ok=True)
     return auditing.scan_shards(

@@ -37,7 +37,7 @@ from infuser_core.schemas import Document, Judgement, Page, Question, Source
 from infuser_core.store.pieces import Items, Pieces
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Outcome, Table
-from infuser_core.system.hub import fetched
+from infuser_core.system.hub import fetch_address
 from infuser_core.system.sealed import digest_of
 from tasks.run import Run, current_run
 from tasks.stage import stage
@@ -327,13 +327,13 @@ def accepted_chunks(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequenc
 
 def has_registry(place: str) -> bool:
     """Whether a pool carries the registry of its sources."""
-    return registry_of(fetched(place)) is not None
+    return registry_of(fetch_address(place)) is not None
 
 
 @stage("sources")
 def read_registry(run: Run, place: str) -> Work:
     """The registry and the page maps of an existing pool, for lineage; no stage reads them."""
-    folder = registry_of(fetched(place))
+    folder = registry_of(fetch_address(place))
     assert folder is not None, f"{place} has no registry"
     read = read_sources(folder)
     tables = {
@@ -353,7 +353,7 @@ def read_registry(run: Run, place: str) -> Work:
 @stage("given_pool")
 def read_pool(run: Run, place: str) -> Work:
     """The documents of an existing pool as accepted chunks, which the audit checks like any others."""
-    path = fetched(place)
+    path = fetch_address(place)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         documents = read_documents(path)

@@ -14,7 +14,7 @@ from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
 from infuser_core.evaluation.benchmarks.parts.validation import content_digest, count_leaks, leak_warning
 from infuser_core.evaluation.evaluate import Ask, Key, RespondSettings, ScoreSettings
 from infuser_core.evaluation.evaluate import respond as ask
-from infuser_core.evaluation.models import NamedModel
+from infuser_core.evaluation.models import EvaluatedModel
 from infuser_core.evaluation.plan import ExamPlan, ask_settings, single_plan
 from infuser_core.evaluation.settings import EvaluationSettings, engine_name, phrasing_of, settings_of_run
 from infuser_core.protocols import ChatModel, Progress
@@ -80,7 +80,7 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
 def answer(
     run: Execution,
     plan: ExamPlan,
-    model: NamedModel,
+    model: EvaluatedModel,
     settings: EvaluationSettings,
     *,
     source: ArtifactRef | None = None,

@@ -16,7 +16,7 @@ from corpus.find.catalogue import Offer
 from corpus.find.named_sources import SourceItem, reject_duplicate_items
 from corpus.find.queries import Query
 from corpus.find.registry import REJECTED, Coverage
-from corpus.find.search import Failure, Ranking
+from corpus.find.search import FailedQuery, Ranking
 from corpus.find.topics import Assignment, Merge
 from corpus.model_reply import ModelCall
 from corpus.pool import MARKDOWN, SEARCH, markdown_name, write_table
@@ -318,7 +318,7 @@ def _search_tables(run: Run, search: CatalogueSearch | None, workspace: Path) ->
         ("offers", Offer, search.searches, "offers"),
         ("rankings", Ranking, search.searches, "rankings"),
         ("model_calls", ModelCall, search.searches, "search_calls"),
-        ("failures", Failure, search.searches, "search_failures"),
+        ("failures", FailedQuery, search.searches, "search_failures"),
         *((name, kind, [search.topics], name) for name, kind in _TAXONOMY.items()),
     ]
     rows: dict[str, list[Any]] = {}

@@ -33,7 +33,7 @@ from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Store
 from infuser_core.system.worker_pool import WorkerPool
 from infuser_core.terminal import Console
-from tasks.run_control import Control, Only, Planning
+from tasks.run_control import Only, Planning, RunControl
 
 _WHOLE = RunPlaces()
 
@@ -52,7 +52,7 @@ class Execution:
     hold: Hold | None = None
     published: bool = False
     """Whether stages are shown in Prefect."""
-    control: Control = field(default_factory=Control)
+    control: RunControl = field(default_factory=RunControl)
     started: float = field(default_factory=time.monotonic)
     """Start of this attempt on the monotonic clock, seconds."""
 
@@ -217,7 +217,7 @@ def open_run(
                 yield run
 
 
-def _control_of(root: Path, name: str, store: Store, request: RunPlaces) -> Control:
+def _control_of(root: Path, name: str, store: Store, request: RunPlaces) -> RunControl:
     if request.again is None:
         repeats = place.load_repeats(root, name)
     else:
@@ -227,7 +227,7 @@ def _control_of(root: Path, name: str, store: Store, request: RunPlaces) -> Cont
         place.record_repeats(root, name, repeats)
     if request.only is not None:
         return Only(store, digests=digests_of(root, name), last=request.only, salts=Salts(repeats))
-    return Control(last=request.until, salts=Salts(repeats))
+    return RunControl(last=request.until, salts=Salts(repeats))
 
 
 def _flow_run() -> Any:

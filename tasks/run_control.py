@@ -42,7 +42,7 @@ class Halt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class StageCall:
     """A stage call, before the control decides whether the stage runs."""
 
     recipe: Callable[[], Recipe]
@@ -51,7 +51,7 @@ class Call:
     """Builds a recipe of phase, iteration and inputs alone."""
 
 
-class Control:
+class RunControl:
     """Control of a normal run: every stage is reused or computed, up to the `last` one."""
 
     executes = True
@@ -72,7 +72,7 @@ class Control:
         """Whether every stage runs, to the pipeline's end."""
         return self._last is None and self.executes and not self.walks
 
-    def take(self, call: Call) -> ArtifactRef | None:
+    def take(self, call: StageCall) -> ArtifactRef | None:
         """The stage's artifact, or None if the stage has to run. Raises Stop after the last requested stage."""
         if self._last is not None:
             self.enter(call.recipe())
@@ -93,19 +93,19 @@ class Control:
         """Add a remark to the plan, if this is one."""
 
 
-class LookUp(Control):
+class LookUp(RunControl):
     """Looks up a part of the pipeline; succeeds only if every artifact of it is stored."""
 
     executes = False
 
-    def __init__(self, outer: Control, store: Store) -> None:
+    def __init__(self, outer: RunControl, store: Store) -> None:
         super().__init__(last=outer._last, salts=outer.salts, halt=outer.halt)
         self.reached = outer.reached
         self._store = store
         self.matches: list[tuple[Recipe, ArtifactRef]] = []
         """Recipes with their stored artifacts."""
 
-    def take(self, call: Call) -> ArtifactRef:
+    def take(self, call: StageCall) -> ArtifactRef:
         """The stage's artifact. Raises NotStored."""
         recipe = call.recipe()
         self.enter(recipe)
@@ -117,7 +117,7 @@ class LookUp(Control):
         return ref
 
 
-class Planning(Control):
+class Planning(RunControl):
     """Walks the pipeline to its end without running anything and lists the stages, stored or not.
 
     If a journal has a missing artifact's key (`digests`: key to digest), the artifact is expected to get the same
@@ -139,7 +139,7 @@ class Planning(Control):
         self.notes: list[str] = []
         """Remarks on facts that the plan cannot know."""
 
-    def take(self, call: Call) -> ArtifactRef | None:
+    def take(self, call: StageCall) -> ArtifactRef | None:
         """The stage's artifact, stored or expected."""
         recipe, is_exact = self._recipe(call)
         self.enter(recipe)
@@ -149,7 +149,7 @@ class Planning(Control):
         self.salts.carry(ref, recipe)
         return ref
 
-    def _recipe(self, call: Call) -> tuple[Recipe, bool]:
+    def _recipe(self, call: StageCall) -> tuple[Recipe, bool]:
         try:
             return call.recipe(), True
         except MissingArtifactError:
@@ -170,7 +170,7 @@ class Only(Planning):
 
     executes = True
 
-    def take(self, call: Call) -> ArtifactRef | None:
+    def take(self, call: StageCall) -> ArtifactRef | None:
         """The stage's artifact, or None for the one that runs."""
         recipe, _ = self._recipe(call)
         if self._last is None or not self._last.holds(recipe):

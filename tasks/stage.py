@@ -26,7 +26,7 @@ from infuser_core.errors import (
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from tasks.interrupts import Overdue
 from tasks.run import Run, current_run, override_run
-from tasks.run_control import Call, Halted, LookUp, NotStored, Stop
+from tasks.run_control import Halted, LookUp, NotStored, StageCall, Stop
 from tasks.work import Work, execute, note_cached
 
 P = ParamSpec("P")
@@ -113,7 +113,7 @@ def _as_task(phase: str, function: Callable[..., Work]) -> Any:
     return as_task
 
 
-def _call_of(run: Run, phase: str, work: "partial[Work]") -> Call:
+def _call_of(run: Run, phase: str, work: "partial[Work]") -> StageCall:
     arguments = signature(work.func).bind(*work.args, **work.keywords).arguments
 
     def sketch() -> Recipe:
@@ -125,7 +125,7 @@ def _call_of(run: Run, phase: str, work: "partial[Work]") -> Call:
                 inputs |= {f"{name}{number}": ref for number, ref in enumerate(value) if isinstance(ref, ArtifactRef)}
         return run.recipe(phase, 0, {}, inputs, iteration=arguments.get("iteration", -1))
 
-    return Call(recipe=lambda: work().recipe, sketch=sketch)
+    return StageCall(recipe=lambda: work().recipe, sketch=sketch)
 
 
 def _configured(run: Run, phase: str, function: Callable[..., Work], args: Any, arguments: Any) -> Run:

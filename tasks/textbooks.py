@@ -16,7 +16,7 @@ from corpus.find import registry
 from corpus.find.catalogue import Offer
 from corpus.find.named_sources import SourceItem
 from corpus.find.queries import PROMPTS, Query, librarian_of
-from corpus.find.search import Failure, Ranking, TopicSearch, search_topic
+from corpus.find.search import FailedQuery, Ranking, TopicSearch, search_topic
 from corpus.find.topics import Assignment, Merge, extract_topics
 from corpus.model_reply import ModelCall
 from corpus.read.convert import storage_suffix
@@ -190,7 +190,7 @@ def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, g
                 "rankings": Table(row_type=Ranking, rows=[row for search in searches for row in search.rankings]),
                 "search_calls": Table(row_type=ModelCall, rows=[row for search in searches for row in search.calls]),
                 "search_failures": Table(
-                    row_type=Failure, rows=[row for search in searches for row in search.failures], volatile=True
+                    row_type=FailedQuery, rows=[row for search in searches for row in search.failures], volatile=True
                 ),
                 "answers": Table(row_type=Answer, rows=answers, volatile=True),
             },

@@ -13,7 +13,7 @@ from typing import Any, cast, get_args
 from corpus.audit.index import SHARED, short_pairs
 from corpus.audit.ngrams import words
 from corpus.audit.planted_controls import PER_KIND, Plant, plant_controls
-from corpus.audit.references import Shard, shards_of
+from corpus.audit.references import ReferenceShard, shards_of
 from corpus.audit.scan import COUNTS, PoolText, Scan, Scanner, matcher_of, open_scanner, pool_texts
 from corpus.audit.shingles import NAME
 from corpus.markup import controls_table, table
@@ -144,7 +144,7 @@ def config_values(config: OverlapSettings) -> dict[str, Any]:
     return {**values, "paper_min_chars": config.min_chars}
 
 
-def merge_scans(scanner: Scanner, shards: Sequence[Shard], scans: Sequence[Scan]) -> PoolAudit:
+def merge_scans(scanner: Scanner, shards: Sequence[ReferenceShard], scans: Sequence[Scan]) -> PoolAudit:
     """Merge the scans of all shards and measure recall on planted controls."""
     findings = [row for scan in scans for row in scan.findings]
     matched = [row for row in findings if row.matched]
@@ -173,7 +173,7 @@ def merge_scans(scanner: Scanner, shards: Sequence[Shard], scans: Sequence[Scan]
 
 def scan_shards(
     scanner: Scanner,
-    shards: Sequence[Shard],
+    shards: Sequence[ReferenceShard],
     digests: Sequence[str],
     work: Path,
     *,

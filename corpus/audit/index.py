@@ -12,7 +12,7 @@ import numpy as np
 
 from corpus.audit import shingles
 from corpus.audit.ngrams import Shared, compare, words
-from corpus.audit.shingles import Batch
+from corpus.audit.shingles import TextBatch
 from infuser_core.config.corpus import OverlapSettings
 
 BITS_PER_KEY = 32
@@ -73,7 +73,7 @@ class GramIndex:
     tables: dict[int, Postings]
     """Postings by n-gram length."""
 
-    def scan(self, batch: Batch) -> Iterator[Hit]:
+    def scan(self, batch: TextBatch) -> Iterator[Hit]:
         """One hit for each text of the batch that shares an n-gram, in order."""
         numbers_by_text: dict[int, list[np.ndarray]] = {}
         keys = shingles.keys(batch, self.n)

@@ -27,7 +27,7 @@ _IGNORED = frozenset({"infos.json", "dataset_info.json", "dataset_infos.json", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shard:
+class ReferenceShard:
     """One file of a reference."""
 
     name: str
@@ -49,7 +49,7 @@ class Reference:
     text: str
 
 
-def digests_of(shards: Sequence[Shard], cache: Path) -> list[str]:
+def digests_of(shards: Sequence[ReferenceShard], cache: Path) -> list[str]:
     """sha256 of the shards. A file with the size and modification time in the cache file is not read again."""
     try:
         cached = sealed.read(cache)
@@ -63,9 +63,9 @@ def digests_of(shards: Sequence[Shard], cache: Path) -> list[str]:
     return [(cached | fresh)[name] for name in names]
 
 
-def shards_of(paths: Sequence[Path]) -> list[Shard]:
+def shards_of(paths: Sequence[Path]) -> list[ReferenceShard]:
     """The files of all references in order. Raises UsageError for a reference without a readable file."""
-    shards: list[Shard] = []
+    shards: list[ReferenceShard] = []
     for path in paths:
         files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if _is_data(p, path))
         if path.is_dir() and not files:
@@ -78,7 +78,7 @@ def shards_of(paths: Sequence[Path]) -> list[Shard]:
             raise UsageError(f"{path}: not one of {', '.join(SUFFIXES)}", hint="convert it to jsonl or parquet")
         for file in files:
             name = file.relative_to(path).as_posix() if path.is_dir() else file.name
-            shards.append(Shard(name=name, path=file, num_bytes=file.stat().st_size))
+            shards.append(ReferenceShard(name=name, path=file, num_bytes=file.stat().st_size))
     return with_unique_names(shards)
 
 
@@ -92,7 +92,7 @@ def serialise(question: Question) -> str:
     return " ".join([question.text, *question.choices, question.answer])
 
 
-def question_shards(sets: Mapping[str, Sequence[Question]], folder: Path) -> list[Shard]:
+def question_shards(sets: Mapping[str, Sequence[Question]], folder: Path) -> list[ReferenceShard]:
     """Write question sets, by name, as files in `folder`; a question is one record with its choices and answer."""
     shards = []
     for name, rows in sets.items():
@@ -102,11 +102,11 @@ def question_shards(sets: Mapping[str, Sequence[Question]], folder: Path) -> lis
         ]
         path = folder / f"{name.replace('/', '_')}.jsonl"
         durable.write(path, "".join(f"{line}\n" for line in lines))
-        shards.append(Shard(name=path.name, path=path, num_bytes=path.stat().st_size))
+        shards.append(ReferenceShard(name=path.name, path=path, num_bytes=path.stat().st_size))
     return shards
 
 
-def with_unique_names(shards: list[Shard]) -> list[Shard]:
+def with_unique_names(shards: list[ReferenceShard]) -> list[ReferenceShard]:
     """Rename the shards that share a name to their whole paths."""
     names = [shard.name for shard in shards]
     return [shard if names.count(shard.name) == 1 else replace(shard, name=str(shard.path)) for shard in shards]

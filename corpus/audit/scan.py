@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from corpus.audit import index
 from corpus.audit.index import GramIndex, Matcher, Pair, short_pairs
 from corpus.audit.ngrams import places, words
-from corpus.audit.references import Reference, Shard, texts_of
+from corpus.audit.references import Reference, ReferenceShard, texts_of
 from corpus.pool import pool_file
 from infuser_core.config.corpus import OverlapSettings
 from infuser_core.errors import DocumentError
@@ -126,7 +126,7 @@ class Scanner:
         gram_index = index.load_index(folder, config.n) if config.mode != "paper" else None
         return Scanner(read_rows(folder / _DOCUMENTS, PoolText), config, gram_index)
 
-    def scan(self, shard: Shard, progress: Callable[[int], None] = lambda size: None) -> Scan:
+    def scan(self, shard: ReferenceShard, progress: Callable[[int], None] = lambda size: None) -> Scan:
         """Compare every record of the shard. `progress` is called with the bytes scanned so far."""
         counts = dict.fromkeys(COUNTS, 0)
         findings: list[Overlap] = []
@@ -147,7 +147,7 @@ class Scanner:
         findings.sort(key=lambda row: (row.record, row.part, row.document_id))
         return Scan(findings=findings, counts=counts)
 
-    def _batches(self, shard: Shard, counts: dict[str, int]) -> Iterator[list[Reference]]:
+    def _batches(self, shard: ReferenceShard, counts: dict[str, int]) -> Iterator[list[Reference]]:
         batch: list[Reference] = []
         size = 0
         for number, row in enumerate(rows_of(shard.path)):
@@ -219,6 +219,6 @@ def _characters(text: str, first: int, length: int) -> tuple[int, int]:
 
 
 @contextmanager
-def open_scanner(folder: Path, config: OverlapSettings) -> Iterator[Callable[[Shard], Scan]]:
+def open_scanner(folder: Path, config: OverlapSettings) -> Iterator[Callable[[ReferenceShard], Scan]]:
     """Open in a worker the scanner that `Scanner.on_disk` wrote."""
     yield Scanner.from_disk(folder, config).scan

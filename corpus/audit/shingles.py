@@ -46,7 +46,7 @@ _BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class TextBatch:
     """Texts, normalised, in one buffer."""
 
     buffer: np.ndarray
@@ -70,7 +70,7 @@ class Batch:
         return np.diff(self.marks, prepend=-1) - 1
 
 
-def batch_of(texts: Sequence[str]) -> Batch:
+def batch_of(texts: Sequence[str]) -> TextBatch:
     """The texts in one buffer, with exactly the words of `ngrams.words`."""
     # `_pack` folds the case of ASCII letters.
     raw = [normalise(text).encode() if text.isascii() else _encode(normalise(text).casefold()) for text in texts]
@@ -85,7 +85,7 @@ def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _pack(parts: Sequence[bytes]) -> Batch:
+def _pack(parts: Sequence[bytes]) -> TextBatch:
     joined = b" " + _JOINT.join(parts) + (_JOINT if parts else b" ")
     raw = np.frombuffer(joined.translate(_FOLD, _DROPPED), dtype=np.uint8)
     is_blank = raw == BLANK
@@ -94,10 +94,10 @@ def _pack(parts: Sequence[bytes]) -> Batch:
     buffer = raw[keep]
     blanks = np.flatnonzero(buffer == BLANK)
     marks = np.flatnonzero(buffer[blanks[:-1] + 1] == MARK)
-    return Batch(buffer=buffer, blanks=blanks, marks=marks)
+    return TextBatch(buffer=buffer, blanks=blanks, marks=marks)
 
 
-def keys(batch: Batch, n: int) -> np.ndarray:
+def keys(batch: TextBatch, n: int) -> np.ndarray:
     """uint64 hash of the n words from each word on; hashes across a mark equal no n-gram's."""
     count = max(batch.num_words - n + 1, 0)
     if not count:
@@ -116,7 +116,7 @@ def keys(batch: Batch, n: int) -> np.ndarray:
     return result
 
 
-def whole_keys(batch: Batch, texts: np.ndarray) -> np.ndarray:
+def whole_keys(batch: TextBatch, texts: np.ndarray) -> np.ndarray:
     """uint64 hash of each text as one shingle; `texts` are numbers of texts of fewer than n words."""
     ends = batch.blanks[batch.marks[texts]]
     starts = np.concatenate([[0], batch.marks + 1])[texts]
@@ -127,7 +127,7 @@ def whole_keys(batch: Batch, texts: np.ndarray) -> np.ndarray:
     )
 
 
-def gram_keys(batch: Batch, n: int) -> Iterator[np.ndarray]:
+def gram_keys(batch: TextBatch, n: int) -> Iterator[np.ndarray]:
     """The distinct keys of the n-grams of each text; of the whole text if it has fewer than n words."""
     hashes = keys(batch, n)
     lengths = batch.lengths()
@@ -213,7 +213,7 @@ def signatures(texts: Sequence[str], n: int) -> np.ndarray:
     return result
 
 
-def _sign_batch(batch: Batch, n: int, *, out: np.ndarray) -> None:
+def _sign_batch(batch: TextBatch, n: int, *, out: np.ndarray) -> None:
     hashes = _mix(keys(batch, n))
     lengths = batch.lengths()
     scratch = np.empty(PERMUTATIONS * _BLOCK, dtype=np.uint32)

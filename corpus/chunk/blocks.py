@@ -18,7 +18,7 @@ from markdown_it.rules_block.html_block import HTML_SEQUENCES
 from markdown_it.token import Token
 
 
-class Kind(StrEnum):
+class BlockType(StrEnum):
     """Kinds of block. Code, math and tables are cut only if they alone exceed the limit."""
 
     HEADING = "heading"
@@ -29,16 +29,16 @@ class Kind(StrEnum):
     BLANK = "blank"
 
 
-ATOMIC = frozenset({Kind.CODE, Kind.MATH, Kind.TABLE})
+ATOMIC = frozenset({BlockType.CODE, BlockType.MATH, BlockType.TABLE})
 KINDS = {
-    "heading_open": Kind.HEADING,
-    "paragraph_open": Kind.PARAGRAPH,
-    "hr": Kind.PARAGRAPH,
-    "fence": Kind.CODE,
-    "code_block": Kind.CODE,
-    "html_block": Kind.CODE,
-    "formula": Kind.MATH,
-    "table_open": Kind.TABLE,
+    "heading_open": BlockType.HEADING,
+    "paragraph_open": BlockType.PARAGRAPH,
+    "hr": BlockType.PARAGRAPH,
+    "fence": BlockType.CODE,
+    "code_block": BlockType.CODE,
+    "html_block": BlockType.CODE,
+    "formula": BlockType.MATH,
+    "table_open": BlockType.TABLE,
 }
 """Kinds of the tokens that hold text. Other tokens hold blocks, or are parts of one."""
 FORMULAS = {"$$": "$$", "\\[": "\\]"}
@@ -51,7 +51,7 @@ LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 class Block:
     """One span of the source, line end included."""
 
-    kind: Kind
+    kind: BlockType
     start: int
     end: int
     """One past the last character."""
@@ -68,7 +68,7 @@ def scan(source: str) -> list[Block]:
     result: list[Block] = []
     row = 0
 
-    def add(kind: Kind, first: int, stop: int, level: int = 0, title: str = "") -> None:
+    def add(kind: BlockType, first: int, stop: int, level: int = 0, title: str = "") -> None:
         result.append(Block(kind=kind, start=starts[first], end=starts[stop], level=level, title=title))
 
     def is_blank(number: int) -> bool:
@@ -78,7 +78,7 @@ def scan(source: str) -> list[Block]:
         """Add the rows without a token: blank ones, link definitions, markers of lists and quotations without text."""
         for blank, group in groupby(range(row, stop), is_blank):
             numbers = list(group)
-            add(Kind.BLANK if blank else Kind.PARAGRAPH, numbers[0], numbers[-1] + 1)
+            add(BlockType.BLANK if blank else BlockType.PARAGRAPH, numbers[0], numbers[-1] + 1)
 
     for tokens in _parse(source):
         for token in tokens:
@@ -86,11 +86,11 @@ def scan(source: str) -> list[Block]:
                 continue
             first, stop = token.map
             fill(first)
-            if kind is Kind.HEADING and token.level == 0:
+            if kind is BlockType.HEADING and token.level == 0:
                 title = " ".join(line.strip(" \t") for line in tokens[1].content.split("\n"))
                 add(kind, first, stop, int(token.tag[1]), title)
             else:
-                add(Kind.PARAGRAPH if kind is Kind.HEADING else kind, first, stop)
+                add(BlockType.PARAGRAPH if kind is BlockType.HEADING else kind, first, stop)
             row = stop
     fill(len(starts) - 1)
     return result

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby, pairwise, takewhile
 
-from corpus.chunk.blocks import Block, Kind, scan
-from corpus.chunk.split import Count, Measure, Span, pack, pieces, trim
+from corpus.chunk.blocks import Block, BlockType, scan
+from corpus.chunk.split import Count, SliceCounter, Span, pack, pieces, trim
 from corpus.read.garble import MARK
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.schemas import Document, Page
@@ -111,9 +111,9 @@ def split_sections(source: str) -> list[Section]:
     result: list[Section] = []
     stack: list[Block] = []
     for block in scan(source):
-        if block.kind is Kind.HEADING:
+        if block.kind is BlockType.HEADING:
             stack = [above for above in stack if above.level < block.level] + [block]
-        if block.kind is Kind.HEADING or not result:
+        if block.kind is BlockType.HEADING or not result:
             top = stack[0].start if stack else -1
             result.append(Section(blocks=[block], path=tuple(above.title for above in stack), top=top))
         else:
@@ -128,7 +128,7 @@ def chunk_page(
 
     `count` returns the tokens of a text. Every candidate satisfies T_min <= tokens <= T_max, counted on its slice.
     """
-    measure = Measure(source=page.markdown, count=count)
+    measure = SliceCounter(source=page.markdown, count=count)
 
     def reason_of(section: Section) -> Discard | None:
         return next((span.reason for span in excluded if span.start <= section.start < span.end), None)
@@ -147,7 +147,7 @@ def chunk_page(
     return result
 
 
-def _join_small(sections: Sequence[Section], measure: Measure, config: ChunkSettings) -> list[Section]:
+def _join_small(sections: Sequence[Section], measure: SliceCounter, config: ChunkSettings) -> list[Section]:
     """Join small sections with the next ones under the same top-level heading, otherwise with the previous one."""
     if config.small_sections == "drop":
         return list(sections)
@@ -180,7 +180,7 @@ def _row(
     page: Page,
     span: Span,
     path: tuple[str, ...],
-    measure: Measure,
+    measure: SliceCounter,
     config: ChunkSettings,
     domain: str,
     reason: Discard | None,

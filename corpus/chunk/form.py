@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from corpus.chunk.blocks import Kind, scan
+from corpus.chunk.blocks import BlockType, scan
 from corpus.read.garble import SHORT_WORDS, WIDE, math_garbled
 
 RULES = "rules-6"
@@ -143,10 +143,10 @@ def form_of(text: str) -> Form:
     paragraphs: list[str] = []
     words = prose = displays = 0
     for block in scan(source):
-        if block.kind is Kind.HEADING:
+        if block.kind is BlockType.HEADING:
             continue
         part = source[block.start : block.end]
-        if block.kind is not Kind.PARAGRAPH:
+        if block.kind is not BlockType.PARAGRAPH:
             displays += len(part.split())
             continue
         paragraphs.append(part)

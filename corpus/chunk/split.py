@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from corpus.chunk.blocks import ATOMIC, Block, Kind
+from corpus.chunk.blocks import ATOMIC, Block, BlockType
 
 Count = Callable[[str], int]
 """Tokens of a text."""
@@ -38,7 +38,7 @@ MAX_COUNTED = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class SliceCounter:
     """Counts trimmed slices of one source, each slice once.
 
     A slice longer than `WINDOW` is counted window by window: a tokenizer would need many times its size in memory.
@@ -112,19 +112,19 @@ def units(blocks: Sequence[Block]) -> list[tuple[int, int, int, bool]]:
     result: list[tuple[int, int, int, bool]] = []
     start: int | None = None
     for block in blocks:
-        if block.kind is Kind.BLANK:
+        if block.kind is BlockType.BLANK:
             continue
         start = block.start if start is None else start
-        if block.kind is not Kind.HEADING:
+        if block.kind is not BlockType.HEADING:
             result.append((start, block.start, block.end, block.kind in ATOMIC))
             start = None
     if start is not None:
-        last = max(block.end for block in blocks if block.kind is not Kind.BLANK)
+        last = max(block.end for block in blocks if block.kind is not BlockType.BLANK)
         result.append((start, start, last, False))
     return result
 
 
-def pieces(blocks: Sequence[Block], measure: Measure, max_tokens: int) -> list[Span]:
+def pieces(blocks: Sequence[Block], measure: SliceCounter, max_tokens: int) -> list[Span]:
     """Split blocks by the four-level fallback; a level is applied only to a piece that alone exceeds the limit."""
     result: list[Span] = []
     for start, cuttable, end, atomic in units(blocks):
@@ -143,7 +143,7 @@ def pieces(blocks: Sequence[Block], measure: Measure, max_tokens: int) -> list[S
 
 
 def _split_piece(
-    start: int, end: int, cuttable: int, levels: list[re.Pattern[str]], measure: Measure, max_tokens: int
+    start: int, end: int, cuttable: int, levels: list[re.Pattern[str]], measure: SliceCounter, max_tokens: int
 ) -> list[Span]:
     if not measure.exceeds(start, end, max_tokens):
         return [(start, end)]
@@ -156,7 +156,7 @@ def _split_piece(
     return result
 
 
-def _split_characters(start: int, stop: int, cuttable: int, measure: Measure, max_tokens: int) -> list[Span]:
+def _split_characters(start: int, stop: int, cuttable: int, measure: SliceCounter, max_tokens: int) -> list[Span]:
     """Split into windows that fit, each at a blank in its second half if there is one."""
     result: list[Span] = []
     width = max(1, 4 * max_tokens)
@@ -172,7 +172,7 @@ def _split_characters(start: int, stop: int, cuttable: int, measure: Measure, ma
     return result
 
 
-def _window_end(start: int, stop: int, width: int, measure: Measure, max_tokens: int) -> int:
+def _window_end(start: int, stop: int, width: int, measure: SliceCounter, max_tokens: int) -> int:
     """End of a window that fits: `width` is doubled while it fits, then shrunk until it does."""
     end = min(stop, start + width)
     while end < stop and measure(start, end) <= max_tokens:
@@ -182,7 +182,7 @@ def _window_end(start: int, stop: int, width: int, measure: Measure, max_tokens:
     return end
 
 
-def pack(parts: Sequence[Span], measure: Measure, *, min_tokens: int, max_tokens: int) -> list[Span]:
+def pack(parts: Sequence[Span], measure: SliceCounter, *, min_tokens: int, max_tokens: int) -> list[Span]:
     """Join neighbouring pieces greedily; a short last chunk is balanced with the one before."""
     runs: list[list[Span]] = []
     ends = [end for _, end in parts]
@@ -209,7 +209,12 @@ def _whole(run: Sequence[Span]) -> Span:
 
 
 def _last_fitting(
-    parts: Sequence[Span], ends: Sequence[int], place: int, measure: Measure, max_tokens: int, chars_per_token: float
+    parts: Sequence[Span],
+    ends: Sequence[int],
+    place: int,
+    measure: SliceCounter,
+    max_tokens: int,
+    chars_per_token: float,
 ) -> int:
     """One past the last piece that still fits together with the piece at `place`, by interpolation.
 

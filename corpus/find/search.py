@@ -153,7 +153,7 @@ def _parse_order(reply: dict[str, Any], count: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class FailedQuery:
     """A query that a catalogue did not answer."""
 
     domain: str
@@ -172,7 +172,7 @@ class TopicSearch:
     """Distinct entries, in the order of the catalogues and queries."""
     rankings: list[Ranking]
     """One per offer."""
-    failures: list[Failure]
+    failures: list[FailedQuery]
     calls: list[ModelCall]
 
 
@@ -189,7 +189,7 @@ def search_topic(
     """
     queries, calls = phrase_queries(topic, settings.queries_per_topic, librarian)
     offers: dict[tuple[str, str], Offer] = {}
-    failures: list[Failure] = []
+    failures: list[FailedQuery] = []
     errors: list[CatalogueError] = []
     answered = False
     for catalogue in catalogues:
@@ -202,7 +202,7 @@ def search_topic(
             except CatalogueError as error:
                 errors.append(error)
                 failures.append(
-                    Failure(
+                    FailedQuery(
                         domain=topic.domain,
                         subdomain=topic.subdomain,
                         catalogue=catalogue.name,

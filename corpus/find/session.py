@@ -23,7 +23,7 @@ from corpus.find.ssrf_guard import AGENT, GuardedTransport, WebConfig, body_of, 
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.errors import CatalogueError
 from infuser_core.system import durable
-from infuser_core.system.child import killed, run
+from infuser_core.system.child import killed_error, run
 
 MAX_BYTES = 64 << 20
 """Largest answer of a catalogue that is read, bytes."""
@@ -56,7 +56,7 @@ class Answer:
 RECORDED_HEADERS = ("content-type", "location", "x-wp-total", "x-wp-totalpages")
 
 
-class Recorder(httpx.BaseTransport):
+class ResponseRecorder(httpx.BaseTransport):
     """Sends the requests of its `client` through `inner` and records each answer.
 
     With a folder, answers up to `max_age` old are read from there: a catalogue that can only be read as a whole is then
@@ -172,13 +172,13 @@ def run_web_search(command: Sequence[str], query: str, *, wall_seconds: float = 
         )
     name = command[0]
     try:
-        ended = run(command, wall_seconds=wall_seconds, given=query.encode(), answer_bytes=MAX_BYTES)
+        ended = run(command, wall_seconds=wall_seconds, stdin=query.encode(), answer_bytes=MAX_BYTES)
     except OSError as error:
         raise CatalogueError(
             f"web search: cannot start {name!r}: {error.strerror}", hint="correct the command"
         ) from error
-    if ended.killed:
-        raise killed(name, ended.status)
+    if ended.was_killed:
+        raise killed_error(name, ended.status)
     if ended.fault or ended.status:
         problem = ended.fault or f"failed with status {ended.status}: {ended.tail}"
         raise CatalogueError(f"web search: {name!r} {problem}", hint="try the command by hand")
@@ -187,18 +187,18 @@ def run_web_search(command: Sequence[str], query: str, *, wall_seconds: float = 
 
 def live_recorder(
     config: WebConfig, folder: Path | None = None, *, max_age_days: float = 7.0, search: Sequence[str] = ()
-) -> Recorder:
+) -> ResponseRecorder:
     """A recorder that sends requests; without a folder, it records answers for this session only.
 
     A stored answer up to `max_age_days` old replaces a request. `search` is the command of a web search.
     """
     transport = PoliteTransport(GuardedTransport(config), config)
-    return Recorder(transport, config, folder=folder, max_age=timedelta(days=max_age_days), search=search)
+    return ResponseRecorder(transport, config, folder=folder, max_age=timedelta(days=max_age_days), search=search)
 
 
-def replaying_recorder(folder: Path) -> Recorder:
+def replaying_recorder(folder: Path) -> ResponseRecorder:
     """A recorder that only replays the answers in a folder, of any age, and sends no request."""
-    return Recorder(None, WebConfig(), folder=folder)
+    return ResponseRecorder(None, WebConfig(), folder=folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +207,7 @@ class CatalogueSession:
 
     catalogues: Sequence[Site]
     """In the order of the settings."""
-    recorder: Recorder
+    recorder: ResponseRecorder
     download: WebConfig
 
     def address(self, download_url: str) -> str:

@@ -72,7 +72,7 @@ def audit(
     """Find text that a pool shares with other data, in either direction, and measure recall on planted controls."""
     from corpus.audit import audit as auditing
     from corpus.pool import write_errors
-    from infuser_core.terminal import live
+    from infuser_core.terminal import live_console
 
     references = [*(reference or []), *(more or [])]
     if mode not in auditing.MODES:
@@ -80,7 +80,7 @@ def audit(
     if not references:
         raise UsageError("no reference to compare with", hint="name files or folders with --reference")
     processes = workers or os.cpu_count() or 1
-    with write_errors(out), live("audit, MB") as console:
+    with write_errors(out), live_console("audit, MB") as console:
         result = auditing.audit_pool(pool, references, mode, out, workers=processes, progress=console.progress)
     show(auditing.as_json(result), auditing.summary_text(result, out), as_json=as_json)
 

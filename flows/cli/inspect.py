@@ -11,10 +11,10 @@ from infuser_core import settings
 from infuser_core.errors import UsageError
 from infuser_core.store import runs
 from infuser_core.store.journal import Journal
-from infuser_core.terminal import printable, room, table
+from infuser_core.terminal import num_visible_rows, printable, table
 
 if TYPE_CHECKING:
-    from infuser_core.results.lineage.progress import Part
+    from infuser_core.results.lineage.progress import AttemptPart
     from infuser_core.store.journal import Entry
 
 InRun = Annotated[str | None, typer.Option("--run", help="Run to look in; by default all, the latest first.")]
@@ -72,7 +72,7 @@ def status(
         return
     state = state_of(root, name)
     parts = progress.parts_of(root, name, state=state)
-    shown_parts = parts[-(last or (len(parts) if as_json else room(len(parts)))) :]
+    shown_parts = parts[-(last or (len(parts) if as_json else num_visible_rows(len(parts)))) :]
     entries = [entry for part in shown_parts for entry in part.stages]
     facts = {
         "run": name,
@@ -97,7 +97,7 @@ def _stage_row(entry: "Entry") -> dict[str, Any]:
     }
 
 
-def _iteration_row(part: "Part") -> dict[str, Any]:
+def _iteration_row(part: "AttemptPart") -> dict[str, Any]:
     return {
         "iteration": part.part,
         "state": part.state,

@@ -14,7 +14,7 @@ from flows.cli import configs, corpus, evaluate, inspect, options, report, run, 
 from flows.execute import INTERRUPTED, exit_code, print_error
 from infuser_core.errors import UsageError
 from infuser_core.store import verify
-from infuser_core.terminal import one_line
+from infuser_core.terminal import format_warning
 
 app = typer.Typer(
     help="Trains a reasoning model from textbooks alone, guided by influence: from the books to a report.",
@@ -104,7 +104,7 @@ _UsageError: type[Any] = typer.BadParameter.__bases__[0]
 def main() -> None:
     """Run a command. An error becomes one line, a hint and its documented exit code."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    warnings.formatwarning = one_line
+    warnings.formatwarning = format_warning
     try:
         sys.exit(exit_code(_command))
     except typer.Exit as stop:

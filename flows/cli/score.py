@@ -6,16 +6,20 @@ from typing import Annotated, Any
 import typer
 
 from flows.cli.options import AsJson, show
-from infuser_core.system.hub import fetched
+from infuser_core.system.hub import fetch_address
 
 
 def score(
     model: Annotated[str, typer.Option(help="Model folder, nano, RUN@iteration, RUN@selected or owner/name.")],
     dev: Annotated[
-        Path, typer.Option(parser=fetched, metavar="FILE", help="Questions of the target: JSON, JSONL, CSV or parquet.")
+        Path,
+        typer.Option(
+            parser=fetch_address, metavar="FILE", help="Questions of the target: JSON, JSONL, CSV or parquet."
+        ),
     ],
     questions: Annotated[
-        list[Path], typer.Option(parser=fetched, metavar="FILE", help="Questions to rank; may be given several times.")
+        list[Path],
+        typer.Option(parser=fetch_address, metavar="FILE", help="Questions to rank; may be given several times."),
     ],
     out: Annotated[Path, typer.Option(help="Parquet file for the ranking.")],
     more: Annotated[list[Path] | None, typer.Argument(help="Further questions.", metavar="[FILE]...")] = None,
@@ -26,7 +30,8 @@ def score(
     config: Annotated[list[Path] | None, typer.Option(help="YAML: engines, prompts, sampling, limits.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the answers.")] = 42,
     held_out: Annotated[
-        Path | None, typer.Option(parser=fetched, metavar="FILE", help="Measure real steps on these questions, too.")
+        Path | None,
+        typer.Option(parser=fetch_address, metavar="FILE", help="Measure real steps on these questions, too."),
     ] = None,
     reply: Annotated[str, typer.Option(help="Form of their right replies, with {answer}: measured exactly.")] = "",
     steps: Annotated[int, typer.Option(min=1, max=10_000, help="Optimizer steps on each selection.")] = 10,

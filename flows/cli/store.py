@@ -9,7 +9,7 @@ from flows.cli.options import AsJson, show
 from infuser_core import settings
 from infuser_core.errors import UsageError
 from infuser_core.store import runs
-from infuser_core.terminal import meter
+from infuser_core.terminal import byte_progress
 
 _DAMAGED = 3
 
@@ -40,7 +40,7 @@ def doctor(
     from infuser_core.store.doctor import examine
 
     root = settings.store_root()
-    with meter("doctor") as progress:
+    with byte_progress("doctor") as progress:
         diagnosis = examine(root, runs.find_run(root, run) if run else None, progress=progress)
     show(diagnosis.to_json(), diagnosis.text, as_json=as_json)
     if diagnosis.damage:
@@ -53,7 +53,7 @@ def _repair(run: str | None, iteration: int | None) -> None:
 
     root = settings.writable_store_root()
     name = runs.find_run(root, run) if run or iteration is not None else None
-    with meter("repair") as progress:
+    with byte_progress("repair") as progress:
         prepared = store_doctor.prepare(root, name, progress=progress)
     pruned = store_doctor.pruned_at(root, name, iteration) if name and iteration is not None else []
     names = sorted({*prepared.runs, *([name] if name and pruned else [])})
@@ -153,7 +153,7 @@ def export(
     root = settings.store_root()
     run = runs.find_run(root, run)
     # Checked before anything is written, because the hub's refusal takes a second.
-    repository = hub.target(push, "dataset" if questions else "model") if push else None
+    repository = hub.create_repository(push, "dataset" if questions else "model") if push else None
     name = repository.repo if repository else "."
     if questions:
         facts = export_questions(root, run, iteration=iteration, out=out, name=name)
@@ -162,7 +162,7 @@ def export(
         facts = write_model(root, run, iteration=iteration, role=role, out=out, adapter=adapter, name=name)
         iterations, files = facts["iteration"], len(facts["files"])
         text = f"{out}: checkpoint {facts['checkpoint_id']} after {iterations} iterations, {files} files"
-    pushed = {"pushed": hub.push(out, repository, message=f"{run} after {iteration}")} if repository else {}
+    pushed = {"pushed": hub.push_folder(out, repository, message=f"{run} after {iteration}")} if repository else {}
     show({**facts, **pushed}, "\n".join([text, *pushed.values()]), as_json=as_json)
 
 

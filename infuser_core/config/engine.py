@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from infuser_core.config.recorded import Mark
 from infuser_core.config.sources import Count, Settings, Tokens
-from infuser_core.errors import ConfigError, shown
+from infuser_core.errors import ConfigError, abbreviate
 from infuser_core.plugins import shipped_plugins_only
 
 RESERVED = {
@@ -113,7 +113,9 @@ class EngineSettings(Settings):
         for name, value in self.vllm.items():
             # Some of vLLM's arguments name classes and files.
             if shipped_plugins_only() and not (isinstance(value, int | float) or str(value).isidentifier()):
-                message = f"engine.vllm.{name} = {shown(value)}: a deployment passes numbers and single words alone"
+                message = (
+                    f"engine.vllm.{name} = {abbreviate(value)}: a deployment passes numbers and single words alone"
+                )
                 raise ConfigError(
                     message,
                     hint="`infuser serve --allow-plugins` allows others; a worker does with INFUSER_PLUGINS=any",

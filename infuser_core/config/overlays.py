@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from infuser_core.config import shipped
 from infuser_core.config.run import RunConfig
 from infuser_core.config.shipped import parse_yaml, refuse_vast
-from infuser_core.errors import ConfigError, guess, nearest, shown
+from infuser_core.errors import ConfigError, abbreviate, closest_names, did_you_mean
 
 Model = type[BaseModel]
 Checked = TypeVar("Checked", bound=BaseModel)
@@ -79,13 +79,13 @@ def parse_override(text: str) -> dict[str, Any]:
 def _config_error(model: Model, error: ValidationError, *, prefix: str) -> ConfigError:
     first = error.errors()[0]
     keys, _ = _models_at(model, first["loc"])
-    path = ".".join(key if len(key) <= 60 and key.isprintable() else shown(key) for key in keys)
+    path = ".".join(key if len(key) <= 60 and key.isprintable() else abbreviate(key) for key in keys)
     name = f"{prefix}{path or 'configuration'}"
     reason = first["msg"].removeprefix("Value error, ")
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
     if first["type"] == "extra_forbidden":
         hint = _suggest_key(model, first["loc"])
-        return ConfigError(f"{name} = {shown(first['input'])}: unknown key{more}", hint=hint)
+        return ConfigError(f"{name} = {abbreviate(first['input'])}: unknown key{more}", hint=hint)
     if first["type"] == "missing":
         return ConfigError(f"{name} is missing{more}", hint="add the key; configs/ has complete examples")
     cause = first.get("ctx", {}).get("error")
@@ -93,7 +93,9 @@ def _config_error(model: Model, error: ValidationError, *, prefix: str) -> Confi
         # It has its own hint, and without a path it names the setting itself.
         return ConfigError(f"{f'{name}: ' if path else prefix}{cause.message}{more}", hint=cause.hint)
     value = (
-        "" if isinstance(first["input"], Mapping) or "Value error" in first["msg"] else f" = {shown(first['input'])}"
+        ""
+        if isinstance(first["input"], Mapping) or "Value error" in first["msg"]
+        else f" = {abbreviate(first['input'])}"
     )
     return ConfigError(f"{name}{value}: {reason}{more}", hint="correct the value and start again")
 
@@ -103,11 +105,11 @@ def _suggest_key(model: Model, place: Sequence[int | str]) -> str:
     *parents, last = place
     keys, models = _models_at(model, parents)
     names = list(dict.fromkeys(name for each in models for name in each.model_fields))
-    if similar := nearest(str(last), names):
-        return guess([".".join([*keys, name]) for name in similar]).strip()
+    if similar := closest_names(str(last), names):
+        return did_you_mean([".".join([*keys, name]) for name in similar]).strip()
     own = ".".join([*keys, str(last)])
     elsewhere = dict.fromkeys(path for path in _paths(model) if path.rpartition(".")[2] == last and path != own)
-    return f"{guess([*elsewhere][:3])}keys{' of ' if keys else ''}{'.'.join(keys)}: {', '.join(names)}"
+    return f"{did_you_mean([*elsewhere][:3])}keys{' of ' if keys else ''}{'.'.join(keys)}: {', '.join(names)}"
 
 
 def _models_at(model: Model, place: Sequence[int | str]) -> tuple[list[str], list[Model]]:

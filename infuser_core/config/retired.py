@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from infuser_core.errors import ConfigError, shown
+from infuser_core.errors import ConfigError, abbreviate
 
 
 class Retired(NamedTuple):
@@ -47,7 +47,7 @@ def drop_retired(values: Any) -> Any:
         if not isinstance(part, Mapping) or leaf not in part:
             continue
         if part[leaf] != setting.off:
-            raise ConfigError(f"{name} = {shown(part[leaf])}: no longer a setting", hint=setting.advice)
+            raise ConfigError(f"{name} = {abbreviate(part[leaf])}: no longer a setting", hint=setting.advice)
         values = _replace_part(values, path, {key: value for key, value in part.items() if key != leaf})
     return values
 

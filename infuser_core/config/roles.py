@@ -12,7 +12,7 @@ from infuser_core.config.corpus import ModelSource
 from infuser_core.config.optimizers import DEFAULT, OPTIMIZERS, Options, options_class
 from infuser_core.config.recorded import Mark
 from infuser_core.config.sources import Count, QuestionSource, Rows, Seed, Settings, Size, Whole
-from infuser_core.errors import shown
+from infuser_core.errors import abbreviate
 from infuser_core.plugins import ROUTES
 
 ALL_LINEAR: Final = "all-linear"
@@ -64,7 +64,7 @@ class OptimizerSettings(Settings):
             if key not in own:
                 raise ValueError(f"constants.{key}: {self.name} has only {', '.join(sorted(own)) or 'none'}")
             if type(value) is not type(own[key]) and (type(value), type(own[key])) != (int, float):
-                raise ValueError(f"constants.{key} = {shown(value)}: expected a {type(own[key]).__name__}")
+                raise ValueError(f"constants.{key} = {abbreviate(value)}: expected a {type(own[key]).__name__}")
         return self
 
     def options(self) -> Options:

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from infuser_core.errors import ConfigError, guess, nearest
-from infuser_core.system.hub import fetched
+from infuser_core.errors import ConfigError, closest_names, did_you_mean
+from infuser_core.system.hub import fetch_address
 
 PACKED = Path(__file__).parents[1] / "shipped"
 ROOT = PACKED if PACKED.is_dir() else PACKED.parents[1]
@@ -80,14 +80,14 @@ def find_data_file(name: str) -> Path:
 
     Raises ConfigError for an address of the hub that cannot be fetched.
     """
-    path = fetched(name)
+    path = fetch_address(name)
     packed = FOLDER.parent / path
     return packed if path.parts[:1] == ("configs",) and not path.exists() and packed.is_file() else path
 
 
 def read_settings_file(file: Path | str) -> Any:
     """The content of a configuration. Raises ConfigError, with the nearest names, if it cannot be read."""
-    suggestion = guess(nearest(_plain(file), names()))
+    suggestion = did_you_mean(closest_names(_plain(file), names()))
     return read_yaml(find_file(file), hint=f"{suggestion}`infuser configs` lists the shipped configurations")
 
 

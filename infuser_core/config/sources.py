@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from infuser_core.config.recorded import Mark
-from infuser_core.errors import shown
+from infuser_core.errors import abbreviate
 from infuser_core.plugins import WORLDS
 from infuser_core.system import hub
 
@@ -41,7 +41,7 @@ Whole = Annotated[int, Field(ge=-1_000_000_000, le=1_000_000_000)]
 
 def _check_path(path: str) -> str:
     if any(len(os.fsencode(part)) > 255 for part in path.split("/")) or "\0" in path:
-        raise ValueError(f"{shown(path)} is no path: a file's name has at most 255 bytes, none of them 0")
+        raise ValueError(f"{abbreviate(path)} is no path: a file's name has at most 255 bytes, none of them 0")
     return path
 
 
@@ -198,7 +198,7 @@ def _question_file(value: object) -> object:
 def _hub_anchor(value: object) -> object:
     if not isinstance(value, str) or not value.startswith(hub.SCHEME):
         return value
-    where = hub.address(value)
+    where = hub.parse_address(value)
     if where.kind != "model" or where.path:
         raise ValueError(f"{value} is no model: give hf://OWNER/NAME, or hf://OWNER/NAME@REVISION")
     return {"type": "hub", "repo": where.repo, "revision": where.revision}

@@ -6,7 +6,7 @@ from typing import Any
 
 from infuser_core.config.engine import ClusterSettings, EngineSettings
 from infuser_core.config.run import RunConfig
-from infuser_core.engines.cluster.machines import Cluster
+from infuser_core.engines.cluster.machines import RayCluster
 from infuser_core.engines.cluster.ray_pool import RayPool
 from infuser_core.engines.cluster.remote_memory import ClusterMemory
 from infuser_core.engines.pool import EnginePool
@@ -42,7 +42,7 @@ def sampling_pool(
 ) -> EnginePool:
     """The engines of an evaluation: samplers alone, on all machines of a cluster. `seals`: see
     self_test.require_once."""
-    shared = None if cluster is None else Cluster(address=cluster.address, ranks=0)
+    shared = None if cluster is None else RayCluster(address=cluster.address, ranks=0)
     sampler, options = _sampling(engine, shared)
     cache = {"cache_tokens": cache_tokens, "seals": seals} if sampler == "hf" else {}
     return EnginePool(
@@ -54,7 +54,7 @@ def sampling_pool(
     )
 
 
-def _sampling(engine: EngineSettings, cluster: Cluster | None) -> tuple[str, Options]:
+def _sampling(engine: EngineSettings, cluster: RayCluster | None) -> tuple[str, Options]:
     """The sampler's name and its options, for this machine or for a cluster."""
     if cluster is None or engine.sampler == "fake":
         return engine.sampler, options_of(engine.sampler, engine)
@@ -75,9 +75,9 @@ def warm_trainers(engine: EngineSettings) -> int:
     return 1 if engine.placement == "colocated" or engine.is_pooled else 2
 
 
-def _shared(engine: EngineSettings, cluster: ClusterSettings) -> Cluster:
+def _shared(engine: EngineSettings, cluster: ClusterSettings) -> RayCluster:
     ranks = engine.ranks if engine.trainer == "deepspeed" else 1
-    return Cluster(address=cluster.address, ranks=ranks, turns=engine.placement == "colocated")
+    return RayCluster(address=cluster.address, ranks=ranks, turns=engine.placement == "colocated")
 
 
 def options_of(name: str, engine: EngineSettings) -> Options:

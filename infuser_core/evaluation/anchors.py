@@ -19,7 +19,7 @@ from infuser_core.protocols import ChatModel, Sampler
 from infuser_core.schemas import Checkpoint, Role
 from infuser_core.store import verify
 from infuser_core.store.adapter_files import base_of
-from infuser_core.system.hub import HubAddress, snapshot
+from infuser_core.system.hub import HubAddress, download_snapshot
 
 if TYPE_CHECKING:
     from infuser_core.engines.endpoint import Endpoint
@@ -165,7 +165,7 @@ def _download(anchor: HubAnchor) -> Path:
     """The files that loading the model opens: of weights in several forms, those that transformers takes."""
     where = HubAddress(repo=anchor.repo, revision=anchor.revision)
     remedy = "check the name and the network, or download it and use `anchor: {type: folder, path: ...}`"
-    fetch = partial(snapshot, what=f"anchor {anchor.repo}@{anchor.revision}", remedy=remedy)
+    fetch = partial(download_snapshot, what=f"anchor {anchor.repo}@{anchor.revision}", remedy=remedy)
     folder = fetch(where, _COMPANIONS)
     # A branch may move meanwhile: the folder is named by the commit.
     where = replace(where, revision=folder.name)

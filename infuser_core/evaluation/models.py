@@ -26,7 +26,7 @@ _FORMS = f"a model folder, {', '.join(_NANO)}, RUN@iteration, RUN@selected, a ke
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NamedModel:
+class EvaluatedModel:
     """A model to evaluate, found by its name."""
 
     name: str
@@ -48,14 +48,14 @@ class NamedModel:
         return Checkpoint(checkpoint_id=self.digest, role=Role.SOLVER, path=str(self.folder), step=0)
 
 
-def find_model(root: Path, text: str) -> NamedModel:
+def find_model(root: Path, text: str) -> EvaluatedModel:
     """The model that `text` names. Raises UsageError listing the forms if there is none."""
     if text.startswith(ADDRESS):
         from infuser_core.engines.endpoint import parse_address
 
         address = parse_address(text)
         digest = f"{ADDRESS}{address.model}@{address.url}"
-        return NamedModel(name=address.model, digest=digest, folder=None, config=None)
+        return EvaluatedModel(name=address.model, digest=digest, folder=None, config=None)
     if text in _NANO:
         return _folder_model(text, anchor_path(_NANO[text]), world=_NANO[text])
     if Path(text).is_dir():
@@ -72,8 +72,8 @@ def find_model(root: Path, text: str) -> NamedModel:
     raise UsageError(f"--model {text}: there is no such model", hint=_FORMS)
 
 
-def _folder_model(name: str, folder: Path, *, world: str = "") -> NamedModel:
-    return NamedModel(name=name, digest=anchor_digest(folder)[:32], folder=folder, config=None, world=world)
+def _folder_model(name: str, folder: Path, *, world: str = "") -> EvaluatedModel:
+    return EvaluatedModel(name=name, digest=anchor_digest(folder)[:32], folder=folder, config=None, world=world)
 
 
 def _config_of_key(store: Store, key: str) -> RunConfig | None:
@@ -84,13 +84,13 @@ def _config_of_key(store: Store, key: str) -> RunConfig | None:
     return None
 
 
-def _stored_model(store: Store, ref: ArtifactRef, *, name: str, config: RunConfig | None) -> NamedModel:
+def _stored_model(store: Store, ref: ArtifactRef, *, name: str, config: RunConfig | None) -> EvaluatedModel:
     if not (store.folder(ref.key) / "config.json").is_file():
         raise UsageError(f"{ref.key} is no checkpoint", hint="keys of checkpoints start with anchor- or update_")
-    return NamedModel(name=name, digest=ref.id, folder=store.verified_folder(ref), config=config, ref=ref)
+    return EvaluatedModel(name=name, digest=ref.id, folder=store.verified_folder(ref), config=config, ref=ref)
 
 
-def _find_checkpoint(store: Store, name: str, place: str) -> NamedModel:
+def _find_checkpoint(store: Store, name: str, place: str) -> EvaluatedModel:
     """The run's solver after some iterations, or the selected one."""
     journal = Journal(store.root, name)
     solvers = {
@@ -116,7 +116,7 @@ def _selected_iteration(store: Store, journal: Journal) -> int:
     raise UsageError(f"run {journal.path.parent.name} has selected no checkpoint yet", hint="`infuser resume` ends it")
 
 
-def is_nano(model: NamedModel) -> bool:
+def is_nano(model: EvaluatedModel) -> bool:
     """Whether the model speaks the micro-world's language only."""
     if model.world or (model.config is not None and model.config.anchor.type == "nano"):
         return True

@@ -14,7 +14,7 @@ from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark, 
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark
 from infuser_core.evaluation.benchmarks.parts.validation import draw_stratified, question_identity
 from infuser_core.evaluation.evaluate import Ask, Key
-from infuser_core.evaluation.models import NamedModel, is_nano
+from infuser_core.evaluation.models import EvaluatedModel, is_nano
 from infuser_core.evaluation.settings import EvaluationSettings, phrasing_of
 from infuser_core.plugins import BENCHMARKS
 from infuser_core.prompts.load import load
@@ -122,7 +122,7 @@ def plan_of_answers(label: str, questions: Sequence[Question], responses: Sequen
 
 
 def make_plan(
-    model: NamedModel,
+    model: EvaluatedModel,
     settings: EvaluationSettings,
     names: str,
     *,

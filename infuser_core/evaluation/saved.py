@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 
 from infuser_core.config.overlays import validate
 from infuser_core.config.phase_table import Phase
-from infuser_core.errors import DocumentError, UsageError, shown
+from infuser_core.errors import DocumentError, UsageError, abbreviate
 from infuser_core.evaluation.benchmarks.parts.fields import choices_by_label
 from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark
@@ -224,7 +224,7 @@ def _read_responses(path: Path) -> Iterator[BenchmarkResponse]:
             raise DocumentError(f"{path}, row {number}: no {missing[0]}", hint=hint)
         for name, kind in kinds.items():
             if not isinstance(row[name], kind) or isinstance(row[name], bool):
-                message = f"{path}, row {number}: {name} = {shown(row[name])} is no {kind.__name__}"
+                message = f"{path}, row {number}: {name} = {abbreviate(row[name])} is no {kind.__name__}"
                 raise DocumentError(message, hint="the types of responses.parquet in an evaluation's folder")
         yield BenchmarkResponse(**{name: row[name] for name in kinds})
 
@@ -258,5 +258,5 @@ def _saved_question(row: dict[str, Any], where: str) -> Question:
         raise DocumentError(f"{where}: {error.message}", hint=error.hint) from error
     other = next((name for name, value in values.items() if not isinstance(value, str | None)), None)
     if other:
-        raise DocumentError(f"{where}: {other} = {shown(values[other])} is no text", hint="quote it")
+        raise DocumentError(f"{where}: {other} = {abbreviate(values[other])} is no text", hint="quote it")
     return Question(choices=choices, **{name: value or "" for name, value in values.items()})

@@ -29,7 +29,7 @@ from infuser_core.errors import ConfigError
 from infuser_core.evaluation.answering import OFF, OWN, Example, Phrasing
 from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.evaluation.benchmarks.parts.question_sets import question_of
-from infuser_core.evaluation.models import NamedModel, is_nano
+from infuser_core.evaluation.models import EvaluatedModel, is_nano
 from infuser_core.memory.sizes import CACHE_TOKENS
 from infuser_core.protocols import ChatModel
 from infuser_core.settings import store_root
@@ -128,12 +128,12 @@ def settings_of_run(config: RunConfig) -> EvaluationSettings:
     )
 
 
-def lab_config(model: NamedModel) -> Path:
+def lab_config(model: EvaluatedModel) -> Path:
     """The shipped configuration of a nano model's micro-world."""
     return shipped.path_of(_LABS.get(model.world, "nano-basic"))
 
 
-def settings_for(model: NamedModel, config: Path | None, overrides: dict[str, Any]) -> EvaluationSettings:
+def settings_for(model: EvaluatedModel, config: Path | None, overrides: dict[str, Any]) -> EvaluationSettings:
     """The model's own settings (its run's, the nano lab's, else the paper's), then the file's, then the options'."""
     if model.config is not None:
         base = settings_of_run(model.config)
@@ -168,14 +168,14 @@ def replace_settings(base: EvaluationSettings, values: Mapping[str, Any], *, whe
     return overlays.parse_settings(EvaluationSettings, overlays.merge(base.model_dump(), values), where=where)
 
 
-def engine_name(model: NamedModel, settings: EvaluationSettings) -> str:
+def engine_name(model: EvaluatedModel, settings: EvaluationSettings) -> str:
     """The engine, as far as it changes responses."""
     engine = settings.engine
     arguments = f" {json.dumps(engine.vllm, sort_keys=True)}" if engine.vllm else ""
     return "endpoint" if model.folder is None else f"{engine.sampler} {engine.dtype}{arguments}"
 
 
-def chat_of(judge: NamedModel, settings: EvaluationSettings) -> ChatModel:
+def chat_of(judge: EvaluatedModel, settings: EvaluationSettings) -> ChatModel:
     """A chat with the judging model, for single replies."""
     if judge.folder is not None:
         return pool_of(settings).chat(judge.checkpoint())

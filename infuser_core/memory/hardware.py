@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from infuser_core.errors import UsageError, shown
+from infuser_core.errors import UsageError, abbreviate
 
 
 def read_table(name: str, *, package: str = __package__) -> list[dict[str, str]]:
@@ -126,7 +126,7 @@ def parse_cluster(text: str) -> Cluster:
     name = names.get(plain(kind))
     if name is None:
         hint = f"known: {', '.join(known_gpus())}, cpu"
-        raise UsageError(f"--gpus {text[:80]}: unknown GPU {shown(kind)}", hint=hint)
+        raise UsageError(f"--gpus {text[:80]}: unknown GPU {abbreviate(kind)}", hint=hint)
     numbers = [int(count) for count in counts if count]
     if not numbers or 0 in numbers:
         raise UsageError(

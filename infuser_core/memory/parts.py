@@ -25,7 +25,7 @@ SINGLE = ("hf", "local", "fake")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class EngineLayout:
     """Engine settings that decide memory and time, as a plan needs them."""
 
     trainer_ranks: int
@@ -74,7 +74,7 @@ class Layout:
         return self.zero_stage > 0 and self.warm_trainers == 1
 
 
-def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
+def layout_of(config: RunConfig, cluster: Cluster) -> EngineLayout:
     """The layout of the engine settings, on at most the cluster's GPUs."""
     engine = config.engine
     sharded = engine.trainer not in SINGLE
@@ -82,7 +82,7 @@ def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
     turns = engine.placement == "colocated"
     others = cluster.ranks if turns else max(1, cluster.ranks - trainers)
     roles = int(config.cotrain.generator.update) + int(config.cotrain.solver.update)
-    return Layout(
+    return EngineLayout(
         trainer_ranks=trainers,
         sampler_ranks=1 if engine.sampler in SINGLE else others,
         turns=turns,
@@ -103,7 +103,7 @@ def layout_of(config: RunConfig, cluster: Cluster) -> Layout:
     )
 
 
-def on_more(layout: Layout, before: Cluster, after: Cluster) -> Layout:
+def on_more(layout: EngineLayout, before: Cluster, after: Cluster) -> EngineLayout:
     """The same layout on another number of GPUs: engines that used several use as large a share of them."""
 
     def scaled(ranks: int) -> int:
@@ -150,7 +150,7 @@ class RoleMemory:
         return self.total <= self.room
 
 
-def trainer_memory(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> RoleMemory:
+def trainer_memory(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: float) -> RoleMemory:
     """The trainer at its peak, scoring included; `sequence` is the longest one, which a budget cannot divide."""
     trained, ranks, stage = float(shape.trained), layout.trainer_ranks, layout.zero_stage
     state = trained / (ranks if stage >= 1 else 1)
@@ -196,7 +196,7 @@ def _logit_bytes(shape: Shape, tokens: float, *, on_host: bool) -> float:
     return (4 * cells if cells <= LOGIT_CELLS else 0.0) + 2 * 4.0 * shape.vocabulary * shape.hidden
 
 
-def activation_bytes(shape: Shape, layout: Layout, tokens: float, *, on_host: bool) -> float:
+def activation_bytes(shape: Shape, layout: EngineLayout, tokens: float, *, on_host: bool) -> float:
     """Bytes of the activations that backward needs, of the micro-batch that keeps most."""
     width = layout.bytes_per_weight
     layers, products, inputs = (
@@ -210,7 +210,7 @@ def activation_bytes(shape: Shape, layout: Layout, tokens: float, *, on_host: bo
     return max(short * products, tokens * inputs if short < tokens else 0.0)
 
 
-def _scoring_bytes(shape: Shape, layout: Layout, state: float, *, on_host: bool) -> float:
+def _scoring_bytes(shape: Shape, layout: EngineLayout, state: float, *, on_host: bool) -> float:
     """Pieces of several questions' gradients; or one question's whole gradient and the direction of one matrix."""
     if not layout.one_by_one:
         return 3 * 4.0 * min(CPU_PIECE if on_host else PIECE, shape.trained)
@@ -219,7 +219,7 @@ def _scoring_bytes(shape: Shape, layout: Layout, state: float, *, on_host: bool)
     return 4 * state + 4.0 * min(largest, shape.trained)
 
 
-def _weight_bytes(shape: Shape, layout: Layout) -> float:
+def _weight_bytes(shape: Shape, layout: EngineLayout) -> float:
     """Weights of forward and backward passes, in addition to the masters."""
     whole, stage = float(shape.parameters), layout.zero_stage
     if stage == 0 and layout.bytes_per_weight > 2 and not shape.adapters:
@@ -238,7 +238,7 @@ def _weight_bytes(shape: Shape, layout: Layout) -> float:
     return layout.bytes_sent * (own + 2.0 * largest) + cast
 
 
-def memory_of_roles(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> list[RoleMemory]:
+def memory_of_roles(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: float) -> list[RoleMemory]:
     """Trainer and sampler, each with the memory that the other occupies on its GPU."""
     training = trainer_memory(shape, gpu, layout, sequence=sequence)
     if layout.shared:
@@ -257,7 +257,7 @@ def memory_of_roles(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) 
     return [training, sampling]
 
 
-def host_bytes(shape: Shape, layout: Layout, *, per_node: int) -> float:
+def host_bytes(shape: Shape, layout: EngineLayout, *, per_node: int) -> float:
     """Bytes in a node's main memory: offloaded state, and the state of engines that sleep.
 
     Engines that take turns move there: a sampler the weights of both roles, a sharded trainer its masters, moments and
@@ -281,7 +281,7 @@ def _with_part(role: RoleMemory, name: str, size: float) -> RoleMemory:
     return replace(role, parts=(*role.parts, MemoryPart(name=name, bytes=size)))
 
 
-def sampler_memory(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -> RoleMemory:
+def sampler_memory(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: float) -> RoleMemory:
     """The sampler with the cache of its share of the memory, or at least that of one longest response."""
     tokens = max(sequence, cache_tokens(shape, gpu, layout))
     parts = (
@@ -293,12 +293,12 @@ def sampler_memory(shape: Shape, gpu: Gpu, layout: Layout, *, sequence: float) -
     return RoleMemory(role="sampler", parts=parts, room=gpu.memory)
 
 
-def sampler_weight_bytes(shape: Shape, layout: Layout) -> float:
+def sampler_weight_bytes(shape: Shape, layout: EngineLayout) -> float:
     """Bytes of a sampling engine's weights."""
     return layout.bytes_per_weight * float(shape.parameters)
 
 
-def cache_tokens(shape: Shape, gpu: Gpu, layout: Layout) -> float:
+def cache_tokens(shape: Shape, gpu: Gpu, layout: EngineLayout) -> float:
     """Tokens that an engine's cache holds in its share of the memory."""
     weights = sampler_weight_bytes(shape, layout) / layout.tensor_parallel
     free = gpu.memory * layout.sampler_share - weights - gpu.graphs - gpu.context

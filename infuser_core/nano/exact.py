@@ -15,7 +15,7 @@ from typing import Any, cast, get_args
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from infuser_core.errors import UsageError, named
+from infuser_core.errors import UsageError, match_name
 from infuser_core.nano import language
 from infuser_core.nano.tokenizer import END, chat
 from infuser_core.nano.topics import NAMES, Fact, MicroTopic, choices_of
@@ -119,7 +119,7 @@ def exact_accuracies(folder: Path | None, world: str, split: str) -> list[dict[s
     if folder is None:
         raise UsageError("exact accuracy needs a model's weights", hint="an address has none; name a folder")
     config = world_of(world)
-    part = cast(Split, named(split, get_args(Split), kind="split"))
+    part = cast(Split, match_name(split, get_args(Split), kind="split"))
     rows = masses_of_pairs(folder, [topic.name for topic in config.topics], split=part, world=config)
     target = [row for row in rows if row.topic in config.target]
     groups = {

@@ -10,7 +10,7 @@ from infuser_core.config.phase_table import Phase
 from infuser_core.planning.place import SALT, RunPlaces, Salts
 from infuser_core.store.recipe import ArtifactRef, Recipe, Record
 from infuser_core.store.runs import differing
-from infuser_core.terminal import duration
+from infuser_core.terminal import format_duration
 
 MISSING = "(none)"
 
@@ -71,7 +71,7 @@ class SurveyedStage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class RunReason:
     """One reason why a stage would run."""
 
     kind: str
@@ -114,7 +114,7 @@ class FormerRun:
 
 def reasons_to_run(
     step: SurveyedStage, record: Record | None, before: FormerRun, salts: Salts, missing: Mapping[str, Recipe]
-) -> list[Reason]:
+) -> list[RunReason]:
     """Reasons why this stage would run, the most important first.
 
     `record` is the former artifact at its place, if any; `missing` are assumed artifacts by id.
@@ -134,15 +134,15 @@ def reasons_to_run(
     if not reasons:
         removed = recipe.key in before.keys_of_all_runs
         text = "missing: it was computed, and was removed from the store" if removed else "missing: not computed yet"
-        reasons = [Reason(kind="missing", text=text)]
+        reasons = [RunReason(kind="missing", text=text)]
     return reasons
 
 
-def _change(kind: str, key: str, old: Any, new: Any, text: str = "") -> Reason:
-    return Reason(kind=kind, key=key, old=old, new=new, text=text or f"{key} {_shorten(old)} -> {_shorten(new)}")
+def _change(kind: str, key: str, old: Any, new: Any, text: str = "") -> RunReason:
+    return RunReason(kind=kind, key=key, old=old, new=new, text=text or f"{key} {_shorten(old)} -> {_shorten(new)}")
 
 
-def _forced_repeat(recipe: Recipe, record: Record | None, salts: Salts) -> list[Reason]:
+def _forced_repeat(recipe: Recipe, record: Record | None, salts: Salts) -> list[RunReason]:
     salt = recipe.config.get(SALT)
     if salt is None or not salts.is_forced(recipe.phase, recipe.iteration):
         return []
@@ -152,7 +152,7 @@ def _forced_repeat(recipe: Recipe, record: Record | None, salts: Salts) -> list[
     return [_change("forced", SALT, old, salt, f"forced: computed again, attempt {salt}")]
 
 
-def _setting_changes(recipe: Recipe, record: Record, changed: Sequence[Leaf]) -> list[Reason]:
+def _setting_changes(recipe: Recipe, record: Record, changed: Sequence[Leaf]) -> list[RunReason]:
     """Settings of the phase that differ, under their names in the configuration if they have one."""
     leaves = leaves_that_differ(record.config, recipe.config)
     leaves = [_as_configured(recipe, leaf, changed) for leaf in leaves if leaf.name != SALT]
@@ -167,7 +167,7 @@ def _as_configured(recipe: Recipe, leaf: Leaf, changed: Sequence[Leaf]) -> Leaf:
     return own[0] if own else leaf
 
 
-def _input_changes(recipe: Recipe, record: Record | None, missing: Mapping[str, Recipe]) -> list[Reason]:
+def _input_changes(recipe: Recipe, record: Record | None, missing: Mapping[str, Recipe]) -> list[RunReason]:
     before = dict(record.inputs) if record is not None else {}
     changes = []
     for name, identity in recipe.inputs.items():
@@ -181,7 +181,7 @@ def _input_changes(recipe: Recipe, record: Record | None, missing: Mapping[str, 
     return changes + [_change("input", name, before[name], None, f"input {name} is no longer used") for name in unused]
 
 
-_DEPENDS = Reason(kind="depends", text="depends on stages before it, which would run", new="stages before it")
+_DEPENDS = RunReason(kind="depends", text="depends on stages before it, which would run", new="stages before it")
 
 _LISTED = 8
 """More consecutive cached stages than this share a line."""
@@ -197,7 +197,7 @@ class PlannedStage:
     label: str
     """Benchmark or part that distinguishes it from others of its phase and iteration; empty for most."""
     cached: bool
-    reasons: Sequence[Reason]
+    reasons: Sequence[RunReason]
     """Why it would run; empty for a cached stage."""
     seconds: float | None
     """Estimated time; 0 for a cached stage, None if the store has no former one."""
@@ -226,7 +226,7 @@ class PlannedStage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RunPlan:
     """All stages of a run, in the order of the pipeline."""
 
     run: str
@@ -273,7 +273,11 @@ class Plan:
         against = f"; compared with run {self.compared_with}" if self.compared_with else ""
         if not self.running:
             return f"run {self.run}: all {len(self.stages)} stages are cached{against}"
-        time = f"about {duration(self.seconds)} by former runs" if self.unknown < len(self.running) else "time unknown"
+        time = (
+            f"about {format_duration(self.seconds)} by former runs"
+            if self.unknown < len(self.running)
+            else "time unknown"
+        )
         if 0 < self.unknown < len(self.running):
             time += f", and {self.unknown} stages that the store has no time for"
         return f"run {self.run}: {len(self.running)} of {len(self.stages)} stages would run, {time}{against}"
@@ -299,7 +303,7 @@ def _line(stage: PlannedStage, width: int) -> str:
     return f"  {stage.title:{width}}  would run {time}  {'; '.join(_reason_texts(stage.reasons))}"
 
 
-def _reason_texts(reasons: Sequence[Reason]) -> list[str]:
+def _reason_texts(reasons: Sequence[RunReason]) -> list[str]:
     """Texts of the first reasons; one of them lists the stages that would run before."""
     texts = [reason.text for reason in reasons if reason.kind != "depends"]
     dependencies = list(dict.fromkeys(str(reason.new) for reason in reasons if reason.kind == "depends"))
@@ -322,21 +326,21 @@ def make_plan(
     compared_with: str,
     places: RunPlaces,
     notes: Sequence[str] = (),
-) -> Plan:
+) -> RunPlan:
     """Plan of the surveyed stages; `stored` are all artifacts of the store, for the estimates."""
     usual = usual_seconds(stored) | usual_seconds(before.records)
     stages = []
     for step, label in zip(steps, stage_labels(steps), strict=True):
         if places.only is not None and not places.only.holds(step.recipe):
             continue
-        why: list[Reason] = []
+        why: list[RunReason] = []
         seconds: float | None = 0.0
         if not step.stored:
             record = before.like(step.recipe)
             why = reasons_to_run(step, record, before, salts, missing)
             seconds = record.seconds if record else usual.get(step.recipe.phase)
         stages.append(PlannedStage(recipe=step.recipe, label=label, cached=step.stored, reasons=why, seconds=seconds))
-    return Plan(run=run, compared_with=compared_with, stages=stages, notes=notes)
+    return RunPlan(run=run, compared_with=compared_with, stages=stages, notes=notes)
 
 
 def stage_labels(steps: Sequence[SurveyedStage]) -> list[str]:

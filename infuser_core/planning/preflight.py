@@ -25,7 +25,7 @@ from infuser_core.planning.split import load_sets, require_apart
 from infuser_core.plugins import MAIN_ROUTE, find_object
 from infuser_core.prompts.load import load
 from infuser_core.results.trackers.parts.follow import find_tracker
-from infuser_core.system.hub import fetched
+from infuser_core.system.hub import fetch_address
 from infuser_core.verifiers.parts.batch import CHOICES, prompt_name
 from infuser_core.verifiers.sandbox import run as sandbox
 
@@ -35,7 +35,7 @@ def missing_for_corpus(config: RunConfig) -> list[ConfigError]:
     if not needs_documents(config):
         return []
     if config.corpus.pool:
-        exists = fetched(config.corpus.pool).exists()
+        exists = fetch_address(config.corpus.pool).exists()
         absent = ConfigError(
             f"corpus.pool = {config.corpus.pool!r}: no such file or folder",
             hint="name a pool of `infuser corpus build`, or a documents.json",

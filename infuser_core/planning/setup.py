@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from infuser_core.config.overlays import with_overrides
 from infuser_core.config.run import RunConfig
 from infuser_core.memory.hardware import Cluster, parse_cluster
-from infuser_core.memory.parts import Layout, RoleMemory, layout_of, memory_of_roles, on_more
+from infuser_core.memory.parts import EngineLayout, RoleMemory, layout_of, memory_of_roles, on_more
 from infuser_core.memory.shape import Shape, shape_of
 from infuser_core.planning.hours import SAMPLING, Lengths, PhaseWork, parse_lengths, phase_work
 
@@ -23,7 +23,7 @@ class Setup:
     """The model of both roles."""
     lengths: Lengths
     """Mean lengths and shares."""
-    layout: Layout
+    layout: EngineLayout
     """Use of the accelerators."""
 
     @staticmethod

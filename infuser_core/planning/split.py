@@ -8,7 +8,7 @@ from typing import get_args
 from infuser_core.config.roles import Overlap
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import BenchmarkQuestions
-from infuser_core.errors import ConfigError, shown
+from infuser_core.errors import ConfigError, abbreviate
 from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
 from infuser_core.evaluation.benchmarks.parts.question_sets import load_questions
 from infuser_core.evaluation.benchmarks.parts.validation import question_identity
@@ -62,7 +62,7 @@ def require_apart(config: RunConfig, sets: Sequence[QuestionSet]) -> None:
             pairs.append(pair)
             counts.append(f"{len(shared):,} of the {len(second):,} questions of {other.name} are in {one.name}")
             examples += [
-                f"{shown(copy.text)} ({one.name} {question.question_id}, {other.name} {copy.question_id})"
+                f"{abbreviate(copy.text)} ({one.name} {question.question_id}, {other.name} {copy.question_id})"
                 for question, copy in shared[:EXAMPLES]
             ]
     if pairs:

@@ -16,7 +16,7 @@ from infuser_core.config import shipped
 from infuser_core.config.overlays import load, parse_settings
 from infuser_core.config.run import RunConfig
 from infuser_core.config.sources import Settings
-from infuser_core.errors import ConfigError, named
+from infuser_core.errors import ConfigError, match_name
 
 RUNS = 1000
 """Maximum number of runs of a sweep."""
@@ -35,7 +35,7 @@ class SweepFile(Settings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class AxisValue:
     """One value of an axis."""
 
     label: str
@@ -53,7 +53,7 @@ def read_sweeps(paths: Sequence[Path], overrides: Sequence[str] = (), *, against
     """
     runs = list({config.run_name(): config for path in paths for config in read_sweep(path, overrides)}.values())
     if against:
-        named(against, dict.fromkeys(config.label for config in runs), kind="variant")
+        match_name(against, dict.fromkeys(config.label for config in runs), kind="variant")
     return runs
 
 
@@ -72,17 +72,17 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> list[RunConfig]:
         raise ConfigError(
             f"{path}: {many} runs, and {RUNS} are the most of one sweep", hint="split it, or drop an axis"
         )
-    every = [_run_config(sweep, folder, choices, overrides) for choices in product(*axes)]
+    every = [_run_config(sweep, folder, values, overrides) for values in product(*axes)]
     _refuse_alike(path, every)
     return list({config.run_name(): config for config in every}.values())
 
 
 def _refuse_alike(path: Path, configs: Iterable[RunConfig]) -> None:
     """Comparisons go by the label: other settings under the same one would be averaged as if they were seeds."""
-    named: dict[tuple[str, int], str] = {}
+    run_of_cell: dict[tuple[str, int], str] = {}
     for config in configs:
         run = config.run_name()
-        other = named.setdefault((config.label, config.seed), run)
+        other = run_of_cell.setdefault((config.label, config.seed), run)
         if other != run:
             raise ConfigError(
                 f"{path}: two variants are called {config.label}, runs {other} and {run}",
@@ -90,27 +90,27 @@ def _refuse_alike(path: Path, configs: Iterable[RunConfig]) -> None:
             )
 
 
-def _axis_choices(name: str, values: Mapping[str, list[str]] | Sequence[Any], folder: Path) -> Iterator[Choice]:
+def _axis_choices(name: str, values: Mapping[str, list[str]] | Sequence[Any], folder: Path) -> Iterator[AxisValue]:
     if isinstance(values, Mapping):
         for label, parts in values.items():
             files = tuple(shipped.find_file(part, folder) for part in parts if "=" not in part)
-            yield Choice(label=_as_label(label), files=files, overrides=tuple(part for part in parts if "=" in part))
+            yield AxisValue(label=_as_label(label), files=files, overrides=tuple(part for part in parts if "=" in part))
         return
     for value in values:
         label = "" if name == "seed" else _as_label(f"{'-'.join(name.split('.')[-2:])}-{value}")
-        yield Choice(label=label, overrides=(f"{name}={value}",))
+        yield AxisValue(label=label, overrides=(f"{name}={value}",))
 
 
 def _as_label(label: str) -> str:
     return _UNFIT.sub("-", label.lower()).strip("-")
 
 
-def _run_config(sweep: SweepFile, folder: Path, choices: Sequence[Choice], on_top: Sequence[str]) -> RunConfig:
+def _run_config(sweep: SweepFile, folder: Path, values: Sequence[AxisValue], on_top: Sequence[str]) -> RunConfig:
     bases = [shipped.find_file(name, folder) for name in sweep.base]
-    files = (*bases, *(file for choice in choices for file in choice.files))
-    overrides = [*sweep.set, *(override for choice in choices for override in choice.overrides), *on_top]
-    labels = [choice.label for choice in choices if choice.label]
-    # The labels name the variant: the overlays' names would hide the other choices.
+    files = (*bases, *(file for value in values for file in value.files))
+    overrides = [*sweep.set, *(override for value in values for override in value.overrides), *on_top]
+    labels = [value.label for value in values if value.label]
+    # The labels name the variant: the overlays' names would hide the other values.
     return load(files, [*overrides, f"variant={'-'.join(labels)}"] if labels else overrides)
 
 

@@ -19,11 +19,11 @@ from infuser_core.store.runs import find_run, read_config
 from infuser_core.store.store import Store
 from infuser_core.store.views import Lens
 from infuser_core.system.sealed import digest_of
-from infuser_core.terminal import duration
+from infuser_core.terminal import format_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ExclusionPlan:
     """Plan of a run without a textbook, chunk or question."""
 
     run: str
@@ -89,13 +89,13 @@ class Plan:
                 f"computed again: {len(self.affected)} artifacts, among them {len(self.of(*UPDATES))} updates with "
                 f"{self.steps} optimizer steps and {len(self.of(*CHECKPOINTS))} checkpoints",
                 f"reused: {self.reused} artifacts",
-                f"cost: about {duration(self.seconds)}, from the recorded times",
+                f"cost: about {format_duration(self.seconds)}, from the recorded times",
             ]
         lines.append(f"making run {self.fork}" if applied else f"without --dry-run it is made, as run {self.fork}")
         return "\n".join(lines)
 
 
-def plan(root: Path, run: str | None, name: str) -> Plan:
+def plan(root: Path, run: str | None, name: str) -> ExclusionPlan:
     """Everything that depends on the question, chunk or textbook of this name. Raises UsageError for an unknown one."""
     with closing(Lens(Store(root), runs=[])) as lens:
         view = RunView(lens=lens, graph=graph_of(lens.catalogue, find_run(root, run)))
@@ -105,7 +105,7 @@ def plan(root: Path, run: str | None, name: str) -> Plan:
         return _of_material(view, "document" if is_chunk else "source", name)
 
 
-def _of_material(view: RunView, kind: str, name: str) -> Plan:
+def _of_material(view: RunView, kind: str, name: str) -> ExclusionPlan:
     by: dict[str, Any] = {f"{kind}_id": name}
     rows = view.rows("documents", "document_id", "source_id", **by)
     if not rows:
@@ -121,7 +121,7 @@ def _of_material(view: RunView, kind: str, name: str) -> Plan:
     return _plan(view, f"{kind} {name}", exclude, touched, documents, questions)
 
 
-def _of_question(view: RunView, name: str) -> Plan:
+def _of_question(view: RunView, name: str) -> ExclusionPlan:
     iteration = name.partition("/")[0]
     number = int(iteration) if re.fullmatch(NUMBER, iteration) else -1
     records = view.graph.of(Phase.GENERATE_QUESTIONS, iteration=number)
@@ -143,13 +143,13 @@ def _plan(
     touched: set[str],
     documents: Sequence[str],
     questions: Sequence[str],
-) -> Plan:
+) -> ExclusionPlan:
     run = view.graph.run
     affected = view.graph.below(touched)
     config = validate(read_config(view.lens.catalogue.root, run)).model_dump(mode="json")
     changed = validate(_extended(config, exclude)).model_dump(mode="json")
     steps = view.rows("updates", "skipped", of=[record for record in affected if record.phase in UPDATES])
-    return Plan(
+    return ExclusionPlan(
         run=run,
         fork=f"{run}-without-{digest_of([changed['corpus']['exclude'], changed['cotrain']['exclude_questions']])[:6]}",
         without=without,

@@ -21,9 +21,9 @@ from infuser_core.errors import (
     StoreError,
     UnwritableStoreError,
     UsageError,
-    beginning,
-    named,
-    shown,
+    abbreviate,
+    match_name,
+    names_starting_with,
 )
 from infuser_core.store import lease
 from infuser_core.store.journal import RUNS, Journal, keep_newest
@@ -81,7 +81,7 @@ def find_run(root: Path, name: str | None) -> str:
     """
     known = list_runs(root)
     if name is not None and known:
-        return named(name, known, kind="run", where=f" in {root}")
+        return match_name(name, known, kind="run", where=f" in {root}")
     if not known:
         wanted = f"no run named {name}" if name else "no runs yet"
         raise UsageError(f"{wanted} in {root}", hint="start one with `infuser run nano`")
@@ -91,7 +91,7 @@ def find_run(root: Path, name: str | None) -> str:
 def known_as(root: Path, name: str) -> str:
     """The run that a text names, where other things may be meant: empty for none. Raises UsageError for several."""
     known = list_runs(root)
-    return find_run(root, name) if beginning(name, known) else ""
+    return find_run(root, name) if names_starting_with(name, known) else ""
 
 
 def find_runs(root: Path, names: Sequence[str]) -> list[str]:
@@ -173,7 +173,7 @@ def check_name(name: str) -> None:
         hint = (
             f"1 to {NAME_CHARS} letters, digits, '.', '_' or '-', a letter or digit first, no '.' last, no device (CON)"
         )
-        raise UsageError(f"--name {shown(name)}: not a name for a run", hint=hint)
+        raise UsageError(f"--name {abbreviate(name)}: not a name for a run", hint=hint)
 
 
 def read_config(root: Path, name: str) -> dict[str, Any]:

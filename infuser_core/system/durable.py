@@ -23,9 +23,9 @@ def fsync(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A draft beside `path`, to be written as a file, that takes its place when the block ends without an error.
+    """A draft file next to `path` that replaces it when the block ends without an error.
 
-    Folders are made where they are missing. The draft of a killed process stays behind as `.NAME.*.tmp`.
+    Creates missing folders. A killed process leaves its draft as `.NAME.*.tmp`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
@@ -51,25 +51,25 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def write_errors(place: Path | str, *, hint: str) -> Iterator[None]:
-    """Turns errors of the file system into a StoreError that names the place and the remedy."""
+    """Turn file system errors into a StoreError with the place and the remedy."""
     try:
         yield
-    # Some errors of ours are an OSError, too.
+    # Some InfuserErrors are OSErrors, too.
     except InfuserError:
         raise
     except OSError as error:
         raise StoreError(f"cannot write {place}: {error.strerror or error}", hint=hint) from error
 
 
-def refuse_filled(out: Path, *, option: str) -> None:
-    """Raises UsageError for a place that holds something; `option` is what the command calls it."""
+def refuse_nonempty(out: Path, *, option: str) -> None:
+    """Raises UsageError unless `out` is new or an empty folder; `option` is the command's option for it."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{option} {out}: there is something already", hint="name a new or an empty folder")
 
 
 @contextmanager
-def drafted(out: Path) -> Iterator[Path]:
-    """A folder beside `out` that takes its place when all went well, and is gone otherwise."""
+def replacing_folder(out: Path) -> Iterator[Path]:
+    """A draft folder next to `out` that is renamed to it when the block ends without an error, else removed."""
     draft = out.absolute().parent / f".{out.name}.{uuid.uuid4().hex}.tmp"
     try:
         with write_errors(out, hint="free some space, or name another folder"):

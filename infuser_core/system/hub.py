@@ -1,7 +1,7 @@
-"""The Hugging Face hub: files and folders from it by an address, and exported folders to it.
+"""The Hugging Face hub: download of files and folders by address, and upload of exported folders.
 
-An address is `hf://OWNER/NAME` for a model and `hf://datasets/OWNER/NAME` for a data set, with `@REVISION` and `/PATH`
-behind where it is to be read from. HF_ENDPOINT names another hub, HF_TOKEN who asks.
+An address is `hf://OWNER/NAME` for a model and `hf://datasets/OWNER/NAME` for a data set; to read from it, `@REVISION`
+and `/PATH` may follow. HF_ENDPOINT sets another hub, HF_TOKEN the account.
 """
 
 import re
@@ -18,7 +18,7 @@ SCHEME = "hf://"
 REVISION = "main"
 """Branch that is read unless an address names another revision."""
 DATA = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
-"""Endings of files with rows, the preferred one first: in small letters, without `.gz`."""
+"""Suffixes of files with rows, the preferred one first: lower case, without `.gz`."""
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _ADDRESS = re.compile(
     rf"{SCHEME}(datasets/|models/)?(?!(?:datasets|models|spaces)/)({_NAME}/{_NAME})(?:@([^/@]+))?(?:/(.+))?"
@@ -39,34 +39,32 @@ class HubAddress:
     revision: str = REVISION
     """Branch, tag or commit."""
     path: str = ""
-    """File or folder inside; empty for the whole."""
+    """File or folder inside; empty for the whole repository."""
 
 
-def address(text: str) -> HubAddress:
-    """The address that is written `hf://...`. Raises ConfigError for another form."""
-    found = _ADDRESS.fullmatch(text)
-    if found is None or ".." in text.split("/"):
+def parse_address(text: str) -> HubAddress:
+    """Parse `hf://...`. Raises ConfigError for another form."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or ".." in text.split("/"):
         raise ConfigError(f"{text!r} is no address on the hub", hint=f"{_FORMS}, with @REVISION and /FILE as needed")
-    kind, repo, revision, path = found.groups()
-    data = kind == "datasets/"
-    return HubAddress(
-        repo=repo, kind="dataset" if data else "model", revision=revision or REVISION, path=(path or "").rstrip("/")
-    )
+    prefix, repo, revision, path = match.groups()
+    kind: Kind = "dataset" if prefix == "datasets/" else "model"
+    return HubAddress(repo=repo, kind=kind, revision=revision or REVISION, path=(path or "").rstrip("/"))
 
 
 def stem_and_suffix(name: str) -> tuple[str, str]:
-    """Parts of a file's name without `.gz`; the suffix in small letters."""
+    """Stem and lower-case suffix of a file's name without `.gz`."""
     path = PurePath(name[:-3] if name.lower().endswith(".gz") else name)
     return path.stem, path.suffix.lower()
 
 
 def is_data(name: str) -> bool:
-    """Whether a file of this name has rows; hidden ones have not."""
+    """Whether a file of this name has rows; hidden files do not count."""
     return stem_and_suffix(name)[1] in DATA and not name.startswith(".")
 
 
 def find_data(folder: Path, name: str) -> Path | None:
-    """The folder, or the file with rows, that is called `name` in a folder; None when there is none."""
+    """The folder or the file with rows called `name` in a folder; None if there is none."""
     place = folder / name
     if place.exists():
         return place
@@ -76,28 +74,30 @@ def find_data(folder: Path, name: str) -> Path | None:
 
 
 @lru_cache(maxsize=64)
-def fetched(given: str) -> Path:
-    """The file or folder that is meant: a path of this machine as it is, an address once its files are here.
+def fetch_address(address: str) -> Path:
+    """Local path of a hub address, whose files are downloaded; a local path is returned unchanged.
 
-    A repository with one file of rows stands for that file. Raises ConfigError for what cannot be had. Within a
-    process an address keeps the commit that it had first.
+    A repository with one file of rows gives that file. Raises ConfigError if a download fails. Within a process an
+    address keeps the commit of its first download.
     """
-    if not given.startswith(SCHEME):
-        return Path(given)
-    where = address(given)
+    if not address.startswith(SCHEME):
+        return Path(address)
+    where = parse_address(address)
     patterns = [where.path, f"{where.path}/*"] if where.path else ["*"]
     remedy = "check the name and the network; HF_TOKEN says who asks"
-    place = snapshot(where, patterns, what=given, remedy=remedy) / where.path
+    place = download_snapshot(where, patterns, what=address, remedy=remedy) / where.path
     if not place.exists():
-        raise ConfigError(f"{given}: {where.repo} has no such file", hint=f"its page lists them; {_FORMS}")
+        raise ConfigError(f"{address}: {where.repo} has no such file", hint=f"its page lists them; {_FORMS}")
     rows = [path for path in place.rglob("*") if is_data(path.name)]
     return rows[0] if len(rows) == 1 and where.kind == "dataset" and place.is_dir() else place
 
 
-def snapshot(where: HubAddress, patterns: Sequence[str], *, what: str, remedy: str, local: bool = False) -> Path:
-    """Folder with a repository's files of these patterns, from the cache or the hub; with `local`, the cache alone.
+def download_snapshot(
+    where: HubAddress, patterns: Sequence[str], *, what: str, remedy: str, local: bool = False
+) -> Path:
+    """Folder with a repository's files of these patterns, from the cache or the hub; with `local`, only from the cache.
 
-    Raises ConfigError, opened by `what` the files are for and closed by the `remedy`, when they cannot be had.
+    Raises ConfigError if they cannot be downloaded; `what` they are for begins its message, `remedy` is its hint.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, RevisionNotFoundError
@@ -123,38 +123,38 @@ def snapshot(where: HubAddress, patterns: Sequence[str], *, what: str, remedy: s
     return Path(folder)
 
 
-def target(text: str, kind: Kind) -> HubAddress:
-    """The repository to push to, made where it is missing: private, until its owner opens it.
+def create_repository(text: str, kind: Kind) -> HubAddress:
+    """Create the private repository to push to unless it exists.
 
-    Raises UsageError for an address of another kind or of more than a repository, and when the hub refuses.
+    Raises UsageError for an address of another kind or with a revision or path, and if the hub refuses.
     """
-    where = address(text)
+    where = parse_address(text)
     if where.kind != kind or where.path or where.revision != REVISION:
-        raise UsageError(f"--push {text}: no repository for a {kind}", hint=f"{_FORMS}, and nothing behind")
+        raise UsageError(f"--push {text}: no repository for a {kind}", hint=f"{_FORMS}, without @REVISION or /PATH")
     from huggingface_hub import HfApi
 
-    with _refused(text, hint="`hf auth login`, or set HF_TOKEN to a token that may write"):
+    with _push_errors(text, hint="`hf auth login`, or set HF_TOKEN to a token that may write"):
         HfApi().create_repo(where.repo, repo_type=kind, private=True, exist_ok=True)
     return where
 
 
-def push(folder: Path, where: HubAddress, *, message: str) -> str:
-    """Put a folder's files into a repository as a commit; returns its address. Raises UsageError when refused."""
+def push_folder(folder: Path, where: HubAddress, *, message: str) -> str:
+    """Upload a folder as one commit; returns the commit's address. Raises UsageError if the hub refuses."""
     from huggingface_hub import HfApi
 
     kind = " --type dataset" if where.kind == "dataset" else ""
-    with _refused(where.repo, hint=f"{folder} is whole: `hf upload{kind} {where.repo} {folder}` goes on"):
-        done = HfApi().upload_folder(
+    with _push_errors(where.repo, hint=f"{folder} is whole: `hf upload{kind} {where.repo} {folder}` continues"):
+        commit = HfApi().upload_folder(
             repo_id=where.repo, repo_type=where.kind, folder_path=folder, commit_message=message
         )
-    return str(done.commit_url)
+    return str(commit.commit_url)
 
 
 @contextmanager
-def _refused(text: str, *, hint: str) -> Iterator[None]:
+def _push_errors(text: str, *, hint: str) -> Iterator[None]:
     from huggingface_hub.errors import HfHubHTTPError
 
-    # Its bases: OSError, and the error of the client's HTTP library, whichever that is, for a server that is silent.
+    # Its bases: OSError, and for a server that does not answer the error of the client's HTTP library.
     kinds: tuple[type[BaseException], ...] = HfHubHTTPError.__bases__
     try:
         yield

@@ -1,6 +1,6 @@
-"""Sealed JSON records and lines: a digest over the content, written with it and checked by whoever reads it.
+"""Sealed JSON records and lines: a digest of the content is written with it and checked by readers.
 
-The seal of a line is taken over the line and the seal of the line before, so that lines form a chain.
+The seal of a line is the checksum of the line and the seal of the line before, so lines form a chain.
 """
 
 import hashlib
@@ -36,13 +36,13 @@ def digest_of_file(path: Path) -> str:
 
 def dumps(record: Mapping[str, Any]) -> str:
     """The record as JSON text with its seal."""
-    # Of what will be read: keys that are no strings sort otherwise.
+    # The digest of what readers will parse: keys that are not strings would sort differently.
     plain = json.loads(json.dumps(record))
     return json.dumps({**plain, _SEAL: digest_of(plain)}, indent=1, sort_keys=True) + "\n"
 
 
 def loads(text: str | bytes) -> dict[str, Any]:
-    """The record in a text, without its seal; one of an older version has none. Raises ValueError for anything else."""
+    """Parse a record and check its seal, which older versions did not write. Raises ValueError for a damaged one."""
     record = json.loads(text)
     if not isinstance(record, dict):
         raise ValueError("it is no JSON object")
@@ -59,7 +59,7 @@ def write(path: Path, record: Mapping[str, Any]) -> None:
 def read(path: Path, **expected: Any) -> dict[str, Any]:
     """The record in a file. Raises ValueError for a damaged one, OSError for one that cannot be read.
 
-    `expected` are facts by which a record is told from a whole one that belongs elsewhere; older versions lack some.
+    `expected` are values that identify the record, so that one from elsewhere is refused; older versions lack some.
     """
     record = loads(path.read_bytes())
     for name, value in expected.items():
@@ -74,7 +74,7 @@ def checksum(data: bytes) -> str:
 
 
 def line(record: Mapping[str, Any], before: str) -> tuple[bytes, str]:
-    """The record as a line that follows the one with the seal `before`; returns its own seal, too."""
+    """The record as a line that follows the line with the seal `before`; and its seal."""
     body = json.dumps(record).encode().removesuffix(b"}")
     seal = checksum(before.encode() + body)
     return body + _MARK + seal.encode() + _END + b"\n", seal
@@ -82,20 +82,20 @@ def line(record: Mapping[str, Any], before: str) -> tuple[bytes, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """Lines of a file, as far as they follow from each other."""
+    """The lines of a file, up to the first one that does not continue the chain of seals."""
 
     lines: Sequence[bytes]
     """Lines before the first damaged one."""
     beyond: Sequence[bytes]
-    """The damaged line and all behind it."""
+    """The damaged line and all lines after it."""
     seals: Mapping[int, str]
-    """Seal by the bytes up to the end of its line; lines of older versions, which have none, have one together."""
+    """Seal by the offset of its line's end; the lines of older versions, which have no seals, have one together."""
     end: int
     """Bytes of the sound lines."""
     torn: int
-    """Number, from 1, of a last line without an end; 0 for none."""
+    """Number, from 1, of an incomplete last line; 0 for none."""
     sealed: bool
-    """Whether some line has a seal of its own."""
+    """Whether any line has a seal."""
 
 
 def chain(data: bytes) -> Chain:
@@ -103,12 +103,12 @@ def chain(data: bytes) -> Chain:
     *lines, fragment = data.split(b"\n")
     seals, end, seal, sealed, sound = {0: ""}, 0, "", False, 0
     for text in lines:
-        body, mark, given = text.rpartition(_MARK)
+        body, mark, line_end = text.rpartition(_MARK)
         if mark and not sealed and end:
             seal = seals[end] = checksum(data[:end])
         if mark or sealed:
             seal = checksum(seal.encode() + body)
-            if given != seal.encode() + _END:
+            if line_end != seal.encode() + _END:
                 break
             sealed = True
             seals[end + len(text) + 1] = seal

@@ -172,7 +172,7 @@ class WorkerProcess(Peer):
             return time.clock_gettime(~self.pid << 3 | 2)
         return 0.0
 
-    def killed(self) -> bool:
+    def was_killed(self) -> bool:
         """Whether another process killed the ended one; False if it crashed itself."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._process.wait(1.0) in FROM_OUTSIDE
@@ -289,7 +289,7 @@ def wait(workers: Sequence[WorkerProcess], seconds: float) -> None:
 
 
 def last_words(output: str) -> str:
-    """The last exception in a worker's output, which says why it ended; empty without one."""
+    """The last exception in a worker's output; empty without one."""
     lines = [line.strip() for line in output.splitlines()]
     exceptions = [line for line in lines if re.match(r"^(\w+\.)*\w*(Error|Exception|Interrupt)\b", line)]
     return exceptions[-1][:500] if exceptions else ""
@@ -313,10 +313,11 @@ def connect(descriptor: str) -> Connection:
 _WORKERS: WeakSet[WorkerProcess] = WeakSet()
 
 
-def _after_fork() -> None:
+def _forget_workers() -> None:
+    """In a forked child, close the copies of its parent's connections."""
     for worker in [*_WORKERS]:
         worker.forget()
     _WORKERS.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+os.register_at_fork(after_in_child=_forget_workers)

@@ -44,7 +44,7 @@ class Task:
     name: str
     """The work in plain words, such as `conversion`."""
     begin: Callable[[], AbstractContextManager[Work]]
-    """Opens what a worker keeps from item to item, models and indexes, and closes it after the last item."""
+    """Opens what a worker keeps between items, such as models and indexes, and closes it after the last item."""
     item: Callable[[Any], str] = str
     """Name of an item in messages."""
     apart: bool = True
@@ -118,9 +118,9 @@ class ProcessWorker:
             self._process.send(pickle.dumps(message))
             reply: tuple[str, Any] = pickle.loads(self._process.receive(math.inf))
         except EngineError as error:
-            is_killed = isinstance(self._process, WorkerProcess) and self._process.killed()
+            was_killed = isinstance(self._process, WorkerProcess) and self._process.was_killed()
             self._process.close()
-            reason = "a process was killed from outside" if is_killed else error.message
+            reason = "a process was killed from outside" if was_killed else error.message
             raise LostWorkerError(reason) from error
         return reply
 
@@ -205,7 +205,7 @@ class WorkerPool(ABC):
         return self._count_slots(accelerator=False)
 
     def each(self, task: Task, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """Place and result of every item as they end.
+        """Index and result of each item, in the order in which they finish.
 
         Raises what the work raises, KilledProcessError for an item that lost ATTEMPTS workers, and EngineError if no
         machine is left.
@@ -307,7 +307,7 @@ class _TaskRun:
                 self._give_back(slot)
         raise KilledProcessError(
             f"{self._task.name}: {self._task.item(item)} lost its worker: {'; '.join(dict.fromkeys(reasons))}",
-            hint=f"{child.guess_of_kill()}; free some memory, or use fewer workers, and repeat: finished work is kept",
+            hint=f"{child.likely_kill_cause()}; free memory or use fewer workers, and repeat: finished work is kept",
         )
 
     def end(self, *, now: bool) -> None:

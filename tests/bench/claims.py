@@ -287,11 +287,11 @@ def figures(kept: Sequence[dict[str, Any]]) -> list[charts.Figure]:
         means, sds = [fmean(column) for column in columns], [stdev(column) for column in columns]
         low = [mean - sd for mean, sd in zip(means, sds, strict=True)]
         high = [mean + sd for mean, sd in zip(means, sds, strict=True)]
-        curves.append(charts.Series(label=name, x=places, y=means, low=low, high=high))
+        curves.append(charts.ChartSeries(label=name, x=places, y=means, low=low, high=high))
         exact = [row["exact"]["target"]["accuracy"] for row in runs]
-        bars.append(charts.Series(label=name, x=list(range(len(exact))), y=exact))
+        bars.append(charts.ChartSeries(label=name, x=list(range(len(exact))), y=exact))
         shares = [fmean(share(row, end, side) for row in runs) for side, end in _CELLS]
-        keys.append(charts.Series(label=name, x=list(range(4)), y=shares))
+        keys.append(charts.ChartSeries(label=name, x=list(range(4)), y=shares))
     seeds = [f"seed {row['seed']}" for row in arm(kept, "infuser")]
     cells_ = [f"{'on' if side == 'target' else 'off'} target, {end}" for side, end in _CELLS]
     texts = list(CAPTIONS.items())
@@ -309,7 +309,7 @@ def bars(name: str) -> charts.Figure:
     head, _, *rest = takewhile(lambda line: line.startswith("|"), lines[at:])
     columns = list(zip(*([part.strip() for part in line.strip("| ").split(" | ")] for line in rest), strict=True))
     series = [
-        charts.Series(label=label.strip(), x=list(range(len(rest))), y=[float(text.split()[0]) for text in values])
+        charts.ChartSeries(label=label.strip(), x=list(range(len(rest))), y=[float(text.split()[0]) for text in values])
         for label, values in zip(head.strip("| ").split(" | ")[1:], columns[1:], strict=True)
     ]
     seeds = [f"seed {text}" for text in columns[0]]

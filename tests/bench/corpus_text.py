@@ -23,7 +23,7 @@ from pathlib import Path
 
 from measure import Row, shown
 
-from corpus.chunk.blocks import Kind, scan
+from corpus.chunk.blocks import BlockType, scan
 from corpus.chunk.chunk import chunk_page
 from corpus.chunk.langchain_chunk import NOWHERE, chunk_langchain
 from corpus.read import pdf
@@ -84,7 +84,7 @@ def by_characters(text: str) -> int:
 
 
 def score(markdown: str, titles: Sequence[str]) -> Score:
-    found = Counter(title_key(block.title) for block in scan(markdown) if block.kind is Kind.HEADING)
+    found = Counter(title_key(block.title) for block in scan(markdown) if block.kind is BlockType.HEADING)
     wanted = Counter(titles)
     return Score(hits=(found & wanted).total(), wanted=wanted.total(), found=found.total())
 

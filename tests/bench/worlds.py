@@ -167,7 +167,7 @@ def break_even(name: str, caption: str) -> list[charts.Figure]:
         gaps = [paired(ours, arm) for arm in arms]
         means, halves = [gap.mean for gap in gaps], [gap.half for gap in gaps]
         low, high = ([mean + sign * half for mean, half in zip(means, halves, strict=True)] for sign in (-1, 1))
-        series.append(charts.Series(label=label, x=list(range(len(SHARES))), y=means, low=low, high=high))
+        series.append(charts.ChartSeries(label=label, x=list(range(len(SHARES))), y=means, low=low, high=high))
     shares = [f"one document in {text}" for text in SHARES.values()]
     return [charts.groups(caption, shares, series, name=name, label="INFUSER minus fixed generator")]
 

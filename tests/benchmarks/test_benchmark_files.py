@@ -20,7 +20,7 @@ from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark, find_benchmark
 from infuser_core.evaluation.benchmarks.parts.spec import locate_files, source_of, split_files
 from infuser_core.schemas import Question
-from infuser_core.terminal import one_line
+from infuser_core.terminal import format_warning
 
 DATA = places.DATA / "benchmarks"
 ROW = {"problem": "Find it.", "answer": "2", "subject": "Algebra", "level": 1, "unique_id": "test/a/1.json"}
@@ -292,8 +292,8 @@ def test_another_number_of_questions_is_announced_in_one_line(tmp_path: Path):
 
 
 def test_own_warnings_are_one_line_and_others_say_where_they_are_from():
-    assert one_line(DataWarning("math500: few"), DataWarning, "x.py", 3) == "warning: math500: few\n"
-    assert one_line(UserWarning("odd"), UserWarning, "x.py", 3) == "x.py:3: UserWarning: odd\n"
+    assert format_warning(DataWarning("math500: few"), DataWarning, "x.py", 3) == "warning: math500: few\n"
+    assert format_warning(UserWarning("odd"), UserWarning, "x.py", 3) == "x.py:3: UserWarning: odd\n"
 
 
 def test_a_file_is_located_without_being_read(tmp_path: Path):

@@ -16,7 +16,7 @@ from infuser_core.engines.service.launch import ServiceOptions, engine_settings
 from infuser_core.engines.vllm import worker
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation import evaluate
-from infuser_core.evaluation.models import NamedModel
+from infuser_core.evaluation.models import EvaluatedModel
 from infuser_core.evaluation.settings import engine_name, settings_of_run
 
 BASE = {"dtype": "bfloat16", "device": "cpu", "threads": 1}
@@ -87,7 +87,7 @@ def test_engines_of_runs_and_evaluations_get_them() -> None:
     run = config(*FP8)
     assert run_pool(run, longest_sequence=4096)._options["sampler"]["vllm"] == {"quantization": "fp8"}
     assert sampling_pool(run.engine, None, cache_tokens=1)._options["sampler"]["vllm"] == {"quantization": "fp8"}
-    model = NamedModel(name="model", digest="", folder=Path("model"), config=None)
+    model = EvaluatedModel(name="model", digest="", folder=Path("model"), config=None)
     assert engine_name(model, settings_of_run(run)) == 'vllm bfloat16 {"quantization": "fp8"}'
     assert engine_name(model, settings_of_run(config(*VLLM))) == "vllm bfloat16"
 

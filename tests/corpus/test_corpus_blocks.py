@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from corpus.chunk.blocks import Kind, scan
+from corpus.chunk.blocks import BlockType, scan
 
 ODDITIES = [
     "\u2028",
@@ -80,39 +80,39 @@ def headings(source: str) -> list[tuple[int, int, str]]:
 @given(st.lists(st.sampled_from(CLEAN), max_size=12), st.sampled_from(["", "\n"]))
 def test_headings_are_those_of_commonmark(parts, joint):
     source = joint.join(parts)
-    found = [block for block in scan(source) if block.kind is Kind.HEADING]
+    found = [block for block in scan(source) if block.kind is BlockType.HEADING]
     told = [(source.count("\n", 0, block.start), block.level, " ".join(block.title.split())) for block in found]
     assert told == headings(source)
 
 
-def kinds(source: str) -> list[Kind]:
-    return [block.kind for block in scan(source) if block.kind is not Kind.BLANK]
+def kinds(source: str) -> list[BlockType]:
+    return [block.kind for block in scan(source) if block.kind is not BlockType.BLANK]
 
 
 def test_blocks_that_hide_headings():
-    assert kinds("$$\n# x\n$$\n") == [Kind.MATH]
-    assert kinds("\\[\n# x\n\\]\n") == [Kind.MATH]
-    assert kinds("<!--\n# x\n-->\n") == [Kind.CODE]
-    assert kinds("| a | b |\n|---|---|\n| 1 | 2 |\n") == [Kind.TABLE]
+    assert kinds("$$\n# x\n$$\n") == [BlockType.MATH]
+    assert kinds("\\[\n# x\n\\]\n") == [BlockType.MATH]
+    assert kinds("<!--\n# x\n-->\n") == [BlockType.CODE]
+    assert kinds("| a | b |\n|---|---|\n| 1 | 2 |\n") == [BlockType.TABLE]
 
 
 def test_code_is_one_block_wherever_it_stands():
-    assert kinds("    a\n\n    b\n") == [Kind.CODE]
-    assert kinds("> ```\n> a\n>\n> # b\n> ```\n") == [Kind.CODE]
-    assert kinds("- a\n\n    ```\n    b\n\n    # c\n    ```\n") == [Kind.PARAGRAPH, Kind.CODE]
+    assert kinds("    a\n\n    b\n") == [BlockType.CODE]
+    assert kinds("> ```\n> a\n>\n> # b\n> ```\n") == [BlockType.CODE]
+    assert kinds("- a\n\n    ```\n    b\n\n    # c\n    ```\n") == [BlockType.PARAGRAPH, BlockType.CODE]
 
 
 def test_what_ends_with_its_container_is_text():
-    assert kinds("> ```\n> a\n\n```\nb\n```\n") == [Kind.PARAGRAPH, Kind.CODE]
-    assert kinds("- <!-- a\n- b -->\n") == [Kind.PARAGRAPH, Kind.PARAGRAPH]
+    assert kinds("> ```\n> a\n\n```\nb\n```\n") == [BlockType.PARAGRAPH, BlockType.CODE]
+    assert kinds("- <!-- a\n- b -->\n") == [BlockType.PARAGRAPH, BlockType.PARAGRAPH]
 
 
 def test_an_unclosed_fence_is_text():
-    assert kinds("```\ncode\n\n# A\n") == [Kind.PARAGRAPH, Kind.HEADING]
+    assert kinds("```\ncode\n\n# A\n") == [BlockType.PARAGRAPH, BlockType.HEADING]
 
 
 def test_a_formula_ends_at_an_empty_line():
-    assert kinds("$$\nx\n\n# A\n\n$$\n") == [Kind.PARAGRAPH, Kind.HEADING, Kind.PARAGRAPH]
+    assert kinds("$$\nx\n\n# A\n\n$$\n") == [BlockType.PARAGRAPH, BlockType.HEADING, BlockType.PARAGRAPH]
 
 
 @pytest.mark.timeout(60)
@@ -125,5 +125,5 @@ def test_openers_that_never_close_do_not_take_long(line: str):
 
 
 def test_only_line_ends_of_commonmark_count():
-    assert kinds("a\u2028# no heading\n") == [Kind.PARAGRAPH]
+    assert kinds("a\u2028# no heading\n") == [BlockType.PARAGRAPH]
     assert [block.title for block in scan("# A #\r\n## B\r# C")] == ["A", "B", "C"]

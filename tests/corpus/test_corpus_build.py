@@ -19,7 +19,7 @@ from test_endpoint_replies import said, server
 
 from corpus.chunk.chunk import Discarded
 from corpus.find import named_sources
-from corpus.find.search import Failure, Ranking
+from corpus.find.search import FailedQuery, Ranking
 from corpus.formats import read_documents
 from corpus.pool import (
     DISCARDED,
@@ -402,7 +402,7 @@ def test_a_book_that_is_given_and_offered_is_one_source(shelf, tmp_path):
 def test_a_catalogue_that_is_down_costs_its_own_answers_alone(shelf, tmp_path):
     entries = [{"name": "local", "base": shelf.base}, {"name": "oapen", "base": f"{shelf.base}/down"}]
     facts = searched(tmp_path, {"type": "catalogues", "catalogues": entries, "queries_per_topic": 1})
-    failures = read_rows(tmp_path / "out" / SEARCH / "failures.parquet", Failure)
+    failures = read_rows(tmp_path / "out" / SEARCH / "failures.parquet", FailedQuery)
     assert {(row.catalogue, row.subdomain) for row in failures} == {("oapen", "Optics"), ("oapen", "Tides")}
     assert [row["catalogue"] for row in facts["search_failures"]] == ["oapen", "oapen"]
     assert "## Catalogues without an answer" in (tmp_path / "out" / "report.md").read_text()

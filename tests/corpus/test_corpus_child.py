@@ -16,7 +16,7 @@ from corpus.read.converters import pdfium
 from corpus.read.file_kinds import COUNTER
 from corpus.read.page import ConversionJob
 from infuser_core.errors import DocumentError, KilledProcessError, UsageError
-from infuser_core.system.child import PROC, ROOT, Limits, call, memory_kills
+from infuser_core.system.child import PROC, ROOT, Limits, call, count_memory_kills
 
 
 def test_the_result_comes_back():
@@ -107,7 +107,7 @@ def test_kills_for_want_of_memory_are_those_of_the_control_group(tmp_path: Path,
     folder = tmp_path / "groups" / name / place
     folder.mkdir(parents=True)
     (tmp_path / "cgroup").write_text(f"9:pids:/\n4:{name}:/jobs/7\n")
-    assert memory_kills(tmp_path, tmp_path / "groups") is None
+    assert count_memory_kills(tmp_path, tmp_path / "groups") is None
     (folder / file).write_text("oom 4\noom_kill 3\noom_group_kill 1\n")
-    assert memory_kills(tmp_path, tmp_path / "groups") == 3
-    assert memory_kills(tmp_path / "nothing", tmp_path / "groups") is None
+    assert count_memory_kills(tmp_path, tmp_path / "groups") == 3
+    assert count_memory_kills(tmp_path / "nothing", tmp_path / "groups") is None

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from pydantic import ValidationError
 
-from corpus.chunk.blocks import ATOMIC, Kind, scan
+from corpus.chunk.blocks import ATOMIC, BlockType, scan
 from corpus.chunk.chunk import Chunk, Discard, Excluded, chunk_page, split_sections
 from corpus.chunk.langchain_chunk import NOWHERE, chunk_langchain
 from infuser_core.config.corpus import ChunkSettings
@@ -103,7 +103,7 @@ def test_p5_an_edit_changes_no_chunk_of_another_top_level_section(body, before, 
 def test_p6_code_math_and_tables_are_whole_and_headings_keep_their_text(source, bounds, count):
     rows = chunks_of(source, count, bounds)
     edges = {edge for row in rows for edge in (row.document.start, row.document.end)}
-    blocks = [block for block in scan(source) if block.kind is not Kind.BLANK]
+    blocks = [block for block in scan(source) if block.kind is not BlockType.BLANK]
     for block in blocks:
         text = source[block.start : block.end]
         if block.kind in ATOMIC and count(text.strip()) <= bounds[1]:

@@ -14,7 +14,7 @@ from corpus.find.catalogue import Offer, connect
 from corpus.find.download import Holdings, download_sources
 from corpus.find.queries import PROMPTS, librarian_of
 from corpus.find.search import search_topic
-from corpus.find.session import Recorder, live_recorder, open_catalogues, replaying_recorder, run_web_search
+from corpus.find.session import ResponseRecorder, live_recorder, open_catalogues, replaying_recorder, run_web_search
 from infuser_core.config.corpus import CatalogueEntry, CatalogueSettings
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.errors import CatalogueError, ConfigError
@@ -33,7 +33,7 @@ def server():
         yield loopback
 
 
-def search(session: Recorder, server: Loopback) -> list[Offer]:
+def search(session: ResponseRecorder, server: Loopback) -> list[Offer]:
     return connect("doab", base=server.base, client=session.client).search(TOPIC, "Optics")
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from corpus.chunk import split
 from corpus.chunk.blocks import scan
-from corpus.chunk.split import Measure, Span, pack, pieces, trim
+from corpus.chunk.split import SliceCounter, Span, pack, pieces, trim
 
 
-def plain_pack(parts: Sequence[Span], measure: Measure, max_tokens: int) -> list[Span]:
+def plain_pack(parts: Sequence[Span], measure: SliceCounter, max_tokens: int) -> list[Span]:
     """Piece after piece, every candidate counted."""
     runs: list[Span] = []
     for start, end in parts:
@@ -54,13 +54,13 @@ def test_packing_equals_its_plain_form(lengths, max_tokens, count):
     for length in lengths:
         edges.append(edges[-1] + length)
     parts = list(pairwise(edges))
-    plain = plain_pack(parts, Measure(source=source, count=count), max_tokens)
-    packed = pack(parts, Measure(source=source, count=count), min_tokens=0, max_tokens=max_tokens)
+    plain = plain_pack(parts, SliceCounter(source=source, count=count), max_tokens)
+    packed = pack(parts, SliceCounter(source=source, count=count), min_tokens=0, max_tokens=max_tokens)
     assert packed == plain
 
 
 def cut(source: str, max_tokens: int) -> list[str]:
-    measure = Measure(source=source, count=by_words)
+    measure = SliceCounter(source=source, count=by_words)
     return [source[start:end].strip() for start, end in pieces(scan(source), measure, max_tokens)]
 
 
@@ -95,7 +95,7 @@ def test_a_full_stop_that_ends_no_sentence_is_no_place_to_cut(text):
 
 def test_a_word_without_end_is_cut_into_windows_that_fit():
     source = "x" * 10_000
-    found = pieces(scan(source), Measure(source=source, count=len), 64)
+    found = pieces(scan(source), SliceCounter(source=source, count=len), 64)
     sizes = [end - start for start, end in found]
     assert all(32 < size <= 64 for size in sizes[:-1]) and sum(sizes) == 10_000
 
@@ -108,7 +108,7 @@ def test_a_long_slice_is_never_given_to_the_counter_at_once():
         return len(text) // 4
 
     source = "The kiln is warm and the jetty is cold. " * 20_000
-    measure = Measure(source=source, count=count)
+    measure = SliceCounter(source=source, count=count)
     parts = pieces(scan(source), measure, 2048)
     assert pack(parts, measure, min_tokens=200, max_tokens=2048)
     assert max(asked) <= split.WINDOW and sum(asked) < 6 * len(source)
@@ -116,4 +116,4 @@ def test_a_long_slice_is_never_given_to_the_counter_at_once():
 
 def test_counting_in_windows_is_exact_for_words():
     source = "kiln jetty " * 40_000
-    assert Measure(source=source, count=by_words)(0, len(source)) == 80_000
+    assert SliceCounter(source=source, count=by_words)(0, len(source)) == 80_000

@@ -12,7 +12,7 @@ from ray_nodes import Nodes
 from test_distributed_ranks import descendants
 from test_distributed_run import RANKS, Made, entries, finished, start, until
 
-from infuser_core.engines.cluster.machines import Cluster, Machine, connected, shares
+from infuser_core.engines.cluster.machines import Machine, RayCluster, connected, shares
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Rollout
 
@@ -65,25 +65,25 @@ def test_a_node_that_samples_is_killed_and_the_rows_stay_those_of_one_machine(
 HERE, THERE = (Machine(node=name, host=name, cards=8, cores=2) for name in ("here", "there"))
 
 
-def parts(cluster: Cluster, *, cuda: bool, machines: list[Machine]) -> list[tuple[int, bool]]:
+def parts(cluster: RayCluster, *, cuda: bool, machines: list[Machine]) -> list[tuple[int, bool]]:
     return [(share.ranks, share.engines) for share in shares(machines, cluster, cuda=cuda)]
 
 
 def test_ranks_fill_machines_in_order_and_engines_take_what_is_left() -> None:
     both = [HERE, THERE]
-    apart, turns = Cluster(address="", ranks=4), Cluster(address="", ranks=16, turns=True)
+    apart, turns = RayCluster(address="", ranks=4), RayCluster(address="", ranks=16, turns=True)
     assert parts(apart, cuda=True, machines=both) == [(4, True), (0, True)]
-    assert parts(Cluster(address="", ranks=8), cuda=True, machines=both) == [(8, False), (0, True)]
+    assert parts(RayCluster(address="", ranks=8), cuda=True, machines=both) == [(8, False), (0, True)]
     assert parts(turns, cuda=True, machines=both) == [(8, True), (8, True)]
-    assert parts(Cluster(address="", ranks=2), cuda=False, machines=both) == [(2, False), (0, True)]
-    assert parts(Cluster(address="", ranks=2), cuda=False, machines=both[:1]) == [(2, True)]
+    assert parts(RayCluster(address="", ranks=2), cuda=False, machines=both) == [(2, False), (0, True)]
+    assert parts(RayCluster(address="", ranks=2), cuda=False, machines=both[:1]) == [(2, True)]
 
 
 def test_a_cluster_that_is_too_small_is_refused_with_its_numbers() -> None:
     with pytest.raises(EngineError, match=r"20 ranks need as many accelerators, and the cluster has here 8, there 8"):
-        shares([HERE, THERE], Cluster(address="", ranks=20), cuda=True)
+        shares([HERE, THERE], RayCluster(address="", ranks=20), cuda=True)
     with pytest.raises(EngineError, match="16 ranks leave none of the cluster's accelerators to the sampler"):
-        shares([HERE, THERE], Cluster(address="", ranks=16), cuda=True)
+        shares([HERE, THERE], RayCluster(address="", ranks=16), cuda=True)
 
 
 def test_a_cluster_that_is_not_there_is_named_at_once() -> None:
@@ -91,4 +91,4 @@ def test_a_cluster_that_is_not_there_is_named_at_once() -> None:
         nobody.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{nobody.getsockname()[1]}"
         with pytest.raises(EngineError, match=f"no Ray cluster answers at '{address}'"):
-            connected(Cluster(address=address), cores=1)
+            connected(RayCluster(address=address), cores=1)

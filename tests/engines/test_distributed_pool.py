@@ -21,7 +21,7 @@ from test_worker_pool import ITEMS, task
 
 from corpus.chunk.judge import judge_by_rules, rule_on
 from corpus.pool import read_sources
-from infuser_core.engines.cluster.machines import Cluster
+from infuser_core.engines.cluster.machines import RayCluster
 from infuser_core.engines.cluster.ray_pool import RayPool
 from infuser_core.errors import KilledProcessError
 from infuser_core.system.worker_pool import WorkerPool
@@ -41,7 +41,7 @@ SHARD_BYTES = 17 << 20
 @pytest.fixture
 def pool(nodes: Nodes) -> Iterator[WorkerPool]:
     """Of this process, whose Ray is the nodes' for so long."""
-    found = RayPool(Cluster(address=nodes.address))
+    found = RayPool(RayCluster(address=nodes.address))
     yield found
     found.close()
     ray.shutdown()

@@ -131,7 +131,7 @@ def test_every_end_has_its_reason(make: Make, command: tuple[str, ...], reason: 
     for _ in range(2):
         with pytest.raises(EndedError, match=rf"child \(pid {worker.pid}\) {reason}"):
             worker.receive(20.0)
-    assert worker.killed() is (command == ("kill",))
+    assert worker.was_killed() is (command == ("kill",))
 
 
 def test_a_worker_is_gone_even_if_a_child_of_its_own_holds_the_connection(make: Make):

@@ -8,7 +8,7 @@ import pytest
 
 from infuser_core.errors import ConfigError, UsageError
 from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark
-from infuser_core.evaluation.models import NamedModel, find_model
+from infuser_core.evaluation.models import EvaluatedModel, find_model
 from infuser_core.evaluation.plan import ExamPlan, identity_of, make_plan, name_of
 from infuser_core.evaluation.settings import EvaluationSettings, engine_name, settings_for
 from infuser_core.nano.lab import anchor_path
@@ -17,7 +17,7 @@ from infuser_core.store.runs import differing
 PAPER = {"aime2024": 32, "hmmt": 32, "math500": 4, "gpqa_diamond": 5, "mmlu_pro": 1}
 
 
-def stranger(tmp_path: Path) -> NamedModel:
+def stranger(tmp_path: Path) -> EvaluatedModel:
     return find_model(tmp_path, "openai:m@http://h/v1")
 
 

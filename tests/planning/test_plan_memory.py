@@ -13,7 +13,7 @@ from infuser_core.config.overlays import load
 from infuser_core.config.run import KeepSettings, RunConfig
 from infuser_core.engines.configured import options_of, warm_trainers
 from infuser_core.evaluation.benchmarks.parts.loader import longest_sequence
-from infuser_core.memory.parts import Layout, host_bytes, trainer_memory
+from infuser_core.memory.parts import EngineLayout, host_bytes, trainer_memory
 from infuser_core.memory.shape import Shape, find_shape, known_shapes, shape_of
 from infuser_core.planning.advice import advice
 from infuser_core.planning.answer import plan_as_json, plan_as_text
@@ -23,7 +23,7 @@ from infuser_core.store.retention import Extent, RunState, verdicts
 
 CONFIG, NANO = Path("configs/qwen3-8b.yaml"), Path("configs/nano.yaml")
 LAYOUTS = st.builds(
-    Layout,
+    EngineLayout,
     trainer_ranks=st.sampled_from([1, 2, 8, 64]),
     sampler_ranks=st.sampled_from([1, 8]),
     turns=st.booleans(),
@@ -55,10 +55,10 @@ def test_parts_of_an_unsharded_trainer_are_eighteen_bytes_per_parameter_and_role
 
 
 @given(layout=LAYOUTS)
-def test_knobs_never_cost_memory(layout: Layout):
+def test_knobs_never_cost_memory(layout: EngineLayout):
     asked = planned("8xH100")
 
-    def total(changed: Layout) -> float:
+    def total(changed: EngineLayout) -> float:
         return trainer_memory(asked.shape, asked.cluster.gpu, changed, sequence=12_288).total
 
     here = total(layout)

@@ -8,7 +8,7 @@ from infuser_core.errors import UsageError
 from infuser_core.planning.place import Place, Repeat, Salts, parse_places, resolve_place
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Store
-from tasks.run_control import Call, Control, LookUp, NotStored, Stop
+from tasks.run_control import LookUp, NotStored, RunControl, StageCall, Stop
 
 
 def recipe(phase: str, iteration: int = -1) -> Recipe:
@@ -61,7 +61,7 @@ def test_a_place_that_does_not_exist_is_refused_with_the_valid_names(place: Plac
 
 
 def test_a_run_stops_before_the_first_stage_behind_the_place():
-    control = Control(last=parse_places(until="update_solver@1").until)
+    control = RunControl(last=parse_places(until="update_solver@1").until)
     for each in RUN[:3]:
         control.enter(each)
     control.enter(RUN[2])  # a second stage in the same place belongs to it
@@ -70,10 +70,10 @@ def test_a_run_stops_before_the_first_stage_behind_the_place():
 
 
 def test_a_piece_that_was_looked_up_in_vain_does_not_count(tmp_path: Path):
-    control = Control(last=parse_places(until="update_solver@0").until)
+    control = RunControl(last=parse_places(until="update_solver@0").until)
     look_up = LookUp(control, Store(tmp_path))
     with pytest.raises(NotStored):
-        look_up.take(Call(recipe=lambda: RUN[1], sketch=lambda: RUN[1]))
+        look_up.take(StageCall(recipe=lambda: RUN[1], sketch=lambda: RUN[1]))
     assert look_up.reached is not None and control.reached is None
     for each in RUN[:2]:
         control.enter(each)

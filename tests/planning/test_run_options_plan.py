@@ -11,15 +11,15 @@ from flows.plan import plan
 from infuser_core.config.overlays import load
 from infuser_core.config.run import RunConfig
 from infuser_core.planning.place import parse_places
-from infuser_core.planning.plan import Plan, PlannedStage
+from infuser_core.planning.plan import PlannedStage, RunPlan
 from infuser_core.store.history import load_history
 
 
-def planned(root: Path, config: RunConfig, name: str = "base", **asked: str) -> Plan:
+def planned(root: Path, config: RunConfig, name: str = "base", **asked: str) -> RunPlan:
     return plan(load_history(root, name, config), name, parse_places(**asked))
 
 
-def stage(found: Plan, phase: str, iteration: int = -1, label: str = "") -> PlannedStage:
+def stage(found: RunPlan, phase: str, iteration: int = -1, label: str = "") -> PlannedStage:
     (one,) = [
         each
         for each in found.stages
@@ -32,7 +32,7 @@ def kinds(found: PlannedStage) -> list[str]:
     return [reason.kind for reason in found.reasons]
 
 
-def running(found: Plan) -> list[str]:
+def running(found: RunPlan) -> list[str]:
     return [each.title for each in found.running]
 
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from infuser_core.evaluation.statistics.correlation import RankCorrelation
 from infuser_core.results.report import charts
-from infuser_core.results.report.charts import COLOURS, Figure, Series
+from infuser_core.results.report.charts import COLOURS, ChartSeries, Figure
 from infuser_core.results.report.queries import differing, flat, report_runs
 
 HOSTILE = '_$x$ </svg><script>alert("x")</script> & \x1b[31m'
-ONE = Series(label=HOSTILE, x=[1, 2, 4], y=[0.1, 0.4, 0.2], low=[0.0, 0.3, 0.1], high=[0.2, 0.5, 0.3])
+ONE = ChartSeries(label=HOSTILE, x=[1, 2, 4], y=[0.1, 0.4, 0.2], low=[0.0, 0.3, 0.1], high=[0.2, 0.5, 0.3])
 NAMES = ["first", HOSTILE, "a heading that is far too long to stand below a bar of a chart"]
-GROUPED = Series(label=HOSTILE, x=[0, 1, 2], y=[0.1, 0.4, 0.2], low=[0.0, 0.3, 0.1], high=[0.2, 0.5, 0.3])
+GROUPED = ChartSeries(label=HOSTILE, x=[0, 1, 2], y=[0.1, 0.4, 0.2], low=[0.0, 0.3, 0.1], high=[0.2, 0.5, 0.3])
 KINDS = {
     "lines": charts.lines(HOSTILE, [ONE], name="a", label=HOSTILE, share=True),
     "ticks": charts.lines(HOSTILE, [ONE, ONE], name="b", label="y", ticks=[1, 2, 4]),

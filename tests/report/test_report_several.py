@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from flows.cli.main import app
 from infuser_core.results.report import outline, page
 from infuser_core.results.report.build import newest_checks
-from infuser_core.results.report.content import Report, Section
+from infuser_core.results.report.content import Report, ReportSection
 from infuser_core.results.report.queries import report_runs
 from infuser_core.store.runs import create_run, read_config
 from infuser_core.store.store import Store
@@ -45,7 +45,7 @@ def report(lens: Lens, root: Path) -> Report:
     return reported(lens, root, list(RUNS))
 
 
-def section(report: Report, title: str) -> Section:
+def section(report: Report, title: str) -> ReportSection:
     return next(one for one in report.sections if one.title == title)
 
 

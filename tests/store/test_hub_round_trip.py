@@ -18,7 +18,7 @@ from launcher import SmallRun, copy_store
 
 from infuser_core.errors import ConfigError
 from infuser_core.nano.lab import anchor_path
-from infuser_core.system.hub import address
+from infuser_core.system.hub import parse_address
 
 MODEL, QUESTIONS = "hf://me/nano-solver", "hf://datasets/me/nano-questions"
 
@@ -132,7 +132,7 @@ def test_a_token_that_may_not_write_is_said_before_anything_is_written(place: Pl
 @pytest.mark.parametrize("wrong", ["hf://me", "hf://me/x/../../y", "hf://spaces/me/x", "hf://datasets/me", "me/x"])
 def test_an_address_of_another_form_is_refused_with_the_forms(wrong: str):
     with pytest.raises(ConfigError, match="no address on the hub") as caught:
-        address(wrong)
+        parse_address(wrong)
     assert "hf://datasets/OWNER/NAME" in caught.value.hint
 
 

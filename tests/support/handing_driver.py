@@ -17,7 +17,7 @@ from typing import Any
 from distributed_tiny import local, ranks, saved, step
 from engine_tiny import make_checkpoint
 
-from infuser_core.engines.cluster.machines import Cluster
+from infuser_core.engines.cluster.machines import RayCluster
 from infuser_core.engines.cluster.remote_memory import ClusterMemory
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.engines.service.weight_transfer import Board
@@ -35,7 +35,7 @@ class Forgetful(ClusterMemory):
 
 def changes(address: str, folder: Path, count: int, turns: bool) -> None:
     """The first is that of fresh engines."""
-    cluster = Cluster(address=address, ranks=count or 1, turns=turns)
+    cluster = RayCluster(address=address, ranks=count or 1, turns=turns)
     board = Board("float32", (Forgetful if os.environ.get("HANDING_HOLE") else ClusterMemory)(cluster).fill)
     boards: dict[str, Any] = {} if os.environ.get("HANDING_FILES") else {"board": board}
     anchor = make_checkpoint(folder / "first")

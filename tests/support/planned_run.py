@@ -19,7 +19,7 @@ from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import ArtifactRef, Recipe
 from infuser_core.store.store import Outcome, Store, Table
 from tasks.run import digests_of, walk_run
-from tasks.run_control import Call, Planning, Stop
+from tasks.run_control import Planning, StageCall, Stop
 
 SHORT = {
     "cotrain": {"iterations": 3, "dev_only": True, "generator": {"update": False}, "validate_every": 1},
@@ -43,7 +43,7 @@ class Filling(Planning):
         self._journal = Journal(root, name)
         self._journal.start_attempt()
 
-    def take(self, call: Call) -> ArtifactRef:
+    def take(self, call: StageCall) -> ArtifactRef:
         recipe = call.recipe()
         self.enter(recipe)
         found = self._store.find(recipe)

@@ -21,7 +21,7 @@ from typing import Any
 
 from places import DATA
 
-from infuser_core.verifiers.parts.code_tests import CodeTests, Judgement, judge, parse_tests
+from infuser_core.verifiers.parts.code_tests import CodeTests, TestResult, judge, parse_tests
 from infuser_core.verifiers.sandbox import literals
 from infuser_core.verifiers.sandbox.program import SandboxError
 
@@ -111,10 +111,10 @@ def _header(text: str, name: str) -> list[str]:
     return [line.removeprefix(mark) for line in text.splitlines() if line.startswith(mark)]
 
 
-def judged(entries: list[Entry], *, workers: int = 2) -> dict[str, Judgement | str]:
+def judged(entries: list[Entry], *, workers: int = 2) -> dict[str, TestResult | str]:
     """A judgement for each name; the message where the sandbox failed, which is no judgement."""
 
-    def one(entry: Entry) -> Judgement | str:
+    def one(entry: Entry) -> TestResult | str:
         try:
             return judge(entry.source, entry.tests)
         except SandboxError as error:
@@ -166,9 +166,11 @@ def main() -> None:
             "user": os.geteuid(),
             "cheats": len(fooled),
             "honest": len(rejected),
-            "false_accepts": [name for name, each in fooled.items() if isinstance(each, Judgement) and each.passed],
+            "false_accepts": [name for name, each in fooled.items() if isinstance(each, TestResult) and each.passed],
             "false_rejects": {
-                name: str(each) for name, each in rejected.items() if not isinstance(each, Judgement) or not each.passed
+                name: str(each)
+                for name, each in rejected.items()
+                if not isinstance(each, TestResult) or not each.passed
             },
             "failures": {name: each for name, each in fooled.items() if isinstance(each, str)},
         },

@@ -15,7 +15,7 @@ from infuser_core.config.overlays import load
 from infuser_core.planning.place import parse_places
 from tasks.interrupts import alongside
 from tasks.run import Run, current_run, open_run, override_run
-from tasks.run_control import Control, Halted, LookUp
+from tasks.run_control import Halted, LookUp, RunControl
 
 LONG = 20.0
 
@@ -69,7 +69,7 @@ def test_elsewhere_a_branch_runs_in_its_place(tmp_path: Path, monkeypatch: pytes
     config = load([ROOT / "configs" / "nano.yaml"], [f"engine.overlap={overlap}"])
     with open_run("lanes", config) as run:
         controls = {
-            "a run to a place": Control(last=parse_places(until="rollout_dev@0").until),
+            "a run to a place": RunControl(last=parse_places(until="rollout_dev@0").until),
             "a look-up": LookUp(run.control, run.store),
         }
         with override_run(replace(run, control=controls.get(why, run.control))), alongside("lanes") as lane:

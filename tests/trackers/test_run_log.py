@@ -13,7 +13,7 @@ from launcher import Launcher, SmallRun, copy_store
 
 from infuser_core.results.trackers.parts.files import Lines, points_in, redacted
 from infuser_core.results.trackers.parts.points import in_words, metrics_of
-from infuser_core.results.trackers.parts.run_log import Clock, RunLog, place_of
+from infuser_core.results.trackers.parts.run_log import RemainingTime, RunLog, place_of
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import Recipe, Record
 from infuser_core.store.store import Outcome, Store
@@ -61,7 +61,7 @@ def test_the_log_counts_iterations_like_files(phase: str, iteration: int, place:
 
 
 def test_the_time_left_leaves_out_what_was_in_the_store():
-    clock = Clock()
+    clock = RemainingTime()
     for iteration in range(3):
         clock.found(iteration)
     assert clock.left(10, 0.0) is None

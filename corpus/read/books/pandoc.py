@@ -103,12 +103,12 @@ def to_markdown(content: bytes, reader: str, *, depth: int, seconds: float) -> t
     process = child.run(
         [*words, "--shift-heading-level-by", str(depth), "--reference-location", "block", "+RTS", HEAP, "-RTS"],
         wall_seconds=seconds,
-        given=content,
+        stdin=content,
         answer_bytes=ANSWER_BYTES,
         resident_bytes=RESIDENT_BYTES,
     )
-    if process.killed:
-        raise child.killed("pandoc", process.status)
+    if process.was_killed:
+        raise child.killed_error("pandoc", process.status)
     messages = process.err.decode(errors="replace")
     lines = messages.splitlines()
     if process.fault or process.status:

@@ -193,12 +193,12 @@ def _convert_range(
     return result
 
 
-def _failure(process: child.Finished, servers: Servers) -> str:
+def _failure(process: child.ProcessResult, servers: Servers) -> str:
     """Return why the command failed; empty if it did not. Raises DocumentError for what only the user can mend."""
     if not process.fault and not process.status:
         return ""
-    if process.killed:
-        raise child.killed("marker", process.status)
+    if process.was_killed:
+        raise child.killed_error("marker", process.status)
     server_log = servers.failure()
     if process.fault and not server_log:
         return process.fault

@@ -29,7 +29,7 @@ _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class RayCluster:
     """A Ray cluster and how a run shares it."""
 
     address: str
@@ -64,7 +64,7 @@ class Share:
     """Whether it has engines: on the accelerators without a rank, or on all if they take turns."""
 
 
-def connected(cluster: Cluster | None, *, cores: int) -> Any:
+def connected(cluster: RayCluster | None, *, cores: int) -> Any:
     """The module `ray`, connected to the cluster, or to a Ray that this process starts with `cores` cores.
 
     Raises EngineError if no cluster answers at the address.
@@ -102,7 +102,7 @@ def living_machines(ray: Any) -> list[Machine]:
     return sorted(alive, key=lambda machine: (machine.node != here, machine.host, machine.node))
 
 
-def shares(machines: Sequence[Machine], cluster: Cluster, *, cuda: bool) -> list[Share]:
+def shares(machines: Sequence[Machine], cluster: RayCluster, *, cuda: bool) -> list[Share]:
     """A share for every machine, in order: ranks fill the first machine, which is the driver's, then the next.
 
     On CPUs, engines avoid the trainer's machines if there are others. Raises EngineError if the ranks do not fit, or
@@ -183,7 +183,7 @@ def _socket_folder() -> str:
     return f"{folder}/ray"
 
 
-def _start(ray: Any, cluster: Cluster | None, cores: int) -> None:
+def _start(ray: Any, cluster: RayCluster | None, cores: int) -> None:
     if cluster is None:
         ray.init(
             address="local",

@@ -19,7 +19,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from infuser_core.engines.cluster.machines import Cluster, connected, living_machines, name_of, shares, strategy_for
+from infuser_core.engines.cluster.machines import RayCluster, connected, living_machines, name_of, shares, strategy_for
 from infuser_core.errors import EngineError, InfuserError
 from infuser_core.protocols import Progress, no_progress
 
@@ -95,7 +95,7 @@ class RankGroup:
         gpus: float = 0.0,
         environment: Mapping[str, str] | None = None,
         silence: float = SILENCE_SECONDS,
-        cluster: Cluster | None = None,
+        cluster: RayCluster | None = None,
     ) -> None:
         self.failed = False
         self._silence = silence

@@ -8,7 +8,7 @@ import os
 import threading
 from typing import Any
 
-from infuser_core.engines.cluster.machines import Cluster, Machine, connected, living_machines
+from infuser_core.engines.cluster.machines import Machine, RayCluster, connected, living_machines
 from infuser_core.engines.cluster.remote_workers import RemoteHost, RemoteWorker
 from infuser_core.errors import EngineError
 from infuser_core.system.worker_pool import Slot, WorkerPool, slots_of
@@ -23,7 +23,7 @@ OUR_SETTINGS = "INFUSER_"
 class RayPool(WorkerPool):
     """The pool of a cluster. Nothing starts before there is work; each new task finds the machines that joined."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: RayCluster) -> None:
         super().__init__()
         self._cluster = cluster
         self._ray: Any = None

@@ -14,8 +14,8 @@ from weakref import WeakSet
 import numpy as np
 
 from infuser_core.engines.cluster.machines import (
-    Cluster,
     Machine,
+    RayCluster,
     actor_on,
     answer,
     connected,
@@ -92,7 +92,7 @@ class RemoteMemory:
 class ClusterMemory:
     """Memory for weights on the machines of a cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: RayCluster) -> None:
         self._cluster = cluster
         self._memories: dict[str, RemoteMemory] = {}
 

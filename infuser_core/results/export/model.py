@@ -16,7 +16,7 @@ from infuser_core.store.history import load_history
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import read_config
 from infuser_core.store.store import Store
-from infuser_core.system.durable import drafted, refuse_filled
+from infuser_core.system.durable import refuse_nonempty, replacing_folder
 from infuser_core.system.sealed import digest_of_file
 
 ROLES = ("solver", "generator")
@@ -35,7 +35,7 @@ def export(
     """
     if role not in ROLES:
         raise UsageError(f"--role {role}: no such role", hint=f"one of {', '.join(ROLES)}")
-    refuse_filled(out, option="--out")
+    refuse_nonempty(out, option="--out")
     store = Store(root)
     graph = graph_of(Catalogue(root), run)
     number = number_of(graph, store, iteration)
@@ -43,7 +43,7 @@ def export(
     config = load_history(root, run, validate(read_config(root, run))).measuring(number)
     if adapter and config.cotrain.adapter is None:
         raise UsageError(f"--adapter: run {run} trains all weights", hint="export it as a whole model")
-    with drafted(out) as draft:
+    with replacing_folder(out) as draft:
         _write(store.verified_folder(record.ref), draft, config, role=role, adapter=adapter)
         files = {path.name: digest_of_file(path) for path in sorted(draft.iterdir())}
         text = card(graph, store, record, config, role=role, iteration=number, files=files, adapter=adapter, name=name)

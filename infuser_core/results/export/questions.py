@@ -20,7 +20,7 @@ from infuser_core.store.runs import read_config
 from infuser_core.store.store import Store
 from infuser_core.store.tables import write_rows
 from infuser_core.store.views import Lens
-from infuser_core.system.durable import drafted, refuse_filled
+from infuser_core.system.durable import refuse_nonempty, replacing_folder
 
 FILE = "questions.parquet"
 MEASURED = {name: get_type_hints(InfluenceScore)[name] for name in overview(InfluenceScore)}
@@ -76,7 +76,7 @@ def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: s
 
     Raises UsageError if there are none, or the folder is not empty.
     """
-    refuse_filled(out, option="--out")
+    refuse_nonempty(out, option="--out")
     store = Store(root)
     graph = graph_of(Catalogue(root), run)
     iterations = number_of(graph, store, iteration)
@@ -84,7 +84,7 @@ def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: s
         rows = list(_rows(lens, iterations))
     if not rows:
         raise UsageError(f"run {run} wrote no question before iteration {iterations}", hint="give a later --iteration")
-    with drafted(out) as draft:
+    with replacing_folder(out) as draft:
         write_rows(draft / FILE, rows, QuestionRow)
         metadata = {
             "pretty_name": f"Questions of {run}",

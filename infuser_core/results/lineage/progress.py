@@ -92,7 +92,7 @@ def _size(catalogue: Catalogue, record: Record) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class AttemptPart:
     """A part of a run's latest attempt: the preparation, one iteration, or the evaluation."""
 
     part: str
@@ -112,7 +112,7 @@ class Part:
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "stages"}
 
 
-def parts_of(root: Path, name: str, *, state: str) -> list[Part]:
+def parts_of(root: Path, name: str, *, state: str) -> list[AttemptPart]:
     """The parts of a run's latest attempt in order. Raises StoreError if an accuracy cannot be read."""
     entries = Journal(root, name).last_attempt()
     catalogue = Catalogue(root)
@@ -133,11 +133,11 @@ def _part_name(entry: Entry, catalogue: Catalogue) -> str:
     return _BEFORE if entry.iteration < 0 else str(entry.iteration)
 
 
-def _summarize_part(part: str, stages: Sequence[Entry], catalogue: Catalogue, current: str) -> Part:
+def _summarize_part(part: str, stages: Sequence[Entry], catalogue: Catalogue, current: str) -> AttemptPart:
     ran, cached = (sum(entry.state == state for entry in stages) for state in ("ran", "cached"))
     validated = [entry for entry in stages if entry.phase == Phase.VALIDATE and entry.digest]
     end_state = stages[-1].state if stages[-1].state in _ENDED else ""
-    return Part(
+    return AttemptPart(
         part=part,
         state=end_state or current or ("done" if ran else "cached"),
         ran=ran,

@@ -8,7 +8,7 @@ from typing import Any
 
 from infuser_core.prompts.load import LETTERS
 from infuser_core.schemas import COLUMNS, Column, heading
-from infuser_core.terminal import finite, table
+from infuser_core.terminal import null_nonfinite, table
 
 _WIDTH = 100
 
@@ -49,7 +49,7 @@ class Story:
         """JSON object with the passages by name; NaN and infinities become null."""
         passages = {p.name: {k: v for k, v in asdict(p).items() if k != "name"} for p in self.passages}
         head = {"id": self.id, "kind": self.kind, "run": self.run, "headline": self.headline, "also": list(self.also)}
-        return {**head, "passages": finite(passages)}
+        return {**head, "passages": null_nonfinite(passages)}
 
     def passage(self, name: str) -> Passage | None:
         """The passage of that name."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from infuser_core.config.phase_table import CHECKPOINTS, Phase
-from infuser_core.errors import NUMBER, UsageError, beginning
+from infuser_core.errors import NUMBER, UsageError, names_starting_with
 from infuser_core.results.lineage.artifact_story import artifact_story, checkpoint_story
 from infuser_core.results.lineage.exam_story import benchmark_story, exam_question_story
 from infuser_core.results.lineage.graph import Graph, graph_of, graphs
@@ -30,7 +30,7 @@ def why(root: Path, name: str, *, run: str | None = None) -> Story:
     with closing(Lens(Store(root), runs=[])) as lens:
         story = _story_in_run(lens, name, head, run) or _story_in_runs(lens, name, run)
     if story is None:
-        if len(beginning(head, list_runs(root))) > 1:
+        if len(names_starting_with(head, list_runs(root))) > 1:
             find_run(root, head)  # says that several runs begin so
         where = f"in run {run}" if run else "in any run"
         raise UsageError(
@@ -43,7 +43,7 @@ def why(root: Path, name: str, *, run: str | None = None) -> Story:
 def _story_in_run(lens: Lens, name: str, head: str, run: str | None) -> Story | None:
     """Names that begin with a run's (`head`): RUN@ITERATION, RUN/BENCHMARK and RUN/BENCHMARK/QUESTION."""
     names = list_runs(lens.catalogue.root)
-    matches = [head] if head in names else beginning(head, names)
+    matches = [head] if head in names else names_starting_with(head, names)
     if head == name or len(matches) != 1 or run not in (None, *matches):
         return None
     view, rest = RunView(lens=lens, graph=graph_of(lens.catalogue, matches[0])), name[len(head) + 1 :]

@@ -11,7 +11,7 @@ from infuser_core.config.phase_table import Phase
 from infuser_core.config.run import RunConfig
 from infuser_core.evaluation.anchors import anchor_notes
 from infuser_core.results.report import charts, outline, page
-from infuser_core.results.report.charts import Series
+from infuser_core.results.report.charts import ChartSeries
 from infuser_core.results.report.content import Report
 from infuser_core.results.report.queries import report_runs
 from infuser_core.results.view.questions import MEASURED, SCORED
@@ -135,7 +135,7 @@ def influence_curve(root: Path, name: str, *, figure: Path | None = None) -> dic
         curve = lens.query("select iteration, avg(score) as score from scores group by iteration order by iteration")
     means = [row["score"] for row in curve]
     if figure is not None:
-        line = Series(label=name, x=[row["iteration"] for row in curve], y=means)
+        line = ChartSeries(label=name, x=[row["iteration"] for row in curve], y=means)
         caption = "Mean influence score per iteration"
         chart = charts.lines(caption, [line], name="curve", label="mean influence score", xlabel="generator updates")
         durable.write(figure, charts.svg(chart, themed=False))

@@ -35,7 +35,7 @@ ROW_CHARS = 88
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class ChartSeries:
     """One line or one layer of bars."""
 
     label: str
@@ -76,10 +76,10 @@ class Figure:
 
 def series_of(
     label: str, rows: Sequence[Row], y: str, *, x: str = "iteration", low: str = "", high: str = ""
-) -> Series:
+) -> ChartSeries:
     """Columns of query results as one line."""
     ends = [column(rows, name) if name else () for name in (low, high)]
-    return Series(label=label, x=column(rows, x), y=column(rows, y), low=ends[0], high=ends[1])
+    return ChartSeries(label=label, x=column(rows, x), y=column(rows, y), low=ends[0], high=ends[1])
 
 
 def column(rows: Sequence[Row], name: str) -> list[float]:
@@ -197,7 +197,7 @@ STROKES, MARKERS = ("-", "--", "-.", ":"), "os^D"
 
 def lines(
     title: str,
-    series: Sequence[Series],
+    series: Sequence[ChartSeries],
     *,
     name: str,
     label: str,
@@ -230,7 +230,7 @@ def lines(
     )  # fmt: skip
 
 
-def _legend(series: Sequence[Series], more: str = "") -> tuple[str, ...]:
+def _legend(series: Sequence[ChartSeries], more: str = "") -> tuple[str, ...]:
     """Entries of the legend; none for a single one."""
     labels = (*(one.label for one in series), *([more] if more else []))
     return labels if len(labels) > 1 else ()
@@ -239,7 +239,7 @@ def _legend(series: Sequence[Series], more: str = "") -> tuple[str, ...]:
 def groups(
     title: str,
     names: Sequence[str],
-    series: Sequence[Series],
+    series: Sequence[ChartSeries],
     *,
     name: str,
     label: str,
@@ -272,7 +272,7 @@ def groups(
     )  # fmt: skip
 
 
-def _whiskers(one: Series) -> list[list[float]] | None:
+def _whiskers(one: ChartSeries) -> list[list[float]] | None:
     if not one.low:
         return None
     down = [max(0.0, y - low) for y, low in zip(one.y, one.low, strict=True)]
@@ -281,7 +281,7 @@ def _whiskers(one: Series) -> list[list[float]] | None:
 
 def points(
     title: str,
-    series: Sequence[Series],
+    series: Sequence[ChartSeries],
     *,
     name: str,
     label: str,

@@ -9,11 +9,11 @@ from statistics import mean, stdev
 from typing import Any
 
 from infuser_core.config.phase_table import Phase
-from infuser_core.errors import named
+from infuser_core.errors import match_name
 from infuser_core.evaluation.statistics.averages import Spread, as_fraction, over_seeds
 from infuser_core.evaluation.statistics.bootstrap import detectable, paired_difference
 from infuser_core.evaluation.statistics.tally import Tally, accuracy, common_questions, mean_shares
-from infuser_core.results.report.content import Formats, Query, Row, Section, points, points_interval, terminal
+from infuser_core.results.report.content import Formats, Query, ReportSection, Row, points, points_interval, terminal
 from infuser_core.results.report.content import table as as_table
 from infuser_core.results.report.queries import ReportRun, report_run, runs_sql, tally_of
 from infuser_core.store import runs
@@ -148,7 +148,7 @@ def contrasts(comparison: Comparison, against: str = "") -> list[Contrast]:
     runs = {run: [run] for names in comparison.groups.values() for run in names}
     units = comparison.groups if len(comparison.groups) > 1 else runs
     if against:
-        against = named(against, comparison.groups, kind="variant")
+        against = match_name(against, comparison.groups, kind="variant")
     pairs = [(against, name) for name in comparison.groups if name != against] if against else combinations(units, 2)
     return [row for first, second in pairs for row in _against(comparison, first, units[first], second, units[second])]
 
@@ -239,10 +239,10 @@ DIFFERENCES = (
 )
 
 
-def section(gaps: Sequence[Contrast]) -> Section:
+def section(gaps: Sequence[Contrast]) -> ReportSection:
     """The differences as a section of a report."""
     if not gaps:
-        return Section(title="Differences")
+        return ReportSection(title="Differences")
     rows = [
         {
             "benchmark": gap.benchmark if gap.phase == Phase.EVALUATE else f"{gap.benchmark} (chose the checkpoint)",
@@ -260,4 +260,4 @@ def section(gaps: Sequence[Contrast]) -> Section:
     formats: Formats = {"by, points": points, "detectable": lambda size: points(size).lstrip("+")}
     formats = {**formats, "95% over questions": points_interval, "95% over seeds": points_interval, "verdict": str}
     differences = as_table("Differences between variants", rows, formats)
-    return Section(title="Differences", lines=[DIFFERENCES], tables=[differences])
+    return ReportSection(title="Differences", lines=[DIFFERENCES], tables=[differences])

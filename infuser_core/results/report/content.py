@@ -26,7 +26,7 @@ WIDTH = 118
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class ReportTable:
     """Formatted rows under column names."""
 
     title: str
@@ -38,14 +38,14 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class ReportSection:
     """One heading of the report. Lines and cells are plain text."""
 
     title: str
     lines: list[str] = field(default_factory=list)
     """Sentences below the heading."""
     figures: list["Figure"] = field(default_factory=list)
-    tables: list[Table] = field(default_factory=list)
+    tables: list[ReportTable] = field(default_factory=list)
     sql: list[str] = field(default_factory=list)
     """Statements that its numbers come from, each for `infuser sql`."""
 
@@ -55,16 +55,18 @@ class Report:
     """A whole report."""
 
     title: str
-    sections: list[Section]
+    sections: list[ReportSection]
 
 
-def table(title: str, rows: Sequence[Row], formats: Formats | None = None, *, without: Sequence[str] = ()) -> Table:
+def table(
+    title: str, rows: Sequence[Row], formats: Formats | None = None, *, without: Sequence[str] = ()
+) -> ReportTable:
     """Rows of a query under the names of its columns, but those `without`; numbers have three decimals, or none."""
     assert rows, title
     shows = {name: (formats or {}).get(name, plain) for name in rows[0] if name not in without}
     texts = {name for row in rows for name, cell in row.items() if isinstance(cell, str)}
     leading = list(takewhile(lambda name: shows[name] is plain and name in texts, shows))
-    return Table(
+    return ReportTable(
         title=title,
         columns=list(shows),
         rows=[[show(row[name]) for name, show in shows.items()] for row in rows],
@@ -72,7 +74,7 @@ def table(title: str, rows: Sequence[Row], formats: Formats | None = None, *, wi
     )
 
 
-def terminal(section: Section) -> str:
+def terminal(section: ReportSection) -> str:
     """The lines and tables of a section for a terminal."""
     tables = [aligned([dict(zip(one.columns, row, strict=True)) for row in one.rows]) for one in section.tables]
     return "\n".join([*(line for text in section.lines for line in wrap(text, WIDTH)), *tables])

@@ -4,7 +4,17 @@ from collections.abc import Sequence
 
 from infuser_core.results.report import charts
 from infuser_core.results.report.charts import Figure
-from infuser_core.results.report.content import Formats, Query, Row, Section, Table, number, percent, small, table
+from infuser_core.results.report.content import (
+    Formats,
+    Query,
+    ReportSection,
+    ReportTable,
+    Row,
+    number,
+    percent,
+    small,
+    table,
+)
 from infuser_core.results.report.queries import (
     BAND,
     ReportRun,
@@ -27,7 +37,7 @@ _SAME = tuple(f"questions: {name}" for name in ("read", "texts", "empty", "short
 """Counts of the questions, with which every group is compared."""
 
 
-def corpus(query: Query, run: str) -> Section:
+def corpus(query: Query, run: str) -> ReportSection:
     """From textbooks offered to the document pool, and the overlap audit."""
     pool = query(f"""
         SELECT domain, count(DISTINCT source_id) AS textbooks, count(*) AS chunks, sum(num_tokens)::BIGINT AS tokens
@@ -44,10 +54,10 @@ def corpus(query: Query, run: str) -> Section:
         *_table("Overlap audit: pairs with a passage in common", overlaps, {"matched share": percent}),
         *_audit(query, run),
     ]
-    return Section(title="Corpus", tables=tables)
+    return ReportSection(title="Corpus", tables=tables)
 
 
-def _table(title: str, rows: Sequence[Row], formats: Formats | None = None) -> list[Table]:
+def _table(title: str, rows: Sequence[Row], formats: Formats | None = None) -> list[ReportTable]:
     return [table(title, rows, formats)] if rows else []
 
 
@@ -69,7 +79,7 @@ def _funnel(query: Query, run: str) -> list[Row]:
         )) GROUP BY n, stage, kept, reason ORDER BY n, stage, kept DESC, min(place)""")
 
 
-def _audit(query: Query, run: str) -> list[Table]:
+def _audit(query: Query, run: str) -> list[ReportTable]:
     """The audits' numbers over all groups of books: counts added up, of shares the worst group's."""
     same = ", ".join(map(literal, _SAME))
     facts = query(f"""
@@ -91,14 +101,14 @@ def _fact(value: float) -> str:
     return number(int(value)) if value.is_integer() else small(value)
 
 
-def mixture(query: Query, run: str) -> Section:
+def mixture(query: Query, run: str) -> ReportSection:
     """Overlap of an instruction-finetuned anchor's training data with pool and questions, the longest matches first."""
     title, name = "Anchor's training data", literal(run)
     facts = query(f"""
         SELECT name, any_value(value) AS value FROM audit_summary
         WHERE run = {name} AND name LIKE 'mixture %' GROUP BY name ORDER BY name""")
     if not facts:
-        return Section(title=title)
+        return ReportSection(title=title)
     values = {row["name"]: int(row["value"]) for row in facts}
     labels = sorted({entry.removesuffix(": read") for entry in values if entry.endswith(": read")})
     counts = [
@@ -132,10 +142,10 @@ def mixture(query: Query, run: str) -> Section:
             {"of the text": percent, "of the record": percent},
         ),
     ]
-    return Section(title=title, lines=[note], tables=tables)
+    return ReportSection(title=title, lines=[note], tables=tables)
 
 
-def coverage(query: Query, runs: Sequence[ReportRun]) -> Section:
+def coverage(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Share of the document pool that the generator has read by each iteration, and the pool by domain."""
     title = "Corpus coverage"
     per_run = """    SELECT c.variant, '' AS part, f.run, f.iteration,
@@ -155,11 +165,11 @@ FROM documents d JOIN chosen c ON c.run = d.run LEFT JOIN used u ON u.run = d.ru
 GROUP BY ALL ORDER BY d.domain, d.run"""
     pool = by_variant(query, runs, sql)
     if not rows or not pool:
-        return Section(title=title)
+        return ReportSection(title=title)
     caption = f"Share of the document pool read by the generator so far. {BAND}"
     figure = charts.lines(caption, bands(rows), name="coverage", label="share of documents", share=True)
     by_domain = table("Document pool by domain", pool, {"share read": percent}, without=("variant",))
-    return Section(
+    return ReportSection(
         title=title,
         figures=[figure, _domains(pool)],
         tables=[spread_table("Share of the pool read", rows, share=True), by_domain],

@@ -12,13 +12,13 @@ from infuser_core.evaluation.statistics.passk import PassPoint, pass_curve, powe
 from infuser_core.evaluation.statistics.tally import Tally
 from infuser_core.plugins import BENCHMARKS
 from infuser_core.results.report import charts
-from infuser_core.results.report.charts import Series, series_of
+from infuser_core.results.report.charts import ChartSeries, series_of
 from infuser_core.results.report.content import (
     Formats,
     Query,
+    ReportSection,
+    ReportTable,
     Row,
-    Section,
-    Table,
     percent,
     points,
     points_interval,
@@ -42,7 +42,7 @@ from infuser_core.schemas import Question
 MOST_NAMES = 14
 
 
-def benchmarks(query: Query, runs: Sequence[ReportRun]) -> Section:
+def benchmarks(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Accuracy of anchor and selected checkpoint on every benchmark."""
     rows = ranked(
         query(f"""{runs_sql(runs)},
@@ -54,12 +54,14 @@ FROM shown GROUP BY variant, benchmark, checkpoint ORDER BY benchmark, checkpoin
         runs,
     )
     if not rows:
-        return Section(title="Benchmarks")
+        return ReportSection(title="Benchmarks")
     names = sorted({text(row["benchmark"]) for row in rows})
     caption = "Accuracy of the anchor and of the selected checkpoints; whiskers: smallest to largest seed"
     figure = bar_chart(caption, rows, "benchmark", names, name="benchmarks", label="accuracy", share=True)
     formats: Formats = dict.fromkeys(("mean", "sd over seeds", "smallest", "largest"), percent)
-    return Section(title="Benchmarks", figures=[figure], tables=[table("Accuracy on the benchmarks", rows, formats)])
+    return ReportSection(
+        title="Benchmarks", figures=[figure], tables=[table("Accuracy on the benchmarks", rows, formats)]
+    )
 
 
 def ranked(rows: Sequence[Row], runs: Sequence[ReportRun]) -> list[Row]:
@@ -68,7 +70,7 @@ def ranked(rows: Sequence[Row], runs: Sequence[ReportRun]) -> list[Row]:
     return sorted(rows, key=lambda row: -1 if row["checkpoint"] == ANCHOR else places[str(row["variant"])])
 
 
-def categories(query: Query, runs: Sequence[ReportRun]) -> Section:
+def categories(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Accuracy by the categories of registered benchmarks, or by the questions' domains if no benchmark has one."""
     title, what = "Categories", "category"
     benchmark_rows = query(f"""{runs_sql(runs)},
@@ -78,13 +80,13 @@ SELECT DISTINCT benchmark FROM measured ORDER BY benchmark""")
     if not rows:
         what, rows = "domain", ranked(_by_domain(query, runs), runs)
     if not rows:
-        return Section(title=title)
+        return ReportSection(title=title)
     names = sorted({text(row[what]) for row in rows})[:MOST_NAMES]
     caption = f"Accuracy by {what}; whiskers: smallest to largest seed"
     figure = bar_chart(caption, rows, what, names, name="categories", label="accuracy", share=True)
     formats: Formats = {"mean": percent, "sd over seeds": percent}
     tables = [table(f"Accuracy by {what}", rows, formats, without=("smallest", "largest"))]
-    return Section(title=title, figures=[figure], tables=tables)
+    return ReportSection(title=title, figures=[figure], tables=tables)
 
 
 def _by_category(query: Query, runs: Sequence[ReportRun], names: Sequence[str]) -> list[Row]:
@@ -130,7 +132,7 @@ _OVER_RUNS = """SELECT variant, {what}, checkpoint, count(*) AS runs, avg(accura
 FROM per_run GROUP BY variant, {what}, checkpoint ORDER BY {what}, checkpoint, variant"""
 
 
-def pass_at_k(query: Query, runs: Sequence[ReportRun]) -> Section:
+def pass_at_k(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """pass@k of anchor and selected checkpoint on benchmarks with several saved answers per question."""
     title = "pass@k"
     counts = _counts(query, runs)
@@ -141,7 +143,7 @@ def pass_at_k(query: Query, runs: Sequence[ReportRun]) -> Section:
             curve = pass_curve(tally, powers_of_two(int(most)))
             curves.setdefault(benchmark, {}).setdefault(f"{variant}, {checkpoint}", []).append(curve)
     if not curves:
-        return Section(title=title)
+        return ReportSection(title=title)
     rows = [
         {
             "benchmark": benchmark,
@@ -164,7 +166,7 @@ def pass_at_k(query: Query, runs: Sequence[ReportRun]) -> Section:
                 share=True, xlabel="k, answers tried", ticks=ticks,
             )
         )  # fmt: skip
-    return Section(title=title, figures=drawings, tables=[table("pass@k", rows, {"pass@k": percent})])
+    return ReportSection(title=title, figures=drawings, tables=[table("pass@k", rows, {"pass@k": percent})])
 
 
 Place = tuple[str, str, str, str]
@@ -185,7 +187,7 @@ GROUP BY ALL ORDER BY ALL""")
     return {place: tally_of(members) for place, members in places.items()}
 
 
-def leakage_split(query: Query, runs: Sequence[ReportRun]) -> Section:
+def leakage_split(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Gain on benchmark questions that the dev set contains, against the gain on all others (paper: dev leakage)."""
     title = "Leakage split"
     members = _dev_members(query, runs)
@@ -203,10 +205,10 @@ def leakage_split(query: Query, runs: Sequence[ReportRun]) -> Section:
             whole.add(benchmark)
     if not splits:
         note = f"All questions of these benchmarks were trained towards: {', '.join(sorted(whole))}."
-        return Section(title=title, lines=[note] if whole else [])
+        return ReportSection(title=title, lines=[note] if whole else [])
     names = [f"{benchmark}, {run}" for run, benchmark in splits]
     layers = [
-        Series(
+        ChartSeries(
             label=label,
             x=list(range(len(splits))),
             y=[100 * one["delta"] for one in sides],
@@ -225,10 +227,10 @@ def leakage_split(query: Query, runs: Sequence[ReportRun]) -> Section:
         f"[{points(one['gap_low'])}, {points(one['gap_high'])}]"
         for (run, benchmark), one in splits.items()
     ]
-    return Section(title=title, lines=gaps, figures=[figure], tables=[_split_table(splits)])
+    return ReportSection(title=title, lines=gaps, figures=[figure], tables=[_split_table(splits)])
 
 
-def _split_table(splits: Mapping[tuple[str, str], Mapping[str, Any]]) -> Table:
+def _split_table(splits: Mapping[tuple[str, str], Mapping[str, Any]]) -> ReportTable:
     rows = [
         {
             "run": run,

@@ -12,9 +12,9 @@ from infuser_core.results.report.content import (
     Formats,
     Query,
     Report,
+    ReportSection,
+    ReportTable,
     Row,
-    Section,
-    Table,
     interval,
     percent,
     points,
@@ -52,12 +52,12 @@ def run_report(
     run = report_run.run
     other = [ReportRun(run=compare_with, variant=compare_with, seed=0, leaves={})] if compare_with else []
 
-    def alone(build: Callable[[Query, str], Section]) -> Builder:
+    def alone(build: Callable[[Query, str], ReportSection]) -> Builder:
         return lambda query, _: build(query, run)
 
     builders: tuple[Builder, ...] = (
         alone(headline),
-        lambda _, __: Section(title="Notes", lines=[text(note) for note in notes]),
+        lambda _, __: ReportSection(title="Notes", lines=[text(note) for note in notes]),
         lambda query, runs: training.validation(query, [*runs, *other]),
         alone(selection),
         evaluations.categories,
@@ -70,7 +70,7 @@ def run_report(
     return Report(title=f"INFUSER run {text(run)}", sections=_filled(query, [report_run], builders))
 
 
-def _filled(query: Query, runs: Sequence[ReportRun], builders: Sequence[Builder]) -> list[Section]:
+def _filled(query: Query, runs: Sequence[ReportRun], builders: Sequence[Builder]) -> list[ReportSection]:
     """The sections that are not empty for these runs."""
     sections = [with_sql(query, runs, build) for build in builders]
     return [one for one in sections if any((one.lines, one.figures, one.tables))]
@@ -113,7 +113,7 @@ _TRAINING: tuple[Builder, ...] = (
 """Sections by variant, of one run or several: questions, updates and their cost."""
 
 
-def headline(query: Query, run: str) -> Section:
+def headline(query: Query, run: str) -> ReportSection:
     """Anchor against selected checkpoint, per benchmark."""
     rows = []
     for row in results(query, run):
@@ -134,17 +134,17 @@ def headline(query: Query, run: str) -> Section:
     selected = selected_iteration(query, run)
     lines = [] if selected is None else [f"The selected checkpoint is that of iteration {selected}."]
     tables = [table("Accuracy on the benchmarks", rows, formats)] if rows else []
-    return Section(title="Result", lines=lines, tables=tables)
+    return ReportSection(title="Result", lines=lines, tables=tables)
 
 
-def selection(query: Query, run: str) -> Section:
+def selection(query: Query, run: str) -> ReportSection:
     """Certainty of the choice of the checkpoint, and what the validation set has leaks of the benchmarks."""
     candidates = query(f"""
         SELECT at_iteration AS iteration, accuracy, behind AS "behind the best",
             behind_error AS "standard error, paired", CASE WHEN selected THEN 'chosen' ELSE '' END AS choice
         FROM candidates WHERE run = {literal(run)} ORDER BY at_iteration""")
     if not candidates:
-        return Section(title="Checkpoint selection")
+        return ReportSection(title="Checkpoint selection")
     formats: Formats = dict.fromkeys(("accuracy", "behind the best", "standard error, paired"), percent)
     tables = [table("Validated checkpoints", candidates, {**formats, "choice": str})]
     leaks = query(f"""
@@ -152,26 +152,26 @@ def selection(query: Query, run: str) -> Section:
         FROM leaks WHERE run = {literal(run)} ORDER BY ALL""")
     if leaks:
         tables.append(table("Benchmark questions that the validation set contains", leaks, {"share": percent}))
-    return Section(title="Checkpoint selection", tables=tables)
+    return ReportSection(title="Checkpoint selection", tables=tables)
 
 
-def _runs_section(_: Query, runs: Sequence[ReportRun]) -> Section:
+def _runs_section(_: Query, runs: Sequence[ReportRun]) -> ReportSection:
     rows = [{"run": one.run, "variant": one.variant, "seed": str(one.seed), "anchor": one.anchor} for one in runs]
     note = "Runs of one variant differ only in their seed; figures show variants."
-    return Section(title="Runs", lines=[note], tables=[table("", rows)])
+    return ReportSection(title="Runs", lines=[note], tables=[table("", rows)])
 
 
-def differences(query: Query, runs: Sequence[ReportRun]) -> Section:
+def differences(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Variant against variant, on every benchmark that both have."""
     return comparison.section(comparison.contrasts(comparison.read_comparison(query, runs)))
 
 
-def sweeps(query: Query, runs: Sequence[ReportRun]) -> Section:
+def sweeps(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Accuracy on the benchmarks against every setting that differs, mean and ends over the runs of a value."""
     title = "Settings that differ"
     leaves = differing(runs)
     if not leaves:
-        return Section(title=title)
+        return ReportSection(title=title)
     rows = query(f"""{runs_sql(runs)},
 settings(n, setting, run, value, place) AS (VALUES
     {_values_sql(runs, leaves)}),
@@ -191,7 +191,7 @@ FROM measured JOIN settings USING (run) WHERE checkpoint = 'selected' GROUP BY A
     if rows:
         formats: Formats = {"mean": percent, "sd over runs": percent}
         tables.append(table("Accuracy by value", rows, formats, without=("smallest", "largest", "place", "n")))
-    return Section(title=title, lines=lines, figures=drawings[:MOST_CHARTS], tables=tables)
+    return ReportSection(title=title, lines=lines, figures=drawings[:MOST_CHARTS], tables=tables)
 
 
 def _values_sql(runs: Sequence[ReportRun], leaves: Sequence[str]) -> str:
@@ -222,7 +222,7 @@ def _against(leaf: str, rows: Sequence[Row], values: Sequence[Any], *, name: str
     return charts.lines(caption, layers, name=name, label="accuracy", share=True, xlabel=leaf, ticks=ticks)
 
 
-def _overview(runs: Sequence[ReportRun], leaves: Sequence[str]) -> Table:
+def _overview(runs: Sequence[ReportRun], leaves: Sequence[str]) -> ReportTable:
     """Values by variant."""
     rows = []
     for leaf in leaves:

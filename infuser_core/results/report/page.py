@@ -15,7 +15,7 @@ from markupsafe import escape as html_escape
 
 from infuser_core.results.lineage.pages import environment
 from infuser_core.results.report import charts as drawings
-from infuser_core.results.report.content import Report, Row, Section, Table
+from infuser_core.results.report.content import Report, ReportSection, ReportTable, Row
 
 OPEN = ("Runs", "Notes", "Benchmarks", "Differences")
 """Sections that are not folded."""
@@ -78,14 +78,14 @@ def escape(text: str) -> str:
     return _SPECIAL.sub(r"\\\1", text)
 
 
-def _section(section: Section) -> str:
+def _section(section: ReportSection) -> str:
     lines = [f"- {escape(line)}" for line in section.lines] if len(section.lines) > 1 else [*map(escape, section.lines)]
     blocks = ["\n".join(lines)] if lines else []
     blocks += [_table(table) for table in section.tables]
     return "\n\n".join([f"## {escape(section.title)}", *blocks])
 
 
-def _table(table: Table) -> str:
+def _table(table: ReportTable) -> str:
     rows = [[escape(cell) for cell in row] for row in [table.columns, *table.rows]]
     title = [f"**{escape(table.title)}**", ""] if table.title else []
     return "\n".join([*title, *grid(rows[0], rows[1:], text_columns=table.text_columns)])

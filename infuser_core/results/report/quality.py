@@ -7,13 +7,13 @@ from typing import Any
 from infuser_core.evaluation.statistics.question_quality import KEYS
 from infuser_core.prompts.load import render_question
 from infuser_core.results.report import charts
-from infuser_core.results.report.charts import Figure, Series, series_of
+from infuser_core.results.report.charts import ChartSeries, Figure, series_of
 from infuser_core.results.report.content import (
     Formats,
     Query,
+    ReportSection,
+    ReportTable,
     Row,
-    Section,
-    Table,
     interval,
     percent,
     points,
@@ -30,19 +30,19 @@ FROM (SELECT unnest(solvers, recursive := true) FROM read_json({file}, columns =
 _ITERATION = "iteration of the questions"
 
 
-def strong_weak(query: Query, checks: Mapping[str, Path]) -> Section:
+def strong_weak(query: Query, checks: Mapping[str, Path]) -> ReportSection:
     """Strong-against-weak gap of several runs' questions; `checks` has the file of the newest ones by run."""
     statements = [_SOLVERS.format(run=literal(run), file=literal(str(file))) for run, file in checks.items()]
     rows = [row for statement in statements for row in query(statement)]
-    return Section(title="Strong-against-weak gap", figures=_gaps(rows, "the base solver"), tables=_solvers(rows))
+    return ReportSection(title="Strong-against-weak gap", figures=_gaps(rows, "the base solver"), tables=_solvers(rows))
 
 
-def quality_section(checks: Mapping[str, Any] | None) -> Section:
+def quality_section(checks: Mapping[str, Any] | None) -> ReportSection:
     """Agreement and gap per solver, checks per iteration, and questions of the same document side by side."""
     title = "Generated questions over training"
     if checks is None:
-        return Section(title=title)
-    return Section(
+        return ReportSection(title=title)
+    return ReportSection(
         title=title,
         lines=_method_lines(checks),
         figures=_figures(checks),
@@ -89,7 +89,7 @@ def _gaps(rows: Sequence[Row], base: str) -> list[Figure]:
     return [charts.lines(caption, lines, name="quality-swg", label=label, xlabel=_ITERATION)] if lines else []
 
 
-def _lines(rows: Sequence[Row], name: str, low: str, high: str, *, scale: float = 1.0) -> list[Series]:
+def _lines(rows: Sequence[Row], name: str, low: str, high: str, *, scale: float = 1.0) -> list[ChartSeries]:
     """One line per solver that has the number."""
     scaled = [
         {**row, **{field: scale * row[field] for field in (name, low, high)}} for row in rows if row[name] is not None
@@ -97,7 +97,7 @@ def _lines(rows: Sequence[Row], name: str, low: str, high: str, *, scale: float 
     return [series_of(solver, mine, name, low=low, high=high) for solver, mine in rows_by(scaled, "solver").items()]
 
 
-def _solvers(solvers: Sequence[Row]) -> list[Table]:
+def _solvers(solvers: Sequence[Row]) -> list[ReportTable]:
     rows = [
         {
             "solver": row["solver"],
@@ -115,7 +115,7 @@ def _solvers(solvers: Sequence[Row]) -> list[Table]:
     return [table("Solvers against the generator's keys", rows, formats)] if rows else []
 
 
-def _checks(checks: Mapping[str, Any]) -> Table:
+def _checks(checks: Mapping[str, Any]) -> ReportTable:
     rows = [
         {
             "iteration": row["iteration"],
@@ -137,7 +137,7 @@ def _checks(checks: Mapping[str, Any]) -> Table:
     return table("Checks of the questions", rows, {**dict.fromkeys(shares, percent), "95% interval": interval})
 
 
-def _pairs(checks: Mapping[str, Any]) -> list[Table]:
+def _pairs(checks: Mapping[str, Any]) -> list[ReportTable]:
     rows = [
         {
             "document": pair["document_id"],

@@ -6,8 +6,18 @@ from typing import Any
 
 from infuser_core.evaluation.statistics.tally import Tally, from_counts
 from infuser_core.results.report import charts
-from infuser_core.results.report.charts import Figure, Series, series_of
-from infuser_core.results.report.content import Formats, Query, Row, Section, Table, percent, small, table, text
+from infuser_core.results.report.charts import ChartSeries, Figure, series_of
+from infuser_core.results.report.content import (
+    Formats,
+    Query,
+    ReportSection,
+    ReportTable,
+    Row,
+    percent,
+    small,
+    table,
+    text,
+)
 
 
 def literal(value: str) -> str:
@@ -43,7 +53,7 @@ class ReportRun:
     """Model that it starts from."""
 
 
-Builder = Callable[[Query, Sequence[ReportRun]], Section]
+Builder = Callable[[Query, Sequence[ReportRun]], ReportSection]
 """Builds a section about these runs."""
 
 
@@ -138,7 +148,7 @@ def tally_of(rows: Sequence[Row]) -> Tally:
     )
 
 
-def with_sql(query: Query, runs: Sequence[ReportRun], build: Builder) -> Section:
+def with_sql(query: Query, runs: Sequence[ReportRun], build: Builder) -> ReportSection:
     """A section of these runs with the statements that it used."""
     statements: dict[str, None] = {}
 
@@ -167,7 +177,7 @@ FROM finite GROUP BY variant, part, iteration ORDER BY variant, part, iteration"
     return by_variant(query, runs, sql)
 
 
-def bands(rows: Sequence[Row]) -> list[Series]:
+def bands(rows: Sequence[Row]) -> list[ChartSeries]:
     """One line per variant and part, with a band if some point has several seeds."""
     lines: dict[str, list[Row]] = {}
     for row in rows:
@@ -176,7 +186,7 @@ def bands(rows: Sequence[Row]) -> list[Series]:
     return [spread_series(name, mine) for name, mine in lines.items()]
 
 
-def spread_series(label: str, rows: Sequence[Row], *, x: str = "iteration") -> Series:
+def spread_series(label: str, rows: Sequence[Row], *, x: str = "iteration") -> ChartSeries:
     """Means over runs, with the smallest and the largest run if some place has several."""
     several = any(row["runs"] > 1 for row in rows)
     low, high = ("smallest", "largest") if several else ("", "")
@@ -185,7 +195,7 @@ def spread_series(label: str, rows: Sequence[Row], *, x: str = "iteration") -> S
 
 def spread_table(
     title: str, rows: Sequence[Row], *, share: bool, part: str = "", extra: Formats | None = None
-) -> Table:
+) -> ReportTable:
     """Mean, deviation and ends per variant and iteration; `part` names the middle column if rows have one."""
     renamed = [{part if name == "part" else name: cell for name, cell in row.items()} for row in rows]
     formats = {**dict.fromkeys(SPREAD, percent if share else small), **(extra or {})}
@@ -204,14 +214,14 @@ def band_section(
     part: str = "",
     extra: Formats | None = None,
     lines: Sequence[str] = (),
-) -> Section:
+) -> ReportSection:
     """A whole section of one measure, its table with the `extra` columns."""
     rows = spread(query, runs, per_run, tuple(extra or ()))
     if not rows:
-        return Section(title=title)
+        return ReportSection(title=title)
     series = bands(rows)
     caption = f"{title} per iteration. {BAND}" if any(one.low for one in series) else f"{title} per iteration"
-    return Section(
+    return ReportSection(
         title=title,
         lines=list(lines),
         figures=[charts.lines(caption, series, name=name, label=label, share=share)] if series else [],

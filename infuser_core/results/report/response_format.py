@@ -14,9 +14,9 @@ from infuser_core.results.report.charts import series_of
 from infuser_core.results.report.content import (
     Formats,
     Query,
+    ReportSection,
+    ReportTable,
     Row,
-    Section,
-    Table,
     percent,
     points,
     points_interval,
@@ -52,20 +52,20 @@ def form_of(query: Query, run: str, *, phase: str = "") -> dict[str, Any]:
     }
 
 
-def format_section(form: Mapping[str, Any]) -> Section:
+def format_section(form: Mapping[str, Any]) -> ReportSection:
     """The form of responses as a section: figure, checkpoints, changes."""
     tables = format_tables(form)
     if not tables:
-        return Section(title=TITLE)
+        return ReportSection(title=TITLE)
     rows = [{"iteration": one["iteration"], **one["shares"]} for one in form["checkpoints"]]
     lines = [series_of(label, rows, name) for name, label in MEASURES.items()]
     caption = "Form of the answers over training"
     figures = [charts.lines(caption, lines, name="habits", label="share of answers", share=True)] if rows else []
     notes = [f"Shares of {FACTS[form['phase']].responses}; iteration 0 is the anchor."] if form["phase"] else []
-    return Section(title=TITLE, lines=notes, figures=figures, tables=tables)
+    return ReportSection(title=TITLE, lines=notes, figures=figures, tables=tables)
 
 
-def format_tables(form: Mapping[str, Any]) -> list[Table]:
+def format_tables(form: Mapping[str, Any]) -> list[ReportTable]:
     """Tables of checkpoints and of changes, without empty ones."""
     checkpoints = [
         {

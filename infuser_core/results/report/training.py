@@ -8,7 +8,17 @@ from statistics import fmean
 from infuser_core.evaluation.statistics.correlation import fit_lengths
 from infuser_core.results.report import charts
 from infuser_core.results.report.charts import column, series_of
-from infuser_core.results.report.content import Formats, Query, Section, number, percent, small, table, tenths, text
+from infuser_core.results.report.content import (
+    Formats,
+    Query,
+    ReportSection,
+    number,
+    percent,
+    small,
+    table,
+    tenths,
+    text,
+)
 from infuser_core.results.report.queries import (
     BAND,
     ReportRun,
@@ -34,7 +44,7 @@ SHOWN = 8
 """Most topics, textbooks or phases with bars."""
 
 
-def validation(query: Query, runs: Sequence[ReportRun]) -> Section:
+def validation(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Validation accuracy with its spread over seeds, and the intervals over questions."""
     per_run = """    SELECT c.variant, '' AS part, b.run, b.iteration, avg(b.accuracy) AS value,
         avg(b.low) AS "95% from", avg(b.high) AS "95% to"
@@ -46,7 +56,7 @@ def validation(query: Query, runs: Sequence[ReportRun]) -> Section:
     )  # fmt: skip
 
 
-def influence(query: Query, runs: Sequence[ReportRun]) -> Section:
+def influence(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Mean influence per iteration and variant, which questions could be scored, and the dev gradient."""
     shares = ("scored", "all samples alike", "not probed", "no dev gradient", "solver accuracy")
     return band_section(
@@ -56,7 +66,7 @@ def influence(query: Query, runs: Sequence[ReportRun]) -> Section:
     )  # fmt: skip
 
 
-def responses(query: Query, runs: Sequence[ReportRun]) -> Section:
+def responses(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Length of the responses by phase, and how they ended."""
     per_run = """    SELECT c.variant, r.phase AS part, r.run, r.iteration, avg(len(r.token_ids)) AS value,
         avg((r.finish_reason = 'length')::INT) AS "cut off", avg((r.verdict = 'no_answer')::INT) AS "no answer",
@@ -68,7 +78,7 @@ def responses(query: Query, runs: Sequence[ReportRun]) -> Section:
     )  # fmt: skip
 
 
-def validity(query: Query, runs: Sequence[ReportRun]) -> Section:
+def validity(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Share of generator rollouts that are questions, of keys that each estimate calls right, and why others fail."""
     per_run = """    SELECT c.variant, 'valid questions' AS part, r.run, r.iteration,
         avg((r.malformed_reason = '')::INT) AS value, NULL AS "95% from", NULL AS "95% to"
@@ -92,7 +102,7 @@ GROUP BY ALL ORDER BY rollouts DESC, reason"""
 REASONS = "Why rollouts were no questions"
 
 
-def updates(query: Query, runs: Sequence[ReportRun]) -> Section:
+def updates(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Health of the optimizer's steps."""
     fine = partial(number, digits=4)
     sections = [
@@ -133,13 +143,13 @@ WATCHED = (
 NOT_FINITE = "Groups left out because one of their numbers is not finite"
 
 
-def frozen(query: Query, runs: Sequence[ReportRun]) -> Section:
+def frozen(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Control with a solver that is never updated: the score can only rise because the generator climbs it."""
     title = "Frozen-solver control"
     still = [one for one in runs if one.leaves.get("cotrain.solver.update") is False]
     lines = bands(spread(query, still, SCORE)) if still else []
     if not lines:
-        return Section(title=title)
+        return ReportSection(title=title)
     ends = [
         {
             "variant": one.label,
@@ -157,10 +167,10 @@ def frozen(query: Query, runs: Sequence[ReportRun]) -> Section:
     ends_table = table(
         "Mean influence at the start and at the end", ends, {f"first {ENDS}": small, f"last {ENDS}": small}
     )
-    return Section(title=title, figures=[figure], tables=[ends_table])
+    return ReportSection(title=title, figures=[figure], tables=[ends_table])
 
 
-def topics(query: Query, runs: Sequence[ReportRun]) -> Section:
+def topics(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Share and mean influence of the generated questions by topic."""
     return _shares(
         query, runs, title="Topics and their influence", by="topic", name="shares-topic",
@@ -170,7 +180,7 @@ def topics(query: Query, runs: Sequence[ReportRun]) -> Section:
     )  # fmt: skip
 
 
-def textbooks(query: Query, runs: Sequence[ReportRun]) -> Section:
+def textbooks(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Share and mean influence of the generated questions by the textbook that they were drawn from."""
     return _shares(
         query, runs, title="Textbooks and their influence", by="textbook", name="shares-source",
@@ -183,7 +193,7 @@ def textbooks(query: Query, runs: Sequence[ReportRun]) -> Section:
 
 def _shares(
     query: Query, runs: Sequence[ReportRun], *, title: str, by: str, name: str, label: str, joins: str
-) -> Section:
+) -> ReportSection:
     sql = f""",
 asked AS (
     SELECT c.variant, {label} AS {by}, s.score, s.status,
@@ -199,13 +209,13 @@ SELECT variant, {by}, count(*) AS questions, count(*) / sum(count(*)) OVER (PART
 FROM asked GROUP BY variant, {by} ORDER BY questions DESC, {by}, variant"""
     rows = by_variant(query, runs, sql)
     if not rows:
-        return Section(title=title)
+        return ReportSection(title=title)
     names = list(dict.fromkeys(text(row[by]) for row in sorted(rows, key=lambda row: -row["questions"])))
     caption = f"Share of the generated questions by {by}, all iterations"
     figure = bar_chart(caption, rows, by, names[:SHOWN], y="share", name=name, label="share of questions", share=True)
     lines = [f"The figure shows the {SHOWN} most frequent; the table has all {len(names)}."]
     formats = {**dict.fromkeys(("share", "share at first", "share at last"), percent), "mean influence": small}
-    return Section(
+    return ReportSection(
         title=title,
         lines=lines if len(names) > SHOWN else [],
         figures=[figure],
@@ -213,14 +223,14 @@ FROM asked GROUP BY variant, {by} ORDER BY questions DESC, {by}, variant"""
     )
 
 
-def budget(query: Query, runs: Sequence[ReportRun]) -> Section:
+def budget(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Shares of the documents by arm of an adaptive budget, and what the shares follow from."""
     title = "Budget of documents"
     per_run = """    SELECT c.variant, a.arm AS part, a.run, a.iteration, avg(a.share) AS value
     FROM allocations a JOIN chosen c ON c.run = a.run GROUP BY ALL"""
     rows = spread(query, runs, per_run)
     if not rows:
-        return Section(title=title)
+        return ReportSection(title=title)
     caption = "Share of the iteration's documents by arm"
     figure = charts.lines(caption, bands(rows), name="budget", label="share of documents", share=True)
     sql = """,
@@ -237,10 +247,10 @@ GROUP BY c.variant, a.arm ORDER BY c.variant, "documents drawn" DESC, a.arm"""
     formats: Formats = {**dict.fromkeys(("share", "share at first", "share at last"), percent), "title": text}
     formats = {**formats, "mean influence": small}
     tables = [table("Arms over all iterations", arms, formats)]
-    return Section(title=title, lines=[BAND], figures=[figure], tables=tables)
+    return ReportSection(title=title, lines=[BAND], figures=[figure], tables=tables)
 
 
-def length_accuracy(query: Query, runs: Sequence[ReportRun]) -> Section:
+def length_accuracy(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Accuracy against response length, one point per validated checkpoint, with the logarithmic fit."""
     title = "Length against accuracy"
     sql = """
@@ -249,7 +259,7 @@ FROM benchmark_scores b JOIN chosen c ON c.run = b.run
 WHERE b.phase = 'validate' AND b.mean_response_tokens > 0 GROUP BY ALL ORDER BY ALL"""
     rows = by_variant(query, runs, sql)
     if not rows:
-        return Section(title=title)
+        return ReportSection(title=title)
     fit = fit_lengths(column(rows, "tokens per answer"), column(rows, "accuracy"))
     by_variants = rows_by(rows, "variant").items()
     dots = [series_of(variant, mine, "accuracy", x="tokens per answer") for variant, mine in by_variants]
@@ -267,10 +277,10 @@ WHERE b.phase = 'validate' AND b.mean_response_tokens > 0 GROUP BY ALL ORDER BY 
         fit=(fit["intercept"], fit["slope"]) if fit["slope"] else None,
     )  # fmt: skip
     checkpoints = table("Validated checkpoints", rows, {"tokens per answer": tenths, "accuracy": percent})
-    return Section(title=title, lines=[line], figures=[figure], tables=[checkpoints])
+    return ReportSection(title=title, lines=[line], figures=[figure], tables=[checkpoints])
 
 
-def durations(query: Query, runs: Sequence[ReportRun]) -> Section:
+def durations(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
     """Seconds per phase, mean over the runs of a variant; a reused stage counts with the time it first took."""
     title = "Wall-clock by phase"
     sql = """,
@@ -284,10 +294,10 @@ SELECT variant, phase, count(*) AS runs, avg(stages) AS "stages per run", avg(se
 FROM per_run GROUP BY variant, phase ORDER BY variant, "seconds per run" DESC, phase"""
     rows = by_variant(query, runs, sql)
     if not rows:
-        return Section(title=title)
+        return ReportSection(title=title)
     names = list(dict.fromkeys(text(row["phase"]) for row in sorted(rows, key=lambda row: -row["seconds per run"])))
     caption = "Seconds per run by phase, mean over seeds; a reused stage counts with the time that it first took"
     label = "seconds per run"
     figure = bar_chart(caption, rows, "phase", names[:SHOWN], y=label, name="durations", label=label)
     formats = dict.fromkeys(("stages per run", label, "of which reused"), tenths)
-    return Section(title=title, figures=[figure], tables=[table("Seconds per phase", rows, formats)])
+    return ReportSection(title=title, figures=[figure], tables=[table("Seconds per phase", rows, formats)])

@@ -16,7 +16,7 @@ from infuser_core.results.view.books import add_books
 from infuser_core.results.view.evaluations import add_evaluations
 from infuser_core.results.view.questions import add_questions
 from infuser_core.results.view.runs import add_runs
-from infuser_core.results.view.site import Site
+from infuser_core.results.view.site import ViewSite
 from infuser_core.results.view.statements import add_statements
 
 HOSTS = ["127.0.0.1", "localhost"]
@@ -35,7 +35,7 @@ HEADERS = {
 def application(root: Path, token: str) -> FastAPI:
     """The web application over the store at `root`; every request needs the token."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    site = Site(root=root)
+    site = ViewSite(root=root)
     _guard(app, token)
     app.mount("/static", StaticFiles(directory=Path(__file__).parent / "static"))
 

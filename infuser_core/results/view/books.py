@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
 from infuser_core.errors import DocumentError
-from infuser_core.results.view.site import Site
+from infuser_core.results.view.site import ViewSite
 from infuser_core.store import runs, verify
 from infuser_core.store.views import Lens, Rows
 from infuser_core.system import child
@@ -106,7 +106,7 @@ def _picture(file: Path, text: str, near: tuple[int, ...]) -> dict[str, Any] | N
     return picture
 
 
-def add_books(app: FastAPI, site: Site) -> None:
+def add_books(app: FastAPI, site: ViewSite) -> None:
     """Add the pages about textbooks to the server."""
 
     @app.get("/runs/{name}/corpus")

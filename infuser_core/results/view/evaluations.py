@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
 from infuser_core.errors import UsageError
-from infuser_core.results.view.site import Listing, Number, Site, listing
+from infuser_core.results.view.site import Listing, Number, ViewSite, listing
 from infuser_core.store import runs
 from infuser_core.store.catalogue import evaluations
 from infuser_core.store.runs import EVALUATION, EVALUATIONS
@@ -73,7 +73,7 @@ _RESPONSES = """select r.question_id, r.sample_index, any_value(r.response) as r
     group by r.question_id, r.sample_index order by r.question_id, r.sample_index"""
 
 
-def add_evaluations(app: FastAPI, site: Site) -> None:
+def add_evaluations(app: FastAPI, site: ViewSite) -> None:
     """Add the pages about evaluations to the server."""
 
     @app.get("/runs/{name}/evaluations")

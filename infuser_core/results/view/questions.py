@@ -7,7 +7,7 @@ from fastapi.responses import HTMLResponse
 
 from infuser_core.results.lineage.why import why
 from infuser_core.results.view.books import around
-from infuser_core.results.view.site import Number, Site, listing
+from infuser_core.results.view.site import Number, ViewSite, listing
 from infuser_core.schemas import InfluenceScore, overview
 from infuser_core.store import runs
 from infuser_core.store.views import Lens
@@ -55,7 +55,7 @@ def find(lens: Lens, *, sort: str = "iteration", page: int = 1, **filters: str) 
     return {"listing": questions, **choices}
 
 
-def add_questions(app: FastAPI, site: Site) -> None:
+def add_questions(app: FastAPI, site: ViewSite) -> None:
     """Add the pages on a run's questions to the server."""
 
     @app.get("/runs/{name}/questions")

@@ -10,7 +10,7 @@ from infuser_core.results.lineage import progress
 from infuser_core.results.lineage.graph import graph_of
 from infuser_core.results.lineage.pages import folds
 from infuser_core.results.view.run import curves, run_page
-from infuser_core.results.view.site import Site
+from infuser_core.results.view.site import ViewSite
 from infuser_core.store import runs
 from infuser_core.store.catalogue import Catalogue
 from infuser_core.store.journal import Journal
@@ -42,7 +42,7 @@ _TABLES = {
 """Heading to the statement of its table; tables without rows are not shown."""
 
 
-def add_runs(app: FastAPI, site: Site) -> None:
+def add_runs(app: FastAPI, site: ViewSite) -> None:
     """Add the pages about runs to the server."""
 
     @app.get("/")
@@ -73,7 +73,7 @@ def add_runs(app: FastAPI, site: Site) -> None:
     _add_iterations(app, site)
 
 
-def _add_iterations(app: FastAPI, site: Site) -> None:
+def _add_iterations(app: FastAPI, site: ViewSite) -> None:
     """Add the page of an iteration, with counts from documents to updates, and the slider to another."""
 
     @app.get("/runs/{name}/iterations")

@@ -26,7 +26,7 @@ Number = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class ViewSite:
     """Pages over one store."""
 
     root: Path

@@ -12,7 +12,7 @@ from starlette.background import BackgroundTask
 
 from infuser_core.config import shipped
 from infuser_core.errors import InfuserError
-from infuser_core.results.view.site import Site
+from infuser_core.results.view.site import ViewSite
 from infuser_core.store import runs
 
 _PAGE = shipped.ROOT / "docs" / "sql.md"
@@ -31,7 +31,7 @@ def saved() -> dict[str, str]:
     return {" ".join(title.split()): statement for title, statement in _EXAMPLE.findall(text)}
 
 
-def add_statements(app: FastAPI, site: Site) -> None:
+def add_statements(app: FastAPI, site: ViewSite) -> None:
     """Add the SQL page and its results as files to the server."""
 
     @app.get("/sql")
@@ -62,5 +62,5 @@ def add_statements(app: FastAPI, site: Site) -> None:
         return FileResponse(file, filename=file.name, background=BackgroundTask(folder.cleanup))
 
 
-def _only(site: Site, run: str) -> list[str] | None:
+def _only(site: ViewSite, run: str) -> list[str] | None:
     return [runs.find_run(site.root, run)] if run else None

@@ -33,7 +33,7 @@ logging.disable(logging.CRITICAL)
 import math_verify  # noqa: E402
 import sympy  # noqa: E402
 
-from infuser_core.system.child import lower  # noqa: E402
+from infuser_core.system.child import lower_limit  # noqa: E402
 from infuser_core.system.worker import connect  # noqa: E402
 from infuser_core.verifiers.parts import equality  # noqa: E402
 
@@ -51,8 +51,8 @@ class Late(BaseException):
 def main() -> None:
     """Serve requests until their pipe closes."""
     connection = connect(sys.argv[1])
-    lower(resource.RLIMIT_AS, _MEMORY_BYTES)
-    lower(resource.RLIMIT_CORE, 0)
+    lower_limit(resource.RLIMIT_AS, _MEMORY_BYTES)
+    lower_limit(resource.RLIMIT_CORE, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, _raise_late)
     _check_library()

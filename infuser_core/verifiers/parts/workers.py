@@ -18,7 +18,7 @@ from pathlib import Path
 from queue import LifoQueue
 
 from infuser_core.errors import EngineError, KilledProcessError
-from infuser_core.system.child import WATCH_SECONDS, Watch, guess_of_kill
+from infuser_core.system.child import WATCH_SECONDS, Watch, likely_kill_cause
 from infuser_core.system.worker import EndedError, WorkerProcess
 
 LIMIT_SECONDS = 4.0
@@ -63,7 +63,7 @@ class Worker(WorkerProcess):
         try:
             self._answer(START_SECONDS)
         except (EndedError, TimeoutError) as error:
-            if isinstance(error, EndedError) and self.killed():
+            if isinstance(error, EndedError) and self.was_killed():
                 raise
             self.kill()
             message = f"verifiers: the math worker does not start: {self.death().message}"
@@ -114,7 +114,7 @@ class Pool:
                 return reply
         raise KilledProcessError(
             f"verifiers: {ATTEMPTS} math workers were killed from outside, or idle for {IDLE_SECONDS:g} s",
-            hint=f"{guess_of_kill()}; free some memory and resume",
+            hint=f"{likely_kill_cause()}; free some memory and resume",
         )
 
     def _ask(self, request: Mapping[str, object], seconds: float) -> Reply | None:
@@ -132,7 +132,7 @@ class Pool:
                 # Start the next worker before a request needs it.
                 successor = None if self._closed else self._new_worker()
             used = max(worker.processor_seconds() - before, 0.0)
-            return None if text == "lost" and not self._closed and worker.killed() else (text, used)
+            return None if text == "lost" and not self._closed and worker.was_killed() else (text, used)
         finally:
             if successor is not worker:
                 self._workers.discard(worker)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from infuser_core.verifiers.sandbox.literals import encode
 
 
-class Line:
+class RequestPipes:
     """The pipes of requests and answers."""
 
     def __init__(self, requests: int, answers: int) -> None:
@@ -63,7 +63,7 @@ def main() -> None:
     import builtins
     import sys
 
-    line = Line(int(sys.argv[1]), int(sys.argv[2]))
+    line = RequestPipes(int(sys.argv[1]), int(sys.argv[2]))
     order = line.receive()
     limit(order["limits"])
     # The `site` module would add these; programs for online judges call them.
@@ -89,7 +89,7 @@ def limit(limits: "list[tuple[str, int]]") -> None:
         resource.setrlimit(number, (value, value))
 
 
-def run_program(line: Line, order: "dict[str, Any]") -> None:
+def run_program(line: RequestPipes, order: "dict[str, Any]") -> None:
     """Run a whole program as `__main__`, with the pipes of its case as standard input and output."""
     import posix
     import sys
@@ -110,7 +110,7 @@ def run_program(line: Line, order: "dict[str, Any]") -> None:
             sys.stderr.write(end.code + "\n")
 
 
-def run_calls(line: Line, order: "dict[str, Any]") -> None:
+def run_calls(line: RequestPipes, order: "dict[str, Any]") -> None:
     """Call one function with the arguments of each case. A first answer reports that the program is loaded."""
     import sys
 

@@ -95,14 +95,14 @@ def run(
     """
     containment = find_containment()
     for _ in range(2):
-        batch = _Batch(containment, program, cases, limits, stop)
+        batch = _ProgramBatch(containment, program, cases, limits, stop)
         outcomes = batch.run_whole() if program.kind == "stdin" else batch.run_calls()
         if not batch.killed:
             break
     return (*outcomes, *[NOT_REACHED] * (len(cases) - len(outcomes)))
 
 
-class _Batch:
+class _ProgramBatch:
     """The cases of one program under one clock."""
 
     def __init__(

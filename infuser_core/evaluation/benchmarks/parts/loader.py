@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from infuser_core.config.run import BenchmarkSettings, RunConfig
-from infuser_core.errors import ConfigError, guess, nearest
+from infuser_core.errors import ConfigError, closest_names, did_you_mean
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark
 from infuser_core.plugins import BENCHMARKS
 from infuser_core.schemas import Question
@@ -38,7 +38,7 @@ def only_domains(questions: Sequence[Question], settings: BenchmarkSettings) -> 
             listed = ", ".join(sorted(there.values())[:_LISTED]) or "none at all"
             raise ConfigError(
                 f"{settings.name} has no domain or subdomain {name!r}",
-                hint=f"{guess(nearest(name, there.values()))}there are {listed}",
+                hint=f"{did_you_mean(closest_names(name, there.values()))}there are {listed}",
             )
     return [row for row in questions if wanted.keys() & {row.domain.casefold(), row.subdomain.casefold()}]
 

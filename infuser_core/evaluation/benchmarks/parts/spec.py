@@ -19,7 +19,16 @@ from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.schemas import Question
 from infuser_core.settings import data_root, store_root
 from infuser_core.system import durable
-from infuser_core.system.hub import DATA, REVISION, HubAddress, fetched, find_data, is_data, snapshot, stem_and_suffix
+from infuser_core.system.hub import (
+    DATA,
+    REVISION,
+    HubAddress,
+    download_snapshot,
+    fetch_address,
+    find_data,
+    is_data,
+    stem_and_suffix,
+)
 from infuser_core.system.sealed import digest_of
 from infuser_core.verifiers.parts.grading import Grading, as_text, grading_of
 
@@ -104,7 +113,7 @@ def download_files(benchmark: Benchmark, *, local: bool = False) -> list[Path]:
     folder = data_root() / benchmark.name
     remedy = f"check the network{token}; or put {files} into {folder}, or name them in the benchmark's `path`"
     return [
-        snapshot(
+        download_snapshot(
             HubAddress(repo=repo, kind="dataset", revision=benchmark.revision),
             patterns,
             what=f"benchmark {benchmark.name}",
@@ -121,7 +130,7 @@ def locate_files(benchmark: Benchmark, settings: BenchmarkSettings, *, local: bo
     Raises ConfigError when there are none.
     """
     if settings.path:
-        return _files_at(benchmark, fetched(settings.path))
+        return _files_at(benchmark, fetch_address(settings.path))
     if place := find_data(data_root(), benchmark.name):
         return _files_at(benchmark, place)
     if not benchmark.repos:

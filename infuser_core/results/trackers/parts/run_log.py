@@ -17,7 +17,7 @@ from infuser_core.results.trackers.parts.follow import Followers
 from infuser_core.results.trackers.parts.points import Point, in_words, metrics_of
 from infuser_core.store.recipe import Record
 from infuser_core.store.runs import METRICS
-from infuser_core.terminal import Console, duration, ignore
+from infuser_core.terminal import Console, format_duration, ignore
 
 
 def place_of(phase: str, iteration: int, iterations: int) -> str:
@@ -29,7 +29,7 @@ def place_of(phase: str, iteration: int, iterations: int) -> str:
     return f"after {iteration} of {iterations}" if iteration else "anchor"
 
 
-class Clock:
+class RemainingTime:
     """Estimate of the time that a run's iterations still take, from those of this attempt."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class RunLog:
         self._folder, self._track = folder, track
         self._followers: Followers | None = None
         self._console = console or Console(enabled=False)
-        self._number, self._lock, self._clock = attempt, RLock(), Clock()
+        self._number, self._lock, self._clock = attempt, RLock(), RemainingTime()
         # Errors of the log must not go to the log.
         self._log = Lines(folder / LOG, lambda line: self._console.say(f"warning: {line}")) if folder else None
         self._metrics = Lines(folder / METRICS, self.warn) if folder else None
@@ -142,7 +142,7 @@ class RunLog:
         now = time.monotonic()
         self._clock.ran(record.iteration, now - seconds)
         seconds_left = self._clock.left(self._console.iterations, now)
-        return "" if seconds_left is None else f"ETA {duration(seconds_left)}"
+        return "" if seconds_left is None else f"ETA {format_duration(seconds_left)}"
 
     def _sum_up(self, record: Record, metrics: dict[str, float]) -> None:
         """Collect numbers for the one line per iteration on a terminal, which is printed when the next one begins."""
@@ -158,7 +158,7 @@ class RunLog:
         if self._headlines:
             where = place_of("", self._iteration, self._console.iterations) or "anchor"
             seconds_left = self._clock.left(self._console.iterations, time.monotonic())
-            eta = [f"ETA {duration(seconds_left)}"] if seconds_left else []
+            eta = [f"ETA {format_duration(seconds_left)}"] if seconds_left else []
             self._console.keep("  ".join(part for part in (where, ", ".join(self._headlines), *eta) if part))
         self._headlines = []
 
