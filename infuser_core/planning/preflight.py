@@ -16,14 +16,14 @@ from infuser_core.config.sources import (
     MixQuestions,
     QuestionSource,
 )
-from infuser_core.cotrain.phases.parts.shown import AIM
+from infuser_core.cotrain.phases.parts.few_shot import AIM_TEMPLATE
 from infuser_core.cotrain.reward import find_reward
 from infuser_core.cotrain.route import find_route, main_routes, needs_documents, runs_programs, templates
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation.anchors import anchor_folder
 from infuser_core.planning.split import load_sets, require_apart
 from infuser_core.plugins import MAIN_ROUTE, find_object
-from infuser_core.prompts.load import load
+from infuser_core.prompts.templates import load_template
 from infuser_core.results.trackers.parts.follow import find_tracker
 from infuser_core.system.hub import fetch_address
 from infuser_core.verifiers.parts.batch import CHOICES, prompt_name
@@ -55,7 +55,7 @@ def _missing_models(config: RunConfig) -> Iterator[ConfigError]:
     judge = corpus.judge
     if judge is None or judge.type not in ("rules", "none"):
         try:
-            load("judge_chunk", profile=config.prompts)
+            load_template("judge_chunk", profile=config.prompts)
         except ConfigError as error:
             yield error
 
@@ -119,7 +119,7 @@ def preflight(config: RunConfig) -> None:
         if name := getattr(config.cotrain.question, key):
             find_object(name, key=f"cotrain.question.{key}")
     for prompt in (*prompts, CHOICES, "judge_chunk", *sorted({prompt_name(question) for question in questions})):
-        load(prompt, profile=config.prompts)
+        load_template(prompt, profile=config.prompts)
     if runs_programs(config, questions):
         sandbox.find_containment()
     roles = {
@@ -161,7 +161,7 @@ def _generator_prompts(config: RunConfig) -> list[str]:
             hint="set cotrain.generator.update to false",
         )
     example_prompts = {each.shows for each in main_routes(config)} - {""} if config.cotrain.examples else set[str]()
-    return sorted({*templates(config), *example_prompts, *([AIM] if config.cotrain.aims else [])})
+    return sorted({*templates(config), *example_prompts, *([AIM_TEMPLATE] if config.cotrain.aims else [])})
 
 
 def _sources(config: RunConfig) -> list[tuple[str, QuestionSource]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import sandbox_corpus
 from contained import needs_sandbox
-from sandbox_corpus import Judgement
+from sandbox_corpus import ProgramJudgement
 
 from infuser_core.settings import sandbox_mode
 from infuser_core.verifiers.sandbox.processes import Tree
@@ -84,7 +84,7 @@ def test_no_attack_is_called_right_none_gets_out_and_the_host_is_unchanged():
         before = descriptors()
         found = sandbox_corpus.judged(sandbox_corpus.cheats())
         assert leaked(before) == set()
-    judgements = {name: each for name, each in found.items() if isinstance(each, Judgement)}
+    judgements = {name: each for name, each in found.items() if isinstance(each, ProgramJudgement)}
     assert {name: each for name, each in found.items() if name not in judgements} == {}
     assert [name for name, each in judgements.items() if each.passed] == []
     # An attack that finds itself outside raises this error, and does nothing else that raises it.

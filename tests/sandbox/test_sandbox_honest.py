@@ -2,7 +2,7 @@
 
 import sandbox_corpus
 from contained import needs_sandbox
-from sandbox_corpus import Judgement
+from sandbox_corpus import ProgramJudgement
 
 pytestmark = needs_sandbox
 
@@ -14,7 +14,9 @@ def test_the_collection_is_large_and_every_program_says_what_it_shows():
 
 def test_no_honest_program_is_rejected():
     found = sandbox_corpus.judged(sandbox_corpus.honest())
-    assert {name: each for name, each in found.items() if not isinstance(each, Judgement) or not each.passed} == {}
+    assert {
+        name: each for name, each in found.items() if not isinstance(each, ProgramJudgement) or not each.passed
+    } == {}
 
 
 def test_an_honest_program_with_one_wrong_expectation_is_wrong():

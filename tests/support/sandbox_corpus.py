@@ -21,7 +21,7 @@ from typing import Any
 
 from places import DATA
 
-from infuser_core.verifiers.parts.code_tests import CodeTests, TestResult, judge, parse_tests
+from infuser_core.verifiers.parts.code_tests import CodeTests, ProgramJudgement, judge, parse_tests
 from infuser_core.verifiers.sandbox import literals
 from infuser_core.verifiers.sandbox.program import SandboxError
 
@@ -111,10 +111,10 @@ def _header(text: str, name: str) -> list[str]:
     return [line.removeprefix(mark) for line in text.splitlines() if line.startswith(mark)]
 
 
-def judged(entries: list[Entry], *, workers: int = 2) -> dict[str, TestResult | str]:
+def judged(entries: list[Entry], *, workers: int = 2) -> dict[str, ProgramJudgement | str]:
     """A judgement for each name; the message where the sandbox failed, which is no judgement."""
 
-    def one(entry: Entry) -> TestResult | str:
+    def one(entry: Entry) -> ProgramJudgement | str:
         try:
             return judge(entry.source, entry.tests)
         except SandboxError as error:
@@ -166,11 +166,13 @@ def main() -> None:
             "user": os.geteuid(),
             "cheats": len(fooled),
             "honest": len(rejected),
-            "false_accepts": [name for name, each in fooled.items() if isinstance(each, TestResult) and each.passed],
+            "false_accepts": [
+                name for name, each in fooled.items() if isinstance(each, ProgramJudgement) and each.passed
+            ],
             "false_rejects": {
                 name: str(each)
                 for name, each in rejected.items()
-                if not isinstance(each, TestResult) or not each.passed
+                if not isinstance(each, ProgramJudgement) or not each.passed
             },
             "failures": {name: each for name, each in fooled.items() if isinstance(each, str)},
         },

@@ -192,7 +192,7 @@ _WRONG = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestResult:
+class ProgramJudgement:
     """The result of judging a program."""
 
     reason: str
@@ -208,7 +208,7 @@ class TestResult:
         return self.failed is None
 
 
-def judge(source: str, tests: CodeTests) -> TestResult:
+def judge(source: str, tests: CodeTests) -> ProgramJudgement:
     """Run a program on its tests up to the first failure.
 
     Raises SandboxError if the sandbox failed, which says nothing about the program.
@@ -228,8 +228,8 @@ def judge(source: str, tests: CodeTests) -> TestResult:
     outcomes = run(replace(tests.program, source=source), tests.cases, tests.limits, stop=fails)
     for number, outcome in enumerate(outcomes):
         if fails(number, outcome):
-            return TestResult(reason=_WRONG[outcome.status], failed=number, detail=outcome.detail)
-    return TestResult(reason="all tests", failed=None, detail="")
+            return ProgramJudgement(reason=_WRONG[outcome.status], failed=number, detail=outcome.detail)
+    return ProgramJudgement(reason="all tests", failed=None, detail="")
 
 
 def same_value(value: Any, expected: Any, *, atol: float = 0.0, tuples_equal_lists: bool = False) -> bool:
