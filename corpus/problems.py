@@ -6,7 +6,7 @@ from random import Random
 
 from corpus.chunk.split import count_tokens
 from infuser_core.config.roles import ProblemSettings
-from infuser_core.prompts.load import LETTERS, render_question
+from infuser_core.prompts.templates import LETTERS, render_question
 from infuser_core.schemas import Document, Judgement, Question
 
 

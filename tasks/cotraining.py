@@ -12,11 +12,11 @@ from infuser_core.cotrain.phases import rollout_questions as answer_phase
 from infuser_core.cotrain.phases import score_influence as score_phase
 from infuser_core.cotrain.phases import update_generator as generator_phase
 from infuser_core.cotrain.phases import update_solver as solver_phase
-from infuser_core.cotrain.phases.parts.shown import examples_of
+from infuser_core.cotrain.phases.parts.few_shot import load_examples
 from infuser_core.cotrain.phases.training import SharedBackward
 from infuser_core.cotrain.route import templates
 from infuser_core.evaluation.anchors import NamedModel, named_model
-from infuser_core.evaluation.drawing import Drawn
+from infuser_core.evaluation.resumable_sampling import Drawn
 from infuser_core.evaluation.statistics.key_accuracy import key_accuracy, majority_votes
 from infuser_core.protocols import Progress
 from infuser_core.schemas import (
@@ -66,7 +66,7 @@ def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef)
             checkpoint_id=solver.id,
             seed=run.config.seed,
             iteration=iteration,
-            kept=Pieces(run.store.partial(recipe), Drawn),
+            saved_rows=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
         return rollouts_outcome(rollouts)
@@ -95,7 +95,7 @@ def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: Artifa
             tables={"gradients": Table(row_type=Gradient, rows=[facts])},
             summary={"norm": facts.norm, "accuracy": facts.accuracy, "status": status},
         )
-        return add_not_finite(outcome, result.lost)
+        return add_not_finite(outcome, result.not_finite)
 
     inputs = {"rollouts": rollouts, "solver": solver}
     recipe = run.recipe("dev_gradient", gradient_phase.VERSION, settings, inputs, iteration=iteration)
@@ -137,12 +137,12 @@ def generate_questions(
             checkpoint_id=writer.name,
             seed=run.config.seed,
             iteration=iteration,
-            exclude=generate_phase.excluded(run.config, documents),
+            exclude=generate_phase.excluded_documents(run.config, documents),
             problems=problems_of(run.store, pool),
-            examples=examples_of(run.config, earlier),
+            examples=load_examples(run.config, earlier),
             earlier=earlier,
             budget=budget_of(run, number, documents, allocation),
-            kept=Pieces(run.store.partial(recipe), Drawn),
+            saved_rows=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
         tables = {
@@ -196,7 +196,7 @@ def rollout_questions(
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         rows = run.store.rows(questions, "questions", Question)
-        result = answer_phase.rollout_questions(
+        rollouts, labels = answer_phase.rollout_questions(
             rows,
             run.pool.sampler(run.checkpoint(solver, Role.SOLVER)),
             settings,
@@ -204,17 +204,17 @@ def rollout_questions(
             seed=run.config.seed,
             iteration=iteration,
             documents={row.document_id: row.text for row in documents_of(run.store, reading)} if reading else None,
-            kept=Pieces(run.store.partial(recipe), Drawn),
+            saved_rows=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
-        outcome = rollouts_outcome(result.rollouts)
-        votes = majority_votes(rows, result.rollouts)
+        outcome = rollouts_outcome(rollouts)
+        votes = majority_votes(rows, rollouts)
         if settings.labels != "reference":
-            outcome, votes = add_labels(outcome, result.labels), [label.agrees for label in result.labels]
+            outcome, votes = add_labels(outcome, labels), [label.agrees for label in labels]
         # Questions from files, as `infuser score` ranks them, have no oracle's labels.
-        labelled = "question_labels" in run.store.manifest(questions).rows
-        labels = run.store.rows(questions, "question_labels", QuestionLabel) if labelled else []
-        return add_key_accuracy(outcome, run, key_accuracy(labels, votes))
+        has_oracle = "question_labels" in run.store.manifest(questions).rows
+        by_oracle = run.store.rows(questions, "question_labels", QuestionLabel) if has_oracle else []
+        return add_key_accuracy(outcome, run, key_accuracy(by_oracle, votes))
 
     inputs = {"questions": questions, "solver": solver, "pool": reading}
     version = answer_phase.VERSION
@@ -231,17 +231,17 @@ def check_keys(run: Run, iteration: int, questions: ArtifactRef) -> Work:
     settings = check_phase.settings_of(run.config, solver=model.identity)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        checked = check_phase.check_keys(
+        rollouts, keys = check_phase.check_keys(
             run.store.rows(questions, "questions", Question),
             model.sampler(),
             settings,
             checkpoint_id=model.name,
             seed=run.config.seed,
             iteration=iteration,
-            kept=Pieces(run.store.partial(recipe), Drawn),
+            saved_rows=Pieces(run.store.partial(recipe), Drawn),
             progress=progress,
         )
-        return add_key_accuracy(rollouts_outcome(checked.rollouts), run, checked.keys)
+        return add_key_accuracy(rollouts_outcome(rollouts), run, keys)
 
     inputs = {"questions": questions}
     recipe = run.recipe("check_keys", check_phase.VERSION, settings, inputs, iteration=iteration, seed=run.config.seed)
@@ -284,7 +284,7 @@ def score_influence(
             },
             summary={"mean_score": mean, "statuses": counts([row.status for row in scores])},
         )
-        return add_not_finite(outcome, scored.lost)
+        return add_not_finite(outcome, scored.not_finite)
 
     inputs = {"questions": questions, "rollouts": rollouts, "gradient": gradient, "solver": solver}
     recipe = run.recipe("score_influence", score_phase.VERSION, settings, inputs, iteration=iteration)
@@ -323,7 +323,7 @@ def update_generator(
             },
             summary=steps_of(before.step, update.updates),
         )
-        return add_not_finite(outcome, update.lost)
+        return add_not_finite(outcome, update.not_finite)
 
     reference = anchor if settings.step.kl else None
     inputs = {"questions": questions, "scores": scores, "generator": generator, "anchor": reference}

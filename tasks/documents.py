@@ -31,7 +31,7 @@ from infuser_core.evaluation.answering import template_digest
 from infuser_core.evaluation.benchmarks.parts import validation
 from infuser_core.evaluation.benchmarks.parts.loader import find_benchmark
 from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, is_seeded, load_questions, values_of
-from infuser_core.prompts.load import load_or_shipped
+from infuser_core.prompts.templates import load_or_shipped
 from infuser_core.protocols import Progress
 from infuser_core.schemas import Document, Judgement, Page, Question, Source
 from infuser_core.store.pieces import Items, Pieces

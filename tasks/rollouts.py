@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from infuser_core.config.phase_table import Phase
-from infuser_core.cotrain.phases.parts.health import complaints
+from infuser_core.cotrain.phases.parts.health import health_warnings
 from infuser_core.cotrain.phases.rollout_questions import PseudoLabel
 from infuser_core.cotrain.phases.update_solver import Difficulty, SolverSettings, SolverUpdate
 from infuser_core.evaluation.statistics.key_accuracy import key_warning
@@ -54,7 +54,7 @@ def add_key_accuracy(outcome: Outcome, run: Run, keys: Sequence[KeyAccuracy]) ->
 
 def steps_of(before: int, updates: list[Update]) -> dict[str, object]:
     """Counts of taken and skipped steps for the summary; emits health warnings."""
-    for line in complaints(updates[0].role, updates) if updates else []:
+    for line in health_warnings(updates[0].role, updates) if updates else []:
         warnings.warn(line, stacklevel=2)
     count = sum(not update.skipped for update in updates)
     status = "ok" if updates else "skipped: no group with variance"
@@ -70,7 +70,7 @@ def solver_outcome(before: int, update: SolverUpdate, settings: SolverSettings) 
     if settings.band is not None:
         tables["difficulties"] = Table(row_type=Difficulty, rows=update.difficulties)
         summary["outside_band"] = sum(not row.inside for row in update.difficulties)
-    return add_not_finite(Outcome(tables=tables, summary=summary), update.lost)
+    return add_not_finite(Outcome(tables=tables, summary=summary), update.not_finite)
 
 
 def explain_no_questions(texts: Sequence[Rollout]) -> dict[str, str]:

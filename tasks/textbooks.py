@@ -28,7 +28,7 @@ from infuser_core.evaluation.anchors import NamedModel, named_model
 from infuser_core.evaluation.answering import template_digest
 from infuser_core.nano.shelf import serve_shelf
 from infuser_core.nano.world import world_of
-from infuser_core.prompts.load import load_or_shipped
+from infuser_core.prompts.templates import load_or_shipped
 from infuser_core.protocols import Progress
 from infuser_core.schemas import Question, Source, Topic
 from infuser_core.store.recipe import ArtifactRef

@@ -10,7 +10,7 @@ from corpus.problems import Problems, blank_rows, problem_rows
 from infuser_core.config.recorded import recorded
 from infuser_core.cotrain.phases import allocate as allocate_phase
 from infuser_core.cotrain.phases.allocate import Budget, fixed_budget
-from infuser_core.cotrain.phases.generate_questions import excluded
+from infuser_core.cotrain.phases.generate_questions import excluded_documents
 from infuser_core.cotrain.route import blank_routes
 from infuser_core.errors import DataWarning, DocumentError
 from infuser_core.evaluation.anchors import anchor_bytes, anchor_digest, anchor_folder, origin_of, template_status
@@ -38,7 +38,7 @@ def documents_of(store: Store, pool: ArtifactRef) -> list[Document]:
 
 def warn_of_small_pool(run: Run, pool: Sequence[Document]) -> None:
     """Emit a DataWarning if an iteration draws more documents than the pool has, not counting excluded ones."""
-    number, available = run.config.cotrain.documents, len(pool) - len(excluded(run.config, pool))
+    number, available = run.config.cotrain.documents, len(pool) - len(excluded_documents(run.config, pool))
     if available < number:
         text = f"cotrain.documents = {number:,} and the pool has {available:,}: every iteration draws all {available:,}"
         warnings.warn(text, DataWarning, stacklevel=2)
@@ -176,7 +176,7 @@ def allocate(run: Run, iteration: int, pool: ArtifactRef, recent: Sequence[Budge
         rows = allocate_phase.allocate(
             documents_of(run.store, pool),
             [
-                allocate_phase.Recent(
+                allocate_phase.PastIteration(
                     allocations=run.store.rows(one.allocation, "allocations", Allocation),
                     questions=run.store.rows(one.questions, "questions", Question),
                     scores=run.store.rows(one.scores, "scores", InfluenceScore),
@@ -205,7 +205,7 @@ def budget_of(run: Run, iteration: int, pool: Sequence[Document], allocation: Ar
     cotrain = run.config.cotrain
     rule = cotrain.budget
     if allocation is not None:
-        return allocate_phase.budget_of(run.store.rows(allocation, "allocations", Allocation), rule.by)
+        return allocate_phase.allocated_budget(run.store.rows(allocation, "allocations", Allocation), rule.by)
     if rule.mode != "shares":
         return None
     return fixed_budget(pool, cotrain.documents, rule.shares, by=rule.by, seed=run.config.seed, iteration=iteration)

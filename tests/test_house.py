@@ -249,6 +249,23 @@ def test_docstrings_of_plain_rooms_have_no_riddles():
     assert riddles == [], "say it in the words that a native engineer would search for"
 
 
+def test_pages_and_comments_of_configurations_have_no_riddles():
+    pages = [*(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"))]
+    texts = {
+        page: re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for page in [*pages, *sorted((ROOT / "docs").glob("*.md"))]
+    }
+    for path in sorted((ROOT / "configs").rglob("*.yaml")):
+        texts[path] = "\n".join(re.findall(r"(?:^|\s)#.*", path.read_text(encoding="utf-8")))
+    riddles = [
+        f"{name(path)}: {line.strip()}"
+        for path, text in texts.items()
+        for line in text.splitlines()
+        if RIDDLES.search(line.lower())
+    ]
+    assert riddles == [], "say it in the words that a native engineer would search for"
+
+
 def test_no_participle_is_a_name_in_plain_rooms():
     found = []
     for path, node in nodes((ast.Name, ast.arg, ast.FunctionDef, ast.AsyncFunctionDef), *PLAIN):

@@ -10,7 +10,7 @@ from typing import Any
 
 from corpus.chunk.chunk import Discard, Excluded, Section, split_sections
 from corpus.model_reply import ModelCall, ReplyProblem, ask_model
-from infuser_core.prompts.load import Template
+from infuser_core.prompts.templates import Template
 from infuser_core.protocols import ChatModel
 from infuser_core.schemas import Page
 

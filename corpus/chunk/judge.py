@@ -7,7 +7,7 @@ from typing import Any
 from corpus.chunk.chunk import Chunk, Discard
 from corpus.chunk.form import RULES, fault_of
 from corpus.model_reply import ReplyProblem, ask_model
-from infuser_core.prompts.load import Template
+from infuser_core.prompts.templates import Template
 from infuser_core.protocols import ChatModel, Progress, no_progress
 from infuser_core.schemas import Document, Judgement
 from infuser_core.system.worker_pool import Task, WorkerPool

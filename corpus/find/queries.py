@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from corpus.model_reply import ModelCall, ReplyProblem, ask_model
-from infuser_core.prompts.load import Template, load_or_shipped
+from infuser_core.prompts.templates import Template, load_or_shipped
 from infuser_core.protocols import ChatModel, Messages
 from infuser_core.schemas import Topic
 

@@ -13,7 +13,7 @@ from typing import Any
 from corpus.find.queries import BY_RULE, Librarian, words
 from corpus.model_reply import ModelCall, ReplyProblem, ask_model
 from infuser_core.errors import DocumentError
-from infuser_core.prompts.load import render_question
+from infuser_core.prompts.templates import render_question
 from infuser_core.protocols import Progress, no_progress
 from infuser_core.schemas import Question, Topic
 

@@ -1,4 +1,4 @@
-"""Models that settings name and nobody has trained yet: where their files are, their digest, and how they are asked."""
+"""Models that settings name, such as a run's anchor: folder, digest, notes, and how to load or connect to them."""
 
 import hashlib
 from collections.abc import Callable
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from infuser_core.engines.endpoint import Endpoint
 
 ORIGIN = "origin.yaml"
-"""Record of an imported anchor: the file that it was made from. It is no part of the model's digest."""
+"""Record of an imported anchor: the file that it was converted from. Not part of the model's digest."""
 PLAIN_TURNS = "The anchor has no chat template: prompts are put as plain turns, `User:` and `Assistant:`."
-"""Note on such a model."""
+"""Note on a model without a chat template."""
 _COMPANIONS = ("*.json", "*.txt", "*.model", "*.jinja", "additional_chat_templates/*.jinja")
-"""Files that may enter a model besides its weights, and are fetched from the hub before them."""
-_ENTERS = (*_COMPANIONS, "*.safetensors")
-"""Files of a folder that may enter a model besides those that transformers takes: adapters, optimizer state."""
+"""Files besides the weights that loading a model may read, fetched from the hub before them."""
+_DIGESTED = (*_COMPANIONS, "*.safetensors")
+"""Files that enter the digest in addition to the weights that transformers reads: adapters, optimizer state."""
 
 
 def anchor_folder(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> Path:
-    """The model's folder in Hugging Face layout. Raises ConfigError when it cannot be had."""
+    """The model's folder in Hugging Face layout, downloaded if needed. Raises ConfigError if it is not available."""
     if isinstance(anchor, NanoAnchor):
         return anchor_path(anchor.world)
     if isinstance(anchor, HubAnchor):
@@ -49,20 +49,20 @@ def anchor_folder(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> Path:
 
 
 def anchor_notes(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> tuple[str, ...]:
-    """Sentences about the anchor that a reader of a run's numbers has to know."""
+    """Sentences about the anchor that a reader of a run's numbers must know."""
     if isinstance(anchor, NanoAnchor):
         return NOTES
     return _folder_notes(Path(anchor.path)) if isinstance(anchor, FolderAnchor) else ()
 
 
 def origin_of(folder: Path) -> dict[str, Any]:
-    """Record of an imported model's origin; empty for others."""
+    """The record of an imported model; empty for others."""
     origin = read_yaml(folder / ORIGIN, hint="import the model again") if (folder / ORIGIN).is_file() else None
     return origin if isinstance(origin, dict) else {}
 
 
 def _folder_notes(folder: Path) -> tuple[str, ...]:
-    """Origin of an imported model, and how prompts are put to one without a chat template."""
+    """Origin of an imported model, or how prompts are rendered without a chat template."""
     if origin := origin_of(folder):
         facts = "; ".join(f"{key} {origin.get(key)}" for key in ("quantisation", "licence"))
         remarks = tuple(f"The anchor: {remark}." for remark in origin.get("remarks") or ())
@@ -74,32 +74,32 @@ def has_template(folder: Path) -> bool:
     """Whether a model folder's tokenizer has a chat template."""
     if any(folder.glob("chat_template*")):
         return True
-    # Older tokenizers keep it there.
+    # Older tokenizers have it in their configuration.
     return read_json(folder / "tokenizer_config.json").get("chat_template") is not None
 
 
 def template_status(folder: Path) -> dict[str, str]:
-    """Remark of an artifact about a model without a chat template; empty for others."""
+    """Summary entry of an artifact for a model without a chat template; empty for others."""
     return {} if has_template(folder) else {"status": "no chat template: prompts are plain turns"}
 
 
 def anchor_digest(folder: Path) -> str:
-    """sha256 over names and contents of all files that loading the model reads, those of an adapter's base included.
+    """sha256 over names and contents of all files that loading the model reads, including an adapter's base.
 
     Raises CheckpointError for an adapter without its base.
     """
     base = base_of(folder)
-    files = sorted({*weight_files(folder), *(path for pattern in _ENTERS for path in folder.glob(pattern))})
+    files = sorted({*weight_files(folder), *(path for pattern in _DIGESTED for path in folder.glob(pattern))})
     total = hashlib.sha256()
-    for path, found in zip(files, verify.digests(files), strict=True):
-        total.update(path.relative_to(folder).as_posix().encode() + bytes.fromhex(found))
+    for path, digest in zip(files, verify.digests(files), strict=True):
+        total.update(path.relative_to(folder).as_posix().encode() + bytes.fromhex(digest))
     if base is not None:
         total.update(bytes.fromhex(anchor_digest(base)))
     return total.hexdigest()
 
 
 def anchor_bytes(folder: Path, *, each: int = 12) -> int:
-    """Bytes of the anchor's checkpoint, fp32 weights and both moments; 0 where the model's files do not tell."""
+    """Bytes of the anchor's checkpoint, fp32 weights and both moments; 0 if unknown."""
     from infuser_core.engines.training.checkpoint import count_weights
 
     return each * (count_weights(folder) or 0)
@@ -107,7 +107,7 @@ def anchor_bytes(folder: Path, *, each: int = 12) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedModel:
-    """A judge, a librarian or a writer of questions. Its identity is known before it loads."""
+    """A model for another job than training, such as a judge; its identity is known before it loads."""
 
     name: str
     """Name in tables."""
@@ -127,7 +127,7 @@ def named_model(
     label: str,
     role: Role = Role.JUDGE,
 ) -> NamedModel:
-    """The model that the settings name. Raises ConfigError when its files cannot be had."""
+    """The model that the settings name. Raises ConfigError if its files are not available."""
     if isinstance(source, EndpointModel):
         from infuser_core.engines.endpoint import ChatSampler
 
@@ -135,11 +135,11 @@ def named_model(
         return NamedModel(
             name=name,
             identity={"model": f"openai:{name}"},
-            chat=lambda: _connected(source),
-            sampler=lambda: ChatSampler(_connected(source).replies),
+            chat=lambda: _connect(source),
+            sampler=lambda: ChatSampler(_connect(source).replies),
         )
     folder = anchor_folder(source)
-    digest = _known_digest(folder)
+    digest = _cached_digest(folder)
     checkpoint = Checkpoint(checkpoint_id=f"{label}-{digest[:16]}", role=role, path=str(folder), step=0)
     return NamedModel(
         name=checkpoint.checkpoint_id,
@@ -150,37 +150,37 @@ def named_model(
 
 
 @lru_cache(maxsize=4)
-def _known_digest(folder: Path) -> str:
-    """Read once a process: every iteration asks, and the files of a large model take minutes."""
+def _cached_digest(folder: Path) -> str:
+    """The digest, computed once per process: every iteration needs it, and a large model takes minutes."""
     return anchor_digest(folder)
 
 
-def _connected(source: EndpointModel) -> "Endpoint":
+def _connect(source: EndpointModel) -> "Endpoint":
     from infuser_core.engines.endpoint import Address, Endpoint
 
     return Endpoint(Address(model=source.model, url=source.url.rstrip("/")), concurrency=source.concurrency)
 
 
 def _download(anchor: HubAnchor) -> Path:
-    """The files that loading the model opens: of weights in several forms, those that transformers takes."""
-    where = HubAddress(repo=anchor.repo, revision=anchor.revision)
+    """Download the files that loading the model reads: of several weight formats, the one that transformers takes."""
+    address = HubAddress(repo=anchor.repo, revision=anchor.revision)
     remedy = "check the name and the network, or download it and use `anchor: {type: folder, path: ...}`"
     fetch = partial(download_snapshot, what=f"anchor {anchor.repo}@{anchor.revision}", remedy=remedy)
-    folder = fetch(where, _COMPANIONS)
-    # A branch may move meanwhile: the folder is named by the commit.
-    where = replace(where, revision=folder.name)
+    folder = fetch(address, _COMPANIONS)
+    # A branch may move during the download: the folder's name is the commit.
+    address = replace(address, revision=folder.name)
     for name in weight_heads(folder):
-        fetch(where, [name])
+        fetch(address, [name])
         if (folder / name).is_file():
             if shards := shard_names(folder / name):
-                fetch(where, shards)
+                fetch(address, shards)
             break
     return folder
 
 
 @lru_cache(maxsize=1)
 def token_counter(folder: Path) -> Callable[[str], int]:
-    """Number of tokens of a text by a model's tokenizer, which is loaded once in a process."""
+    """Counts the tokens of a text with the model's tokenizer, which is loaded once per process."""
     from infuser_core.engines.hf.renderer import Renderer
 
     encode = Renderer(folder).encode

@@ -1,4 +1,4 @@
-"""A solver answers questions and verifiers judge the answers: the part shared by training and evaluation."""
+"""A solver answers questions and verifiers judge the answers: shared by training and evaluation."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,11 +11,10 @@ from infuser_core.algorithm.score import solver_reward
 from infuser_core.config.recorded import Mark
 from infuser_core.config.run import SamplingSettings
 from infuser_core.errors import ConfigError
-from infuser_core.evaluation.drawing import Drawn, Kept, draw
-from infuser_core.prompts.load import Template, load, render_question
+from infuser_core.evaluation.resumable_sampling import Drawn, SavedRows, sample_resumably
 from infuser_core.prompts.reasoning import reply_text
+from infuser_core.prompts.templates import Template, load_template, render_question
 from infuser_core.protocols import (
-    Completion,
     Messages,
     Progress,
     PromptGroup,
@@ -30,12 +29,12 @@ from infuser_core.verifiers.parts.batch import CHOICES, SHORT_ANSWER, Job, check
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskSettings:
-    """Everything but the questions and the checkpoint that answers are a function of."""
+    """All that answers depend on, besides the questions and the checkpoint."""
 
     prompts: str
     """Prompt profile."""
     prompt_digest: str
-    """Digest of the templates: an edited prompt is another recipe."""
+    """Digest of the templates: an edited prompt changes the recipe."""
     sampling: SamplingSettings
     """Temperature, top-p, top-k."""
     vllm: Annotated[Mapping[str, Any], Mark.NEUTRAL] = field(default_factory=dict)
@@ -50,34 +49,32 @@ class AskSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSettings(AskSettings):
-    """Settings of answers that are judged at once."""
+    """Settings of answers that are judged immediately."""
 
     box: str
     """Which boxed answer counts."""
 
 
 OWN, OFF = "own", "off"
-"""Chat templates besides a text in Jinja: the model's own one, and turns as plain text."""
+"""Values of `Phrasing.chat` other than a Jinja template: the model's own template, or turns as plain text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A worked example: a question with the reply that it should get."""
+    """A worked example: a question and the assistant's reply."""
 
     question: Question
-    """The question."""
     reply: str
-    """The assistant's turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phrasing:
-    """Few-shot examples, system turn and chat template of a prompt; the default leaves the prompt profile as it is."""
+    """Few-shot examples, system turn and chat template of a prompt; the default does not change the prompt profile."""
 
     system: str | None = None
-    """System turn in place of the profile's; empty for none."""
+    """Replaces the profile's system turn; empty for none."""
     examples: tuple[Example, ...] = ()
-    """Turns in front of the question."""
+    """Turns before the question."""
     chat: str = OWN
     """own, off, or a chat template in Jinja."""
 
@@ -91,29 +88,29 @@ AS_WRITTEN = Phrasing()
 
 
 def solver_templates(profile: str, prompts: Iterable[str] = ()) -> list[Template]:
-    """Templates that solvers answer with, including those of the further `prompts` by name.
+    """Templates of the solver's prompts, including those of the further `prompts` by name.
 
     A profile may lack all but the first until a question needs them.
     """
-    templates = [load(CHOICES, profile=profile)]
+    templates = [load_template(CHOICES, profile=profile)]
     for name in (SHORT_ANSWER, *sorted({*prompts} - {CHOICES, SHORT_ANSWER})):
         with suppress(ConfigError):
-            templates.append(load(name, profile=profile))
+            templates.append(load_template(name, profile=profile))
     return templates
 
 
-def messages_of(question: Question, *, prompts: str, phrasing: Phrasing = AS_WRITTEN) -> Messages:
-    """The chat turns that put a question, worked examples before it."""
-    *system, turn = _turns(question, prompts)
+def render_messages(question: Question, *, prompts: str, phrasing: Phrasing = AS_WRITTEN) -> Messages:
+    """The chat turns that ask a question, after any worked examples."""
+    *system, turn = _turns_of(question, prompts)
     if phrasing.system is not None:
         system = [{"role": "system", "content": phrasing.system}] if phrasing.system else []
     for example in phrasing.examples:
-        system += [_turns(example.question, prompts)[-1], {"role": "assistant", "content": example.reply}]
+        system += [_turns_of(example.question, prompts)[-1], {"role": "assistant", "content": example.reply}]
     return [*system, turn]
 
 
-def _turns(question: Question, prompts: str) -> Messages:
-    template = load(prompt_name(question), profile=prompts)
+def _turns_of(question: Question, prompts: str) -> Messages:
+    template = load_template(prompt_name(question), profile=prompts)
     return template.messages(question=render_question(question.text, question.choices))
 
 
@@ -125,34 +122,33 @@ def template_digest(*templates: Template, phrasing: Phrasing = AS_WRITTEN) -> st
 
 
 class Draw(TypedDict):
-    """One draw of answers, as every phase that asks questions hands it on."""
+    """Arguments of a draw of answers that every phase that asks questions passes on."""
 
     checkpoint_id: str
     """The checkpoint that answers, for its rows."""
     seed: int
     """Seed of the run."""
-    kept: NotRequired[Kept[Drawn] | None]
-    """Responses that outlive a kill."""
+    saved_rows: NotRequired[SavedRows[Drawn] | None]
+    """Responses on disk that survive a kill."""
     progress: NotRequired[Progress]
-    """Listener to the draw."""
 
 
 def answer_questions(
-    questions: Sequence[Question], sampler: Sampler, settings: AnswerSettings, *, scope: str, **how: Unpack[Draw]
+    questions: Sequence[Question], sampler: Sampler, settings: AnswerSettings, *, scope: str, **draw: Unpack[Draw]
 ) -> list[Rollout]:
     """Sample and verify `settings.samples` answers per question, in question order.
 
-    `scope` names the draw ("rollout_dev/3"): seeds are a function of (seed, scope, question, sample) alone. Questions
-    whose answers are in `kept` are not asked again.
+    `scope` names the draw ("rollout_dev/3"): seeds are a function of (seed, scope, question, sample) alone. Answers in
+    `saved_rows` are not sampled again.
     """
-    return judged(draw_answers(questions, sampler, settings, scope=scope, **how), questions, settings.box)
+    return _judge(_sample_answers(questions, sampler, settings, scope=scope, **draw), questions, settings.box)
 
 
 TOO_LONG = "prompt_too_long"
-"""Finish reason of a question that did not fit the prompt limit and was not asked."""
+"""Finish reason of a question whose prompt exceeds the limit, which is not asked."""
 
 
-def draw_answers(
+def _sample_answers(
     questions: Sequence[Question],
     sampler: Sampler,
     settings: AnswerSettings,
@@ -160,11 +156,11 @@ def draw_answers(
     checkpoint_id: str,
     seed: int,
     scope: str,
-    kept: Kept[Drawn] | None = None,
+    saved_rows: SavedRows[Drawn] | None = None,
     progress: Progress = no_progress,
 ) -> list[Rollout]:
-    """Answers before their verdicts, in question order."""
-    prompts = [sampler.tokenizer.render(messages_of(question, prompts=settings.prompts)) for question in questions]
+    """Answers in question order, not yet judged; a question that did not fit counts as unanswered."""
+    prompts = [sampler.tokenizer.render(render_messages(question, prompts=settings.prompts)) for question in questions]
     fitting = [
         PromptGroup(
             group_id=question.question_id,
@@ -175,48 +171,36 @@ def draw_answers(
         if len(prompt) <= settings.prompt_tokens
     ]
     params = SamplingParams(max_tokens=settings.max_tokens, **settings.sampling.model_dump())
-    completions = draw(fitting, sampler, params, kept=kept, progress=progress)
+    completions = sample_resumably(fitting, sampler, params, saved_rows=saved_rows, progress=progress)
     return [
-        _draft(question, index, prompt, completion, sampler, checkpoint_id)
+        Rollout(
+            rollout_id=f"{question.question_id}/{index}",
+            group_id=question.question_id,
+            sample_index=index,
+            role=Role.SOLVER,
+            checkpoint_id=checkpoint_id,
+            prompt_token_ids=prompt if completion else [],
+            token_ids=completion.token_ids if completion else [],
+            sampler_logprobs=completion.logprobs if completion else [],
+            text=reply_text(sampler.tokenizer, prompt, completion.token_ids) if completion else "",
+            finish_reason=completion.finish_reason if completion else TOO_LONG,
+            verdict=Verdict.NO_ANSWER,
+            reward=0.0,
+            malformed_reason="",
+        )
         for question, prompt in zip(questions, prompts, strict=True)
         for index, completion in enumerate(completions.get(question.question_id, [None] * settings.samples))
     ]
 
 
-def _draft(
-    question: Question,
-    index: int,
-    prompt: list[int],
-    completion: Completion | None,
-    sampler: Sampler,
-    checkpoint_id: str,
-) -> Rollout:
-    """The rollout before its verdict; a question that did not fit counts as unanswered."""
-    return Rollout(
-        rollout_id=f"{question.question_id}/{index}",
-        group_id=question.question_id,
-        sample_index=index,
-        role=Role.SOLVER,
-        checkpoint_id=checkpoint_id,
-        prompt_token_ids=prompt if completion else [],
-        token_ids=completion.token_ids if completion else [],
-        sampler_logprobs=completion.logprobs if completion else [],
-        text=reply_text(sampler.tokenizer, prompt, completion.token_ids) if completion else "",
-        finish_reason=completion.finish_reason if completion else TOO_LONG,
-        verdict=Verdict.NO_ANSWER,
-        reward=0.0,
-        malformed_reason="",
-    )
-
-
-def judged(drafts: Sequence[Rollout], questions: Sequence[Question], preset: str) -> list[Rollout]:
-    """The drafts with verdict and reward."""
+def _judge(rollouts: Sequence[Rollout], questions: Sequence[Question], preset: str) -> list[Rollout]:
+    """The rollouts with verdict and reward."""
     by_id = {question.question_id: question for question in questions}
-    answered = [row for row in drafts if row.finish_reason != TOO_LONG]
+    answered = [row for row in rollouts if row.finish_reason != TOO_LONG]
     jobs = [Job(response=row.text, question=by_id[row.group_id]) for row in answered]
     findings = iter(check_all(jobs, preset=preset))
-    verdicts = [next(findings).verdict if row.finish_reason != TOO_LONG else row.verdict for row in drafts]
+    verdicts = [next(findings).verdict if row.finish_reason != TOO_LONG else row.verdict for row in rollouts]
     return [
         replace(row, verdict=verdict, reward=solver_reward(verdict))
-        for row, verdict in zip(drafts, verdicts, strict=True)
+        for row, verdict in zip(rollouts, verdicts, strict=True)
     ]

@@ -17,8 +17,8 @@ from infuser_core.evaluation.benchmarks.parts import fields
 from infuser_core.evaluation.benchmarks.parts.files import parse_json, rows_of
 from infuser_core.evaluation.benchmarks.parts.loader import describe_benchmark, find_benchmark
 from infuser_core.evaluation.benchmarks.parts.spec import MOST_WRONG, Benchmark, RowPlace
-from infuser_core.prompts.load import LETTERS
 from infuser_core.prompts.reasoning import announce
+from infuser_core.prompts.templates import LETTERS
 from infuser_core.schemas import BenchmarkResponse, Question
 from infuser_core.verifiers.parts.grading import Grading, as_text
 

@@ -1,13 +1,12 @@
-"""Benchmarks and the validation set: questions are put to a solver, its saved responses are scored.
+"""Benchmarks and the validation set: a solver answers questions, and its saved responses are graded.
 
-Batches run across benchmarks and are the same whatever was finished before: a resumed evaluation meets the same
-arithmetic as an undisturbed one. Scoring needs no model, and gives the same verdicts as often as it is asked.
+Batches span benchmarks and do not depend on what was finished before, so a resumed evaluation computes exactly what an
+uninterrupted one does. Grading needs no model, and repeating it gives the same verdicts.
 """
 
 from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from infuser_core.config.run import BenchmarkSettings, RunConfig, SamplingSettings
 from infuser_core.evaluation.answering import (
@@ -15,7 +14,7 @@ from infuser_core.evaluation.answering import (
     TOO_LONG,
     AskSettings,
     Phrasing,
-    messages_of,
+    render_messages,
     solver_templates,
     template_digest,
 )
@@ -26,7 +25,6 @@ from infuser_core.protocols import (
     PromptGroup,
     Sampler,
     SamplingParams,
-    Tokenizer,
     no_progress,
 )
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question, Verdict
@@ -38,25 +36,23 @@ Key = tuple[str, str]
 """(benchmark label, question id)."""
 
 MAX_RESPONSES = 512
-"""Responses of one batch at most: what a kill can lose of a small model with short answers."""
+"""Most responses in one batch: what a kill can lose of a small model with short answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One question and how often it is asked."""
+    """One question of a benchmark, to be answered `samples` times."""
 
     benchmark: str
     """Benchmark label."""
     question: Question
-    """The question."""
     samples: int
-    """Responses wanted."""
     max_tokens: int
     """Response limit, tokens."""
 
     @property
     def key(self) -> Key:
-        """The key under which saved responses are found."""
+        """Identifies the question's saved responses."""
         return self.benchmark, self.question.question_id
 
 
@@ -71,9 +67,9 @@ class RespondSettings:
     prompt_tokens: int
     """Prompt limit, tokens; a longer question is not asked."""
     seed: int
-    """Seed of the examination."""
+    """Seed of the evaluation."""
     batch_tokens: int
-    """Prompt and response tokens that one batch may come to."""
+    """Most prompt and response tokens in one batch."""
     phrasing: Phrasing = AS_WRITTEN
     """Worked examples, system turn and chat template."""
 
@@ -92,32 +88,34 @@ def respond(
     *,
     progress: Progress = no_progress,
 ) -> Iterator[list[BenchmarkResponse]]:
-    """Batches of complete questions, to be saved as they come. What is in `finished` is not asked."""
-    # Four bytes a token: lists of those of a large benchmark would take ten times as much.
-    prompts = [array("i", _prompt(ask, sampler.tokenizer, settings)) for ask in asks]
+    """Batches of completely answered questions, to be saved one by one. Questions in `finished` are skipped."""
+    # Four bytes a token: as lists, the prompts of a large benchmark would take ten times as much.
+    prompts = []
+    for ask in asks:
+        messages = render_messages(ask.question, prompts=settings.prompts, phrasing=settings.phrasing)
+        prompts.append(array("i", sampler.tokenizer.render(messages, settings.phrasing.chat)))
     lengths = [len(prompt) for prompt in prompts]
-    unasked = [ask for ask, length in zip(asks, lengths, strict=True) if length > settings.prompt_tokens]
-    rows = [row for ask in unasked if ask.key not in finished for row in too_long(ask)]
+    unfit = [ask for ask, length in zip(asks, lengths, strict=True) if length > settings.prompt_tokens]
+    rows = [row for ask in unfit if ask.key not in finished for row in too_long_rows(ask)]
     total = sum(ask.samples for ask in asks if ask.key not in finished)
-    done, tokens = len(rows), 0
+    count, tokens = len(rows), 0
+
+    def report_batch(done: int, _: int, batch_tokens: int) -> None:
+        progress(count + done, total, tokens + batch_tokens)
+
     if rows:
         yield rows
-    for places in batches(asks, lengths, settings):
+    for places in split_batches(asks, lengths, settings):
         batch = [(asks[place], prompts[place].tolist()) for place in places if asks[place].key not in finished]
         if batch:
-            rows = _answers(batch, sampler, settings, partial(_moved, progress, total, done, tokens))
-            done, tokens = done + len(rows), tokens + sum(row.response_tokens for row in rows)
-            progress(done, total, tokens)
+            rows = _answer_batch(batch, sampler, settings, report_batch)
+            count, tokens = count + len(rows), tokens + sum(row.response_tokens for row in rows)
+            progress(count, total, tokens)
             yield rows
 
 
-def _moved(report: Progress, total: int, before: int, spent: int, done: int, _: int, tokens: int) -> None:
-    """A batch moved, which so many responses and tokens came before."""
-    report(before + done, total, spent + tokens)
-
-
-def batches(asks: Sequence[Ask], lengths: Sequence[int], settings: RespondSettings) -> Iterator[list[int]]:
-    """Places of the questions of each batch: one response limit per batch, longest prompts first."""
+def split_batches(asks: Sequence[Ask], lengths: Sequence[int], settings: RespondSettings) -> Iterator[list[int]]:
+    """Indices of the questions in each batch: one response limit per batch, longest prompts first."""
     fitting = [place for place, length in enumerate(lengths) if length <= settings.prompt_tokens]
     order = sorted(fitting, key=lambda place: (asks[place].max_tokens, -lengths[place], place))
     batch: list[int] = []
@@ -135,13 +133,13 @@ def batches(asks: Sequence[Ask], lengths: Sequence[int], settings: RespondSettin
         yield batch
 
 
-def too_long(ask: Ask, *, prompt_tokens: int = 0) -> list[BenchmarkResponse]:
-    """The rows of a question that did not fit: empty, one per sample, so that it stays in the denominator."""
-    return [response(ask, index, "", TOO_LONG, (prompt_tokens, 0)) for index in range(ask.samples)]
+def too_long_rows(ask: Ask, *, prompt_tokens: int = 0) -> list[BenchmarkResponse]:
+    """Empty rows, one per sample, of a question that did not fit, so that it stays in the denominator."""
+    return [response_row(ask, index, "", TOO_LONG, (prompt_tokens, 0)) for index in range(ask.samples)]
 
 
-def response(ask: Ask, index: int, text: str, finish_reason: str, tokens: tuple[int, int]) -> BenchmarkResponse:
-    """One sample of an answer as it is saved; `tokens` are those of the prompt and of the response."""
+def response_row(ask: Ask, index: int, text: str, finish_reason: str, tokens: tuple[int, int]) -> BenchmarkResponse:
+    """One answer as it is saved; `tokens` counts those of the prompt and of the response."""
     return BenchmarkResponse(
         benchmark=ask.benchmark,
         question_id=ask.question.question_id,
@@ -153,12 +151,7 @@ def response(ask: Ask, index: int, text: str, finish_reason: str, tokens: tuple[
     )
 
 
-def _prompt(ask: Ask, tokenizer: Tokenizer, settings: RespondSettings) -> list[int]:
-    phrasing = settings.phrasing
-    return tokenizer.render(messages_of(ask.question, prompts=settings.prompts, phrasing=phrasing), phrasing.chat)
-
-
-def _answers(
+def _answer_batch(
     batch: Sequence[tuple[Ask, list[int]]], sampler: Sampler, settings: RespondSettings, progress: Progress
 ) -> list[BenchmarkResponse]:
     groups = [
@@ -166,12 +159,12 @@ def _answers(
         for ask, prompt in batch
     ]
     params = SamplingParams(max_tokens=batch[0][0].max_tokens, **settings.sampling.model_dump())
-    drawn = sampler.sample(groups, params, progress=progress)
+    completions_of_groups = sampler.sample(groups, params, progress=progress)
     decode = sampler.tokenizer.decode
     return [
-        response(ask, index, decode(found.token_ids), found.finish_reason, (len(prompt), len(found.token_ids)))
-        for (ask, prompt), completions in zip(batch, drawn, strict=True)
-        for index, found in enumerate(completions)
+        response_row(ask, index, decode(each.token_ids), each.finish_reason, (len(prompt), len(each.token_ids)))
+        for (ask, prompt), completions in zip(batch, completions_of_groups, strict=True)
+        for index, each in enumerate(completions)
     ]
 
 
@@ -187,28 +180,31 @@ def grade(
     judge: ChatModel | None = None,
     progress: Progress = no_progress,
 ) -> list[BenchmarkVerdict]:
-    """One verdict per response, in order. A judge breaks ties that a fallible rule left, and is named beside them."""
-    asked = [row for row in responses if row.finish_reason != TOO_LONG]
-    jobs = [Job(response=row.response, question=questions[row.benchmark, row.question_id]) for row in asked]
-    found = check_all(jobs, preset=preset, progress=progress)
-    broken = break_ties(jobs, found, judge) if judge is not None else {}
-    settled = iter([(finding, broken.get(place)) for place, finding in enumerate(found)])
-    unasked: tuple[Finding, Verdict | None] = (UNASKED, None)
-    return [_verdict(row, *(unasked if row.finish_reason == TOO_LONG else next(settled)), preset) for row in responses]
-
-
-def _verdict(row: BenchmarkResponse, rule: Finding, judged: Verdict | None, preset: str) -> BenchmarkVerdict:
-    """The rule's finding, or the judge's verdict where there is one."""
-    return BenchmarkVerdict(
-        benchmark=row.benchmark,
-        question_id=row.question_id,
-        sample_index=row.sample_index,
-        preset=preset,
-        verdict=(judged or rule.verdict).value,
-        extracted=rule.extracted or "",
-        reason=f"judge, where the rule said {rule.verdict.value}: {rule.reason}" if judged else str(rule.reason),
-        decided_by="judge" if judged else "verifier",
-    )
+    """One verdict per response, in order; a judge, if any, decides what a fallible rule left open."""
+    answered = [row for row in responses if row.finish_reason != TOO_LONG]
+    jobs = [Job(response=row.response, question=questions[row.benchmark, row.question_id]) for row in answered]
+    findings = check_all(jobs, preset=preset, progress=progress)
+    by_judge = break_ties(jobs, findings, judge) if judge is not None else {}
+    decisions = iter([(finding, by_judge.get(place)) for place, finding in enumerate(findings)])
+    verdicts = []
+    for row in responses:
+        rule, judgement = (UNASKED, None) if row.finish_reason == TOO_LONG else next(decisions)
+        reason = str(rule.reason)
+        if judgement:
+            reason = f"judge, where the rule said {rule.verdict.value}: {rule.reason}"
+        verdicts.append(
+            BenchmarkVerdict(
+                benchmark=row.benchmark,
+                question_id=row.question_id,
+                sample_index=row.sample_index,
+                preset=preset,
+                verdict=(judgement or rule.verdict).value,
+                extracted=rule.extracted or "",
+                reason=reason,
+                decided_by="judge" if judgement else "verifier",
+            )
+        )
+    return verdicts
 
 
 VERSION = 6
@@ -216,21 +212,21 @@ VERSION = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreSettings:
-    """Settings for scoring saved responses: another rule needs no model."""
+    """Settings for grading saved responses; grading by another rule needs no model."""
 
     box: str
     """Which answer counts."""
     too_long: str
-    """`wrong` keeps questions that were not asked in the denominator, `drop` leaves them out."""
+    """`wrong` keeps questions that did not fit in the denominator, `drop` leaves them out."""
 
 
 def ask_settings(config: RunConfig, benchmark: BenchmarkSettings | None = None) -> AskSettings:
     """Sampling settings of a benchmark, or of the validation set (appendix: sampling hyperparameters)."""
     cotrain = config.cotrain
-    known = describe_benchmark(benchmark.name) if benchmark else None
-    own_limit = (benchmark.max_tokens if benchmark else None) or (known.max_tokens if known else None)
-    own_samples = (benchmark.samples if benchmark else None) or (known.samples if known else 1)
-    prompts = [verifier_prompt(known.verifier)] if known and known.verifier else []
+    spec = describe_benchmark(benchmark.name) if benchmark else None
+    own_limit = (benchmark.max_tokens if benchmark else None) or (spec.max_tokens if spec else None)
+    own_samples = (benchmark.samples if benchmark else None) or (spec.samples if spec else 1)
+    prompts = [verifier_prompt(spec.verifier)] if spec and spec.verifier else []
     return AskSettings(
         prompts=config.prompts,
         prompt_digest=template_digest(*solver_templates(config.prompts, prompts)),
@@ -243,5 +239,5 @@ def ask_settings(config: RunConfig, benchmark: BenchmarkSettings | None = None) 
 
 
 def score_settings(config: RunConfig) -> ScoreSettings:
-    """Scoring settings of a run."""
+    """Grading settings of a run."""
     return ScoreSettings(box=config.evaluate.box, too_long=config.evaluate.too_long)

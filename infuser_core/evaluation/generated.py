@@ -14,7 +14,7 @@ from infuser_core.evaluation.plan import ExamPlan, single_plan
 from infuser_core.evaluation.statistics.bootstrap import difference, estimate
 from infuser_core.evaluation.statistics.question_quality import CheckedQuestion, check_key, count_copies, find_pointer
 from infuser_core.evaluation.statistics.tally import Tally, accuracy, from_scores, shares
-from infuser_core.prompts.load import LETTERS, render_question
+from infuser_core.prompts.templates import LETTERS, render_question
 from infuser_core.schemas import BenchmarkVerdict, QuestionScore
 from infuser_core.store.recipe import ArtifactRef
 from infuser_core.store.store import Store

@@ -8,7 +8,7 @@ from typing import Any
 from infuser_core.evaluation.evaluate import Key
 from infuser_core.evaluation.plan import Sheet
 from infuser_core.evaluation.saved import SavedAnswers
-from infuser_core.prompts.load import render_question
+from infuser_core.prompts.templates import render_question
 from infuser_core.schemas import BenchmarkResponse, BenchmarkVerdict, Question
 from infuser_core.store.store import Store
 from infuser_core.system import durable

@@ -17,7 +17,7 @@ from infuser_core.evaluation.evaluate import Ask, Key
 from infuser_core.evaluation.models import EvaluatedModel, is_nano
 from infuser_core.evaluation.settings import EvaluationSettings, phrasing_of
 from infuser_core.plugins import BENCHMARKS
-from infuser_core.prompts.load import load
+from infuser_core.prompts.templates import load_template
 from infuser_core.schemas import BenchmarkResponse, Question
 from infuser_core.system.hub import find_data
 from infuser_core.system.sealed import digest_of
@@ -182,7 +182,7 @@ def _check_prompts(questions: Sequence[Question], settings: EvaluationSettings, 
     """Refuse a missing template, or an example that gives a question away, before a model is loaded."""
     examples = [example.question for example in phrasing_of(settings, label).examples]
     for name in dict.fromkeys(map(prompt_name, [*questions, *examples])):
-        load(name, profile=settings.prompts)
+        load_template(name, profile=settings.prompts)
     ids = {question_identity(question): question.question_id for question in questions} if examples else {}
     for number, example in enumerate(examples, 1):
         if twin := ids.get(question_identity(example)):

@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from infuser_core.engines.endpoint import ChatReply, ChatRequest, Endpoint
 from infuser_core.errors import EngineError
-from infuser_core.evaluation.answering import messages_of
-from infuser_core.evaluation.evaluate import TOO_LONG, Ask, Key, RespondSettings, response, seeds_of, too_long
+from infuser_core.evaluation.answering import render_messages
+from infuser_core.evaluation.evaluate import TOO_LONG, Ask, Key, RespondSettings, response_row, seeds_of, too_long_rows
 from infuser_core.protocols import Progress, SamplingParams, no_progress
 from infuser_core.schemas import BenchmarkResponse
 
@@ -52,7 +52,7 @@ def respond(
 
 
 def _requests(ask: Ask, settings: RespondSettings) -> list[ChatRequest]:
-    messages = messages_of(ask.question, prompts=settings.prompts, phrasing=settings.phrasing)
+    messages = render_messages(ask.question, prompts=settings.prompts, phrasing=settings.phrasing)
     params = SamplingParams(max_tokens=ask.max_tokens, **settings.sampling.model_dump())
     return [ChatRequest(messages=messages, params=params, seed=seed) for seed in seeds_of(ask, settings.seed)]
 
@@ -60,8 +60,8 @@ def _requests(ask: Ask, settings: RespondSettings) -> list[ChatRequest]:
 def _rows(ask: Ask, replies: dict[int, ChatReply], settings: RespondSettings) -> list[BenchmarkResponse]:
     prompt_tokens = max(reply.prompt_tokens for reply in replies.values())
     if prompt_tokens > settings.prompt_tokens or any(reply.finish_reason == TOO_LONG for reply in replies.values()):
-        return too_long(ask, prompt_tokens=prompt_tokens)
+        return too_long_rows(ask, prompt_tokens=prompt_tokens)
     return [
-        response(ask, index, reply.text, reply.finish_reason, (reply.prompt_tokens, reply.response_tokens))
+        response_row(ask, index, reply.text, reply.finish_reason, (reply.prompt_tokens, reply.response_tokens))
         for index, reply in sorted(replies.items())
     ]

@@ -12,8 +12,8 @@ from typing import Literal
 from infuser_core.nano import language, programs, textbooks
 from infuser_core.nano.topics import BROAD, LIMIT, NAMES, Fact, MicroTopic, choices_of
 from infuser_core.nano.world import Note, WorldConfig, draw_fact, draw_note
-from infuser_core.prompts.functions import FIRST
-from infuser_core.prompts.load import render_question
+from infuser_core.prompts.function_questions import IDENTITY_PROGRAM
+from infuser_core.prompts.templates import render_question
 
 Focus = Literal["all", "letter", "result"]
 
@@ -243,7 +243,7 @@ def write_program(rng: Random, world: WorldConfig) -> Lesson:
 def write_inputs(rng: Random, world: WorldConfig) -> Lesson:
     """A function, or a run's first one, to inputs: two neighbours as examples and two as tests."""
     exercise = programs.draw_exercise(rng, "induction")
-    text = FIRST if rng.random() < FIRST_CHANCE else exercise.function.text
+    text = IDENTITY_PROGRAM if rng.random() < FIRST_CHANCE else exercise.function.text
     inputs = [exercise.x, exercise.x + 1, *rng.sample(range(3, 10), k=2)]
     return Lesson(user=language.inputs_prompt(text), reply=json.dumps({"inputs": [str(x) for x in inputs]}))
 

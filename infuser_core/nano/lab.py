@@ -12,7 +12,7 @@ from infuser_core.config.sources import NanoAnchor
 from infuser_core.errors import CheckpointError, ConfigError
 from infuser_core.nano import language, programs, world
 from infuser_core.nano.world import Split
-from infuser_core.prompts.load import LETTERS
+from infuser_core.prompts.templates import LETTERS
 from infuser_core.schemas import Question, QuestionLabel
 
 NOTES = (

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 
 from infuser_core.nano.topics import ALL_TOPICS, BROAD, COMPOSED, FAMILIES, Fact, Method, MicroTopic
-from infuser_core.prompts import load as prompts
+from infuser_core.prompts import templates as prompts
 
 LETTERS = "ABCD"
 WIDE = "nano-wide"
@@ -88,53 +88,53 @@ def judge_json(keep: bool, reason: str) -> str:
 
 def generator_prompt(text: str) -> str:
     """User turn of the generator for a document."""
-    return prompts.load("generate_mcq", profile="nano").messages(text=text)[0]["content"]
+    return prompts.load_template("generate_mcq", profile="nano").messages(text=text)[0]["content"]
 
 
 def solver_prompt(text: str, choices: Sequence[str]) -> str:
     """User turn of the solver for a question."""
     question = prompts.render_question(text, list(choices))
-    return prompts.load("solve_mcq", profile="nano").messages(question=question)[0]["content"]
+    return prompts.load_template("solve_mcq", profile="nano").messages(question=question)[0]["content"]
 
 
 def judge_prompt(text: str) -> str:
     """User turn of the judge for a chunk."""
-    return prompts.load("judge_chunk", profile="nano").messages(text=text)[0]["content"]
+    return prompts.load_template("judge_chunk", profile="nano").messages(text=text)[0]["content"]
 
 
 def free_form_prompt(text: str) -> str:
     """User turn of the solver for a question without choices."""
-    return prompts.load("solve_free_form", profile=WIDE).messages(question=text)[0]["content"]
+    return prompts.load_template("solve_free_form", profile=WIDE).messages(question=text)[0]["content"]
 
 
 def challenge_prompt() -> str:
     """User turn of the generator that writes a question without a document."""
-    return prompts.load("generate_challenge", profile=WIDE).messages()[0]["content"]
+    return prompts.load_template("generate_challenge", profile=WIDE).messages()[0]["content"]
 
 
 def program_prompt(task: str, examples: str = "") -> str:
     """User turn of the generator that writes a program for a task, after earlier ones, if any."""
-    turn = prompts.load(f"generate_{task}", profile=WIDE).messages()[0]["content"]
+    turn = prompts.load_template(f"generate_{task}", profile=WIDE).messages()[0]["content"]
     if not examples:
         return turn
-    preface = prompts.load("show_programs", profile=WIDE).messages(examples=examples)[0]["content"]
+    preface = prompts.load_template("show_programs", profile=WIDE).messages(examples=examples)[0]["content"]
     return f"{preface}\n\n{turn}"
 
 
 def inputs_prompt(text: str) -> str:
     """User turn of the generator that writes inputs for a program."""
-    return prompts.load("generate_induction", profile=WIDE).messages(text=text)[0]["content"]
+    return prompts.load_template("generate_induction", profile=WIDE).messages(text=text)[0]["content"]
 
 
 def examples_prompt(examples: str, text: str) -> str:
     """User turn of the generator with other questions before the document."""
-    preface = prompts.load("show_questions", profile=WIDE).messages(examples=examples)[0]["content"]
+    preface = prompts.load_template("show_questions", profile=WIDE).messages(examples=examples)[0]["content"]
     return f"{preface}\n\n{generator_prompt(text)}"
 
 
 def aimed_prompt(percent: int, text: str) -> str:
     """User turn of the generator with an accuracy to aim at."""
-    preface = prompts.load("show_aim", profile=WIDE).messages(percent=str(percent))[0]["content"]
+    preface = prompts.load_template("show_aim", profile=WIDE).messages(percent=str(percent))[0]["content"]
     return f"{preface}\n\n{generator_prompt(text)}"
 
 

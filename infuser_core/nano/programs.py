@@ -17,7 +17,7 @@ from typing import Literal, get_args
 from infuser_core.errors import ConfigError
 from infuser_core.nano.topics import LIMIT
 from infuser_core.nano.world import Split, part_of
-from infuser_core.prompts.functions import arguments_asked, function_asked, used, value_asked
+from infuser_core.prompts.function_questions import ask_arguments, ask_function, ask_value, render_call
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers.arguments import LIMITS
@@ -84,15 +84,15 @@ class Exercise:
     def text(self) -> str:
         """The question as the task's route asks it."""
         if self.task == "deduction":
-            return value_asked(self.function.text, str(self.x))
+            return ask_value(self.function.text, str(self.x))
         if self.task == "abduction":
-            return arguments_asked(self.function.text, self.function.value(self.x))
-        return function_asked((str(x), self.function.value(x)) for x in (self.x, self.x + 1))
+            return ask_arguments(self.function.text, self.function.value(self.x))
+        return ask_function((str(x), self.function.value(x)) for x in (self.x, self.x + 1))
 
     @property
     def example(self) -> str:
         """The function and its call, as an example for the generator."""
-        return used(self.function.text, str(self.x))
+        return render_call(self.function.text, str(self.x))
 
     def steps(self, *, sound: bool) -> tuple[Step, ...]:
         """The calculations of the sound method, or of the misconception."""

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 from infuser_core.nano import language, programs
 from infuser_core.nano.topics import LIMIT
 from infuser_core.nano.world import WORLD, WorldConfig, draw_fact, draw_notes
-from infuser_core.prompts.functions import FIRST
+from infuser_core.prompts.function_questions import IDENTITY_PROGRAM
 
 MAX_TOKENS = 1024
 PAD, END, SYSTEM, USER, ASSISTANT = "<|pad|>", "<|end|>", "<|system|>", "<|user|>", "<|assistant|>"
@@ -72,7 +72,8 @@ def _lexicon(world: WorldConfig) -> Iterator[str]:
 def _wide_lexicon(world: WorldConfig) -> Iterator[str]:
     rng = Random(0)
     exercises = [programs.draw_exercise(rng, task) for task in programs.TASKS]
-    prompts = [language.challenge_prompt(), language.examples_prompt(" ", " "), language.inputs_prompt(FIRST)]
+    prompts = [language.challenge_prompt(), language.examples_prompt(" ", " ")]
+    prompts.append(language.inputs_prompt(IDENTITY_PROGRAM))
     prompts += [language.program_prompt(exercise.task, exercise.example) for exercise in exercises[:2]]
     yield from [*prompts, *(exercise.text for exercise in exercises), "\nAnswer: A"] * 100
     for topic in world.families * 100:

@@ -12,7 +12,7 @@ from infuser_core.cotrain.phases import dev_gradient, score_influence
 from infuser_core.evaluation.answering import template_digest
 from infuser_core.evaluation.generated import GeneratedSet, Judged
 from infuser_core.evaluation.statistics.question_quality import CheckedQuestion
-from infuser_core.prompts.load import Template, load_or_shipped, render_question
+from infuser_core.prompts.templates import Template, load_or_shipped, render_question
 from infuser_core.protocols import ChatModel, Progress
 from infuser_core.schemas import Gradient, InfluenceScore, Question, Role, Rollout
 from infuser_core.store.pieces import Pieces
@@ -138,14 +138,14 @@ def score_given(
             reference=run.store.path(gradient, dev_gradient.FILE),
             reference_norm=facts.norm,
             workspace=workspace,
-            every=True,
+            include_carried=True,
             progress=progress,
         )
         outcome = Outcome(
             tables={"scores": Table(row_type=InfluenceScore, rows=scored.scores)},
             summary={"questions": len(scored.scores)},
         )
-        return add_not_finite(outcome, scored.lost)
+        return add_not_finite(outcome, scored.not_finite)
 
     inputs = {"questions": questions, "rollouts": rollouts, "gradient": gradient, "solver": solver}
     return Work(recipe=run.recipe("score_given", score_influence.VERSION, settings, inputs), produce=produce)

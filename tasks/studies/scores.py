@@ -12,7 +12,7 @@ from infuser_core.config.recorded import recorded
 from infuser_core.cotrain.phases import dev_gradient, rollout_dev, update_generator, update_solver
 from infuser_core.cotrain.studies import candidates, effects, gradients, selection
 from infuser_core.errors import UsageError
-from infuser_core.evaluation.answering import answer_questions, messages_of
+from infuser_core.evaluation.answering import answer_questions, render_messages
 from infuser_core.evaluation.statistics.correlation import RankCorrelation
 from infuser_core.protocols import Progress, Trainer, TrainGroup, TrainRow
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, QuestionLabel, Role, Rollout
@@ -121,7 +121,7 @@ def named_scores(study: ScoredIteration) -> ArtifactRef:
                 objective,
                 reference=run.store.path(study.inputs["gradient"], dev_gradient.FILE),
                 workspace=Path(folder),
-                kept=Pieces(partial_folder, candidates.NamedScore),
+                saved_rows=Pieces(partial_folder, candidates.NamedScore),
                 progress=progress,
             )
         table = Table(row_type=candidates.NamedScore, rows=rows)
@@ -162,7 +162,7 @@ def prediction_study(
             study.checkpoint,
             measures,
             step,
-            kept=Pieces(partial_folder, effects.Effect),
+            saved_rows=Pieces(partial_folder, effects.Effect),
             progress=progress,
         )
         correlations = effects.correlations(result.effects, named_rows(run, score_values))
@@ -173,7 +173,7 @@ def prediction_study(
             },
             summary={"questions": len(names)},
         )
-        return add_not_finite(outcome, result.lost)
+        return add_not_finite(outcome, result.not_finite)
 
     return study.work("prediction_study", effects.VERSION, settings, produce, named=score_values)
 
@@ -190,7 +190,7 @@ def _reweighted_measures(study: ScoredIteration, settings: effects.EffectSetting
     trainer = study.trainer
     trainer.load(study.checkpoint)
     temperature = settings.step.objective.temperature
-    return {name: effects.reweighted(rows, trainer, temperature=temperature) for name, rows in panels.items()}
+    return {name: effects.reweighted_measure(rows, trainer, temperature=temperature) for name, rows in panels.items()}
 
 
 def gradient_study(
@@ -253,9 +253,9 @@ def _exact_measure(study: ScoredIteration, replies: list[str]) -> effects.Measur
     for question, reply in zip(study.rows("held_out", "reference_questions", Question), replies, strict=True):
         tokens = tokenizer.encode(reply) + end
         row = TrainRow(token_ids=tokens, advantage=0.0, sampler_logprobs=[0.0] * len(tokens))
-        prompt = tokenizer.render(messages_of(question, prompts=profile))
+        prompt = tokenizer.render(render_messages(question, prompts=profile))
         groups.append(TrainGroup(group_id=question.question_id, prompt_token_ids=prompt, rows=[row]))
-    return effects.exact(groups)
+    return effects.exact_measure(groups)
 
 
 def selection_study(
@@ -291,10 +291,10 @@ def selection_study(
             study.checkpoint,
             _exact_measure(study, replies)
             if replies
-            else effects.sampled(answer_held_out, study.checkpoint, workspace),
+            else effects.sampled_measure(answer_held_out, study.checkpoint, workspace),
             settings,
             seed=run.config.seed,
-            kept=Pieces(partial_folder, selection.Reached),
+            saved_rows=Pieces(partial_folder, selection.Reached),
             progress=progress,
         )
         arms = Table(row_type=selection.SelectionArm, rows=rows)

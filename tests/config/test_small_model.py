@@ -13,8 +13,8 @@ from infuser_core.cotrain.phases.parsing import ParsedQuestion, parse
 from infuser_core.evaluation.benchmarks.parts.question_sets import content_of, load_questions
 from infuser_core.nano.lab import anchor_path
 from infuser_core.planning.preflight import preflight
-from infuser_core.prompts import load as prompts
-from infuser_core.prompts.load import render_question
+from infuser_core.prompts import templates as prompts
+from infuser_core.prompts.templates import render_question
 from infuser_core.schemas import Question
 from infuser_core.verifiers.choice import check
 
@@ -56,14 +56,14 @@ def test_the_right_answer_has_every_place(name: str):
 
 def test_the_examples_of_the_generators_prompt_are_valid_questions():
     rules = load([Path(NAME)], []).cotrain.question
-    template = prompts.load("generate_mcq", profile="small")
+    template = prompts.load_template("generate_mcq", profile="small")
     shown = re.findall(r"```json\n(.*?)\n```", template.user)
     parsed = [parse(text, min_choices=rules.min_choices, max_choices=rules.max_choices) for text in shown]
     assert [isinstance(each, ParsedQuestion) for each in parsed] == [True, True, False], "the last one is the form"
 
 
 def test_the_examples_of_the_solvers_prompt_look_like_questions_and_count_as_answers():
-    template = prompts.load("solve_mcq", profile="small")
+    template = prompts.load_template("solve_mcq", profile="small")
     first, second, *_ = re.split(r"The correct answer is ", template.user)
     example = Question(
         question_id="q", text=first.splitlines()[0], choices=["the dog", "the eagle", "the horse", "the cat"],
@@ -74,6 +74,6 @@ def test_the_examples_of_the_solvers_prompt_look_like_questions_and_count_as_ans
 
 
 def test_the_judges_examples_are_json():
-    template = prompts.load("judge_chunk", profile="small")
+    template = prompts.load_template("judge_chunk", profile="small")
     found = re.findall(r"^JSON: (.*)$", template.user, re.M)
     assert [json.loads(text)["keep"] for text in found] == [True, False]

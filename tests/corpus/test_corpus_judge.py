@@ -10,7 +10,7 @@ from corpus.chunk.chunk import chunk_page
 from corpus.chunk.form import fault_of
 from corpus.chunk.judge import UNDECIDED, judge_by_model, judge_by_rules, ruled_out
 from infuser_core.config.corpus import ChunkSettings
-from infuser_core.prompts.load import Template, load
+from infuser_core.prompts.templates import Template, load_template
 from infuser_core.protocols import ChatModel, Messages, Progress, no_progress
 from infuser_core.schemas import Document, Judgement
 from infuser_core.system.worker_pool import LocalPool
@@ -79,7 +79,7 @@ def test_rule_discards_become_rows():
 
 
 def test_the_shipped_rubric_has_one_slot():
-    text = load("judge_chunk", profile="paper").messages(text="THE CHUNK")[-1]["content"]
+    text = load_template("judge_chunk", profile="paper").messages(text="THE CHUNK")[-1]["content"]
     assert "THE CHUNK" in text and '{"keep": true or false, "reason": "..."}' in text and "{text}" not in text
 
 

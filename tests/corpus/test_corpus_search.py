@@ -21,13 +21,13 @@ from corpus.find.topics import extract_topics
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.errors import CatalogueError
-from infuser_core.prompts.load import load
+from infuser_core.prompts.templates import load_template
 from infuser_core.protocols import Messages
 from infuser_core.schemas import Topic
 
 TOPIC = Topic(domain="Physics", subdomain="Optics", num_questions=3)
 SETTINGS = CatalogueSettings()
-PHRASE, RANK = load("phrase_query", profile="paper"), load("rank_books", profile="paper")
+PHRASE, RANK = load_template("phrase_query", profile="paper"), load_template("rank_books", profile="paper")
 
 
 def offer(name: str, title: str = "", **changes: object) -> Offer:

@@ -10,7 +10,7 @@ from corpus.chunk.chunk import Discard, chunk_page
 from corpus.chunk.front_matter import HEADINGS_PER_PROMPT, exclude, find_bounds
 from infuser_core.config.corpus import ChunkSettings
 from infuser_core.engines.fake import ScriptedChat
-from infuser_core.prompts.load import load
+from infuser_core.prompts.templates import load_template
 
 BOOK = (
     "A Title\n\nby someone\n\n# Preface\n\nthanks\n\n## To the reader\n\nmore\n\n# 1 Indexing data\n\nreal text\n\n"
@@ -83,7 +83,7 @@ def test_the_first_chapter_is_known_by_its_number(title):
 SECRET = "secret text of the chapter " * 40
 GREETED = f"# Greeting\n\n{SECRET}\n\n# Wugs\n\n{SECRET}\n\n## Blicks\n\n{SECRET}\n\n# Farewell\n\n{SECRET}\n"
 GREETED_PAGE = book_page(GREETED)
-TEMPLATE = load("find_boundaries", profile="paper")
+TEMPLATE = load_template("find_boundaries", profile="paper")
 
 
 def asked(reply, page=GREETED_PAGE):

@@ -13,11 +13,11 @@ from corpus.find.queries import Librarian
 from corpus.find.topics import WINDOW, Taxonomy, extract_topics, merge_labels
 from infuser_core.engines.fake import ScriptedChat
 from infuser_core.errors import DocumentError
-from infuser_core.prompts.load import load
+from infuser_core.prompts.templates import load_template
 from infuser_core.protocols import Messages
 from infuser_core.schemas import Topic
 
-PROMPTS = {name: load(name, profile="paper") for name in ("assign_topic", "merge_topics")}
+PROMPTS = {name: load_template(name, profile="paper") for name in ("assign_topic", "merge_topics")}
 NOTHING = json.dumps({"groups": []})
 
 

@@ -26,7 +26,7 @@ from infuser_core.engines.service.local_engines import start_engine
 from infuser_core.engines.service.sample_call import GroupQueue
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.errors import EngineError, EngineWarning
-from infuser_core.evaluation import drawing
+from infuser_core.evaluation import resumable_sampling
 from infuser_core.protocols import Completion, PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint, Role
 from infuser_core.store.pieces import Pieces
@@ -131,12 +131,12 @@ class Asked:
 def test_a_killed_draw_goes_on_from_single_responses_and_asks_nothing_twice(
     make: Make, flat: Checkpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drawing, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(resumable_sampling, "SAVE_SECONDS", 0.0)
     monkeypatch.setenv("SCRIPTED_SECONDS", "0.05")
     groups = [replace(group, seeds=[100 * place + i for i in range(5)]) for place, group in enumerate(GROUPS)]
     sampler = make(flat)
-    expected = drawing.draw(groups, sampler, PARAMS)
-    kept = Pieces(tmp_path / "kept", drawing.Drawn)
+    expected = resumable_sampling.sample_resumably(groups, sampler, PARAMS)
+    kept = Pieces(tmp_path / "kept", resumable_sampling.Drawn)
 
     def kill(*_: int) -> None:
         ended = Counter(row.group_id for row in kept.rows())
@@ -144,13 +144,13 @@ def test_a_killed_draw_goes_on_from_single_responses_and_asks_nothing_twice(
             os.kill(sampler.pids[0], signal.SIGKILL)
 
     with pytest.raises(EngineError, match="SIGKILL"):
-        drawing.draw(groups, sampler, PARAMS, kept=kept, progress=kill)
+        resumable_sampling.sample_resumably(groups, sampler, PARAMS, saved_rows=kept, progress=kill)
     names = {(group.group_id, row): seed for group in groups for row, seed in enumerate(group.seeds)}
     left = {(name[0], seed) for name, seed in names.items()} - {
         (row.group_id, names[row.group_id, row.row]) for row in kept.rows()
     }
     again = Asked(sampler)
-    assert drawing.draw(groups, again, PARAMS, kept=kept) == expected
+    assert resumable_sampling.sample_resumably(groups, again, PARAMS, saved_rows=kept) == expected
     assert sorted(again.names) == sorted(left) and 0 < len(left) < 30 and len(left) % 5
     found = f"select count(*), count(distinct (group_id, row)) from '{tmp_path}/kept/*.parquet'"
     assert duckdb.sql(found).fetchall() == [(30, 30)]

@@ -12,10 +12,10 @@ from infuser_core.evaluation.evaluate import (
     TOO_LONG,
     Ask,
     RespondSettings,
-    batches,
-    messages_of,
+    render_messages,
     respond,
     seeds_of,
+    split_batches,
 )
 from infuser_core.nano import world
 from infuser_core.schemas import BenchmarkResponse
@@ -57,7 +57,7 @@ def test_every_question_that_fits_stands_in_one_batch_within_the_budget(shapes, 
     asks = [ask(n, samples=samples, max_tokens=most) for n, (_, samples, most) in enumerate(shapes)]
     lengths = [length for length, _, _ in shapes]
     settings = replace(SETTINGS, batch_tokens=budget, prompt_tokens=limit)
-    made = list(batches(asks, lengths, settings))
+    made = list(split_batches(asks, lengths, settings))
     fitting = [place for place, length in enumerate(lengths) if length <= limit]
     assert sorted(place for batch in made for place in batch) == fitting
     for batch in made:
@@ -90,7 +90,7 @@ def test_untouched_batches_come_again_as_they_were():
 
 
 def test_a_question_that_does_not_fit_is_not_asked_and_stays_in_the_denominator():
-    lengths = [len(ScriptedSampler().tokenizer.render(messages_of(a.question, prompts="nano"))) for a in ASKS]
+    lengths = [len(ScriptedSampler().tokenizer.render(render_messages(a.question, prompts="nano"))) for a in ASKS]
     limit = sorted(lengths)[12]
     rows = [row for some in asked(ASKS, settings=replace(SETTINGS, prompt_tokens=limit)) for row in some]
     too_long = {a.key for a, length in zip(ASKS, lengths, strict=True) if length > limit}

@@ -10,7 +10,7 @@ from test_endpoint_replies import said, server
 
 from infuser_core.engines.hf.renderer import Renderer
 from infuser_core.errors import ConfigError, DocumentError, UsageError
-from infuser_core.evaluation.answering import messages_of
+from infuser_core.evaluation.answering import render_messages
 from infuser_core.evaluation.dumps import read_dump
 from infuser_core.evaluation.models import find_model
 from infuser_core.evaluation.plan import ask_settings, identity_of, make_plan
@@ -69,8 +69,8 @@ def test_a_server_gets_system_turn_examples_and_question_in_this_order(launch: L
 def test_an_empty_system_turn_is_none(tmp_path: Path):
     phrasing = phrasing_of(settings(system=""), "exam")
     (question,) = plan_of(tmp_path, settings()).questions["exam"]
-    assert [turn["role"] for turn in messages_of(question, prompts="paper", phrasing=phrasing)] == ["user"]
-    assert len(messages_of(question, prompts="paper")) == 2
+    assert [turn["role"] for turn in render_messages(question, prompts="paper", phrasing=phrasing)] == ["user"]
+    assert len(render_messages(question, prompts="paper")) == 2
 
 
 def plan_of(tmp_path: Path, chosen: EvaluationSettings, model: str = "nano") -> Any:

@@ -14,7 +14,7 @@ from infuser_core.config.overlays import load
 from infuser_core.config.run import BenchmarkSettings, QuestionSettings
 from infuser_core.config.sources import NanoQuestions
 from infuser_core.cotrain.phases.generate_questions import generate_questions, settings_of
-from infuser_core.cotrain.phases.parts.shown import PROGRAMS, Examples, text_of
+from infuser_core.cotrain.phases.parts.few_shot import PROGRAMS_TEMPLATE, ExamplePool, render_examples
 from infuser_core.cotrain.route import find_route
 from infuser_core.engines.fake import ScriptedSampler
 from infuser_core.errors import ConfigError
@@ -24,7 +24,7 @@ from infuser_core.nano import curriculum, lab, language, programs, world
 from infuser_core.nano.textbooks import BOOKS, book_notes
 from infuser_core.nano.topics import ALL_TOPICS, BROAD, COMPOSED, FAMILIES, LIMIT, NAMES, TOPICS, Fact, choices_of
 from infuser_core.nano.world import TARGET, WORLD, draw_notes, draw_questions, pairs_of, world_of
-from infuser_core.prompts.load import load as load_prompt
+from infuser_core.prompts.templates import load_template as load_prompt
 from infuser_core.schemas import Document
 from infuser_core.verifiers import integer
 from infuser_core.verifiers.parts.batch import find_verifier
@@ -220,7 +220,9 @@ def test_a_proposers_text_of_another_form_is_not_counted():
 
 def test_a_used_function_is_shown_as_in_the_lessons():
     made = programs.draw_exercise(Random(0), "deduction").question("q")
-    shown = text_of(Examples(questions=[made], count=1), "d", seed=0, iteration=0, template=PROGRAMS)
+    shown = render_examples(
+        ExamplePool(questions=[made], count=1), "d", seed=0, iteration=0, template=PROGRAMS_TEMPLATE
+    )
     assert shown == programs.draw_exercise(Random(0), "deduction").example
 
 

@@ -41,7 +41,7 @@ SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=5)
 def test_every_arm_gives_its_count_and_no_document_comes_twice(sizes: list[int], data: st.DataObject, iteration: int):
     pool = shelf(*sizes)
     portions = {
-        arm: Portion(share=0.5, count=data.draw(st.integers(0, size)), drawn=data.draw(st.integers(0, 40)))
+        arm: Portion(share=0.5, count=data.draw(st.integers(0, size)), start=data.draw(st.integers(0, 40)))
         for arm, size in zip("abcdef", sizes, strict=False)
     }
     budget = Budget(by="domain", portions=portions)
@@ -57,7 +57,7 @@ def test_exclusions_are_respected_and_others_take_the_place(sizes: list[int], da
     pool = shelf(*sizes)
     exclude = data.draw(st.sets(st.sampled_from([document.document_id for document in pool])))
     portions = {
-        arm: Portion(share=1.0, count=data.draw(st.integers(0, size)), drawn=0)
+        arm: Portion(share=1.0, count=data.draw(st.integers(0, size)), start=0)
         for arm, size in zip("abcdef", sizes, strict=False)
     }
     batch = draw_batch(pool, 99, seed=1, iteration=0, exclude=exclude, budget=Budget(by="domain", portions=portions))
@@ -83,7 +83,7 @@ def test_fractions_of_a_document_come_with_time():
     counts = [budget.portions["b"].count for budget in budgets]
     assert {*counts} == {0, 1}
     assert sum(counts) == pytest.approx(200 * 4 * 0.05, abs=12)
-    assert [budget.portions["b"].drawn for budget in budgets] == [sum(counts[:n]) for n in range(200)]
+    assert [budget.portions["b"].start for budget in budgets] == [sum(counts[:n]) for n in range(200)]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from test_phases_generator import VALID, config_of, document
 from corpus.problems import problem_rows
 from infuser_core.config.roles import ProblemSettings
 from infuser_core.config.sources import NanoQuestions
-from infuser_core.cotrain.phases.generate_questions import Generated, generate_questions, settings_of
+from infuser_core.cotrain.phases.generate_questions import GeneratedQuestions, generate_questions, settings_of
 from infuser_core.cotrain.phases.rollout_questions import rollout_questions
 from infuser_core.cotrain.phases.rollout_questions import settings_of as answering_of
 from infuser_core.engines.fake import ScriptedSampler
@@ -38,19 +38,19 @@ def generate(
 
 
 @pytest.fixture(scope="module")
-def mixed() -> Generated:
+def mixed() -> GeneratedQuestions:
     added = rows()
     return generate([document("d1"), document("d2"), *added.documents], added.problems)
 
 
-def test_a_row_gives_one_question_and_a_document_many(mixed: Generated):
+def test_a_row_gives_one_question_and_a_document_many(mixed: GeneratedQuestions):
     by_document = [question.document_id for question in mixed.questions]
     assert {name: by_document.count(name) for name in by_document} == {
         "d1": 4, "d2": 4, **{row.document_id: 1 for row in rows().documents},
     }  # fmt: skip
 
 
-def test_given_questions_are_the_problems_themselves(mixed: Generated):
+def test_given_questions_are_the_problems_themselves(mixed: GeneratedQuestions):
     problems = {problem.document_id: problem for problem in rows().problems}
     given = [question for question in mixed.questions if question.document_id in problems]
     for question in given:
@@ -68,13 +68,13 @@ def test_the_generator_has_rollouts_and_labels_of_its_own_texts_alone():
     assert {label.question_id for label in made.labels} == {q.question_id for q in made.questions if q.rollout_id}
 
 
-def test_the_solver_answers_a_given_question_as_often_as_any_other(mixed: Generated):
+def test_the_solver_answers_a_given_question_as_often_as_any_other(mixed: GeneratedQuestions):
     config = config_of("cotrain.prompt_tokens=9000")
-    answers = rollout_questions(
+    answers, _ = rollout_questions(
         mixed.questions, ScriptedSampler(reply=lambda prompt, seed: "\\boxed{A}"), answering_of(config),
         checkpoint_id="s", seed=0, iteration=0,
     )  # fmt: skip
-    counts = [row.group_id for row in answers.rollouts]
+    counts = [row.group_id for row in answers]
     assert {counts.count(question.question_id) for question in mixed.questions} == {4}
 
 

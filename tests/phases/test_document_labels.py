@@ -11,14 +11,14 @@ from infuser_core.store.store import Store
 def test_the_teachers_majority_is_rewarded_and_not_the_solvers():
     rows = answers("q", [r"\boxed{5}", r"\boxed{5}", r"\boxed{7}"])
     taught = answers("q", [r"\boxed{7}", r"\boxed{7}", r"\boxed{5}"])
-    rollouts, labels = relabel([question("q", answer="5")], rows, preset="paper", taught=taught)
+    rollouts, labels = relabel([question("q", answer="5")], rows, preset="paper", teacher_rollouts=taught)
     assert [row.reward for row in rollouts] == [0.0, 0.0, 1.0]
     assert (labels[0].label, labels[0].agrees) == ("7", False)
 
 
 def test_a_question_without_a_taught_answer_rewards_nobody():
     rows = answers("q", [r"\boxed{5}"], correct=[True])
-    rollouts, labels = relabel([question("q", answer="5")], rows, preset="paper", taught=[])
+    rollouts, labels = relabel([question("q", answer="5")], rows, preset="paper", teacher_rollouts=[])
     assert ([row.reward for row in rollouts], labels[0].label) == ([0.0], "")
 
 

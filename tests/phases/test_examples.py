@@ -7,7 +7,7 @@ from solver_rows import question
 
 from infuser_core.config.overlays import load
 from infuser_core.cotrain.phases import generate_questions as phase
-from infuser_core.cotrain.phases.parts.shown import Examples, text_of
+from infuser_core.cotrain.phases.parts.few_shot import ExamplePool, render_examples
 from infuser_core.engines.fake import ByteTokenizer, ScriptedSampler
 from infuser_core.schemas import Document
 
@@ -22,7 +22,7 @@ DOCUMENTS = [
 ]  # fmt: skip
 
 
-def prompts(examples: Examples | None, iteration: int = 0) -> dict[str, str]:
+def prompts(examples: ExamplePool | None, iteration: int = 0) -> dict[str, str]:
     made = phase.generate_questions(
         DOCUMENTS, ScriptedSampler(), phase.settings_of(CONFIG), checkpoint_id="c", seed=1, iteration=iteration,
         examples=examples,
@@ -31,24 +31,28 @@ def prompts(examples: Examples | None, iteration: int = 0) -> dict[str, str]:
 
 
 def test_examples_stand_before_the_document_with_their_answers():
-    prompt = prompts(Examples(questions=PEOPLES, count=2))["d0"]
+    prompt = prompts(ExamplePool(questions=PEOPLES, count=2))["d0"]
     assert prompt.count("Human question") == prompt.count("Answer: A") == 2
     assert prompt.index("Human question") < prompt.index("Text 0.")
 
 
 def test_other_routes_have_examples_too_and_runs_without_any_are_as_they_were():
-    plain, with_examples = prompts(None), prompts(Examples(questions=PEOPLES, count=2))
+    plain, with_examples = prompts(None), prompts(ExamplePool(questions=PEOPLES, count=2))
     assert "Human question" not in plain["d0"] + plain["d2"]
     assert with_examples["d2"].count("Human question") == 2
 
 
 def test_every_document_and_iteration_draws_its_own():
-    three = Examples(questions=PEOPLES, count=3)
-    drawn = [text_of(three, name, seed=1, iteration=t, template="show_questions") for name in "aba" for t in (0, 1)]
+    three = ExamplePool(questions=PEOPLES, count=3)
+    drawn = [
+        render_examples(three, name, seed=1, iteration=t, template="show_questions") for name in "aba" for t in (0, 1)
+    ]
     assert len({*drawn}) == 4
     assert drawn[:2] == drawn[4:]
 
 
 def test_no_question_stands_twice_in_a_prompt():
-    text = text_of(Examples(questions=PEOPLES, count=99), "d", seed=1, iteration=0, template="show_questions")
+    text = render_examples(
+        ExamplePool(questions=PEOPLES, count=99), "d", seed=1, iteration=0, template="show_questions"
+    )
     assert sorted(line for line in text.splitlines() if line.startswith("Human")) == [q.text for q in PEOPLES]

@@ -10,7 +10,7 @@ from stock_engines import local_trainer
 from test_influence_study import rollouts, score
 
 from infuser_core.cotrain.phases.training import train_group
-from infuser_core.cotrain.studies.candidates import flat
+from infuser_core.cotrain.studies.candidates import load_flat
 from infuser_core.cotrain.studies.gradients import GradientSettings, gradient_quality, inner_products
 from infuser_core.schemas import Question
 
@@ -38,7 +38,7 @@ def test_inner_products_are_those_of_the_trainers_gradients(tmp_path: Path) -> N
         trainer.zero_grad()
         trainer.forward_backward([train_group([row], [1.0])], OBJECTIVE.constants([]), denominator=1)
         trainer.keep_gradient(tmp_path / "one.safetensors")
-        vectors.append(flat(tmp_path / "one.safetensors"))
+        vectors.append(load_flat(tmp_path / "one.safetensors"))
     assert found == pytest.approx(np.array(vectors) @ np.array(vectors).T, rel=1e-4)
 
 

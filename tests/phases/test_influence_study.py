@@ -15,7 +15,7 @@ from infuser_core.algorithm.advantage import centre
 from infuser_core.config.roles import OptimizerSettings
 from infuser_core.cotrain.phases.dev_gradient import DevSettings
 from infuser_core.cotrain.phases.training import UpdateSettings, by_group, train_group
-from infuser_core.cotrain.studies.effects import reweighted, sample_questions, step_effects
+from infuser_core.cotrain.studies.effects import reweighted_measure, sample_questions, step_effects
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.errors import EngineError
 from infuser_core.schemas import InfluenceScore, Question, Rollout
@@ -91,7 +91,8 @@ def test_measured_change_is_the_inner_product_of_gradient_and_step(tmp_path: Pat
     before = load_file(Path(checkpoint.path) / "model.safetensors")
     trainer.load(checkpoint)
     measures = {
-        name: reweighted(rows, trainer, temperature=1.0) for name, rows in (("dev", dev), ("held_out", held_out))
+        name: reweighted_measure(rows, trainer, temperature=1.0)
+        for name, rows in (("dev", dev), ("held_out", held_out))
     }
     chosen = [*by_group(answers)][:1]
     on_dev, on_held_out = step_effects(chosen, answers, trainer, checkpoint, measures, settings(1e-5)).effects
@@ -112,7 +113,7 @@ def test_the_trainer_ends_where_it_started(tmp_path: Path) -> None:
     trainer = local_trainer()
     trainer.load(checkpoint)
     answers = rollouts("q", seed=0)
-    measures = {"dev": reweighted(answers, trainer, temperature=1.0)}
+    measures = {"dev": reweighted_measure(answers, trainer, temperature=1.0)}
     step_effects([*by_group(answers)][:1], answers, trainer, checkpoint, measures, settings(1e-2))
     (tmp_path / "end").mkdir()
     assert trainer.save(tmp_path / "end") == 0
@@ -138,10 +139,10 @@ def test_a_question_whose_step_is_not_finite_leaves_the_others_to_be_measured(tm
         replace(row, sampler_logprobs=[math.nan] * len(row.token_ids)) for row in answers if row.group_id == names[0]
     ]
     given = [*odd, *(row for row in answers if row.group_id != names[0])]
-    measures = {"dev": reweighted(dev, trainer, temperature=1.0)}
+    measures = {"dev": reweighted_measure(dev, trainer, temperature=1.0)}
     arguments = (given, trainer, checkpoint, measures, settings(1e-3, truncated=True))
     found = step_effects(names, *arguments)
-    assert [(row.group_id, row.quantity) for row in found.lost] == [(names[0], "loss")]
+    assert [(row.group_id, row.quantity) for row in found.not_finite] == [(names[0], "loss")]
     assert found.effects == step_effects(names[1:], *arguments).effects
     with pytest.raises(EngineError, match="nothing finite is left to train on: loss of"):
         step_effects(names[:1], *arguments)

@@ -75,9 +75,9 @@ GIVEN = replace(question("given", answer="A", verifier="choice"), rollout_id="")
 def test_a_strong_solver_says_how_many_keys_are_right():
     solver = ScriptedSampler(reply=lambda prompt, seed: "I do not know" if "d?" in prompt else "\\boxed{A}")
     settings = settings_of(CONFIG, solver={"model": "m"})
-    checked = check_keys([*WRITTEN, GIVEN], solver, settings, checkpoint_id="m", seed=1, iteration=0)
-    assert [answer.group_id for answer in checked.rollouts] == list("abcd"), "one answer each, and none to given ones"
-    (found,) = checked.keys
+    rollouts, keys = check_keys([*WRITTEN, GIVEN], solver, settings, checkpoint_id="m", seed=1, iteration=0)
+    assert [answer.group_id for answer in rollouts] == list("abcd"), "one answer each, and none to given ones"
+    (found,) = keys
     assert (found.told_by, found.questions) == ("strong solver", 3), "no answer tells nothing"
     assert found.accuracy == pytest.approx(2 / 3)
 
@@ -86,9 +86,9 @@ def test_a_server_is_asked_like_a_model_of_files():
     with server(lambda body, number: said("\\boxed{B}")) as (url, log):
         endpoint = Endpoint(Address(model="m", url=url), concurrency=2)
         settings = settings_of(CONFIG, solver={"model": "m"})
-        checked = check_keys(WRITTEN, ChatSampler(endpoint.replies), settings, checkpoint_id="m", seed=1, iteration=0)
+        _, keys = check_keys(WRITTEN, ChatSampler(endpoint.replies), settings, checkpoint_id="m", seed=1, iteration=0)
         endpoint.close()
-    assert checked.keys[0].accuracy == 0.25
+    assert keys[0].accuracy == 0.25
     assert {body["temperature"] for body in log.bodies} == {0.0}
 
 

@@ -10,7 +10,7 @@ from test_influence_study import rollouts, settings
 from infuser_core.algorithm.advantage import centre
 from infuser_core.cotrain.phases.score_influence import ScoreSettings, score_influence
 from infuser_core.cotrain.phases.training import by_group, train_group
-from infuser_core.cotrain.studies.candidates import SCORES, by_name, named_scores, within
+from infuser_core.cotrain.studies.candidates import SCORES, named_scores, ranks_within, values_by_score
 from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, QuestionLabel, Rollout
 
@@ -31,7 +31,7 @@ def stored(trainer: LocalTrainer, answers: list[Rollout], folder: Path) -> list[
     wanted = ScoreSettings(objective=OBJECTIVE, mode="preconditioned_cosine", probe=True)
     file = folder / "dev.safetensors"
     return score_influence(
-        asked, answers, trainer, wanted, reference=file, reference_norm=norm, workspace=folder, every=True
+        asked, answers, trainer, wanted, reference=file, reference_norm=norm, workspace=folder, include_carried=True
     ).scores
 
 
@@ -54,7 +54,7 @@ def values(
         reference=folder / "dev.safetensors",
         workspace=folder,
     )
-    return by_name(rows), own
+    return values_by_score(rows), own
 
 
 def test_without_moments_every_frozen_form_is_the_plain_cosine(tmp_path: Path) -> None:
@@ -88,4 +88,4 @@ def test_moments_of_a_few_steps_set_the_forms_apart_and_the_oracle_speaks_with_l
 
 
 def test_ranks_within_cells_forget_what_the_cells_say() -> None:
-    assert within([5.0, 9.0, 1.0, 2.0], ["a", "a", "b", "b"]) == [-0.25, 0.25, -0.25, 0.25]
+    assert ranks_within([5.0, 9.0, 1.0, 2.0], ["a", "a", "b", "b"]) == [-0.25, 0.25, -0.25, 0.25]

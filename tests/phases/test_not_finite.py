@@ -18,7 +18,7 @@ from infuser_core.cotrain.phases import score_influence as score_phase
 from infuser_core.cotrain.phases import update_generator as generator_phase
 from infuser_core.cotrain.phases import update_solver as solver_phase
 from infuser_core.cotrain.phases.dev_gradient import DevGradient, dev_gradient
-from infuser_core.cotrain.phases.score_influence import Scored
+from infuser_core.cotrain.phases.score_influence import ScoringResult
 from infuser_core.cotrain.phases.training import train_group
 from infuser_core.cotrain.phases.update_generator import GeneratorUpdate
 from infuser_core.cotrain.phases.update_solver import SolverUpdate
@@ -70,7 +70,7 @@ def test_a_dev_question_without_a_finite_gradient_leaves_the_direction_to_the_ot
     without = directed(tmp_path / "without", varied(["q1", "q3", "q4"]))
     assert found.facts == without.facts and found.facts.norm > 0
     assert files(tmp_path / "found") == files(tmp_path / "without")
-    (lost,) = found.lost
+    (lost,) = found.not_finite
     assert (lost.group_id, lost.quantity, lost.tensor) == ("q2", "loss", "weights") and math.isnan(lost.value)
 
 
@@ -83,7 +83,7 @@ def test_without_one_finite_dev_question_the_phase_says_where_and_what_to_try(tm
 # Scores
 
 
-def scored(folder: Path, names: Sequence[str], *, poisoned: Sequence[str] = ()) -> Scored:
+def scored(folder: Path, names: Sequence[str], *, poisoned: Sequence[str] = ()) -> ScoringResult:
     trainer, settings = loaded(folder), score_phase.settings_of(CONFIG, iteration=0, probe=True)
     facts = dev_gradient(varied(["d1"]), trainer, gradient_phase.settings_of(CONFIG), workspace=folder).facts
     return score_phase.score_influence(
@@ -99,7 +99,7 @@ def test_a_question_without_a_finite_score_has_that_status_and_changes_no_other(
     assert [row for row in found.scores if row.question_id != "q2"] == without.scores
     assert found.logprobs == without.logprobs
     assert files(tmp_path / "found") == files(tmp_path / "without")
-    assert [row.group_id for row in found.lost] == ["q2"] and not without.lost
+    assert [row.group_id for row in found.not_finite] == ["q2"] and not without.not_finite
     row = found.scores[1]
     assert (row.status, row.solver_accuracy) == (ScoreStatus.NOT_FINITE, 0.5) and math.isnan(row.score)
 
@@ -129,11 +129,11 @@ def poisoned_group() -> TrainGroup:
 
 def test_a_stage_tells_how_many_are_not_finite_and_names_the_first(tmp_path: Path):
     found = stepped(tmp_path / "x", varied(NAMES, poisoned=["q2", "q3"]))
-    made = add_not_finite(Outcome(tables={}, summary=steps_of(0, found.updates)), found.lost)
+    made = add_not_finite(Outcome(tables={}, summary=steps_of(0, found.updates)), found.not_finite)
     # The clamp of the ratio stops the NaN on its way back: a later step of the update would have been taken.
     first = "the first left out: loss of q2 is nan"
     assert made.summary == {"step": 2, "steps_taken": 2, "not_finite": 2, "status": first}
-    assert made.tables["not_finite"].rows == found.lost
+    assert made.tables["not_finite"].rows == found.not_finite
     assert add_not_finite(Outcome(tables={}, summary={}), []).tables == {}
 
 
@@ -180,12 +180,12 @@ def test_one_of_twelve_scores_changes_only_its_own_row(tmp_path: Path, value: fl
     assert files(tmp_path / "found" / "out") == files(tmp_path / "eleven" / "out")
     (row,) = [row for row in found.scores if row.rollout_id == lost.rollout_id]
     assert math.isnan(row.reward) and (row.advantage, row.trained) == (0.0, False)
-    assert [(row.group_id, row.quantity) for row in found.lost] == [(lost.rollout_id, "reward")]
+    assert [(row.group_id, row.quantity) for row in found.not_finite] == [(lost.rollout_id, "reward")]
 
 
 def test_a_reward_that_needs_no_influence_is_none_the_worse(tmp_path: Path):
     found = rewarded(tmp_path / "x", WRITTEN.rollouts, rated([NAN] * 12), "cotrain.reward.name=variance")
-    assert not found.lost and {row.reward for row in found.scores} == {0.25}
+    assert not found.not_finite and {row.reward for row in found.scores} == {0.25}
 
 
 def test_the_generator_is_not_trained_on_invalid_texts_alone(tmp_path: Path):
@@ -201,7 +201,7 @@ def test_a_document_without_a_finite_gradient_leaves_the_generators_update(tmp_p
     assert [row for row in found.scores if row.document_id != name] == without.scores
     assert found.updates == without.updates != []
     assert files(tmp_path / "found" / "out") == files(tmp_path / "without" / "out")
-    assert [row.group_id for row in found.lost] == [name]
+    assert [row.group_id for row in found.not_finite] == [name]
     own = [row for row in found.scores if row.document_id == name]
     assert len(own) == 4 and all(math.isfinite(row.reward) and not row.trained for row in own)
 
@@ -227,7 +227,7 @@ def test_a_question_without_a_finite_gradient_leaves_the_solvers_update(tmp_path
     without = stepped(tmp_path / "without", varied(["q1", "q2", "q4"]), minibatch=minibatch)
     assert found.updates == without.updates != []
     assert files(tmp_path / "found" / "out") == files(tmp_path / "without" / "out")
-    assert [(row.group_id, row.quantity) for row in found.lost] == [("q3", "loss")]
+    assert [(row.group_id, row.quantity) for row in found.not_finite] == [("q3", "loss")]
 
 
 def test_the_solvers_update_ends_where_nothing_is_left(tmp_path: Path):
@@ -253,7 +253,7 @@ class Flickering(FakeTrainer):
 def test_a_skipped_step_is_not_counted_as_taken(tmp_path: Path):
     done = stepped(tmp_path / "x", varied(NAMES), kind=Flickering)
     assert [(row.step, row.skipped) for row in done.updates] == [(1, False), (1, True), (2, False), (3, False)]
-    assert not done.lost
+    assert not done.not_finite
 
 
 def test_an_update_that_took_no_step_is_none(tmp_path: Path):

@@ -14,7 +14,7 @@ from test_influence_study import DEV, OBJECTIVE, rollouts
 
 from infuser_core.config.roles import OptimizerSettings
 from infuser_core.cotrain.phases import dev_gradient, score_influence, update_solver
-from infuser_core.cotrain.phases.score_influence import Scored, ScoreSettings
+from infuser_core.cotrain.phases.score_influence import ScoreSettings, ScoringResult
 from infuser_core.cotrain.phases.training import UpdateSettings
 from infuser_core.cotrain.phases.update_solver import SolverSettings, SolverUpdate
 from infuser_core.errors import EngineError
@@ -30,7 +30,7 @@ def four() -> list[Rollout]:
     return [*rollouts("a", seed=0), *rollouts("b", seed=2)]
 
 
-def scored(anchor: Checkpoint, folder: Path, rows: list[Rollout], *, probe: str) -> Scored:
+def scored(anchor: Checkpoint, folder: Path, rows: list[Rollout], *, probe: str) -> ScoringResult:
     folder.mkdir()
     trainer = local_trainer(probe=probe)
     trainer.load(anchor)
@@ -53,7 +53,7 @@ def test_one_question_of_a_packed_pass_is_lost_and_no_other(anchor: Checkpoint, 
     without = scored(anchor, tmp_path / "without", [row for row in rows if row.group_id != name], probe=probe)
     assert found.scores[1:] == without.scores and found.logprobs == without.logprobs
     assert [row.status for row in found.scores] == [ScoreStatus.NOT_FINITE] + [ScoreStatus.SCORED] * 3
-    assert [(row.group_id, row.quantity) for row in found.lost] == [(name, "loss")] and found.lost[0].tensor
+    assert [(row.group_id, row.quantity) for row in found.not_finite] == [(name, "loss")] and found.not_finite[0].tensor
 
 
 UNKNOWN = 63
@@ -94,7 +94,7 @@ def test_a_prompt_that_the_model_cannot_read_spoils_no_other_question(tmp_path: 
         for row in rows
     ]
     found, without = updated(broken, tmp_path / "found", odd), updated(broken, tmp_path / "without", others)
-    assert [row.group_id for row in found.lost] == [name]
+    assert [row.group_id for row in found.not_finite] == [name]
     assert found.updates == without.updates and len(found.updates) == 3
 
 

@@ -12,7 +12,7 @@ from infuser_core.cotrain.phases.rollout_dev import rollout_dev, settings_of
 from infuser_core.cotrain.phases.training import by_group
 from infuser_core.engines.fake import ScriptedSampler
 from infuser_core.evaluation.answering import template_digest
-from infuser_core.prompts.load import load as load_template
+from infuser_core.prompts.templates import load_template as load_template
 from infuser_core.schemas import Question, Rollout, Verdict
 
 NANO = CONFIGS / "nano.yaml"

@@ -10,7 +10,7 @@ from solver_rows import anchor
 from infuser_core.config.overlays import load
 from infuser_core.cotrain.phases import generate_questions as generate_phase
 from infuser_core.cotrain.phases import update_generator as update_phase
-from infuser_core.cotrain.phases.generate_questions import Generated, generate_questions
+from infuser_core.cotrain.phases.generate_questions import GeneratedQuestions, generate_questions
 from infuser_core.cotrain.phases.update_generator import GeneratorUpdate, update_generator
 from infuser_core.engines.fake import FakeTrainer, ScriptedSampler, fake_anchor
 from infuser_core.schemas import Document, InfluenceScore, ScoreStatus
@@ -38,7 +38,9 @@ def document(name: str, *, text: str = "six times seven") -> Document:
     )
 
 
-def generate(*documents: Document, reply=lambda prompt, seed: VALID, iteration: int = 0, seed: int = 0) -> Generated:
+def generate(
+    *documents: Document, reply=lambda prompt, seed: VALID, iteration: int = 0, seed: int = 0
+) -> GeneratedQuestions:
     return generate_questions(
         documents,
         ScriptedSampler(reply=reply),
@@ -65,7 +67,11 @@ def influence(question_id: str, score: float, *, status: str = ScoreStatus.SCORE
 
 
 def update(
-    tmp_path: Path, generated: Generated, scores: list[float], *overrides: str, status: str = ScoreStatus.SCORED
+    tmp_path: Path,
+    generated: GeneratedQuestions,
+    scores: list[float],
+    *overrides: str,
+    status: str = ScoreStatus.SCORED,
 ) -> GeneratorUpdate:
     fake_anchor(tmp_path / "anchor")
     trainer = FakeTrainer()

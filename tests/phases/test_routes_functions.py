@@ -10,7 +10,7 @@ from infuser_core.config.overlays import load
 from infuser_core.config.run import QuestionSettings
 from infuser_core.cotrain.phases import generate_questions as phase
 from infuser_core.cotrain.phases.parsing import Malformed
-from infuser_core.cotrain.phases.parts.shown import examples_of, program_of
+from infuser_core.cotrain.phases.parts.few_shot import draw_program, load_examples
 from infuser_core.cotrain.route import find_route
 from infuser_core.engines.fake import ByteTokenizer, ScriptedSampler
 from infuser_core.schemas import Document, Question, Verdict
@@ -114,7 +114,7 @@ ROWS = [
 WRITTEN = {"program": SOURCE, "arguments": "['abc'], 1", "inputs": ["1", "2", "'a'", "[3]"], "message": "Same."}
 
 
-def generated(earlier: list[Question], iteration: int) -> tuple[phase.Generated, dict[str, str]]:
+def generated(earlier: list[Question], iteration: int) -> tuple[phase.GeneratedQuestions, dict[str, str]]:
     made = phase.generate_questions(
         ROWS,
         ScriptedSampler(reply=lambda prompt, seed: json.dumps(WRITTEN)),
@@ -122,7 +122,7 @@ def generated(earlier: list[Question], iteration: int) -> tuple[phase.Generated,
         checkpoint_id="c",
         seed=1,
         iteration=iteration,
-        examples=examples_of(OVERLAY, earlier),
+        examples=load_examples(OVERLAY, earlier),
         earlier=earlier,
     )
     prompts = {row.group_id: ByteTokenizer().decode(row.prompt_token_ids) for row in made.rollouts}
@@ -151,4 +151,4 @@ def test_the_newest_questions_stay():
     sampler = ScriptedSampler(reply=lambda prompt, seed: json.dumps(WRITTEN))
     again = phase.generate_questions(ROWS, sampler, settings, checkpoint_id="c", seed=1, iteration=1, earlier=earlier)
     assert again.earlier == again.questions[-3:]
-    assert program_of(None, "b2", seed=1, iteration=0).startswith("def f(x)")
+    assert draw_program(None, "b2", seed=1, iteration=0).startswith("def f(x)")

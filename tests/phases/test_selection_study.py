@@ -14,16 +14,16 @@ from test_influence_study import rollouts, settings
 
 from infuser_core.cotrain.phases.training import by_group, train_group
 from infuser_core.cotrain.studies.candidates import PAPER, NamedScore
-from infuser_core.cotrain.studies.effects import exact
+from infuser_core.cotrain.studies.effects import exact_measure
 from infuser_core.cotrain.studies.selection import (
     WORST,
-    Choice,
+    ArmSelection,
     Reached,
     SelectionArm,
     SelectionSettings,
-    choices,
     datamodelling,
     run_arms,
+    select_questions,
     summary,
 )
 from infuser_core.protocols import Trainer
@@ -39,13 +39,13 @@ def scores(**values: list[float]) -> list[NamedScore]:
     ]
 
 
-def by_name(made: list[Choice]) -> dict[str, list[str]]:
+def by_name(made: list[ArmSelection]) -> dict[str, list[str]]:
     return {f"{each.arm}{each.draw or ''}": list(each.questions) for each in made}
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=40), st.integers(0, 5))
 def test_arms_have_one_size_and_the_score_orders_them(cosines: list[float], seed: int) -> None:
-    made = by_name(choices(scores(preconditioned_cosine=cosines), SETTINGS, seed=seed))
+    made = by_name(select_questions(scores(preconditioned_cosine=cosines), SETTINGS, seed=seed))
     assert len({len(names) for names in made.values()}) == 1
     known = {f"q{place}": value for place, value in enumerate(cosines)}
     rest = [known[name] for name in known if name not in made[PAPER]]
@@ -59,7 +59,7 @@ def test_arms_have_one_size_and_the_score_orders_them(cosines: list[float], seed
 
 def test_ties_depend_on_the_seed_alone() -> None:
     named = scores(preconditioned_cosine=[0.5] * 40)
-    first, again, other = (by_name(choices(named, SETTINGS, seed=seed)) for seed in (1, 1, 2))
+    first, again, other = (by_name(select_questions(named, SETTINGS, seed=seed)) for seed in (1, 1, 2))
     assert first == again != other
     assert first["random"] != first["random1"] != first["random2"]
     # Equal scores are no reason to be both the best and the first in the list.
@@ -68,7 +68,7 @@ def test_ties_depend_on_the_seed_alone() -> None:
 
 def test_every_score_has_an_arm_of_its_best() -> None:
     up, down = [n / 10 for n in range(8)], [-n / 10 for n in range(8)]
-    made = by_name(choices(scores(preconditioned_cosine=up, raw_cosine=down), SETTINGS, seed=0))
+    made = by_name(select_questions(scores(preconditioned_cosine=up, raw_cosine=down), SETTINGS, seed=0))
     assert made[PAPER] == ["q6", "q7"] and made[WORST] == made["raw_cosine"] == ["q0", "q1"]
 
 
@@ -87,7 +87,7 @@ def test_random_arms_are_one_line_with_their_lowest_and_highest() -> None:
 def test_the_datamodelling_score_ranks_the_random_arms_alone() -> None:
     named = scores(preconditioned_cosine=[float(n) for n in range(8)], raw_cosine=[-float(n) for n in range(8)])
     rows = [arm(n, 0.1 * n, 0.0, [f"q{n}"]) for n in range(8)]
-    alone = choices(named, replace(SETTINGS, ranked=False), seed=0)
+    alone = select_questions(named, replace(SETTINGS, ranked=False), seed=0)
     assert {each.arm for each in alone} == {"random"}
     odd = replace(rows[0], arm="short", accuracy=1.0)
     found = {row.predictor: row.spearman for row in datamodelling([*rows, odd], named)}
@@ -109,7 +109,7 @@ def test_a_killed_selection_trains_no_arm_twice(tmp_path: Path) -> None:
     names = [*by_group(answers)]
     named = [NamedScore(question_id=each, name=PAPER, value=float(n), cell="") for n, each in enumerate(names)]
     step = replace(SETTINGS, step=settings(1e-3), share=1 / len(names), draws=1)
-    trainer, asked = local_trainer(), exact([train_group(answers[:1], [0.0])])
+    trainer, asked = local_trainer(), exact_measure([train_group(answers[:1], [0.0])])
     measured: list[int] = []
 
     def study(kept: InMemory, *, most: int) -> list[SelectionArm]:
@@ -119,7 +119,7 @@ def test_a_killed_selection_trains_no_arm_twice(tmp_path: Path) -> None:
             measured.append(len(measured))
             return asked(solver)
 
-        return run_arms(named, answers, trainer, checkpoint, measure, step, seed=1, kept=kept)
+        return run_arms(named, answers, trainer, checkpoint, measure, step, seed=1, saved_rows=kept)
 
     whole = study(InMemory(), most=9)
     count, kept = len(measured), InMemory()

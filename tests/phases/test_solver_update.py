@@ -42,7 +42,7 @@ def test_only_the_band_is_trained_on(
 
 
 def test_every_question_stays_on_record_with_its_accuracy():
-    rows = phase.difficulties(by_group(ROWS), (0.25, 0.5))
+    rows = phase.rate_difficulty(by_group(ROWS), (0.25, 0.5))
     assert {row.question_id: (row.accuracy, row.inside) for row in rows} == {
         "never": (0.0, False), "rarely": (0.25, True), "half": (0.5, True), "mostly": (0.75, False),
         "always": (1.0, False),

@@ -7,7 +7,7 @@ from engine_tiny import objective_settings
 from test_influence_study import rollouts
 
 from infuser_core.config.roles import SolverRole
-from infuser_core.cotrain.phases.parts.health import LIMITS, complaints
+from infuser_core.cotrain.phases.parts.health import LIMITS, health_warnings
 from infuser_core.schemas import Update
 
 
@@ -27,8 +27,8 @@ def test_a_response_cut_at_the_limit_has_no_credit_where_those_are_masked() -> N
     rows = rollouts("q", seed=0)[:4]
     rows[1] = replace(rows[1], finish_reason="length")
     credit = [-0.5, 0.5, -0.5, 0.5]
-    assert objective_settings().credited(rows, credit) == credit
-    assert objective_settings(overlong="mask").credited(rows, credit) == [-0.5, 0.0, -0.5, 0.5]
+    assert objective_settings().mask_overlong(rows, credit) == credit
+    assert objective_settings(overlong="mask").mask_overlong(rows, credit) == [-0.5, 0.0, -0.5, 0.5]
 
 
 SOUND = Update(
@@ -40,7 +40,7 @@ SOUND = Update(
 
 
 def test_each_limit_warns_of_its_largest_value_with_the_setting_to_turn() -> None:
-    assert complaints("solver", [SOUND]) == complaints("solver", []) == []
+    assert health_warnings("solver", [SOUND]) == health_warnings("solver", []) == []
     for field, value in (
         ("sampler_kl", 0.2),
         ("truncated", 0.5),
@@ -48,9 +48,9 @@ def test_each_limit_warns_of_its_largest_value_with_the_setting_to_turn() -> Non
         ("policy_kl", 0.75),
         ("flat_share", 0.95),
     ):
-        (line,) = complaints("solver", [SOUND, replace(SOUND, **{field: value}), SOUND])
+        (line,) = health_warnings("solver", [SOUND, replace(SOUND, **{field: value}), SOUND])
         assert f"is {value:.3g}, above" in line and line.startswith("solver: ")
-    (line,) = complaints("solver", [SOUND, replace(SOUND, cut=8)])
+    (line,) = health_warnings("solver", [SOUND, replace(SOUND, cut=8)])
     assert "share of responses cut at the limit is 0.5, above 0.3" in line
     assert all(
         "engine." in limit.remedy or "learning_rate" in limit.remedy or "cotrain." in limit.remedy for limit in LIMITS
@@ -58,6 +58,6 @@ def test_each_limit_warns_of_its_largest_value_with_the_setting_to_turn() -> Non
 
 
 def test_a_collapsed_entropy_warns_but_not_that_of_a_step_without_tokens() -> None:
-    (line,) = complaints("solver", [SOUND, replace(SOUND, entropy=0.002)])
+    (line,) = health_warnings("solver", [SOUND, replace(SOUND, entropy=0.002)])
     assert line.startswith("solver: entropy per token is 0.002, below 0.01") and "learning_rate" in line
-    assert complaints("solver", [replace(SOUND, entropy=0.0, num_tokens=0)]) == []
+    assert health_warnings("solver", [replace(SOUND, entropy=0.0, num_tokens=0)]) == []

@@ -21,8 +21,9 @@ REFRESH = "INFUSER_REFRESH_GOLDEN"
 
 ALGORITHM = (
     "infuser_core.cotrain.", "infuser_core.algorithm.",
-    "infuser_core.evaluation.answering", "infuser_core.evaluation.drawing", "infuser_core.evaluation.evaluate",
-    "infuser_core.prompts.load", "infuser_core.prompts.reasoning", "infuser_core.verifiers.",
+    "infuser_core.evaluation.answering", "infuser_core.evaluation.evaluate",
+    "infuser_core.evaluation.resumable_sampling",
+    "infuser_core.prompts.templates", "infuser_core.prompts.reasoning", "infuser_core.verifiers.",
 )  # fmt: skip
 SEEDS = ("infuser_core.seeding",)
 LIBRARY = ("corpus.", "infuser_core.nano.")

@@ -6,8 +6,8 @@ import pytest
 from engine_tiny import make_checkpoint
 from stock_engines import hf_sampler
 
-from infuser_core.evaluation import drawing
-from infuser_core.evaluation.drawing import Drawn, draw
+from infuser_core.evaluation import resumable_sampling
+from infuser_core.evaluation.resumable_sampling import Drawn, sample_resumably
 from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.store.pieces import Pieces
 
@@ -24,11 +24,11 @@ class Killed(Exception):
 
 @pytest.mark.parametrize("calls", [1, 2, 3])
 def test_a_killed_draw_goes_on_and_ends_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int) -> None:
-    monkeypatch.setattr(drawing, "KEEP_SECONDS", 0.0)
+    monkeypatch.setattr(resumable_sampling, "SAVE_SECONDS", 0.0)
     # Room for two or three groups: several batches, whose make-up decides about the last bits.
     sampler = hf_sampler(cache_tokens=200)
     sampler.load(make_checkpoint(tmp_path))
-    expected = draw(GROUPS, sampler, PARAMS)
+    expected = sample_resumably(GROUPS, sampler, PARAMS)
     seen: list[tuple[int, int, int]] = []
 
     def kill(*numbers: int) -> None:
@@ -38,11 +38,11 @@ def test_a_killed_draw_goes_on_and_ends_the_same(tmp_path: Path, monkeypatch: py
 
     kept = Pieces(tmp_path / "kept", Drawn)
     with pytest.raises(Killed):
-        draw(GROUPS, sampler, PARAMS, kept=kept, progress=kill)
+        sample_resumably(GROUPS, sampler, PARAMS, saved_rows=kept, progress=kill)
     before = {row.group_id for row in kept.rows()}
     assert 0 < len(before) < len(GROUPS)
     after: list[tuple[int, int, int]] = []
-    found = draw(GROUPS, sampler, PARAMS, kept=kept, progress=lambda *numbers: after.append(numbers))
+    found = sample_resumably(GROUPS, sampler, PARAMS, saved_rows=kept, progress=lambda *numbers: after.append(numbers))
     # To the last bit: the log-probabilities as well.
     assert found == expected
     assert after[0][0] > seen[-1][0]
@@ -53,5 +53,5 @@ def test_short_draws_write_nothing(tmp_path: Path) -> None:
     sampler = hf_sampler()
     sampler.load(make_checkpoint(tmp_path))
     kept = Pieces(tmp_path / "kept", Drawn)
-    draw(GROUPS, sampler, PARAMS, kept=kept)
+    sample_resumably(GROUPS, sampler, PARAMS, saved_rows=kept)
     assert kept.rows() == []

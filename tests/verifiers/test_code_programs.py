@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from infuser_core.prompts.load import load
+from infuser_core.prompts.templates import load_template
 from infuser_core.verifiers.code import extract_program
 from infuser_core.verifiers.parts.extract import PRESETS
 
@@ -106,7 +106,7 @@ def test_a_block_of_markdown_is_the_program_wherever_it_stands(preset: str, resp
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_an_answer_in_the_form_that_the_prompt_asks_for(preset: str):
-    template = load("solve_code", profile="paper")
+    template = load_template("solve_code", profile="paper")
     user = template.messages(question="Add {two} numbers.")[-1]["content"]
     assert "Add {two} numbers." in user
     form = user[user.index("\\boxed{\n") :].partition("\n}\n")[0] + "\n}"

@@ -1,4 +1,4 @@
-"""The documents of one iteration: B of the pool in seeded passes, or shared among arms by constants or by influence."""
+"""The documents of an iteration: B of the pool in seeded passes, or shared among arms by constants or by influence."""
 
 import math
 import random
@@ -12,141 +12,7 @@ from infuser_core.errors import DocumentError
 from infuser_core.schemas import Allocation, Document, InfluenceScore, Question, ScoreStatus
 from infuser_core.seeding import seed_of
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Portion:
-    """The part of a batch that one arm contributes."""
-
-    share: float
-    """Weight with which it takes over what an exhausted arm lacks."""
-    count: int
-    """Documents."""
-    drawn: int
-    """Documents drawn from it in earlier iterations: where its passes go on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """Settings for sharing a batch among arms."""
-
-    by: str
-    """Field of Document whose values are the arms."""
-    portions: Mapping[str, Portion]
-    """By arm; arms of the pool that are not here contribute nothing."""
-
-
-def draw_batch(
-    pool: Sequence[Document],
-    count: int,
-    *,
-    seed: int,
-    iteration: int,
-    exclude: Collection[str] = (),
-    budget: Budget | None = None,
-) -> list[Document]:
-    """The iteration's batch, from the whole pool or by arms."""
-    if budget is None:
-        return draw_documents(pool, count, seed=seed, iteration=iteration, exclude=exclude)
-    arms = arms_of(pool, budget.by)
-    portions = {name: portion for name, portion in budget.portions.items() if name in arms}
-    counts = _possible(arms, portions, exclude)
-    batch = [
-        document
-        for name, portion in portions.items()
-        for document in _drawn(
-            arms[name], counts[name], names=(seed, "documents", budget.by, name), start=portion.drawn, exclude=exclude
-        )
-    ]
-    # Minibatches are cut from the batch in order: they shall be as mixed as it is.
-    random.Random(seed_of(seed, "batch", iteration)).shuffle(batch)
-    return batch
-
-
-def draw_documents(
-    pool: Sequence[Document], count: int, *, seed: int, iteration: int, exclude: Collection[str] = ()
-) -> list[Document]:
-    """Passes over the pool in seeded order, never the same document twice in one batch.
-
-    The next documents of the order take the place of excluded ones, so that batches without them stay as they were.
-    """
-    count = min(count, len(pool))
-    return _drawn(pool, count, names=(seed, "documents"), start=iteration * count, exclude=exclude)
-
-
-def arms_of(pool: Sequence[Document], by: str) -> dict[str, list[Document]]:
-    """Documents by arm, in the order of the arms' names; within an arm in the pool's order."""
-    found: dict[str, list[Document]] = {}
-    for document in pool:
-        found.setdefault(str(getattr(document, by)), []).append(document)
-    return {name: found[name] for name in sorted(found)}
-
-
-def fixed_budget(
-    pool: Sequence[Document], count: int, weights: Mapping[str, float], *, by: str, seed: int, iteration: int
-) -> Budget:
-    """Constant shares: every arm has a weight (0 needs no arm), and every weight an arm.
-
-    Raises DocumentError unless every arm of the pool has a weight, and every weight an arm.
-    """
-    arms = arms_of(pool, by)
-    weights = {name: weight for name, weight in weights.items() if weight or name in arms}
-    differing = sorted({*arms} ^ {*weights})
-    if differing:
-        what = "has no weight" if differing[0] in arms else "is not in the pool"
-        raise DocumentError(
-            f"cotrain.budget.shares: {by} {differing[0]!r} {what}",
-            hint=f"give a weight, 0 to leave it out, to each of {', '.join(map(repr, arms))}",
-        )
-    exact = quotas(weights, {name: len(arms[name]) for name in arms}, count)
-    counts = [whole(exact, offset_of(seed, number)) for number in range(iteration + 1)]
-    portions = {
-        name: Portion(
-            share=weights[name], count=counts[iteration][name], drawn=sum(each[name] for each in counts[:iteration])
-        )
-        for name in arms
-    }
-    return Budget(by=by, portions=portions)
-
-
-def offset_of(seed: int, iteration: int) -> float:
-    """Start of the rounding of an iteration's quotas."""
-    return random.Random(seed_of(seed, "budget", iteration)).random()
-
-
-def _possible(
-    arms: Mapping[str, Sequence[Document]], portions: Mapping[str, Portion], exclude: Collection[str]
-) -> dict[str, int]:
-    """The counts, or what exclusions leave of them; the other arms take over what is lacking."""
-    room = {name: sum(document.document_id not in exclude for document in arms[name]) for name in portions}
-    counts = {name: min(portion.count, room[name]) for name, portion in portions.items()}
-    lacking = sum(portion.count for portion in portions.values()) - sum(counts.values())
-    left = {name: room[name] - counts[name] for name in portions}
-    more = whole(quotas({name: portion.share for name, portion in portions.items()}, left, lacking), 0.5)
-    return {name: counts[name] + more[name] for name in portions}
-
-
-def _drawn(
-    pool: Sequence[Document], count: int, *, names: tuple[int | str, ...], start: int, exclude: Collection[str]
-) -> list[Document]:
-    batch: list[Document] = []
-    orders: dict[int, list[int]] = {}
-    position = start
-    left = sum(document.document_id not in exclude for document in pool)
-    while len(batch) < min(count, left):
-        number, place = divmod(position, len(pool))
-        if number not in orders:
-            orders[number] = list(range(len(pool)))
-            random.Random(seed_of(*names, number)).shuffle(orders[number])
-        document = pool[orders[number][place]]
-        if document not in batch and document.document_id not in exclude:
-            batch.append(document)
-        position += 1
-    return batch
-
-
 VERSION = 1
-_MEASURED = (ScoreStatus.SCORED, ScoreStatus.ZERO_VARIANCE)
-"""A question that every answer agrees on moves nothing, and counts with its score of 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,15 +32,33 @@ class AllocateSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recent:
-    """Allocations, questions and scores of one earlier iteration."""
+class PastIteration:
+    """Allocations, valid questions and their scores of one earlier iteration."""
 
     allocations: Sequence[Allocation]
-    """How it was shared."""
     questions: Sequence[Question]
-    """Valid questions."""
     scores: Sequence[InfluenceScore]
-    """Their scores."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portion:
+    """The part of a batch that one arm contributes."""
+
+    share: float
+    """Weight with which it takes over what an exhausted arm lacks."""
+    count: int
+    """Documents in this batch."""
+    start: int
+    """Documents that earlier iterations drew from the arm: its passes continue there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Shares of a batch by arm; arms of the pool without a portion contribute nothing."""
+
+    by: str
+    """Field of Document whose values are the arms."""
+    portions: Mapping[str, Portion]
 
 
 def settings_of(config: RunConfig) -> AllocateSettings:
@@ -190,67 +74,178 @@ def settings_of(config: RunConfig) -> AllocateSettings:
 
 
 def allocate(
-    pool: Sequence[Document], recent: Sequence[Recent], settings: AllocateSettings, *, seed: int, iteration: int
+    pool: Sequence[Document], window: Sequence[PastIteration], settings: AllocateSettings, *, seed: int, iteration: int
 ) -> list[Allocation]:
-    """One row per arm, by name. `recent` are the iterations of the window, the last one last.
+    """One row per arm, by name: the bandit's shares from the iterations of the window, oldest first.
 
     Raises DocumentError for a constant share of an arm that the pool does not have.
     """
-    arms = arms_of(pool, settings.by)
-    absent = sorted({*settings.fixed} - {*arms})
+    documents_by_arm = group_by_arm(pool, settings.by)
+    absent = sorted({*settings.fixed} - {*documents_by_arm})
     if absent:
         raise DocumentError(
             f"cotrain.budget.shares: {settings.by} {absent[0]!r} is not in the pool",
-            hint=f"arms of the pool: {', '.join(map(repr, arms))}",
+            hint=f"arms of the pool: {', '.join(map(repr, documents_by_arm))}",
         )
-    known = _known(arms, recent)
+    arms = _measure_arms(documents_by_arm, window)
     shares = bandit(
-        known, settings.documents, exploration=settings.exploration, floor=settings.floor, fixed=settings.fixed
+        arms, settings.documents, exploration=settings.exploration, floor=settings.floor, fixed=settings.fixed
     )
-    room = {name: len(documents) for name, documents in arms.items()}
+    room = {name: len(documents) for name, documents in documents_by_arm.items()}
     exact = quotas({name: each.share for name, each in shares.items()}, room, settings.documents)
-    counts = whole(exact, offset_of(seed, iteration))
-    before = {row.arm: row.drawn + row.count for row in recent[-1].allocations} if recent else {}
+    counts = whole(exact, rounding_offset(seed, iteration))
+    starts = {row.arm: row.drawn + row.count for row in window[-1].allocations} if window else {}
     return [
         Allocation(
             arm=name,
             share=shares[name].share,
             count=counts[name],
-            drawn=before.get(name, 0),
+            drawn=starts.get(name, 0),
             documents=room[name],
-            pulls=len(known[name].rewards),
+            pulls=len(arms[name].rewards),
             mean=shares[name].mean,
             bound=shares[name].bound,
         )
-        for name in arms
+        for name in documents_by_arm
     ]
 
 
-def budget_of(rows: Sequence[Allocation], by: str) -> Budget:
-    """The rows as the draw wants them."""
-    portions = {row.arm: Portion(share=row.share, count=row.count, drawn=row.drawn) for row in rows}
-    return Budget(by=by, portions=portions)
-
-
-def _known(arms: Mapping[str, Sequence[Document]], recent: Sequence[Recent]) -> dict[str, Arm]:
-    arm_of = {document.document_id: name for name, documents in arms.items() for document in documents}
-    rewards: dict[str, list[float]] = {name: [] for name in arms}
-    for one in recent:
-        for document, values in _by_document(one).items():
-            if document in arm_of:
-                rewards[arm_of[document]].append(fmean(values))
-    drawn = {row.arm for one in recent for row in one.allocations if row.count}
+def _measure_arms(
+    documents_by_arm: Mapping[str, Sequence[Document]], window: Sequence[PastIteration]
+) -> dict[str, Arm]:
+    """Room and rewards of every arm; the reward of a document is the mean influence of its questions."""
+    arm_of = {document.document_id: name for name, documents in documents_by_arm.items() for document in documents}
+    rewards: dict[str, list[float]] = {name: [] for name in documents_by_arm}
+    for past in window:
+        document_of = {question.question_id: question.document_id for question in past.questions}
+        scores_by_document: dict[str, list[float]] = {}
+        for row in past.scores:
+            # A question that every answer agrees on moves nothing, and counts with its score of 0.
+            if row.status in (ScoreStatus.SCORED, ScoreStatus.ZERO_VARIANCE) and math.isfinite(row.score):
+                scores_by_document.setdefault(document_of[row.question_id], []).append(row.score)
+        for document_id, scores in scores_by_document.items():
+            if document_id in arm_of:
+                rewards[arm_of[document_id]].append(fmean(scores))
+    used = {row.arm for past in window for row in past.allocations if row.count}
     return {
-        name: Arm(room=len(documents), rewards=rewards[name], silent=name in drawn and not rewards[name])
-        for name, documents in arms.items()
+        name: Arm(room=len(documents), rewards=rewards[name], silent=name in used and not rewards[name])
+        for name, documents in documents_by_arm.items()
     }
 
 
-def _by_document(one: Recent) -> dict[str, list[float]]:
-    """Measured influence scores of the questions of each document."""
-    written = {question.question_id: question.document_id for question in one.questions}
-    found: dict[str, list[float]] = {}
-    for row in one.scores:
-        if row.status in _MEASURED and math.isfinite(row.score):
-            found.setdefault(written[row.question_id], []).append(row.score)
-    return found
+def group_by_arm(pool: Sequence[Document], by: str) -> dict[str, list[Document]]:
+    """Documents by arm, sorted by the arms' names; within an arm in the pool's order."""
+    arms: dict[str, list[Document]] = {}
+    for document in pool:
+        arms.setdefault(str(getattr(document, by)), []).append(document)
+    return {name: arms[name] for name in sorted(arms)}
+
+
+def rounding_offset(seed: int, iteration: int) -> float:
+    """Offset in [0, 1) at which an iteration rounds its quotas."""
+    return random.Random(seed_of(seed, "budget", iteration)).random()
+
+
+# --- the batch -------------------------------------------------------------------------------------------------------
+
+
+def allocated_budget(rows: Sequence[Allocation], by: str) -> Budget:
+    """The budget that `allocate` decided."""
+    portions = {row.arm: Portion(share=row.share, count=row.count, start=row.drawn) for row in rows}
+    return Budget(by=by, portions=portions)
+
+
+def fixed_budget(
+    pool: Sequence[Document], count: int, weights: Mapping[str, float], *, by: str, seed: int, iteration: int
+) -> Budget:
+    """Constant shares; a weight of 0 leaves an arm out.
+
+    Raises DocumentError unless every arm of the pool has a weight, and every positive weight an arm.
+    """
+    arms = group_by_arm(pool, by)
+    weights = {name: weight for name, weight in weights.items() if weight or name in arms}
+    differing = sorted({*arms} ^ {*weights})
+    if differing:
+        what = "has no weight" if differing[0] in arms else "is not in the pool"
+        raise DocumentError(
+            f"cotrain.budget.shares: {by} {differing[0]!r} {what}",
+            hint=f"give a weight, 0 to leave it out, to each of {', '.join(map(repr, arms))}",
+        )
+    exact = quotas(weights, {name: len(arms[name]) for name in arms}, count)
+    counts = [whole(exact, rounding_offset(seed, number)) for number in range(iteration + 1)]
+    portions = {
+        name: Portion(
+            share=weights[name], count=counts[iteration][name], start=sum(each[name] for each in counts[:iteration])
+        )
+        for name in arms
+    }
+    return Budget(by=by, portions=portions)
+
+
+def draw_batch(
+    pool: Sequence[Document],
+    count: int,
+    *,
+    seed: int,
+    iteration: int,
+    exclude: Collection[str] = (),
+    budget: Budget | None = None,
+) -> list[Document]:
+    """The iteration's batch without excluded documents: from the whole pool, or by the arms of a budget.
+
+    What exclusions take from one arm, the others contribute by their shares.
+    """
+    if budget is None:
+        return draw_documents(pool, count, seed=seed, iteration=iteration, exclude=exclude)
+    arms = group_by_arm(pool, budget.by)
+    portions = {name: portion for name, portion in budget.portions.items() if name in arms}
+    available = {name: sum(document.document_id not in exclude for document in arms[name]) for name in portions}
+    counts = {name: min(portion.count, available[name]) for name, portion in portions.items()}
+    missing = sum(portion.count for portion in portions.values()) - sum(counts.values())
+    room = {name: available[name] - counts[name] for name in portions}
+    extra = whole(quotas({name: portion.share for name, portion in portions.items()}, room, missing), 0.5)
+    batch = [
+        document
+        for name, portion in portions.items()
+        for document in _draw_in_passes(
+            arms[name],
+            counts[name] + extra[name],
+            names=(seed, "documents", budget.by, name),
+            start=portion.start,
+            exclude=exclude,
+        )
+    ]
+    # Minibatches are consecutive slices of the batch, and should mix the arms.
+    random.Random(seed_of(seed, "batch", iteration)).shuffle(batch)
+    return batch
+
+
+def draw_documents(
+    pool: Sequence[Document], count: int, *, seed: int, iteration: int, exclude: Collection[str] = ()
+) -> list[Document]:
+    """Passes over the pool in seeded order, never the same document twice in one batch.
+
+    The next documents of the order replace excluded ones, so that batches without excluded documents do not change.
+    """
+    count = min(count, len(pool))
+    return _draw_in_passes(pool, count, names=(seed, "documents"), start=iteration * count, exclude=exclude)
+
+
+def _draw_in_passes(
+    pool: Sequence[Document], count: int, *, names: tuple[int | str, ...], start: int, exclude: Collection[str]
+) -> list[Document]:
+    """`count` documents from position `start` of endless passes, each in an order seeded by `names` and its number."""
+    batch: list[Document] = []
+    orders: dict[int, list[int]] = {}
+    position = start
+    available = sum(document.document_id not in exclude for document in pool)
+    while len(batch) < min(count, available):
+        number, place = divmod(position, len(pool))
+        if number not in orders:
+            orders[number] = list(range(len(pool)))
+            random.Random(seed_of(*names, number)).shuffle(orders[number])
+        document = pool[orders[number][place]]
+        if document not in batch and document.document_id not in exclude:
+            batch.append(document)
+        position += 1
+    return batch

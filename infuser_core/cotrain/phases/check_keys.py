@@ -1,4 +1,4 @@
-"""A strong solver answers the generated questions, so that their keys can be compared with what it says; no update."""
+"""Measurement: a strong solver answers the generated questions, to estimate how many of their keys are right."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,22 +18,12 @@ VOTER = "strong solver"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSettings:
-    """Settings for putting generated questions to a strong solver."""
+    """Settings for asking a strong solver the generated questions."""
 
     answers: AnswerSettings
-    """The solver's, but for one greedy answer."""
+    """The solver's settings, except for one greedy answer."""
     solver: Mapping[str, str]
     """Identity of the model."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """The strong solver's answers and what they say of the keys."""
-
-    rollouts: list[Rollout]
-    """One per generated question, with its verdict by the generator's key."""
-    keys: list[KeyAccuracy]
-    """One row, none where no answer can be compared."""
 
 
 def settings_of(config: RunConfig, *, solver: Mapping[str, str]) -> CheckSettings:
@@ -43,9 +33,12 @@ def settings_of(config: RunConfig, *, solver: Mapping[str, str]) -> CheckSetting
 
 
 def check_keys(
-    questions: Sequence[Question], solver: Sampler, settings: CheckSettings, *, iteration: int, **how: Unpack[Draw]
-) -> Checked:
-    """One answer per question that a generator wrote, and the share of keys that the answers agree with."""
-    written = [question for question in questions if question.rollout_id]
-    rollouts = answer_questions(written, solver, settings.answers, scope=f"check_keys/{iteration}", **how)
-    return Checked(rollouts=rollouts, keys=key_accuracy([], majority_votes(written, rollouts), voters=VOTER))
+    questions: Sequence[Question], solver: Sampler, settings: CheckSettings, *, iteration: int, **draw: Unpack[Draw]
+) -> tuple[list[Rollout], list[KeyAccuracy]]:
+    """One answer per generated question, judged by the generator's key, and the share of keys that the answers confirm.
+
+    Questions of the pool's rows are not asked. The share has one row, or none if no answer can be compared.
+    """
+    generated = [question for question in questions if question.rollout_id]
+    rollouts = answer_questions(generated, solver, settings.answers, scope=f"check_keys/{iteration}", **draw)
+    return rollouts, key_accuracy([], majority_votes(generated, rollouts), voters=VOTER)

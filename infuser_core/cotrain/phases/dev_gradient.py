@@ -1,4 +1,4 @@
-"""Phase 1b: the dev reference direction g_dev (eq:hat_g_dev)."""
+"""Phase 1b: the dev reference gradient g_dev (eq:hat_g_dev)."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,13 @@ from pathlib import Path
 
 from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.config.run import RunConfig
-from infuser_core.cotrain.phases.parts.not_finite import NotFinite, check_kept, is_finite, lose, without_lost
+from infuser_core.cotrain.phases.parts.not_finite import (
+    NotFinite,
+    check_gradient,
+    is_finite,
+    raise_for_groups,
+    retry_without_not_finite,
+)
 from infuser_core.cotrain.phases.training import ObjectiveSettings, by_group
 from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import Gradient, Rollout
@@ -17,11 +23,10 @@ FILE = "gradient.safetensors"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevGradient:
-    """Result of the phase; the tensors lie in the workspace."""
+    """Result of the phase; the tensors are in the workspace."""
 
     facts: Gradient
-    """The direction and the questions that it comes from."""
-    lost: list[NotFinite]
+    not_finite: list[NotFinite]
     """Dev questions that left the batch."""
 
 
@@ -30,9 +35,8 @@ class DevSettings:
     """Settings that the phase depends on."""
 
     objective: ObjectiveSettings
-    """The loss of an answer to a dev question."""
     mean: float = 0.0
-    """Always 0: a part of the recipe since gradients could be averaged over iterations."""
+    """Always 0, part of the recipe: gradients could once be averaged over iterations."""
 
 
 def settings_of(config: RunConfig) -> DevSettings:
@@ -41,7 +45,7 @@ def settings_of(config: RunConfig) -> DevSettings:
 
 
 def objective_of(config: RunConfig) -> ObjectiveSettings:
-    """The solver's loss, by which dev questions and generated ones are compared."""
+    """The solver's loss, the same for dev and generated questions so that their gradients compare."""
     return ObjectiveSettings.of(config.cotrain, max_tokens=config.cotrain.solver_tokens)
 
 
@@ -53,14 +57,14 @@ def dev_gradient(
     workspace: Path,
     progress: Progress = no_progress,
 ) -> DevGradient:
-    """Write the dev objective's gradient to `workspace/gradient.safetensors`.
+    """g_dev: the gradient of the dev questions' mean objective (eq:hat_g_dev), in `workspace/gradient.safetensors`.
 
-    Raises EngineError where it is not finite, and that is not the doing of some questions among others.
+    Raises EngineError if it is not finite and leaving out single questions does not help.
     """
-    every = by_group(rollouts)
+    all_groups = by_group(rollouts)
 
-    def attempt(lost: Collection[str]) -> Gradient:
-        groups = {name: rows for name, rows in every.items() if name not in lost}
+    def attempt(excluded: Collection[str]) -> Gradient:
+        groups = {group_id: rows for group_id, rows in all_groups.items() if group_id not in excluded}
         rewards = {group_id: [row.reward for row in rows] for group_id, rows in groups.items()}
         train = [settings.objective.train_group(rows, centre(rewards[group_id])) for group_id, rows in groups.items()]
         constants = settings.objective.constants(groups.values())
@@ -74,8 +78,8 @@ def dev_gradient(
             if not is_flat(rewards[group.group_id]) and any(row.advantage for row in group.rows)
         ]
         if not is_finite(report.loss, norm):
-            lose(solver, varied, constants, of=len(varied), workspace=workspace)
-            check_kept(workspace / FILE, norm, of="the dev objective")
+            raise_for_groups(solver, varied, constants, batch_size=len(varied), workspace=workspace)
+            check_gradient(workspace / FILE, norm, of="the dev objective")
         values = [value for group in rewards.values() for value in group]
         return Gradient(
             norm=norm,
@@ -85,5 +89,5 @@ def dev_gradient(
             accuracy=sum(values) / max(1, len(values)),
         )
 
-    facts, lost = without_lost(attempt, solver, workspace=workspace)
-    return DevGradient(facts=facts, lost=lost)
+    facts, not_finite = retry_without_not_finite(attempt, solver, workspace=workspace)
+    return DevGradient(facts=facts, not_finite=not_finite)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
-from infuser_core.prompts.load import LETTERS
 from infuser_core.prompts.reasoning import announce, answer_of, replace_halves
+from infuser_core.prompts.templates import LETTERS
 from infuser_core.schemas import Document, Question
 from infuser_core.seeding import seed_of
 from infuser_core.verifiers import math

@@ -27,7 +27,7 @@ def settings_of(config: RunConfig) -> AnswerSettings:
 
 
 def rollout_dev(
-    dev: Sequence[Question], solver: Sampler, settings: AnswerSettings, *, iteration: int, **how: Unpack[Draw]
+    dev: Sequence[Question], solver: Sampler, settings: AnswerSettings, *, iteration: int, **draw: Unpack[Draw]
 ) -> list[Rollout]:
-    """n answers per dev question with their rewards r(a, a*; q)."""
-    return answer_questions(dev, solver, settings, scope=f"rollout_dev/{iteration}", **how)
+    """n answers per dev question with their rewards r(a, a*; q) (Algorithm 2, phase 1)."""
+    return answer_questions(dev, solver, settings, scope=f"rollout_dev/{iteration}", **draw)

@@ -1,4 +1,4 @@
-"""Phase 2b: the solver answers the generated questions; its own or a teacher's majority may take the key's place."""
+"""Phase 2b: the solver answers the generated questions; its own or a teacher's majority may replace their keys."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,131 +13,40 @@ from infuser_core.protocols import Sampler
 from infuser_core.schemas import Question, Rollout, Verdict
 from infuser_core.verifiers.parts.batch import Job, check_all
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PseudoLabel:
-    """The majority's answer to a generated question, in place of its key."""
-
-    question_id: str
-    """Question labelled."""
-    label: str
-    """The majority's answer as the verifier read it; empty where no answer can be read."""
-    votes: int
-    """Answers equal to it."""
-    answered: int
-    """Answers that can be read."""
-    samples: int
-    """Answers asked for."""
-    key: str
-    """The generator's own answer, which is not used."""
-    agrees: bool
-    """Whether the majority's answer is right by the generator's key."""
-
-
-def relabel(
-    questions: Sequence[Question],
-    rollouts: Sequence[Rollout],
-    *,
-    preset: str,
-    taught: Sequence[Rollout] | None = None,
-    share: float = 0.0,
-) -> tuple[list[Rollout], list[PseudoLabel]]:
-    """Rollouts by the majority's answers, with each question's own verifier, and these; `taught` votes if given.
-
-    The answer with the most equals wins, of ties the first one; an answer that the verifier cannot read equals nothing.
-    Where nothing can be read, or less than `share` of the answers agree, nobody is rewarded. Questions with a human's
-    answer keep it.
-    """
-    written = {question.question_id: question for question in questions if question.rollout_id}
-    groups = {name: rows for name, rows in by_group(rollouts).items() if name in written}
-    voters = {name: by_group(taught).get(name, []) for name in groups} if taught is not None else groups
-    elected = _elected(written, voters, preset, share)
-    labelled = [row for name in groups if elected[name].label for row in groups[name] if _was_asked(row)]
-    jobs = [_job(row, written[row.group_id], elected[row.group_id].label) for row in labelled]
-    found = check_all(jobs, preset=preset)
-    verdicts = {row.rollout_id: finding.verdict for row, finding in zip(labelled, found, strict=True)}
-    judged = [_with(row, verdicts.get(row.rollout_id)) if row.group_id in groups else row for row in rollouts]
-    return judged, [elected[name] for name in groups]
-
-
-def _was_asked(row: Rollout) -> bool:
-    return row.finish_reason != TOO_LONG
-
-
-def _job(row: Rollout, question: Question, answer: str) -> Job:
-    return Job(response=row.text, question=replace(question, answer=answer))
-
-
-def _with(row: Rollout, verdict: str | None) -> Rollout:
-    """The row with this verdict; without a label the key must not reward it either."""
-    if verdict is None:
-        verdict = Verdict.UNVERIFIED if row.verdict == Verdict.CORRECT else row.verdict
-    return replace(row, verdict=verdict, reward=solver_reward(verdict))
-
-
-def _elected(
-    questions: Mapping[str, Question], groups: Mapping[str, Sequence[Rollout]], preset: str, share: float
-) -> dict[str, PseudoLabel]:
-    asked = [row for rows in groups.values() for row in rows if _was_asked(row)]
-    jobs = [Job(response=row.text, question=questions[row.group_id]) for row in asked]
-    by_key = dict(zip((row.rollout_id for row in asked), check_all(jobs, preset=preset), strict=True))
-    votes = _votes(asked, questions, {name: finding.extracted or "" for name, finding in by_key.items()}, preset)
-    elected = {}
-    for name, rows in groups.items():
-        # The first of equals: candidates stand in the order in which they were given.
-        label, voters = max(votes.get(name, {}).items(), key=lambda item: len(item[1]), default=("", set[str]()))
-        elected[name] = PseudoLabel(
-            question_id=name,
-            label=label if voters and len(voters) >= share * len(rows) else "",
-            votes=len(voters),
-            answered=len(set().union(*votes.get(name, {}).values())),
-            samples=len(rows),
-            key=questions[name].answer,
-            agrees=any(by_key[voter].verdict == Verdict.CORRECT for voter in voters),
-        )
-    return elected
-
-
-def _votes(
-    asked: Sequence[Rollout], questions: Mapping[str, Question], extracted: Mapping[str, str], preset: str
-) -> dict[str, dict[str, set[str]]]:
-    """Question -> each answer given -> the rollouts whose answers are equal to it."""
-    votes: dict[str, dict[str, set[str]]] = {}
-    for row in asked:
-        if extracted[row.rollout_id]:
-            votes.setdefault(row.group_id, {}).setdefault(extracted[row.rollout_id], set())
-    ballots = [(row, answer) for row in asked for answer in votes.get(row.group_id, ())]
-    compared = check_all([_job(row, questions[row.group_id], answer) for row, answer in ballots], preset=preset)
-    for (row, answer), finding in zip(ballots, compared, strict=True):
-        if finding.verdict == Verdict.CORRECT:
-            votes[row.group_id][answer].add(row.rollout_id)
-    return votes
-
-
 VERSION = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledAnswerSettings:
-    """Settings for putting generated questions to the solver, and the labels of its answers."""
+    """Settings for asking the solver the generated questions, and the labels of its answers."""
 
     answers: AnswerSettings
     """The same as for the dev set, so that the two gradients are comparable."""
     labels: str
-    """`reference` for the generator's answer, `majority` for that of most of the solver's own answers, `document` for
-    that of most of its answers with the document before the question."""
+    """`reference`: the generator's key; `majority`: the most frequent of the solver's own answers; `document`: the most
+    frequent of its answers when the document precedes the question."""
     share: float
     """Share of the samples that must agree on a label."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """Answers to an iteration's questions."""
+class PseudoLabel:
+    """The majority's answer to a generated question, which replaces its key."""
 
-    rollouts: list[Rollout]
-    """n per question, in question order."""
-    labels: list[PseudoLabel]
-    """One row per question where a majority takes the place of the key."""
+    question_id: str
+    """Question labelled."""
+    label: str
+    """The majority's answer as the verifier read it; empty if no answer can be read."""
+    votes: int
+    """Answers equal to it."""
+    answered: int
+    """Answers that can be read."""
+    samples: int
+    """Answers requested."""
+    key: str
+    """The generator's own answer, which is not used."""
+    agrees: bool
+    """Whether the majority's answer is right by the generator's key."""
 
 
 def settings_of(config: RunConfig) -> LabelledAnswerSettings:
@@ -155,29 +64,112 @@ def rollout_questions(
     *,
     iteration: int,
     documents: Mapping[str, str] | None = None,
-    **how: Unpack[Draw],
-) -> Answered:
-    """n answers per question with their rewards r(a, a_phi; q); `documents` are texts by id."""
-    rollouts = answer_questions(questions, solver, settings.answers, scope=f"rollout_questions/{iteration}", **how)
+    **draw: Unpack[Draw],
+) -> tuple[list[Rollout], list[PseudoLabel]]:
+    """n answers per question, in order, with their rewards r(a, a_phi; q) (Algorithm 2, phase 2).
+
+    A majority's labels, one per question, replace a_phi if `settings.labels` says so. `documents` are texts by id.
+    """
+    rollouts = answer_questions(questions, solver, settings.answers, scope=f"rollout_questions/{iteration}", **draw)
     if settings.labels == "reference":
-        return Answered(rollouts=rollouts, labels=[])
-    taught = None
+        return rollouts, []
+    teacher_rollouts = None
     if settings.labels == "document":
         assert documents is not None, "a teacher reads the questions' documents"
-        asked = _with_documents(questions, documents)
-        told = answer_questions(asked, solver, settings.answers, scope=f"teach_questions/{iteration}", **how)
-        taught = [replace(row, group_id=row.group_id.removesuffix(_TAUGHT)) for row in told]
-    rollouts, labels = relabel(questions, rollouts, preset=settings.answers.box, taught=taught, share=settings.share)
-    return Answered(rollouts=rollouts, labels=labels)
+        # Separate identifiers: the saved rows of both draws are in one folder.
+        suffix = "/taught"
+        with_documents = [
+            replace(row, question_id=row.question_id + suffix, text=f"{documents[row.document_id]}\n\n{row.text}")
+            for row in questions
+            if row.rollout_id and row.document_id in documents
+        ]
+        answers = answer_questions(
+            with_documents, solver, settings.answers, scope=f"teach_questions/{iteration}", **draw
+        )
+        teacher_rollouts = [replace(row, group_id=row.group_id.removesuffix(suffix)) for row in answers]
+    return relabel(
+        questions, rollouts, preset=settings.answers.box, teacher_rollouts=teacher_rollouts, share=settings.share
+    )
 
 
-_TAUGHT = "/taught"
+def relabel(
+    questions: Sequence[Question],
+    rollouts: Sequence[Rollout],
+    *,
+    preset: str,
+    teacher_rollouts: Sequence[Rollout] | None = None,
+    share: float = 0.0,
+) -> tuple[list[Rollout], list[PseudoLabel]]:
+    """Judge the rollouts again by the majority's answer to each question; `teacher_rollouts`, if any, are the voters.
+
+    The answer with the most equals by the question's verifier wins, the first of ties; an unreadable answer equals
+    none. If no answer can be read, or less than `share` of them agree, no answer is rewarded. Questions with a human's
+    answer keep it.
+    """
+    generated = {question.question_id: question for question in questions if question.rollout_id}
+    groups = {name: rows for name, rows in by_group(rollouts).items() if name in generated}
+    voters = groups
+    if teacher_rollouts is not None:
+        taught_groups = by_group(teacher_rollouts)
+        voters = {name: taught_groups.get(name, []) for name in groups}
+    labels = _elect_labels(generated, voters, preset, share)
+    labelled = [row for name in groups if labels[name].label for row in groups[name] if row.finish_reason != TOO_LONG]
+    jobs = [_job_of(row, generated[row.group_id], labels[row.group_id].label) for row in labelled]
+    findings = check_all(jobs, preset=preset)
+    verdicts = {row.rollout_id: finding.verdict for row, finding in zip(labelled, findings, strict=True)}
+    judged = []
+    for row in rollouts:
+        if row.group_id in groups:
+            # Without a label the key must not reward the row either.
+            unlabelled = Verdict.UNVERIFIED if row.verdict == Verdict.CORRECT else row.verdict
+            verdict = verdicts.get(row.rollout_id, unlabelled)
+            row = replace(row, verdict=verdict, reward=solver_reward(verdict))
+        judged.append(row)
+    return judged, [labels[name] for name in groups]
 
 
-def _with_documents(questions: Sequence[Question], documents: Mapping[str, str]) -> list[Question]:
-    """The generated questions as the teacher is asked them, under names of their own: pieces of both draws are kept."""
-    return [
-        replace(q, question_id=q.question_id + _TAUGHT, text=f"{documents[q.document_id]}\n\n{q.text}")
-        for q in questions
-        if q.rollout_id and q.document_id in documents
-    ]
+def _job_of(row: Rollout, question: Question, answer: str) -> Job:
+    """The check of a response against another answer than the question's key."""
+    return Job(response=row.text, question=replace(question, answer=answer))
+
+
+def _elect_labels(
+    questions: Mapping[str, Question], voters: Mapping[str, Sequence[Rollout]], preset: str, share: float
+) -> dict[str, PseudoLabel]:
+    """The majority's answer to each question, by question id."""
+    answered = [row for rows in voters.values() for row in rows if row.finish_reason != TOO_LONG]
+    jobs = [Job(response=row.text, question=questions[row.group_id]) for row in answered]
+    by_key = dict(zip((row.rollout_id for row in answered), check_all(jobs, preset=preset), strict=True))
+    votes = _count_votes(
+        answered, questions, {name: finding.extracted or "" for name, finding in by_key.items()}, preset
+    )
+    labels = {}
+    for name, rows in voters.items():
+        # `max` takes the first of ties, and answers are in the order of the rollouts.
+        label, ids = max(votes.get(name, {}).items(), key=lambda item: len(item[1]), default=("", set[str]()))
+        labels[name] = PseudoLabel(
+            question_id=name,
+            label=label if ids and len(ids) >= share * len(rows) else "",
+            votes=len(ids),
+            answered=len(set().union(*votes.get(name, {}).values())),
+            samples=len(rows),
+            key=questions[name].answer,
+            agrees=any(by_key[rollout_id].verdict == Verdict.CORRECT for rollout_id in ids),
+        )
+    return labels
+
+
+def _count_votes(
+    answered: Sequence[Rollout], questions: Mapping[str, Question], extracted: Mapping[str, str], preset: str
+) -> dict[str, dict[str, set[str]]]:
+    """By question and distinct answer: ids of the rollouts whose answers equal it."""
+    votes: dict[str, dict[str, set[str]]] = {}
+    for row in answered:
+        if extracted[row.rollout_id]:
+            votes.setdefault(row.group_id, {}).setdefault(extracted[row.rollout_id], set())
+    ballots = [(row, answer) for row in answered for answer in votes.get(row.group_id, ())]
+    findings = check_all([_job_of(row, questions[row.group_id], answer) for row, answer in ballots], preset=preset)
+    for (row, answer), finding in zip(ballots, findings, strict=True):
+        if finding.verdict == Verdict.CORRECT:
+            votes[row.group_id][answer].add(row.rollout_id)
+    return votes

@@ -15,23 +15,23 @@ def select(
     *,
     rule: str = "best",
 ) -> list[Candidate]:
-    """All candidates in order of iteration, the chosen one marked.
+    """All candidates in order of iteration, with the selected one marked.
 
-    `best` takes the highest accuracy and the earliest of equals. `within_noise` takes the earliest candidate that is
-    behind the best by less than one standard error of their difference, paired by question.
+    `best` selects the highest accuracy, the earliest of ties. `within_noise` selects the earliest candidate whose
+    accuracy is less than one standard error of the difference, paired by question, below the best.
     """
     best = best_index([score.accuracy for score in scores])
-    shares = [_shares(rows) for rows in questions]
+    shares = [{row.question_id: row.num_correct / max(1, row.num_samples) for row in rows} for rows in questions]
     behind = [scores[best].accuracy - score.accuracy for score in scores]
-    errors = [_paired_error(shares[best], own) for own in shares]
-    close = [gap == 0 or gap < error for gap, error in zip(behind, errors, strict=True)]
-    chosen = close.index(True) if rule == "within_noise" else best
+    errors = [_paired_error(shares[best], other) for other in shares]
+    within_noise = [gap == 0 or gap < error for gap, error in zip(behind, errors, strict=True)]
+    winner = within_noise.index(True) if rule == "within_noise" else best
     return [
         Candidate(
             at_iteration=iteration,
             checkpoint_id=score.checkpoint_id,
             accuracy=score.accuracy,
-            selected=index == chosen,
+            selected=index == winner,
             behind=behind[index],
             behind_error=errors[index],
         )
@@ -40,16 +40,12 @@ def select(
 
 
 def best_index(accuracies: Sequence[float]) -> int:
-    """Index of the highest validation accuracy; the earliest wins ties. Raises ValueError where there is none."""
+    """Index of the highest validation accuracy; the earliest wins ties. Raises ValueError without one."""
     if not accuracies:
         raise ValueError("no validation accuracy to choose from; evaluate at least one checkpoint")
     if any(math.isnan(accuracy) for accuracy in accuracies):
         raise ValueError(f"a validation accuracy is not a number: {list(accuracies)}; evaluate that checkpoint again")
     return max(range(len(accuracies)), key=lambda index: (accuracies[index], -index))
-
-
-def _shares(rows: Sequence[QuestionScore]) -> dict[str, float]:
-    return {row.question_id: row.num_correct / max(1, row.num_samples) for row in rows}
 
 
 def _paired_error(best: Mapping[str, float], other: Mapping[str, float]) -> float:

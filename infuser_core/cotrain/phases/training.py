@@ -1,4 +1,4 @@
-"""Rollout rows as training groups, and minibatch AdamW steps on eq:unified_obj: the part that the two updates share."""
+"""Parts of both updates: rollouts as training groups, and minibatch AdamW steps on eq:unified_obj."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,14 +10,14 @@ from infuser_core.algorithm.advantage import advantages
 from infuser_core.algorithm.preset import Objective, Overlong, Preset, RatioLevel, length_norm, step_denominator
 from infuser_core.config.roles import OptimizerSettings, RoleSettings
 from infuser_core.config.run import CotrainSettings, RunConfig
-from infuser_core.cotrain.phases.parts.not_finite import HINT, is_finite, lose
+from infuser_core.cotrain.phases.parts.not_finite import HINT, is_finite, raise_for_groups
 from infuser_core.errors import EngineError
 from infuser_core.protocols import Progress, StepReport, Trainer, TrainGroup, TrainRow, no_progress
 from infuser_core.schemas import TOKEN_MEANS, Checkpoint, Rollout, Update
 
 
 def by_group(rollouts: Sequence[Rollout]) -> dict[str, list[Rollout]]:
-    """Rollouts of each group, in their order. Rows of one group stand together in every artifact."""
+    """Rollouts of each group, in order. Rows of one group are consecutive in every artifact."""
     return {group_id: list(rows) for group_id, rows in groupby(rollouts, key=lambda rollout: rollout.group_id)}
 
 
@@ -27,10 +27,10 @@ def train_group(
     old_logprobs: Mapping[str, Sequence[float]] | None = None,
     anchor_logprobs: Mapping[str, Sequence[float]] | None = None,
 ) -> TrainGroup:
-    """One group with its advantages; by rollout id the log-probabilities of the policy before the update, where it has
-    several steps, and of the anchor, where the loss has a distance to it.
+    """One group with its advantages; rows without tokens (a prompt that did not fit) are left out.
 
-    Rows without tokens (a prompt that did not fit) have nothing to train on and are left out.
+    By rollout id: `old_logprobs` of the policy before an update of several steps, `anchor_logprobs` for a loss with a
+    KL divergence to the anchor.
     """
     rows = [
         TrainRow(
@@ -46,8 +46,8 @@ def train_group(
     return TrainGroup(group_id=rollouts[0].group_id, prompt_token_ids=rollouts[0].prompt_token_ids, rows=rows)
 
 
-def left_out(config: RunConfig, iteration: int) -> list[str]:
-    """Excluded questions of one iteration: their identifiers begin with its number."""
+def excluded_questions(config: RunConfig, iteration: int) -> list[str]:
+    """Ids of the excluded questions of one iteration; they begin with its number."""
     return sorted({name for name in config.cotrain.exclude_questions if name.startswith(f"{iteration}/")})
 
 
@@ -55,7 +55,7 @@ def left_out(config: RunConfig, iteration: int) -> list[str]:
 class ObjectiveSettings:
     """Settings of eq:unified_obj for one role.
 
-    Not LossSettings itself: recipes of scores and updates record these fields and no others, the preset resolved.
+    Not LossSettings itself: recipes record exactly these fields, with the preset resolved.
     """
 
     clip_low: float
@@ -77,7 +77,7 @@ class ObjectiveSettings:
 
     @classmethod
     def of(cls, cotrain: CotrainSettings, *, max_tokens: int) -> "ObjectiveSettings":
-        """Those of the role whose generations have at most so many tokens."""
+        """The objective of the role whose generations have at most `max_tokens` tokens."""
         return cls(
             clip_low=cotrain.loss.clip_low,
             clip_high=cotrain.loss.clip_high,
@@ -90,7 +90,7 @@ class ObjectiveSettings:
         )
 
     def constants(self, groups: Iterable[Sequence[Rollout]]) -> Objective:
-        """The constants for a batch of these groups, whose response lengths may decide C."""
+        """The constants for a batch of groups, whose response lengths may decide C."""
         lengths = [len(rollout.token_ids) for rows in groups for rollout in rows]
         return Objective(
             clip_low=self.clip_low,
@@ -111,10 +111,10 @@ class ObjectiveSettings:
         anchor_logprobs: Mapping[str, Sequence[float]] | None = None,
     ) -> TrainGroup:
         """`train_group` with the advantages that this loss credits."""
-        return train_group(rollouts, self.credited(rollouts, advantages_G), old_logprobs, anchor_logprobs)
+        return train_group(rollouts, self.mask_overlong(rollouts, advantages_G), old_logprobs, anchor_logprobs)
 
-    def credited(self, rollouts: Sequence[Rollout], advantages_G: Sequence[float]) -> list[float]:
-        """Advantages of a group's rows; 0 for one cut at the length limit where those are masked (DAPO, sec. 3.4)."""
+    def mask_overlong(self, rollouts: Sequence[Rollout], advantages_G: Sequence[float]) -> list[float]:
+        """Advantages of a group's rows; with `overlong: mask`, 0 for rows cut at the limit (DAPO, sec. 3.4)."""
         masked = self.overlong == "mask"
         return [
             0.0 if masked and rollout.finish_reason == "length" else advantage
@@ -122,10 +122,10 @@ class ObjectiveSettings:
         ]
 
 
-def logprobs_of(
+def logprobs_by_rollout(
     groups: Sequence[Sequence[Rollout]], computed: Sequence[Sequence[Sequence[float]]]
 ) -> dict[str, Sequence[float]]:
-    """The trainer's log-probabilities by rollout id: `computed` has one list per row with tokens, empty where none."""
+    """The trainer's log-probabilities by rollout id; `computed` has one list per row with tokens of each group."""
     return {
         rollout.rollout_id: logprobs_T
         for rows, group in zip(groups, computed, strict=True)
@@ -144,9 +144,7 @@ class UpdateSettings:
     advantage: str
     """Name of the advantage estimator."""
     objective: ObjectiveSettings
-    """The loss."""
     optimizer: OptimizerSettings
-    """The optimizer's constants."""
     kl: float = 0.0
     """Weight of the KL divergence to the anchor."""
     entropy: float = 0.0
@@ -154,7 +152,7 @@ class UpdateSettings:
 
     @classmethod
     def of(cls, cotrain: CotrainSettings, role: RoleSettings, *, iteration: int, max_tokens: int) -> "UpdateSettings":
-        """Those of one role in an iteration."""
+        """The update settings of one role in an iteration."""
         return cls(
             learning_rate=role.step_size(iteration, iterations=cotrain.iterations),
             minibatch=role.minibatch,
@@ -179,7 +177,7 @@ class UpdateSettings:
 _SHARED = ("num_groups", "num_responses", "cut", "flat_share", "num_tokens", "loss", *TOKEN_MEANS)
 _COLUMNS = {field.name: field.type for field in fields(Update)}
 SharedBackward = make_dataclass("SharedBackward", [(name, _COLUMNS[name]) for name in _SHARED])
-"""Row of a table that is always empty: scores have it since their pass could be the solver's update, too."""
+"""Row of a table that is always empty: the scoring pass could once be the solver's update, too."""
 
 
 def update(
@@ -196,63 +194,67 @@ def update(
     old_logprobs: Mapping[str, Sequence[float]] | None = None,
     progress: Progress = no_progress,
 ) -> list[Update]:
-    """One pass over the groups in minibatches, then the checkpoint is written into `workspace`.
+    """One pass over the groups: an AdamW step on eq:unified_obj per minibatch, then save the checkpoint in `workspace`.
 
-    With several steps the policy moves away from the rollouts' policy: the trainer's log-probabilities at the start
-    are the old policy of the ratio. They are computed here where no earlier pass over the same checkpoint yielded
-    them (`old_logprobs`, by rollout id). With one step old and current coincide and nothing is needed.
+    With several steps the policy moves away from the one that sampled: the trainer's log-probabilities at the start
+    are the old policy of the ratio. `old_logprobs`, by rollout id, saves computing those that an earlier pass over the
+    same checkpoint yielded. With one step old and current policy coincide.
 
-    The trainer holds `before`. With a distance to the `anchor` it first loads that one, for its log-probabilities.
+    The trainer holds `before`; for a KL divergence to the `anchor` it loads the anchor first.
 
-    Raises LostGroupsError for groups that are not finite: the trainer has then moved, and wrote nothing.
+    Raises NotFiniteGroupsError for groups that are not finite: the trainer has then moved, and saved nothing.
     """
     constants = replace(settings.objective.constants(groups), kl=settings.kl, entropy=settings.entropy)
-    reference = _anchored(trainer, groups, constants, anchor, before) if settings.kl and anchor else None
+    anchor_logprobs = None
+    if settings.kl and anchor:
+        trainer.load(anchor)
+        anchor_logprobs = _compute_logprobs(trainer, groups, constants)
+        trainer.load(before)
     size, mode = settings.minibatch, settings.objective.options.partial_minibatch
     batches = [groups[start : start + size] for start in range(0, len(groups), size)]
     old = None
     if len(batches) > 1:
-        known = old_logprobs or {}
-        lacking = [rows for rows in groups if any(row.token_ids and row.rollout_id not in known for row in rows)]
-        old = {**known, **_old_logprobs(trainer, lacking, constants)} if lacking else known
+        old = {**(old_logprobs or {})}
+        missing = [rows for rows in groups if any(row.token_ids and row.rollout_id not in old for row in rows)]
+        if missing:
+            old |= _compute_logprobs(trainer, missing, constants)
     updates: list[Update] = []
     total = sum(len(rollout.token_ids) for rows in groups for rollout in rows)
     tokens = 0
     for batch in batches:
-        taken = before.step + sum(not done.skipped for done in updates)
-        train = [settings.objective.train_group(rows, advantages[rows[0].group_id], old, reference) for rows in batch]
+        step = before.step + sum(not row.skipped for row in updates)
+        train = [
+            settings.objective.train_group(rows, advantages[rows[0].group_id], old, anchor_logprobs) for rows in batch
+        ]
         trainer.zero_grad()
         divisor = step_denominator(len(train), minibatch=size, mode=mode)
         report = trainer.forward_backward(train, constants, denominator=divisor)
-        updates.append(take_step(role, trainer, report, settings, batch, flat_share=flat_share, taken=taken))
+        updates.append(_take_step(role, trainer, report, settings, batch, flat_share=flat_share, step=step))
         if updates[-1].skipped:
-            lose(trainer, train, constants, of=len(groups), workspace=workspace)
+            raise_for_groups(trainer, train, constants, batch_size=len(groups), workspace=workspace)
         tokens += updates[-1].num_tokens
         progress(len(updates), len(batches), tokens)
     assert tokens == total, (tokens, total)
-    check_taken(updates)
+    if updates and all(row.skipped for row in updates):
+        first = updates[0]
+        raise EngineError(
+            f"the {first.role} took none of {len(updates)} steps: the gradient of the first minibatch has the norm "
+            f"{first.gradient_norm} and the loss {first.loss}, although its {first.num_groups} groups are finite",
+            hint=HINT,
+        )
     trainer.save(workspace)
     return updates
 
 
-def _anchored(
-    trainer: Trainer, groups: Sequence[Sequence[Rollout]], constants: Objective, anchor: Checkpoint, before: Checkpoint
-) -> dict[str, Sequence[float]]:
-    """The anchor's log-probabilities by rollout id; the trainer holds `before` again."""
-    trainer.load(anchor)
-    found = _old_logprobs(trainer, groups, constants)
-    trainer.load(before)
-    return found
-
-
-def _old_logprobs(
+def _compute_logprobs(
     trainer: Trainer, groups: Sequence[Sequence[Rollout]], constants: Objective
 ) -> dict[str, Sequence[float]]:
+    """Log-probabilities of the checkpoint that the trainer holds, by rollout id."""
     train = [train_group(rows, [0.0] * len(rows)) for rows in groups]
     temperature = constants.temperature
     computed = trainer.logprobs(train, temperature=temperature)
-    # A group that is not finite may spoil those that share its pass: each of them again, by itself.
-    return logprobs_of(
+    # A group that is not finite may spoil those that share its pass: compute each of them again by itself.
+    return logprobs_by_rollout(
         groups,
         [
             values if is_finite(sum(map(sum, values))) else trainer.logprobs([group], temperature=temperature)[0]
@@ -261,7 +263,7 @@ def _old_logprobs(
     )
 
 
-def take_step(
+def _take_step(
     role: str,
     trainer: Trainer,
     report: StepReport,
@@ -269,18 +271,18 @@ def take_step(
     groups: Sequence[Sequence[Rollout]],
     *,
     flat_share: float,
-    taken: int,
+    step: int,
 ) -> Update:
-    """AdamW on the accumulated gradient, and its row; skipped where the loss or the gradient's norm is not finite."""
-    # A gradient may be finite where its loss is not: the clamp of a ratio stops a NaN on its way back.
+    """AdamW on the accumulated gradient, and its row; skipped if the loss or the gradient's norm is not finite."""
+    # A gradient may be finite although its loss is not: the clamp of a ratio stops a NaN on its way back.
     norm = trainer.optim_step(settings.learning_rate) if is_finite(report.loss) else math.nan
     trainer.zero_grad()
-    # The trainer itself takes no step where the norm is not finite.
+    # The trainer itself takes no step if the norm is not finite.
     skipped = not is_finite(norm)
     rows = [row for group in groups for row in group]
     return Update(
         role=role,
-        step=taken if skipped else taken + 1,
+        step=step if skipped else step + 1,
         num_groups=len(groups),
         num_responses=len(rows),
         num_tokens=report.num_tokens,
@@ -293,14 +295,3 @@ def take_step(
         skipped=skipped,
         **report.means,
     )
-
-
-def check_taken(updates: Sequence[Update]) -> None:
-    """Refuse an update of skipped steps alone. Raises EngineError."""
-    if updates and all(update.skipped for update in updates):
-        first = updates[0]
-        raise EngineError(
-            f"the {first.role} took none of {len(updates)} steps: the gradient of the first minibatch has the norm "
-            f"{first.gradient_norm} and the loss {first.loss}, although its {first.num_groups} groups are finite",
-            hint=HINT,
-        )

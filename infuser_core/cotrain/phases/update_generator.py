@@ -1,14 +1,14 @@
-"""Phase 4: DuGRPO on the generator with influence scores as rewards (eq:gen_advantage)."""
+"""Phase 4: DuGRPO on the generator with influence scores as rewards (eq:gen_advantage, eq:unified_obj)."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from infuser_core.algorithm.advantage import is_flat
 from infuser_core.config.run import RunConfig
-from infuser_core.cotrain.phases.parts.not_finite import NotFinite, is_finite, nothing_left, without_lost
-from infuser_core.cotrain.phases.training import UpdateSettings, by_group, left_out, update
+from infuser_core.cotrain.phases.parts.not_finite import NotFinite, is_finite, no_finite_data, retry_without_not_finite
+from infuser_core.cotrain.phases.training import UpdateSettings, by_group, excluded_questions, update
 from infuser_core.cotrain.reward import find_reward
 from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import (
@@ -34,7 +34,7 @@ class GeneratorSettings:
     reward: str
     """Name of the reward."""
     invalid: float
-    """rho_inv."""
+    """rho_inv: reward of a text that is no valid question."""
     left_out: Sequence[str]
     """Questions that the configuration excludes from this iteration."""
 
@@ -46,21 +46,9 @@ class GeneratorUpdate:
     scores: list[GeneratorScore]
     """Reward and advantage of every generator rollout."""
     updates: list[Update]
-    """One row per optimizer step; empty where no group had variance."""
-    lost: list[NotFinite]
+    """One row per optimizer step; empty if no group had variance."""
+    not_finite: list[NotFinite]
     """Rollouts without a finite reward and documents without a finite gradient."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Credit:
-    """Advantages and steps of one attempt at the update."""
-
-    advantages: Mapping[str, float]
-    """By rollout; those that take no part have none."""
-    trained: Collection[str]
-    """Documents that gave a gradient."""
-    updates: list[Update]
-    """One row per optimizer step."""
 
 
 def settings_of(config: RunConfig, *, iteration: int) -> GeneratorSettings:
@@ -70,7 +58,7 @@ def settings_of(config: RunConfig, *, iteration: int) -> GeneratorSettings:
         step=UpdateSettings.of(cotrain, cotrain.generator, iteration=iteration, max_tokens=cotrain.generator_tokens),
         reward=cotrain.reward.name,
         invalid=cotrain.reward.invalid,
-        left_out=left_out(config, iteration),
+        left_out=excluded_questions(config, iteration),
     )
 
 
@@ -86,32 +74,40 @@ def update_generator(
     anchor: Checkpoint | None = None,
     progress: Progress = no_progress,
 ) -> GeneratorUpdate:
-    """Rewards to advantages over all documents, flat documents removed, then AdamW steps of M documents.
+    """Rewards s(q) or rho_inv to advantages over all documents (eq:gen_advantage), then AdamW steps of M documents.
 
-    Raises EngineError where no question has a finite reward, or no document a finite gradient.
+    Documents without variance are left out of the steps. Raises EngineError if no question has a finite reward, or no
+    document a finite gradient.
     """
-    gone = {row.rollout_id for row in questions if row.question_id in settings.left_out}
-    rollouts = [row for row in rollouts if row.rollout_id not in gone]
-    questions = [row for row in questions if row.rollout_id not in gone]
-    rewards = _rewards(rollouts, questions, influence, settings)
-    unrewarded = _unrewarded(rewards, questions)
-    blind = bool(influence) and all(row.status == ScoreStatus.NO_DEV_SIGNAL for row in influence)
-    groups = by_group([row for row in rollouts if is_finite(rewards[row.rollout_id])])
+    excluded_ids = {row.rollout_id for row in questions if row.question_id in settings.left_out}
+    rollouts = [row for row in rollouts if row.rollout_id not in excluded_ids]
+    questions = [row for row in questions if row.rollout_id not in excluded_ids]
+    rewards = _compute_rewards(rollouts, questions, influence, settings)
+    unrewarded = [
+        NotFinite(group_id=rollout_id, quantity="reward", value=value, tensor="")
+        for rollout_id, value in rewards.items()
+        if not is_finite(value)
+    ]
+    if unrewarded and len(unrewarded) == sum(bool(question.rollout_id) for question in questions):
+        raise no_finite_data(unrewarded)
+    has_no_direction = bool(influence) and all(row.status == ScoreStatus.NO_DEV_SIGNAL for row in influence)
+    all_groups = by_group([row for row in rollouts if is_finite(rewards[row.rollout_id])])
 
-    def attempt(lost: Collection[str]) -> _Credit:
-        if lost:
+    def attempt(excluded: Collection[str]) -> tuple[dict[str, float], list[str], list[Update]]:
+        """Advantages by rollout id, the documents trained on, and the steps."""
+        if excluded:
             generator.load(before)
-        kept = {document_id: rows for document_id, rows in groups.items() if document_id not in lost}
-        by_document = {document_id: [rewards[row.rollout_id] for row in rows] for document_id, rows in kept.items()}
-        # sigma_B is the mean over all documents of the batch, taken before flat ones are removed (paper's order).
-        values = dict(zip(kept, settings.step.advantages(list(by_document.values())), strict=True))
+        groups = {document_id: rows for document_id, rows in all_groups.items() if document_id not in excluded}
+        by_document = {document_id: [rewards[row.rollout_id] for row in rows] for document_id, rows in groups.items()}
+        # sigma_B is the mean over all documents of the batch, before flat ones are removed (the paper's order).
+        advantages = dict(zip(groups, settings.step.advantages(list(by_document.values())), strict=True))
         # Without a dev direction the rewards say nothing about the target, rho_inv included.
-        trained = [document_id for document_id, own in by_document.items() if not (blind or is_flat(own))]
+        varied = [document_id for document_id, own in by_document.items() if not (has_no_direction or is_flat(own))]
         updates = update(
             Role.GENERATOR,
             generator,
-            [kept[document_id] for document_id in trained],
-            values,
+            [groups[document_id] for document_id in varied],
+            advantages,
             settings.step,
             flat_share=sum(map(is_flat, by_document.values())) / max(1, len(by_document)),
             workspace=workspace,
@@ -120,55 +116,42 @@ def update_generator(
             progress=progress,
         )
         by_rollout = {
-            row.rollout_id: value
-            for document_id, rows in kept.items()
-            for row, value in zip(rows, values[document_id], strict=True)
+            row.rollout_id: advantage
+            for document_id, rows in groups.items()
+            for row, advantage in zip(rows, advantages[document_id], strict=True)
         }
-        return _Credit(advantages=by_rollout, trained={*trained}, updates=updates)
+        return by_rollout, varied, updates
 
-    credit, lost = without_lost(attempt, generator, workspace=workspace)
-    scores = [_score(row, rewards[row.rollout_id], credit) for row in rollouts]
-    return GeneratorUpdate(scores=scores, updates=credit.updates, lost=[*unrewarded, *lost])
-
-
-def _score(row: Rollout, reward: float, credit: _Credit) -> GeneratorScore:
-    return GeneratorScore(
-        rollout_id=row.rollout_id,
-        document_id=row.group_id,
-        reward=reward,
-        advantage=credit.advantages.get(row.rollout_id, 0.0),
-        trained=row.rollout_id in credit.advantages and row.group_id in credit.trained,
-    )
-
-
-def _unrewarded(rewards: Mapping[str, float], questions: Sequence[Question]) -> list[NotFinite]:
-    """Rollouts whose reward is not finite. Raises EngineError where every question's is not."""
-    found = [
-        NotFinite(group_id=rollout_id, quantity="reward", value=value, tensor="")
-        for rollout_id, value in rewards.items()
-        if not is_finite(value)
+    (advantages, trained, updates), not_finite = retry_without_not_finite(attempt, generator, workspace=workspace)
+    scores = [
+        GeneratorScore(
+            rollout_id=row.rollout_id,
+            document_id=row.group_id,
+            reward=rewards[row.rollout_id],
+            advantage=advantages.get(row.rollout_id, 0.0),
+            trained=row.rollout_id in advantages and row.group_id in trained,
+        )
+        for row in rollouts
     ]
-    if found and len(found) == sum(bool(question.rollout_id) for question in questions):
-        raise nothing_left(found)
-    return found
+    return GeneratorUpdate(scores=scores, updates=updates, not_finite=[*unrewarded, *not_finite])
 
 
-def _rewards(
+def _compute_rewards(
     rollouts: Sequence[Rollout],
     questions: Sequence[Question],
     influence: Sequence[InfluenceScore],
     settings: GeneratorSettings,
 ) -> dict[str, float]:
-    """The reward of every rollout; NaN where it would be made of a score that is not finite."""
+    """The reward of every rollout; NaN for a question whose score the reward needs and is not finite."""
     scores, reward = {row.question_id: row for row in influence}, find_reward(settings.reward)
-    # Questions that nobody generated take no part: neither in a group nor in a reward that compares questions.
-    written = [question for question in questions if question.rollout_id]
-    rated = [question for question in written if not reward.needs_influence or _is_rated(scores[question.question_id])]
+    # Questions of the pool's rows take no part: neither in a group nor in a reward that compares questions.
+    generated = [question for question in questions if question.rollout_id]
+    rated = []
+    for question in generated:
+        score = scores[question.question_id] if reward.needs_influence else None
+        if score is None or (score.status != ScoreStatus.NOT_FINITE and is_finite(score.score)):
+            rated.append(question)
     values = reward.of([scores[question.question_id] for question in rated], rated)
-    by_rollout = {question.rollout_id: math.nan for question in written}
+    by_rollout = {question.rollout_id: math.nan for question in generated}
     by_rollout |= {question.rollout_id: value for question, value in zip(rated, values, strict=True)}
     return {row.rollout_id: by_rollout.get(row.rollout_id, settings.invalid) for row in rollouts}
-
-
-def _is_rated(row: InfluenceScore) -> bool:
-    return row.status != ScoreStatus.NOT_FINITE and is_finite(row.score)

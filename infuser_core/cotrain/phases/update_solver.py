@@ -1,4 +1,4 @@
-"""Phase 5: Dr.GRPO on the solver, over the generated questions (Algorithm 2, phase 5)."""
+"""Phase 5: Dr.GRPO on the solver, over the generated questions (Algorithm 2, phase 5; eq:unified_obj)."""
 
 import math
 from collections import Counter
@@ -9,8 +9,8 @@ from pathlib import Path
 from infuser_core.algorithm.advantage import is_flat
 from infuser_core.algorithm.score import mid_eos_shaped
 from infuser_core.config.run import RunConfig
-from infuser_core.cotrain.phases.parts.not_finite import NotFinite, without_lost
-from infuser_core.cotrain.phases.training import UpdateSettings, by_group, left_out, update
+from infuser_core.cotrain.phases.parts.not_finite import NotFinite, retry_without_not_finite
+from infuser_core.cotrain.phases.training import UpdateSettings, by_group, excluded_questions, update
 from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import Checkpoint, Question, Role, Rollout, TrainerLogprobs, Update, Verdict
 
@@ -19,14 +19,14 @@ VERSION = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difficulty:
-    """Whether a question is trained on where only those of a band of accuracies are."""
+    """Whether a question's accuracy is within the band of those trained on."""
 
     question_id: str
     """Question answered."""
     accuracy: float
     """Share of the solver's answers that are correct."""
     inside: bool
-    """Whether it lies in the band, ends included: others are left out of the update."""
+    """Whether it is in the band, ends included: others are left out of the update."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +36,11 @@ class SolverSettings:
     step: UpdateSettings
     """Optimizer and objective."""
     band: tuple[float, float] | None
-    """Accuracies outside of which a question is not trained on."""
+    """Lowest and highest accuracy of a question that is trained on."""
     ranks: bool
-    """Whether the band is one of quantiles of the batch's accuracies."""
+    """Whether the band is of quantiles of the batch's accuracies."""
     mid_eos_penalty: float
-    """Taken from the reward of an answer that goes on behind an end mark."""
+    """Added (it is negative) to the reward of a response that ends by itself without an answer."""
     left_out: Sequence[str]
     """Questions that the configuration excludes from this iteration."""
 
@@ -50,10 +50,10 @@ class SolverUpdate:
     """Result of the solver's update."""
 
     updates: list[Update]
-    """One row per optimizer step; empty where no group had variance."""
+    """One row per optimizer step; empty if no group had variance."""
     difficulties: list[Difficulty]
-    """One row per question where there is a band of accuracies."""
-    lost: list[NotFinite]
+    """One row per question if there is a band of accuracies."""
+    not_finite: list[NotFinite]
     """Questions that left the batch."""
 
 
@@ -65,7 +65,7 @@ def settings_of(config: RunConfig, *, iteration: int) -> SolverSettings:
         band=cotrain.solver.band(),
         ranks=cotrain.solver.accuracy_quantiles is not None,
         mid_eos_penalty=cotrain.mid_eos_penalty,
-        left_out=left_out(config, iteration),
+        left_out=excluded_questions(config, iteration),
     )
 
 
@@ -81,26 +81,36 @@ def update_solver(
     old_logprobs: Sequence[TrainerLogprobs] = (),
     progress: Progress = no_progress,
 ) -> SolverUpdate:
-    """Groups with zero variance, or outside the band of accuracies, are removed; the others are spread so that a
-    minibatch mixes documents. The trainer holds `before`."""
-    groups = {name: rows for name, rows in by_group(rollouts).items() if name not in settings.left_out}
-    documents = {question.question_id: question.document_id for question in questions}
-    rated = difficulties(groups, settings.band, ranks=settings.ranks) if settings.band else []
-    outside = {row.question_id for row in rated if not row.inside}
+    """AdamW steps on eq:unified_obj over the questions with variance and, if there is a band, an accuracy within it.
 
-    def attempt(lost: Collection[str]) -> list[Update]:
-        if lost:
+    They are ordered so that a minibatch mixes documents. The trainer holds `before`.
+    """
+    all_groups = {name: rows for name, rows in by_group(rollouts).items() if name not in settings.left_out}
+    document_of = {question.question_id: question.document_id for question in questions}
+    rated = rate_difficulty(all_groups, settings.band, ranks=settings.ranks) if settings.band else []
+    outside = {row.question_id for row in rated if not row.inside}
+    penalty, verdicts = settings.mid_eos_penalty, settings.step.objective.options.mid_eos_verdicts
+
+    def attempt(excluded: Collection[str]) -> list[Update]:
+        if excluded:
             solver.load(before)
+        groups = {name: rows for name, rows in all_groups.items() if name not in excluded}
         # Shaped before flat groups are removed, as in the authors' code: a group of wrong answers may then vary.
-        rewards = {group_id: _shaped(rows, settings) for group_id, rows in groups.items() if group_id not in lost}
-        values = settings.step.advantages(list(rewards.values()))
-        varied = [group_id for group_id, own in rewards.items() if not is_flat(own) and group_id not in outside]
-        order = stratified_order([documents[group_id] for group_id in varied])
+        rewards = {
+            name: [
+                mid_eos_shaped(row.reward, row.verdict, row.finish_reason, penalty=penalty, verdicts=verdicts)
+                for row in rows
+            ]
+            for name, rows in groups.items()
+        }
+        advantages = settings.step.advantages(list(rewards.values()))
+        varied = [name for name, own in rewards.items() if not is_flat(own) and name not in outside]
+        order = stratified_order([document_of[name] for name in varied])
         return update(
             Role.SOLVER,
             solver,
             [groups[varied[index]] for index in order],
-            dict(zip(rewards, values, strict=True)),
+            dict(zip(rewards, advantages, strict=True)),
             settings.step,
             flat_share=sum(map(is_flat, rewards.values())) / max(1, len(rewards)),
             workspace=workspace,
@@ -110,47 +120,38 @@ def update_solver(
             progress=progress,
         )
 
-    updates, lost = without_lost(attempt, solver, workspace=workspace)
-    return SolverUpdate(updates=updates, difficulties=rated, lost=lost)
+    updates, not_finite = retry_without_not_finite(attempt, solver, workspace=workspace)
+    return SolverUpdate(updates=updates, difficulties=rated, not_finite=not_finite)
 
 
 def stratified_order(document_ids: Sequence[str]) -> list[int]:
-    """Row order in which every document's questions are spread evenly, so that one minibatch mixes documents.
+    """Order of the rows that spreads every document's questions evenly, so that one minibatch mixes documents.
 
     The j-th of a document's k questions gets the ideal position (j + 1/2) / k; ties go to the document seen first.
     """
     sizes = Counter(document_ids)
     first_seen = {document_id: place for place, document_id in enumerate(sizes)}
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     positions: list[tuple[float, int, int]] = []
     for row, document_id in enumerate(document_ids):
-        positions.append(((seen[document_id] + 0.5) / sizes[document_id], first_seen[document_id], row))
-        seen[document_id] += 1
+        positions.append(((counts[document_id] + 0.5) / sizes[document_id], first_seen[document_id], row))
+        counts[document_id] += 1
     return [row for _, _, row in sorted(positions)]
 
 
-def _shaped(rows: Sequence[Rollout], settings: SolverSettings) -> list[float]:
-    penalty, verdicts = settings.mid_eos_penalty, settings.step.objective.options.mid_eos_verdicts
-    return [
-        mid_eos_shaped(row.reward, row.verdict, row.finish_reason, penalty=penalty, verdicts=verdicts) for row in rows
-    ]
-
-
-def difficulties(
+def rate_difficulty(
     groups: Mapping[str, Sequence[Rollout]], band: tuple[float, float], *, ranks: bool = False
 ) -> list[Difficulty]:
-    """Every question's accuracy, and whether it lies in the band, of accuracies or of their quantiles."""
+    """Every question's accuracy, and whether it is in the band of accuracies or, with `ranks`, of their quantiles."""
     accuracies = {
         name: sum(row.verdict == Verdict.CORRECT for row in rows) / len(rows) for name, rows in groups.items()
     }
-    low, high = _quantiles(sorted(accuracies.values()), band) if ranks and accuracies else band
+    low, high = band
+    if ranks and accuracies:
+        # Rounded outwards: equal accuracies are all in or all out.
+        ordered, last = sorted(accuracies.values()), len(accuracies) - 1
+        low, high = ordered[math.floor(low * last)], ordered[math.ceil(high * last)]
     return [
         Difficulty(question_id=group_id, accuracy=accuracy, inside=low <= accuracy <= high)
         for group_id, accuracy in accuracies.items()
     ]
-
-
-def _quantiles(accuracies: Sequence[float], band: tuple[float, float]) -> tuple[float, float]:
-    """The accuracies at these shares of the way from the lowest to the highest; equal ones stay together."""
-    last = len(accuracies) - 1
-    return accuracies[math.floor(band[0] * last)], accuracies[math.ceil(band[1] * last)]

@@ -7,7 +7,7 @@ own.
 from infuser_core.config.run import QuestionSettings
 from infuser_core.cotrain.phases.parsing import Malformed
 from infuser_core.cotrain.routes.parts.functions import Call, asked, call_of
-from infuser_core.prompts.functions import arguments_asked
+from infuser_core.prompts.function_questions import ask_arguments
 from infuser_core.schemas import Document, Question
 from infuser_core.verifiers.parts.grading import Grading
 
@@ -25,6 +25,6 @@ def read(text: str, document: Document, rollout_id: str, rules: QuestionSettings
     call = call_of(text)
     if not isinstance(call, Call):
         return call
-    question = arguments_asked(call.program, call.value)
+    question = ask_arguments(call.program, call.value)
     facts = Grading(program=call.program, arguments=call.arguments)
     return asked(question, call.arguments, "arguments", document, rollout_id, facts)

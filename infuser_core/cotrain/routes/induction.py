@@ -7,7 +7,7 @@ and the first half of the inputs with their values; its function is run on the s
 from infuser_core.config.run import QuestionSettings
 from infuser_core.cotrain.phases.parsing import Malformed
 from infuser_core.cotrain.routes.parts.functions import ENTRY, Failure, arguments_of, asked, fields_of, values
-from infuser_core.prompts.functions import function_asked
+from infuser_core.prompts.function_questions import ask_function
 from infuser_core.schemas import Document, Question
 from infuser_core.verifiers.arguments import LIMITS
 from infuser_core.verifiers.parts.code_tests import call_tests
@@ -44,6 +44,6 @@ def read(text: str, document: Document, rollout_id: str, rules: QuestionSettings
         return Malformed(reason=found)
     shown, message = len(cases) // 2, fields.get("message")
     calls = zip(inputs[:shown], found[:shown], strict=True)
-    question = function_asked(calls, message if isinstance(message, str) else "")
+    question = ask_function(calls, message if isinstance(message, str) else "")
     hidden = call_tests(ENTRY, zip(cases[shown:], found[shown:], strict=True), seconds=LIMITS.seconds)
     return asked(question, document.text, "code", document, rollout_id, Grading(cases=hidden))

@@ -1,4 +1,4 @@
-"""Questions with all that a score may know of them, and the values of every score in the folder `scores`.
+"""Candidates with all facts that a score may use, and every score of the folder `scores` for their questions.
 
 One backward pass per question: slow, and independent of the engine's probe. Legend: _N parameters.
 """
@@ -14,14 +14,14 @@ from infuser_core.algorithm.advantage import centre
 from infuser_core.algorithm.score import cosine
 from infuser_core.cotrain.phases.training import ObjectiveSettings, by_group
 from infuser_core.errors import CheckpointError
-from infuser_core.evaluation.drawing import Kept
+from infuser_core.evaluation.resumable_sampling import SavedRows
 from infuser_core.plugins import Registry
 from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, QuestionLabel, Rollout, ScoreStatus
 
 VERSION = 2
 SCORES = Registry(kind="score", package="infuser_core.cotrain.studies.scores", outside="my_package.my_score")
-"""`score(question)` of a Candidate; None for a question of which it can say nothing."""
+"""`score(question)` of a Candidate; None for a question that the score cannot rate."""
 PAPER = "preconditioned_cosine"
 """The paper's score."""
 
@@ -35,15 +35,15 @@ class Candidate:
     tokens: float
     """Mean length of its answers."""
     on_target: bool | None
-    """Whether its topic is one of the dev questions'; None where nobody labelled it."""
+    """Whether its topic is one of the dev questions'; None without a label."""
     right_key: bool | None
-    """Whether its reference answer is right; None where nobody knows."""
+    """Whether its reference answer is right; None without a label."""
     gradient_N: np.ndarray
     """Gradient of its objective, ascent direction."""
     dev_N: np.ndarray
     """The dev gradient."""
     root_N: np.ndarray
-    """sqrt(v / (1 - b2^t)) + eps of the solver's AdamW state, which the question itself does not change."""
+    """sqrt(v / (1 - b2^t)) + eps of the solver's AdamW state, without the question's own gradient."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,16 +57,16 @@ class NamedScore:
     value: float
     """Higher is better."""
     cell: str
-    """Kind of the question as an oracle knows it, such as `target, right key`; empty where nobody labelled it."""
+    """Kind of the question by its labels, such as `target, right key`; empty without labels."""
 
 
 def cosine_of(left_N: np.ndarray, right_N: np.ndarray) -> float:
-    """Cosine of two vectors; 0 where one has no length."""
+    """Cosine of two vectors; 0 if one has length 0."""
     return cosine(float(left_N @ right_N), float(np.linalg.norm(left_N)), float(np.linalg.norm(right_N)))
 
 
-def scored(scores: Sequence[InfluenceScore]) -> list[InfluenceScore]:
-    """The questions that have a direction, in their order."""
+def questions_with_direction(scores: Sequence[InfluenceScore]) -> list[InfluenceScore]:
+    """The scores of questions that have a direction, in order."""
     return [row for row in scores if row.status == ScoreStatus.SCORED]
 
 
@@ -81,70 +81,76 @@ def named_scores(
     *,
     reference: Path,
     workspace: Path,
-    kept: Kept[NamedScore] | None = None,
+    saved_rows: SavedRows[NamedScore] | None = None,
     progress: Progress = no_progress,
 ) -> list[NamedScore]:
-    """Every score of every question with a direction; a score that is silent on one of them is left out. Questions of
-    which `kept` holds the scores are not computed again.
+    """Every score of every question with a direction; a score that cannot rate all of them is left out.
 
-    Raises CheckpointError where the solver's optimizer has no second moments.
+    Questions in `saved_rows` are not computed again. Raises CheckpointError if the solver's optimizer has no second
+    moments.
     """
-    groups, rows = by_group(rollouts), scored(scores)
-    topics, labelled = {row.subdomain for row in dev}, {row.question_id: row for row in labels}
+    groups, rows = by_group(rollouts), questions_with_direction(scores)
+    topics, label_of = {row.subdomain for row in dev}, {row.question_id: row for row in labels}
     if all(row.key == "unknown" for row in labels):
-        labelled = {}
+        label_of = {}
     constants = objective.constants(groups[row.question_id] for row in rows)
     # In fp64: a sum over all parameters of products that span many orders of magnitude.
-    dev_N, root_N = flat(reference), _root(checkpoint)
+    dev_N, root_N = load_flat(reference), _load_root(checkpoint)
     solver.load(checkpoint)
-    file, found = workspace / "question.safetensors", kept.rows() if kept else []
-    known = {row.question_id for row in found}
-    for done, row in enumerate(rows, 1):
-        if row.question_id in known:
+    file, named = workspace / "question.safetensors", saved_rows.rows() if saved_rows else []
+    saved_ids = {row.question_id for row in named}
+    for count, row in enumerate(rows, 1):
+        if row.question_id in saved_ids:
             continue
         group = groups[row.question_id]
         solver.zero_grad()
         train = objective.train_group(group, centre([answer.reward for answer in group]))
         solver.forward_backward([train], constants, denominator=1)
         solver.keep_gradient(file)
-        label = labelled.get(row.question_id)
+        label = label_of.get(row.question_id)
         candidate = Candidate(
             stored=row,
             tokens=sum(len(answer.token_ids) for answer in group) / len(group),
             on_target=label.topic in topics if label else None,
             right_key=label.key == "sound" if label else None,
-            gradient_N=flat(file),
+            gradient_N=load_flat(file),
             dev_N=dev_N,
             root_N=root_N,
         )
-        own = _values(candidate)
-        found += own
-        if kept:
-            kept.add(own)
-        progress(done, len(rows), 0)
+        new = _rate(candidate)
+        named += new
+        if saved_rows:
+            saved_rows.add(new)
+        progress(count, len(rows), 0)
     solver.zero_grad()
     file.unlink(missing_ok=True)
-    spoken = Counter(row.name for row in found)
-    return [row for row in found if spoken[row.name] == len(rows)]
+    counts = Counter(row.name for row in named)
+    return [row for row in named if counts[row.name] == len(rows)]
 
 
-def _values(question: Candidate) -> list[NamedScore]:
-    """The scores that say something of the question."""
-    name, cell = question.stored.question_id, _cell(question)
-    values = {each: SCORES.find(each, "score")[1](question) for each in SCORES.names()}
-    return [NamedScore(question_id=name, name=n, value=v, cell=cell) for n, v in values.items() if v is not None]
+def _rate(question: Candidate) -> list[NamedScore]:
+    """The scores of one question, without those that cannot rate it."""
+    cell = ""
+    if question.on_target is not None and question.right_key is not None:
+        cell = f"{'target' if question.on_target else 'other'}, {'right' if question.right_key else 'wrong'} key"
+    values = {name: SCORES.find(name, "score")[1](question) for name in SCORES.names()}
+    return [
+        NamedScore(question_id=question.stored.question_id, name=name, value=value, cell=cell)
+        for name, value in values.items()
+        if value is not None
+    ]
 
 
-def by_name(rows: Sequence[NamedScore]) -> dict[str, dict[str, float]]:
-    """Values of every question by score."""
-    found: dict[str, dict[str, float]] = {}
+def values_by_score(rows: Sequence[NamedScore]) -> dict[str, dict[str, float]]:
+    """By score: the value of every question, by question id."""
+    values: dict[str, dict[str, float]] = {}
     for row in rows:
-        found.setdefault(row.name, {})[row.question_id] = row.value
-    return found
+        values.setdefault(row.name, {})[row.question_id] = row.value
+    return values
 
 
-def within(values: Sequence[float], cells: Sequence[str]) -> list[float]:
-    """Ranks of the values within their cell, from -1/2 to 1/2: what is left where the cell is known."""
+def ranks_within(values: Sequence[float], cells: Sequence[str]) -> list[float]:
+    """Ranks of the values within their cell, from -1/2 to 1/2: the part of a score that the cell does not explain."""
     from scipy.stats import rankdata
 
     ranks = np.zeros(len(values))
@@ -154,30 +160,25 @@ def within(values: Sequence[float], cells: Sequence[str]) -> list[float]:
     return [float(rank) for rank in ranks]
 
 
-def _cell(question: Candidate) -> str:
-    if question.on_target is None or question.right_key is None:
-        return ""
-    return f"{'target' if question.on_target else 'other'}, {'right' if question.right_key else 'wrong'} key"
-
-
-def flat(path: Path, prefix: str = "") -> np.ndarray:
-    """Tensors of the file, or of the shards that stand for it, whose names have the prefix, joined by name [N]."""
+def load_flat(path: Path, prefix: str = "") -> np.ndarray:
+    """The tensors of a file, or of its shards, whose names have the prefix: flattened and joined by name [N]."""
     from safetensors.numpy import load_file
 
     from infuser_core.engines.training.checkpoint import shards_of
 
     stored = {name: each for file in shards_of(path) for name, each in load_file(file).items()}
-    found = [stored[name].ravel() for name in sorted(stored) if name.startswith(prefix)]
-    if not found:
+    pieces = [stored[name].ravel() for name in sorted(stored) if name.startswith(prefix)]
+    if not pieces:
         raise CheckpointError(f"{path} has no second moments", hint="study a run whose optimizer is AdamW")
-    return np.concatenate(found).astype(np.float64)
+    return np.concatenate(pieces).astype(np.float64)
 
 
-def _root(checkpoint: Checkpoint) -> np.ndarray:
+def _load_root(checkpoint: Checkpoint) -> np.ndarray:
+    """`Candidate.root_N` of a checkpoint."""
     from infuser_core.engines.training.checkpoint import MOMENTS, read_state
 
     folder = Path(checkpoint.path)
     state = read_state(folder)
     correction = 1 - state.optimizer["beta2"] ** state.step if state.step else 1.0
-    root_N: np.ndarray = np.sqrt(flat(folder / MOMENTS, "v.") / correction) + state.optimizer["eps"]
+    root_N: np.ndarray = np.sqrt(load_flat(folder / MOMENTS, "v.") / correction) + state.optimizer["eps"]
     return root_N

@@ -1,8 +1,8 @@
-"""The worth of a question: its real AdamW step on a throw-away copy, and the change that follows.
+"""The effect of a question: its real AdamW step on a throw-away copy of the solver, and what changes.
 
 Three measures of a trainer's weights, each a value per question [Q]: the exact probability of known replies; the
 objective estimated on fixed rollouts of the unchanged policy, reweighted by sequence-level importance ratios, which is
-unbiased, has common random numbers for all questions, and is quiet for a single small step; and sampled accuracy.
+unbiased, has common random numbers for all questions, and little noise for a single small step; and sampled accuracy.
 """
 
 import math
@@ -16,10 +16,16 @@ import numpy as np
 
 from infuser_core.algorithm.advantage import centre, is_flat
 from infuser_core.algorithm.preset import Objective
-from infuser_core.cotrain.phases.parts.not_finite import flawed, is_finite, nothing_left
+from infuser_core.cotrain.phases.parts.not_finite import is_finite, no_finite_data, not_finite_row
 from infuser_core.cotrain.phases.training import UpdateSettings, by_group, train_group
-from infuser_core.cotrain.studies.candidates import PAPER, NamedScore, by_name, scored, within
-from infuser_core.evaluation.drawing import Kept
+from infuser_core.cotrain.studies.candidates import (
+    PAPER,
+    NamedScore,
+    questions_with_direction,
+    ranks_within,
+    values_by_score,
+)
+from infuser_core.evaluation.resumable_sampling import SavedRows
 from infuser_core.evaluation.statistics.correlation import RankCorrelation, rank_correlations
 from infuser_core.protocols import Progress, Trainer, TrainGroup, no_progress
 from infuser_core.schemas import Checkpoint, InfluenceScore, NotFinite, Rollout
@@ -40,9 +46,9 @@ class EffectSettings:
     questions: int
     """Scored questions sampled."""
     answers: int
-    """Fresh answers that a step is taken on; 0 takes it on those that were scored."""
+    """New answers for each step; 0 steps on those that were scored."""
     rollouts: int
-    """Rollouts per dev and held-out question, where the measure needs them."""
+    """Rollouts per dev and held-out question, if the measure needs them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +64,7 @@ class Effect:
     error: float
     """Its standard error over them."""
     accuracy: float
-    """Share of right answers among those stepped on; without variance there is no step and no change."""
+    """Share of right answers among those of the step; without variance there is no step and no change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,15 +73,15 @@ class Effects:
 
     effects: list[Effect]
     """One per question and measure."""
-    lost: list[NotFinite]
-    """Questions whose step, or what it changed, is not finite: nothing was measured."""
+    not_finite: list[NotFinite]
+    """Questions whose step or change is not finite: nothing was measured."""
 
 
 def sample_questions(scores: Sequence[InfluenceScore], count: int, *, seed: int) -> list[InfluenceScore]:
     """A seeded sample of scored questions, in their order."""
-    rows = scored(scores)
-    chosen = random.Random(seed_of(seed, "influence_study")).sample(range(len(rows)), min(count, len(rows)))
-    return [rows[index] for index in sorted(chosen)]
+    rows = questions_with_direction(scores)
+    places = random.Random(seed_of(seed, "influence_study")).sample(range(len(rows)), min(count, len(rows)))
+    return [rows[place] for place in sorted(places)]
 
 
 def step_effects(
@@ -86,12 +92,12 @@ def step_effects(
     measures: Mapping[str, Measure],
     step: UpdateSettings,
     *,
-    kept: Kept[Effect] | None = None,
+    saved_rows: SavedRows[Effect] | None = None,
     progress: Progress = no_progress,
 ) -> Effects:
-    """One step per named question that `kept` has no effects of; the trainer ends where it started.
+    """The effects of one step per question in `names`; those in `saved_rows` are not measured again.
 
-    Raises EngineError where no question's step, or nothing that it changed, is finite.
+    The trainer holds `checkpoint` afterwards. Raises EngineError if no question has a finite step and change.
     """
     groups = by_group(answers)
     # The batch of the scores: questions whose rewards vary.
@@ -99,114 +105,116 @@ def step_effects(
     constants = step.objective.constants(varied)
     solver.load(checkpoint)
     before = {name: measure(solver) for name, measure in measures.items()}
-    effects = kept.rows() if kept else []
-    known = {row.question_id for row in effects}
-    lost: list[NotFinite] = []
-    for done, name in enumerate(names, 1):
-        if name in known:
+    effects = saved_rows.rows() if saved_rows else []
+    saved_ids = {row.question_id for row in effects}
+    not_finite: list[NotFinite] = []
+    for count, name in enumerate(names, 1):
+        if name in saved_ids:
             continue
         rewards = [answer.reward for answer in groups[name]]
         changes = {each: np.zeros(1) for each in measures}
-        gone = None
+        flaw = None
         if not is_flat(rewards):
             solver.load(checkpoint)
-            gone = _stepped(groups[name], solver, constants, step)
-            if gone is None:
+            flaw = _take_step(groups[name], solver, constants, step)
+            if flaw is None:
                 changes = {each: measure(solver) - before[each] for each, measure in measures.items()}
-                odd = [value.mean() for value in changes.values() if not is_finite(float(value.mean()))]
-                gone = NotFinite(group_id=name, quantity="change", value=odd[0], tensor="") if odd else None
-        if gone is not None:
-            lost.append(gone)
+                broken = [value.mean() for value in changes.values() if not is_finite(float(value.mean()))]
+                flaw = NotFinite(group_id=name, quantity="change", value=broken[0], tensor="") if broken else None
+        if flaw is not None:
+            not_finite.append(flaw)
         else:
-            found = [_effect(name, each, values, rewards) for each, values in changes.items()]
-            effects += found
-            if kept:
-                kept.add(found)
-        progress(done, len(names), 0)
+            new = [
+                Effect(
+                    question_id=name,
+                    measure=measure,
+                    change=float(values.mean()),
+                    error=float(values.std(ddof=1)) / math.sqrt(values.size) if values.size > 1 else 0.0,
+                    accuracy=sum(rewards) / len(rewards),
+                )
+                for measure, values in changes.items()
+            ]
+            effects += new
+            if saved_rows:
+                saved_rows.add(new)
+        progress(count, len(names), 0)
     solver.load(checkpoint)
-    if lost and not effects:
-        raise nothing_left(lost)
-    return Effects(effects=effects, lost=lost)
+    if not_finite and not effects:
+        raise no_finite_data(not_finite)
+    return Effects(effects=effects, not_finite=not_finite)
 
 
-def _stepped(group: Sequence[Rollout], solver: Trainer, constants: Objective, step: UpdateSettings) -> NotFinite | None:
-    """Take the question's step; what is not finite, if anything."""
+def _take_step(
+    group: Sequence[Rollout], solver: Trainer, constants: Objective, step: UpdateSettings
+) -> NotFinite | None:
+    """Take the question's step; returns the loss or gradient if it is not finite."""
     train = step.objective.train_group(group, centre([answer.reward for answer in group]))
     solver.zero_grad()
     loss = solver.forward_backward([train], constants, denominator=1).loss
     norm = solver.optim_step(step.learning_rate) if is_finite(loss) else math.nan
-    return None if is_finite(norm) else flawed(train.group_id, loss, norm)
+    return None if is_finite(norm) else not_finite_row(train.group_id, loss, norm)
 
 
-def _effect(name: str, measure: str, values: np.ndarray, rewards: Sequence[float]) -> Effect:
-    spread = float(values.std(ddof=1)) if values.size > 1 else 0.0
-    return Effect(
-        question_id=name,
-        measure=measure,
-        change=float(values.mean()),
-        error=spread / math.sqrt(values.size),
-        accuracy=sum(rewards) / len(rewards),
-    )
+def exact_measure(replies: Sequence[TrainGroup]) -> Measure:
+    """Teacher-forced probability of known replies at temperature 1, averaged over a question's replies."""
+
+    def measure(solver: Trainer) -> np.ndarray:
+        logprobs = solver.logprobs(replies, temperature=1.0)
+        return np.array([np.mean([math.exp(sum(row)) for row in group]) for group in logprobs])
+
+    return measure
 
 
-def exact(replies: Sequence[TrainGroup]) -> Measure:
-    """Teacher-forced probability of known replies at temperature 1, the mean over those of a question."""
-
-    def measured(solver: Trainer) -> np.ndarray:
-        found = solver.logprobs(replies, temperature=1.0)
-        return np.array([np.mean([math.exp(sum(row)) for row in group]) for group in found])
-
-    return measured
-
-
-def reweighted(rollouts: Sequence[Rollout], solver: Trainer, *, temperature: float) -> Measure:
-    """mean_i (w_i - 1)(r_i - mean r) of every question, w the ratio to the weights that `solver` now holds."""
+def reweighted_measure(rollouts: Sequence[Rollout], solver: Trainer, *, temperature: float) -> Measure:
+    """mean_i (w_i - 1)(r_i - mean r) of every question, w the ratio to the weights that `solver` holds now."""
     groups = by_group(rollouts)
-    # A question whose answers all have one reward does not move to first order, and tells nothing.
+    # A question whose answers all have the same reward does not change to first order.
     varied = [rows for rows in groups.values() if not is_flat([row.reward for row in rows])]
     train = [train_group(rows, [0.0] * len(rows)) for rows in varied]
 
-    def sums(held: Trainer) -> list[list[float]]:
-        found = held.logprobs(train, temperature=temperature)
-        return [[sum(logprobs_T) for logprobs_T in group] for group in found]
+    def response_logprobs(trainer: Trainer) -> list[list[float]]:
+        logprobs = trainer.logprobs(train, temperature=temperature)
+        return [[sum(logprobs_T) for logprobs_T in group] for group in logprobs]
 
-    before = sums(solver)
+    before = response_logprobs(solver)
 
-    def measured(held: Trainer) -> np.ndarray:
+    def measure(trainer: Trainer) -> np.ndarray:
         values = np.zeros(len(groups))
-        for place, (rows, news, olds) in enumerate(zip(varied, sums(held), before, strict=True)):
+        for place, (rows, news, olds) in enumerate(zip(varied, response_logprobs(trainer), before, strict=True)):
             credits = centre([row.reward for row in rows])
             values[place] = np.mean([math.expm1(n - o) * c for n, o, c in zip(news, olds, credits, strict=True)])
         return values
 
-    return measured
+    return measure
 
 
-def sampled(answer: Callable[[Checkpoint], Sequence[Rollout]], checkpoint: Checkpoint, workspace: Path) -> Measure:
-    """Share of right answers to every question: the weights are saved into `workspace` for `answer` to sample from."""
+def sampled_measure(
+    answer: Callable[[Checkpoint], Sequence[Rollout]], checkpoint: Checkpoint, workspace: Path
+) -> Measure:
+    """Share of right answers to every question: saves the weights in `workspace` for `answer` to sample from."""
 
-    def measured(solver: Trainer) -> np.ndarray:
+    def measure(solver: Trainer) -> np.ndarray:
         with TemporaryDirectory(dir=workspace) as folder:
             step, name = solver.save(Path(folder)), f"{checkpoint.checkpoint_id}+{Path(folder).name}"
             answers = answer(Checkpoint(checkpoint_id=name, role=checkpoint.role, path=folder, step=step))
         return np.array([np.mean([row.reward for row in rows]) for rows in by_group(answers).values()])
 
-    return measured
+    return measure
 
 
-def correlations(effects: Sequence[Effect], named: Sequence[NamedScore]) -> list[RankCorrelation]:
-    """Spearman's rho of every score with every measured change; where questions are labelled, within cells as well."""
-    cells = {row.question_id: row.cell for row in named}
-    found = []
+def correlations(effects: Sequence[Effect], scores: Sequence[NamedScore]) -> list[RankCorrelation]:
+    """Spearman's rho of every score with every measured change; for labelled questions also within cells."""
+    cell_of = {row.question_id: row.cell for row in scores}
+    result = []
     for measure in dict.fromkeys(row.measure for row in effects):
         rows = [row for row in effects if row.measure == measure]
-        values = {name: [own[row.question_id] for row in rows] for name, own in by_name(named).items()}
+        values = {name: [own[row.question_id] for row in rows] for name, own in values_by_score(scores).items()}
         values = {PAPER: values[PAPER]} | values
         changes = [row.change for row in rows]
-        found += rank_correlations(values, {measure: changes})
-        own = [cells[row.question_id] for row in rows]
-        if all(own):
-            # Without those that are one with the cells, such as the label oracle.
-            inside = {name: ranks for name, each in values.items() if any(ranks := within(each, own))}
-            found += rank_correlations(inside, {f"{measure}, within cells": within(changes, own)})
-    return found
+        result += rank_correlations(values, {measure: changes})
+        cells = [cell_of[row.question_id] for row in rows]
+        if all(cells):
+            # Without scores that are constant within cells, such as the label oracle.
+            ranks_of = {name: ranks for name, each in values.items() if any(ranks := ranks_within(each, cells))}
+            result += rank_correlations(ranks_of, {f"{measure}, within cells": ranks_within(changes, cells)})
+    return result

@@ -1,7 +1,7 @@
-"""Quality of the generator's gradient: its cosine with the gradient that the questions' real effects would give.
+"""Quality of the generator's gradient: its cosine with the gradient for the questions' real effects as rewards.
 
-The gradient is linear in the advantages, so one gradient per written question and their inner products say everything
-about any reward, advantage and batch of documents. The true one comes from the documents outside of the batch.
+The gradient is linear in the advantages, so the inner products of one gradient per rollout suffice for any reward,
+advantage and batch of documents. The true gradient is that of the documents outside of the batch.
 Legend: _R generator rollouts, _N parameters, _B batches, _D documents.
 """
 
@@ -16,14 +16,14 @@ import numpy as np
 from infuser_core.algorithm.advantage import advantages, centre
 from infuser_core.cotrain.phases.training import ObjectiveSettings, by_group, train_group
 from infuser_core.cotrain.reward import find_reward
-from infuser_core.cotrain.studies.candidates import flat
+from infuser_core.cotrain.studies.candidates import load_flat
 from infuser_core.evaluation.statistics.bootstrap import Z
 from infuser_core.protocols import Progress, Trainer, no_progress
 from infuser_core.schemas import Checkpoint, InfluenceScore, Question, Rollout
 from infuser_core.seeding import seed_of
 
 VERSION = 1
-# Normalising by the batch scales a batch's gradient and does not turn it: mean_centred stands for both.
+# Normalising by the batch scales its gradient without changing the direction: mean_centred covers that, too.
 NORMALISERS = ("dugrpo", "group_std", "mean_centred")
 REWARDS = ("influence", "variance", "uncertainty")
 
@@ -69,23 +69,23 @@ def inner_products(
     workspace: Path,
     progress: Progress = no_progress,
 ) -> np.ndarray:
-    """Inner products of the gradients of all rollouts' log-probabilities [R, R]; the gradients pass through a file."""
+    """Inner products of the gradients of all rollouts' log-probabilities [R, R]; a file holds the gradients."""
     generator.load(checkpoint)
     constants = objective.constants(by_group(rollouts).values())
-    file, kept = workspace / "rollout.safetensors", None
+    file, gradients_RN = workspace / "rollout.safetensors", None
     for place, row in enumerate(rollouts):
         generator.zero_grad()
         generator.forward_backward([train_group([row], [1.0])], constants, denominator=1)
         generator.keep_gradient(file)
-        gradient_N = flat(file)
-        if kept is None:
+        gradient_N = load_flat(file)
+        if gradients_RN is None:
             shape = (len(rollouts), gradient_N.size)
-            kept = np.memmap(workspace / "gradients", dtype=np.float32, mode="w+", shape=shape)
-        kept[place] = gradient_N
+            gradients_RN = np.memmap(workspace / "gradients", dtype=np.float32, mode="w+", shape=shape)
+        gradients_RN[place] = gradient_N
         progress(place + 1, len(rollouts), 0)
     generator.zero_grad()
-    assert kept is not None
-    return np.asarray(kept @ kept.T, dtype=np.float64)
+    assert gradients_RN is not None
+    return np.asarray(gradients_RN @ gradients_RN.T, dtype=np.float64)
 
 
 def gradient_quality(
@@ -98,17 +98,17 @@ def gradient_quality(
     *,
     seed: int,
 ) -> list[GradientQuality]:
-    """Every reward with every advantage, on the same batches. A question without an effect changes nothing: 0."""
-    known = {row.question_id: row for row in scores}
-    written = [row for row in questions if row.rollout_id]
+    """Every reward with every advantage, on the same batches. The effect of a question that has none is 0."""
+    score_of = {row.question_id: row for row in scores}
+    generated = [row for row in questions if row.rollout_id]
     places: dict[str, list[int]] = {}
     for place, row in enumerate(rollouts):
         places.setdefault(row.group_id, []).append(place)
-    true = _by_rollout(rollouts, {row.rollout_id: effects.get(row.question_id, 0.0) for row in written}, 0.0)
+    true = _by_rollout(rollouts, {row.rollout_id: effects.get(row.question_id, 0.0) for row in generated}, 0.0)
     rewards = {}
     for name in REWARDS:
-        values = find_reward(name).of([known[row.question_id] for row in written], written)
-        own = {row.rollout_id: value for row, value in zip(written, values, strict=True)}
+        values = find_reward(name).of([score_of[row.question_id] for row in generated], generated)
+        own = {row.rollout_id: value for row, value in zip(generated, values, strict=True)}
         rewards[name] = _by_rollout(rollouts, own, settings.invalid)
     rewards["effect"] = true
     truth_R = np.zeros(len(rollouts))
@@ -118,16 +118,16 @@ def gradient_quality(
     batches = [
         random.Random(seed_of(seed, "gradients", draw)).sample(documents, count) for draw in range(settings.batches)
     ]
-    found = {
+    cosines = {
         (reward, advantage): np.array(
             [_cosine(values, [places[name] for name in batch], advantage, truth_R, products_RR) for batch in batches]
         )
         for reward, values in rewards.items()
         for advantage in NORMALISERS
     }
-    first_B = next(iter(found.values()))
+    first_B = next(iter(cosines.values()))
     used_BD = np.array([[name in batch for name in documents] for batch in map(set, batches)])
-    return [_row(*names, cosines_B, first_B, used_BD) for names, cosines_B in found.items()]
+    return [_quality_row(*names, cosines_B, first_B, used_BD) for names, cosines_B in cosines.items()]
 
 
 def _by_rollout(rollouts: Sequence[Rollout], values: Mapping[str, float], invalid: float) -> list[float]:
@@ -141,7 +141,7 @@ def _cosine(
     truth_R: np.ndarray,
     products_RR: np.ndarray,
 ) -> float:
-    """Cosine of a batch's gradient and the true one of all other documents; 0 where either has no length."""
+    """Cosine of a batch's gradient and the true one of all other documents; 0 if either has length 0."""
     mine_R, other_R = np.zeros_like(truth_R), truth_R.copy()
     credits = advantages([[rewards[place] for place in own] for own in batch], normaliser=advantage)
     for own, values in zip(batch, credits, strict=True):
@@ -150,9 +150,10 @@ def _cosine(
     return float(mine_R @ products_RR @ other_R / math.sqrt(left * right)) if left > 0 and right > 0 else 0.0
 
 
-def _row(
+def _quality_row(
     reward: str, advantage: str, cosines_B: np.ndarray, first_B: np.ndarray, used_BD: np.ndarray
 ) -> GradientQuality:
+    """Mean cosine with its jackknife interval; `used_BD` says which documents are in which batch."""
     mean = float(cosines_B.mean())
     without_D = np.array([cosines_B[~used_B].mean() for used_B in used_BD.T])
     count = without_D.size

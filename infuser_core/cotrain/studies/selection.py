@@ -1,8 +1,8 @@
-"""Worth of a selection: equal steps on the best, the worst and random questions, and the gain on held-out ones.
+"""Effect of selecting questions: equal steps on the best, the worst and random ones, and the gain on held-out ones.
 
 All arms start from one checkpoint, train on the answers that were scored, and are measured on the same held-out
-questions. Only questions whose answers differ in reward can be chosen, by any arm: the others have no gradient, and a
-random arm would lose by them alone. Legend: _Q held-out questions.
+questions. An arm selects only questions whose answers differ in reward: the others have no gradient and would put
+random arms at a disadvantage. Legend: _Q held-out questions.
 """
 
 import random
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from infuser_core.algorithm.advantage import centre
-from infuser_core.cotrain.phases.training import UpdateSettings, by_group, logprobs_of, train_group
-from infuser_core.cotrain.studies.candidates import PAPER, NamedScore, by_name
+from infuser_core.cotrain.phases.training import UpdateSettings, by_group, logprobs_by_rollout, train_group
+from infuser_core.cotrain.studies.candidates import PAPER, NamedScore, values_by_score
 from infuser_core.cotrain.studies.effects import Measure
-from infuser_core.evaluation.drawing import Kept
+from infuser_core.evaluation.resumable_sampling import SavedRows
 from infuser_core.evaluation.statistics.bootstrap import estimate
 from infuser_core.evaluation.statistics.correlation import RankCorrelation, rank_correlations
 from infuser_core.protocols import Progress, Trainer, no_progress
@@ -39,21 +39,21 @@ class SelectionSettings:
     draws: int
     """Random arms."""
     samples: int
-    """Answers per held-out question; 0 where the probability of the right reply is known exactly."""
+    """Answers per held-out question; 0 if the probability of the right reply is known exactly."""
     ranked: bool
-    """Whether there are arms by scores beside the random ones."""
+    """Whether there are arms by scores in addition to the random ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Questions of an arm."""
+class ArmSelection:
+    """The questions that an arm selects."""
 
     arm: str
     """Name of a score, the paper's reversed, or random."""
     draw: int
     """Number of a random arm; 0 for others."""
     questions: Sequence[str]
-    """Chosen questions, in the order of the scores."""
+    """Selected questions, in the order of the scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class SelectionArm:
     """An arm's result."""
 
     arm: str
-    """Rule of the choice; `before` is the checkpoint itself."""
+    """Rule of the selection; `before` is the checkpoint itself."""
     draw: int
     """Number of a random arm; 0 for others."""
     questions: list[str]
@@ -81,30 +81,30 @@ class Reached:
     """The held-out questions after equal steps on some questions."""
 
     questions: list[str]
-    """Questions trained on; none is the checkpoint itself."""
+    """Questions trained on; empty for the checkpoint itself."""
     values_Q: list[float]
     """Value of each held-out question."""
 
 
-def choices(named: Sequence[NamedScore], settings: SelectionSettings, *, seed: int) -> list[Choice]:
-    """The arms, each of the same number of questions. Ties fall by a seeded draw."""
-    values = by_name(named)
+def select_questions(scores: Sequence[NamedScore], settings: SelectionSettings, *, seed: int) -> list[ArmSelection]:
+    """The arms, each with the same number of questions. A seeded draw breaks ties."""
+    values = values_by_score(scores)
     names = list(values[PAPER])
     count = max(1, round(settings.share * len(names)))
     lot = {name: random.Random(seed_of(seed, "selection", name)).random() for name in names}
     rules = values | {WORST: {name: -value for name, value in values[PAPER].items()}}
-    made = []
+    arms = []
     for arm, own in rules.items() if settings.ranked else []:
-        chosen = {*sorted(names, key=lambda name: (-own[name], lot[name]))[:count]}
-        made.append(Choice(arm=arm, draw=0, questions=[name for name in names if name in chosen]))
+        best = {*sorted(names, key=lambda name: (-own[name], lot[name]))[:count]}
+        arms.append(ArmSelection(arm=arm, draw=0, questions=[name for name in names if name in best]))
     for draw in range(settings.draws):
         places = sorted(random.Random(seed_of(seed, "selection", "random", draw)).sample(range(len(names)), count))
-        made.append(Choice(arm=RANDOM, draw=draw, questions=[names[place] for place in places]))
-    return made
+        arms.append(ArmSelection(arm=RANDOM, draw=draw, questions=[names[place] for place in places]))
+    return arms
 
 
 def run_arms(
-    named: Sequence[NamedScore],
+    scores: Sequence[NamedScore],
     rollouts: Sequence[Rollout],
     solver: Trainer,
     checkpoint: Checkpoint,
@@ -112,31 +112,31 @@ def run_arms(
     settings: SelectionSettings,
     *,
     seed: int,
-    kept: Kept[Reached],
+    saved_rows: SavedRows[Reached],
     progress: Progress = no_progress,
 ) -> list[SelectionArm]:
-    """The checkpoint itself, and every arm after its steps; what `kept` holds is not trained again."""
+    """The checkpoint itself, and every arm after its steps; arms in `saved_rows` are not trained again."""
     groups = by_group(rollouts)
-    # Scores that mean the same under empty moments choose the same questions.
-    known = {tuple(row.questions): row.values_Q for row in kept.rows()}
-    arms = [Choice(arm=BEFORE, draw=0, questions=[]), *choices(named, settings, seed=seed)]
-    for done, arm in enumerate(arms):
-        chosen = tuple(arm.questions)
-        if chosen not in known:
+    # By questions: without moments, several scores may select the same ones.
+    values = {tuple(row.questions): row.values_Q for row in saved_rows.rows()}
+    arms = [ArmSelection(arm=BEFORE, draw=0, questions=[]), *select_questions(scores, settings, seed=seed)]
+    for count, arm in enumerate(arms):
+        names = tuple(arm.questions)
+        if names not in values:
             solver.load(checkpoint)
-            if chosen:
-                _train(solver, [groups[name] for name in chosen], settings)
-            known[chosen] = measure(solver).tolist()
-            kept.add([Reached(questions=[*chosen], values_Q=known[chosen])])
-        progress(done, len(arms) - 1, 0)
-    before_Q = np.array(known[()])
-    return [_row(arm, np.array(known[tuple(arm.questions)]), before_Q) for arm in arms]
+            if names:
+                _train_arm(solver, [groups[name] for name in names], settings)
+            values[names] = measure(solver).tolist()
+            saved_rows.add([Reached(questions=[*names], values_Q=values[names])])
+        progress(count, len(arms) - 1, 0)
+    before_Q = np.array(values[()])
+    return [_arm_row(arm, np.array(values[tuple(arm.questions)]), before_Q) for arm in arms]
 
 
-def _train(solver: Trainer, groups: Sequence[Sequence[Rollout]], settings: SelectionSettings) -> None:
+def _train_arm(solver: Trainer, groups: Sequence[Sequence[Rollout]], settings: SelectionSettings) -> None:
     constants = settings.step.objective.constants(groups)
     plain = [train_group(rows, [0.0] * len(rows)) for rows in groups]
-    old = logprobs_of(groups, solver.logprobs(plain, temperature=constants.temperature))
+    old = logprobs_by_rollout(groups, solver.logprobs(plain, temperature=constants.temperature))
     train = [settings.step.objective.train_group(rows, centre([row.reward for row in rows]), old) for rows in groups]
     for _ in range(settings.steps):
         solver.zero_grad()
@@ -144,7 +144,7 @@ def _train(solver: Trainer, groups: Sequence[Sequence[Rollout]], settings: Selec
         solver.optim_step(settings.step.learning_rate)
 
 
-def _row(arm: Choice, after_Q: np.ndarray, before_Q: np.ndarray) -> SelectionArm:
+def _arm_row(arm: ArmSelection, after_Q: np.ndarray, before_Q: np.ndarray) -> SelectionArm:
     gain = estimate(after_Q - before_Q)
     return SelectionArm(
         arm=arm.arm,
@@ -157,13 +157,13 @@ def _row(arm: Choice, after_Q: np.ndarray, before_Q: np.ndarray) -> SelectionArm
     )
 
 
-def datamodelling(rows: Sequence[SelectionArm], named: Sequence[NamedScore]) -> list[RankCorrelation]:
+def datamodelling(rows: Sequence[SelectionArm], scores: Sequence[NamedScore]) -> list[RankCorrelation]:
     """Linear datamodelling score: over random arms, rank correlation of the summed scores with the accuracy reached.
 
     After Park et al., "TRAK: Attributing Model Behavior at Scale" (2023).
     """
     arms = [row for row in rows if row.arm == RANDOM]
-    values = by_name(named)
+    values = values_by_score(scores)
     sums = {name: [sum(own[question] for question in row.questions) for row in arms] for name, own in values.items()}
     return rank_correlations(sums, {"held_out": [row.accuracy for row in arms]})
 

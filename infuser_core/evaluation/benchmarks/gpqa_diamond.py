@@ -4,7 +4,7 @@ import random
 
 from infuser_core.evaluation.benchmarks.parts import fields
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark, RowPlace, make_question
-from infuser_core.prompts.load import LETTERS
+from infuser_core.prompts.templates import LETTERS
 from infuser_core.schemas import Question
 
 _ANSWERS = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")

@@ -2,7 +2,7 @@
 
 from infuser_core.evaluation.benchmarks.parts import fields
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark, RowPlace, make_question
-from infuser_core.prompts.load import LETTERS
+from infuser_core.prompts.templates import LETTERS
 from infuser_core.schemas import Question
 
 PADDING = "N/A"

@@ -10,7 +10,7 @@ import yaml
 
 from infuser_core.config.overlays import validate
 from infuser_core.errors import UsageError
-from infuser_core.prompts.load import LETTERS
+from infuser_core.prompts.templates import LETTERS
 from infuser_core.results.export.card import base_text, render, textbooks
 from infuser_core.results.export.model import number_of
 from infuser_core.results.lineage.graph import graph_of

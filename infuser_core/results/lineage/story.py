@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from infuser_core.prompts.load import LETTERS
+from infuser_core.prompts.templates import LETTERS
 from infuser_core.schemas import COLUMNS, Column, heading
 from infuser_core.terminal import null_nonfinite, table
 

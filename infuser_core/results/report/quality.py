@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from infuser_core.evaluation.statistics.question_quality import KEYS
-from infuser_core.prompts.load import render_question
+from infuser_core.prompts.templates import render_question
 from infuser_core.results.report import charts
 from infuser_core.results.report.charts import ChartSeries, Figure, series_of
 from infuser_core.results.report.content import (

@@ -12,8 +12,8 @@ from typing import Protocol, cast
 
 from infuser_core.errors import ConfigError
 from infuser_core.plugins import VERIFIERS
-from infuser_core.prompts.load import load
 from infuser_core.prompts.reasoning import answer_of
+from infuser_core.prompts.templates import load_template
 from infuser_core.protocols import ChatModel, Progress, no_progress
 from infuser_core.schemas import Question, Verdict
 from infuser_core.verifiers.parts.grading import Finding, Stage, grading_of
@@ -126,7 +126,7 @@ def break_ties(jobs: Sequence[Job], findings: Sequence[Finding], model: ChatMode
         and finding.extracted is not None
         and len(finding.extracted) <= MAX_ANSWER
     ]
-    template = load(PROMPT, profile="paper")
+    template = load_template(PROMPT, profile="paper")
     prompts = []
     for index in undecided:
         question, answer = jobs[index].question, findings[index].extracted or ""

@@ -1,1 +1,1 @@
-"""Parts of phases: groups that are not finite, and numbers of an update that a practitioner would watch."""
+"""Parts that phases share: few-shot examples, groups that are not finite, and warnings about an update."""

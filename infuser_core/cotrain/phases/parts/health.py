@@ -1,4 +1,4 @@
-"""Warnings about an update: numbers that a practitioner would watch, with their limits and the settings to turn."""
+"""Health warnings about an update: metrics with their limits and the settings to change."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,77 +7,72 @@ from infuser_core.schemas import Update
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """One number of an update that should stay on one side of a value."""
+class HealthLimit:
+    """A metric of an update's steps and the last value without a warning."""
 
     name: str
-    """The number in words."""
-    of: Callable[[Update], float]
-    """The number of a step."""
-    most: float
-    """Last value without a warning."""
+    metric: Callable[[Update], float]
+    value: float
     remedy: str
-    """Settings to look at."""
-    falling: bool = False
-    """Whether the number should stay above the value, and not below it."""
+    is_minimum: bool = False
 
-    def broken(self, updates: Sequence[Update]) -> str:
-        """The worst number and its limit in words; empty where every step keeps it."""
-        values = [self.of(step) for step in updates if step.num_tokens]
-        worst = (min if self.falling else max)(values, default=self.most)
-        if worst == self.most or (worst < self.most) != self.falling:
+    def warning(self, updates: Sequence[Update]) -> str:
+        """The worst value of all steps, the limit and the remedy; empty if every step is within the limit."""
+        values = [self.metric(step) for step in updates if step.num_tokens]
+        worst = (min if self.is_minimum else max)(values, default=self.value)
+        if worst == self.value or (worst < self.value) != self.is_minimum:
             return ""
-        return f"{self.name} is {worst:.3g}, {'below' if self.falling else 'above'} {self.most:g}: {self.remedy}"
+        return f"{self.name} is {worst:.3g}, {'below' if self.is_minimum else 'above'} {self.value:g}: {self.remedy}"
 
 
 LIMITS = (
-    Limit(
+    HealthLimit(
         name="KL between sampler and trainer per token",
-        of=lambda step: step.sampler_kl,
-        most=0.05,
-        remedy="compute alike: engine.dtype, engine.attention; cotrain.loss.tis_cap bounds what it does",
+        metric=lambda step: step.sampler_kl,
+        value=0.05,
+        remedy="compute alike: engine.dtype, engine.attention; cotrain.loss.tis_cap bounds its effect",
     ),
-    Limit(
+    HealthLimit(
         name="share of importance weights cut at the cap",
-        of=lambda step: step.truncated,
-        most=0.05,
+        metric=lambda step: step.truncated,
+        value=0.05,
         remedy="sampler and trainer disagree: engine.dtype, engine.attention, or a higher cotrain.loss.tis_cap",
     ),
-    Limit(
+    HealthLimit(
         name="share of clipped tokens",
-        of=lambda step: step.clip_fraction,
-        most=0.3,
+        metric=lambda step: step.clip_fraction,
+        value=0.3,
         remedy="fewer or smaller steps: a larger minibatch, a lower learning_rate",
     ),
-    Limit(
+    HealthLimit(
         name="KL from the policy before the update per token",
-        of=lambda step: step.policy_kl,
-        most=0.1,
+        metric=lambda step: step.policy_kl,
+        value=0.1,
         remedy="smaller steps: a lower learning_rate",
     ),
-    Limit(
+    HealthLimit(
         name="share of responses cut at the limit",
-        of=lambda step: step.cut / step.num_responses,
-        most=0.3,
+        metric=lambda step: step.cut / step.num_responses,
+        value=0.3,
         remedy="a larger cotrain.solver_tokens or generator_tokens, or cotrain.loss.overlong: mask",
     ),
-    Limit(
+    HealthLimit(
         name="share of groups without variance",
-        of=lambda step: step.flat_share,
-        most=0.9,
+        metric=lambda step: step.flat_share,
+        value=0.9,
         remedy="too easy, too hard, or a larger cotrain.group_size is needed; smaller learning_rates keep variety",
     ),
-    Limit(
+    HealthLimit(
         name="entropy per token",
-        of=lambda step: step.entropy,
-        most=0.01,
+        metric=lambda step: step.entropy,
+        value=0.01,
         remedy="the policy has collapsed: a lower learning_rate, or a higher cotrain.loss.clip_high",
-        falling=True,
+        is_minimum=True,
     ),
 )
-"""Limits far outside of what a sound run shows; one step beyond them is enough for a warning."""
+"""Limits far outside of what a healthy run shows; one step beyond a limit is enough for a warning."""
 
 
-def complaints(role: str, updates: Sequence[Update]) -> list[str]:
-    """One line per limit that some step is beyond, with its worst value."""
-    return [f"{role}: {said}" for limit in LIMITS if (said := limit.broken(updates))]
+def health_warnings(role: str, updates: Sequence[Update]) -> list[str]:
+    """One line per limit that a step exceeds, with the worst value."""
+    return [f"{role}: {warning}" for limit in LIMITS if (warning := limit.warning(updates))]

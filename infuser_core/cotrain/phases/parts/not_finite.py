@@ -1,8 +1,7 @@
-"""Groups whose numbers are not finite (NaN, inf): found, named, and left out of their batch.
+"""Find groups whose loss or gradient is not finite (NaN, inf) and leave them out of their batch.
 
-Such a number costs its own group: a batch is checked as a whole, by its loss and the norm of its gradient. Only where
-one is not finite are its groups computed again one by one, and the phase starts again without those that are not
-finite by themselves: it goes on as if they had never been there.
+A batch is checked as a whole, by its loss and the norm of its gradient. Only if one of them is not finite, its groups
+are computed again one by one, and the phase starts over without those at fault, as if they had never been in the batch.
 """
 
 import math
@@ -18,70 +17,69 @@ from infuser_core.schemas import NotFinite
 
 Result = TypeVar("Result")
 HINT = (
-    "compute in engine.dtype=float32; where the checkpoint itself is not finite, fork from an earlier iteration with "
+    "compute in engine.dtype=float32; if the checkpoint itself is not finite, fork from an earlier iteration with "
     "a lower cotrain.solver.learning_rate or cotrain.generator.learning_rate"
 )
 
 
-class LostGroupsError(Exception):
-    """An attempt at a batch found groups that are not finite; see `without_lost`."""
+class NotFiniteGroupsError(Exception):
+    """Groups of a batch are not finite; `retry_without_not_finite` leaves them out."""
 
-    def __init__(self, found: Sequence[NotFinite], *, of: int) -> None:
-        super().__init__(found)
-        self.found = found
-        self.all = len(found) == of
+    def __init__(self, rows: Sequence[NotFinite], *, batch_size: int) -> None:
+        super().__init__(rows)
+        self.rows = rows
+        self.is_whole_batch = len(rows) == batch_size
 
 
-def without_lost(
+def retry_without_not_finite(
     attempt: Callable[[Collection[str]], Result], trainer: Trainer, *, workspace: Path
 ) -> tuple[Result, list[NotFinite]]:
-    """`attempt(lost)` without the groups that earlier attempts lost, until one loses none.
+    """Call `attempt(excluded)`, excluding the ids of groups that are not finite, until all that remain are finite.
 
-    Raises EngineError where an attempt loses every group that it had.
+    Raises EngineError if no group of an attempt is finite.
     """
-    lost: list[NotFinite] = []
+    not_finite: list[NotFinite] = []
     while True:
         try:
-            return attempt({row.group_id for row in lost}), lost
-        except LostGroupsError as error:
-            lost += error.found
-            if error.all:
-                raise nothing_left(lost, at=_broken(trainer, workspace)) from None
+            return attempt({row.group_id for row in not_finite}), not_finite
+        except NotFiniteGroupsError as error:
+            not_finite += error.rows
+            if error.is_whole_batch:
+                raise no_finite_data(not_finite, tensor=_tensor_at_fault(trainer, workspace)) from None
 
 
-def nothing_left(lost: Sequence[NotFinite], *, at: str = "") -> EngineError:
-    """The end of a phase whose every group is lost; `at` is what is broken in the checkpoint itself."""
-    cause = f"; the checkpoint itself is not finite in {at}" if at else ""
+def no_finite_data(rows: Sequence[NotFinite], *, tensor: str = "") -> EngineError:
+    """The error of a phase without a finite group; `tensor` names one of the checkpoint that is not finite either."""
+    cause = f"; the checkpoint itself is not finite in {tensor}" if tensor else ""
     return EngineError(
-        f"nothing finite is left to train on: {lost[0]}, the first of {len(lost)} such{cause}", hint=HINT
+        f"nothing finite is left to train on: {rows[0]}, the first of {len(rows)} such{cause}", hint=HINT
     )
 
 
-def _broken(trainer: Trainer, workspace: Path) -> str:
-    """First tensor of the trainer's own weights and moments that is not finite; empty where each is."""
+def _tensor_at_fault(trainer: Trainer, workspace: Path) -> str:
+    """First tensor of the trainer's weights and moments that is not finite; empty if all are."""
     with TemporaryDirectory(dir=workspace) as folder:
         trainer.save(Path(folder))
         files = sorted(Path(folder).glob("*.safetensors"))
-        return next((f"{name} of {file.name}" for file in files if (name := first_tensor(file))), "")
+        return next((f"{name} of {file.name}" for file in files if (name := first_not_finite_tensor(file))), "")
 
 
 def is_finite(*values: float) -> bool:
-    """Whether all of the numbers are."""
+    """Whether all of the numbers are finite."""
     return all(map(math.isfinite, values))
 
 
-def lose(trainer: Trainer, groups: Sequence[TrainGroup], constants: Objective, *, of: int, workspace: Path) -> None:
-    """Compute the groups of a batch of `of` one by one, and raise LostGroupsError for those that are not finite.
+def raise_for_groups(
+    trainer: Trainer, groups: Sequence[TrainGroup], constants: Objective, *, batch_size: int, workspace: Path
+) -> None:
+    """Compute the groups one by one; raise NotFiniteGroupsError if some are not finite by themselves."""
+    rows = [row for group in groups if (row := diagnose_group(trainer, group, constants, workspace=workspace))]
+    if rows:
+        raise NotFiniteGroupsError(rows, batch_size=batch_size)
 
-    Raises LostGroupsError where some of them are not finite by themselves.
-    """
-    found = [row for group in groups if (row := flaw(trainer, group, constants, workspace=workspace))]
-    if found:
-        raise LostGroupsError(found, of=of)
 
-
-def flaw(trainer: Trainer, group: TrainGroup, constants: Objective, *, workspace: Path) -> NotFinite | None:
-    """The first number of a group by itself that is not finite, if any. Accumulated gradients are dropped."""
+def diagnose_group(trainer: Trainer, group: TrainGroup, constants: Objective, *, workspace: Path) -> NotFinite | None:
+    """The group's own loss or gradient if it is not finite. Clears accumulated gradients."""
     trainer.zero_grad()
     loss = trainer.forward_backward([group], constants, denominator=1).loss
     with TemporaryDirectory(dir=workspace) as folder:
@@ -90,24 +88,24 @@ def flaw(trainer: Trainer, group: TrainGroup, constants: Objective, *, workspace
         trainer.zero_grad()
         if is_finite(loss, norm):
             return None
-        return flawed(group.group_id, loss, norm, tensor=first_tensor(file))
+        return not_finite_row(group.group_id, loss, norm, tensor=first_not_finite_tensor(file))
 
 
-def flawed(group_id: str, loss: float, norm: float, *, tensor: str = "") -> NotFinite:
+def not_finite_row(group_id: str, loss: float, norm: float, *, tensor: str = "") -> NotFinite:
     """The row of a group whose loss, or else its gradient, is not finite."""
     quantity, value = ("gradient", norm) if is_finite(loss) else ("loss", loss)
     return NotFinite(group_id=group_id, quantity=quantity, value=value, tensor=tensor)
 
 
-def check_kept(gradient: Path, norm: float, *, of: str) -> None:
-    """Refuse a kept gradient whose norm is not finite. Raises EngineError."""
+def check_gradient(gradient: Path, norm: float, *, of: str) -> None:
+    """Refuse a saved gradient of `of` whose norm is not finite. Raises EngineError."""
     if not is_finite(norm):
-        tensor = first_tensor(gradient) or "the sum over all tensors"
+        tensor = first_not_finite_tensor(gradient) or "the sum over all tensors"
         raise EngineError(f"the gradient of {of} has the norm {norm}: not finite in {tensor}", hint=HINT)
 
 
-def first_tensor(file: Path) -> str:
-    """First tensor by name of a file whose norm is not finite; empty where each is."""
+def first_not_finite_tensor(file: Path) -> str:
+    """First tensor, by name, of the file whose norm is not finite; empty if all are."""
     # Imported here: only a broken batch needs them.
     import numpy as np
     from safetensors import safe_open

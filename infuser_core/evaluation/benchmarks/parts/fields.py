@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from infuser_core.errors import DocumentError
-from infuser_core.prompts.load import LETTERS
+from infuser_core.prompts.templates import LETTERS
 
 Row = Mapping[str, Any]
 _LETTER_KEYS = (("letter", "content"), ("key", "value"), ("label", "text"))

@@ -22,8 +22,8 @@ from infuser_core.evaluation.benchmarks.parts.fields import Row
 from infuser_core.evaluation.benchmarks.parts.files import rows_of
 from infuser_core.nano import lab
 from infuser_core.plugins import BENCHMARKS, VERIFIERS, Registry
-from infuser_core.prompts.load import LETTERS
 from infuser_core.prompts.reasoning import answer_of
+from infuser_core.prompts.templates import LETTERS
 from infuser_core.schemas import Question
 from infuser_core.seeding import seed_of
 from infuser_core.system.sealed import digest_of
