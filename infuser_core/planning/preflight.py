@@ -18,7 +18,7 @@ from infuser_core.config.sources import (
 )
 from infuser_core.cotrain.phases.parts.few_shot import AIM_TEMPLATE
 from infuser_core.cotrain.reward import find_reward
-from infuser_core.cotrain.route import find_route, main_routes, needs_documents, runs_programs, templates
+from infuser_core.cotrain.route import find_route, generator_templates, main_routes, needs_documents, runs_programs
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation.anchors import anchor_folder
 from infuser_core.planning.split import load_sets, require_apart
@@ -150,18 +150,18 @@ def _generator_prompts(config: RunConfig) -> list[str]:
     """Prompts of the generator. Raises ConfigError where a run of given problems has none, or a generator."""
     own = find_route(config.cotrain.route or MAIN_ROUTE)
     problems = [find_route(each.route) for each in config.data.problems]
-    if own.given and not any(route.given for route in problems):
+    if own.carry and not any(route.carry for route in problems):
         raise ConfigError(
             f"cotrain.route = {own.name!r} trains on problems that are given, and data.problems lists none",
             hint="name them, with their count, under data.problems",
         )
-    if config.cotrain.generator.update and not templates(config):
+    if config.cotrain.generator.update and not generator_templates(config):
         raise ConfigError(
             f"cotrain.route = {own.name!r} has nothing to write for a generator",
             hint="set cotrain.generator.update to false",
         )
-    shown = {each.shows for each in main_routes(config)} - {""} if config.cotrain.examples else set[str]()
-    return sorted({*templates(config), *shown, *([AIM_TEMPLATE] if config.cotrain.aims else [])})
+    shown = {each.examples_template for each in main_routes(config)} - {""} if config.cotrain.examples else set[str]()
+    return sorted({*generator_templates(config), *shown, *([AIM_TEMPLATE] if config.cotrain.aims else [])})
 
 
 def _sources(config: RunConfig) -> list[tuple[str, QuestionSource]]:
