@@ -14,14 +14,14 @@
 Each can be set alone, as `cotrain.loss.OPTION`.
 
 (1) The text truncates the current policy's ratio; the method that it cites, and the code, truncate the ratio of the
-    policy before the update, and multiply the clipped ratio by it. Both presets follow the method; `current_over_sampler` follows the text literally.
-    They differ in the second and later steps of one update only.
+    policy before the update and multiply the clipped ratio by it. Both presets follow the method;
+    `current_over_sampler` follows the text literally. They differ from the second step of an update on.
 (2) Undefined in the paper. One such row among influence rewards of 1e-3 shrinks every other advantage 500 times.
 (3) Unstated in the paper.
 (4) The code cannot tell a verifier's timeout from a missing answer.
 
-The same under both, although the code differs: the score (`cosine` by default in the code's base settings; every released
-recipe sets the preconditioned one); ddof 1 of every standard deviation, which the paper leaves open; division of the
+The same under both, although the code differs: the score (`cosine` by default in the code's base settings; every
+released recipe sets the preconditioned one); ddof 1 of every standard deviation, which the paper leaves open; division of the
 dev gradient by its questions (a factor that cancels in a cosine); the zero-variance filter (the code tests the
 population variance in fp32, here the range); rewards of unscored questions (0, here with a status); fp32 sums of the
 score (here fp64). C does not cancel in a score: Gamma weighs the square of a question's gradient against v, which
