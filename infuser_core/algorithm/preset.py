@@ -21,11 +21,11 @@ Each can be set alone, as `cotrain.loss.OPTION`.
 (4) The code cannot tell a verifier's timeout from a missing answer.
 
 The same under both, although the code differs: the score (`cosine` by default in the code's base settings; every
-released recipe sets the preconditioned one); ddof 1 of every standard deviation, which the paper leaves open; division of the
-dev gradient by its questions (a factor that cancels in a cosine); the zero-variance filter (the code tests the
-population variance in fp32, here the range); rewards of unscored questions (0, here with a status); fp32 sums of the
-score (here fp64). C does not cancel in a score: Gamma weighs the square of a question's gradient against v, which
-comes from updates (eq:adamw_moments). The influence pass has the C that an update on the same questions has.
+released recipe sets the preconditioned one); ddof 1 of every standard deviation, which the paper leaves open;
+division of the dev gradient by its questions (a factor that cancels in a cosine); the zero-variance filter (the code
+tests the population variance in fp32, here the range); rewards of unscored questions (0, here with a status); fp32
+sums of the score (here fp64). C does not cancel in a score: Gamma weighs the square of a question's gradient against
+v, which comes from updates (eq:adamw_moments). The influence pass has the C that an update on the same questions has.
 Not reproduced, because they lose or corrupt data: a dev gradient of an earlier iteration if this one's groups are all
 flat, repeated sampling seeds, documents drawn twice, rows dropped from uneven groups.
 """
