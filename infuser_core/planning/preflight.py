@@ -140,10 +140,10 @@ def _check_adapter(config: RunConfig) -> None:
     if adapter is None or adapter.targets == ALL_LINEAR or isinstance(config.anchor, HubAnchor):
         return
     # Imported here: it takes seconds and is rarely needed.
-    from infuser_core.engines.hf.adapters import layers_of, outline
-    from infuser_core.engines.hf.causal_lm import read_config
+    from infuser_core.engines.hf.adapters import target_layers
+    from infuser_core.engines.hf.causal_lm import build_meta_model, read_config
 
-    layers_of(outline(read_config(anchor_folder(config.anchor))), adapter.targets)
+    target_layers(build_meta_model(read_config(anchor_folder(config.anchor))), adapter.targets)
 
 
 def _generator_prompts(config: RunConfig) -> list[str]:
