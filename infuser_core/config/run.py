@@ -125,18 +125,18 @@ class CotrainSettings(Settings):
     examples: ExampleSettings | None = None
     """Questions in the generator's prompt; none when null."""
     aims: list[Size] = Field(default=[], max_length=16)
-    """Accuracies of the solver that questions should have (DARC), cycled over documents. In the solver's turn they follow
-    each other over its iterations, so that it learns in this order. No aim when empty."""
+    """Accuracies of the solver that questions should have (DARC), cycled over documents. In the solver's turn they
+    follow each other over its iterations, so that it learns in this order. No aim when empty."""
     label_share: float = Field(default=0.0, ge=0, le=1)
     """Share of the samples that must agree on a majority's label; questions below it are not trained on."""
     labels: Literal["reference", "majority", "document"] = "reference"
-    """Key for answers to generated questions: the generator's (`reference`), the majority of the solver's answers, or the
-    majority of its answers with the question's document in the prompt (`document`)."""
+    """Key for answers to generated questions: the generator's (`reference`), the majority of the solver's answers, or
+    the majority of its answers with the question's document in the prompt (`document`)."""
     key_floor: float = Field(default=0.4, ge=0, le=1)
     """Share of right keys below which an iteration warns, if the whole 95% interval is below; 0: no warning."""
     key_solver: ModelSource | None = None
-    """A strong model (files or a server) that answers every generated question once. Its agreement with the keys estimates
-    the share of right keys; without it a labeller or the solver's majority does."""
+    """A strong model (files or a server) that answers every generated question once. Its agreement with the keys
+    estimates the share of right keys; without it a labeller or the solver's majority does."""
     mid_eos_penalty: float = Field(default=0.0, ge=-1e9, le=0)
     """Added, in the solver's update, to the reward of a response that stopped without an answer (hybrid: -0.5)."""
     exclude_questions: list[str] = Field(default=[])
