@@ -249,6 +249,32 @@ def test_docstrings_of_plain_rooms_have_no_riddles():
     assert riddles == [], "say it in the words that a native engineer would search for"
 
 
+def prose() -> Iterator[tuple[str, str]]:
+    """Text that users read outside of docstrings: pages, comments of configurations, templates and help texts."""
+    pages = [ROOT / f"{page}.md" for page in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")]
+    for page in [*pages, *(ROOT / "docs").glob("*.md")]:
+        yield name(page), re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for path in (ROOT / "configs").rglob("*.yaml"):
+        yield name(path), "\n".join(re.findall(r"(?:^|\s)#.*", path.read_text(encoding="utf-8")))
+    for room in ("infuser_core/results", "corpus/show"):
+        for path in (ROOT / room).rglob("templates/*.*"):
+            text = path.read_text(encoding="utf-8")
+            yield name(path), re.sub(r"<style.*?</style>|\{[{%#].*?[%#}]\}|<[^>]*>", "", text, flags=re.DOTALL)
+    for path, node in nodes(ast.keyword, "flows/cli/"):
+        if node.arg == "help" and isinstance(node.value, ast.Constant):
+            yield at(path, node), str(node.value.value)
+
+
+def test_prose_has_no_riddles():
+    riddles = [
+        f"{place}: {line.strip()}"
+        for place, text in prose()
+        for line in text.splitlines()
+        if RIDDLES.search(line.lower())
+    ]
+    assert riddles == [], "say it in the words that a native engineer would search for"
+
+
 def test_no_participle_is_a_name_in_plain_rooms():
     found = []
     for path, node in nodes((ast.Name, ast.arg, ast.FunctionDef, ast.AsyncFunctionDef), *PLAIN):

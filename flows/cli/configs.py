@@ -12,7 +12,7 @@ from infuser_core.errors import UsageError
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for it; created if missing.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the file; created if missing.")],
 ) -> None:
     """Write a configuration to start from: the settings that people change first, with comments. It runs unchanged."""
     from infuser_core.config import shipped

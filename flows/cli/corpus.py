@@ -18,7 +18,9 @@ _FORMATS = ("documents-json", "jsonl", "parquet")
 
 def build(
     out: Out,
-    source: Annotated[list[str] | None, typer.Option(help="PDF, Markdown or text file, folder, or address.")] = None,
+    source: Annotated[
+        list[str] | None, typer.Option(help="File (PDF, EPUB, Markdown, ...), folder, or address.")
+    ] = None,
     more: Annotated[list[str] | None, typer.Argument(help="Further sources.", metavar="[SOURCE]...")] = None,
     config: Annotated[
         list[Path] | None, typer.Option(help="YAML: sizes, tokenizer, judge, catalogues, what to compare with.")

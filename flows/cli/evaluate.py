@@ -53,7 +53,7 @@ def evaluate(
     system: Annotated[str | None, typer.Option(help="System turn in place of the profile's; '' for none.")] = None,
     chat: Annotated[str | None, typer.Option(help="Chat template: own, off (plain text), or a file in Jinja.")] = None,
     examples: Examples = None,
-    shots: Annotated[int | None, typer.Option(min=0, help="How many of them.")] = None,
+    shots: Annotated[int | None, typer.Option(min=0, help="Number of worked examples in a prompt.")] = None,
     config: Annotated[Path | None, typer.Option(help="YAML: engine, sampling, or a run's configuration.")] = None,
     too_long: TooLong = None,
     judge: Annotated[str, typer.Option(help="Model that breaks ties of fallible rules, named like --model.")] = "",
@@ -63,7 +63,7 @@ def evaluate(
     concurrency: Annotated[int | None, typer.Option(help="Concurrent requests to an endpoint.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a model a benchmark's questions and score its answers; after a crash, the same command continues."""
+    """Answer benchmark questions with a model and score the answers; after a crash, the same command continues."""
     if inspect and out is None:
         raise UsageError("--inspect: nothing is exported", hint="add --out DIR for the logs")
     from flows.evaluate import EvaluationRequest
@@ -150,7 +150,7 @@ def check(
     benchmarks: Annotated[str, typer.Option(help="all, or names joined by commas.")] = "all",
     as_json: AsJson = False,
 ) -> None:
-    """Check the benchmarks on this machine: load them, verify their golds in several forms, and wrong answers.
+    """Check the benchmarks on this machine: load them, verify their reference answers and wrong answers.
 
     Looks under INFUSER_DATA and in the hub's cache; downloads nothing. The exit code is 1 when a wrong answer is
     accepted or a data set does not load.

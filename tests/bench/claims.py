@@ -1,4 +1,4 @@
-"""The paper's claims beside this project's measurements: `docs/claims.md` and its figures, from stored artifacts.
+"""The paper's claims next to this project's measurements: `docs/claims.md` and its figures, from stored artifacts.
 
 With `--store ROOT` the finished runs of the headline and of the worlds are measured first and kept in `headline.json`; without it the
 page is written from that file, `worlds.json` and the tables of `RESULTS.md`, so that anybody gets the same page.
@@ -199,8 +199,8 @@ def summary(kept: Sequence[dict[str, Any]]) -> str:
     verdicts = [row[3] for row in rows_of(kept)]
     settled, more = (sum(verdict.startswith(word) for verdict in verdicts) for word in ("replicates", "holds"))
     return (
-        f"On the headline world (`configs/sweep/nano-headline.yaml`, hypotheses written first, {len(ours)} seeds that "
-        f"nobody tuned on) INFUSER answers {means['infuser']:.3f} of the target exactly, a fixed generator's solver "
+        f"On the headline world (`configs/sweep/nano-headline.yaml`, hypotheses written first, {len(ours)} seeds "
+        f"not used for tuning) INFUSER answers {means['infuser']:.3f} of the target exactly, a fixed generator's solver "
         f"{means['fixed-generator']:.3f}, one whose generator is paid for difficulty {means['difficulty']:.3f}. "
         f"INFUSER minus fixed generator is {gaps['fixed-generator'].shown()}; minus difficulty "
         f"{gaps['difficulty'].shown()} (95% t intervals, paired by seed). Right keys go from "
@@ -221,8 +221,8 @@ def page(kept: Sequence[dict[str, Any]]) -> str:
         f"The sweep file holds hypotheses, tuning seeds and stopping rule. Of its ten seeds {len(arm(kept, 'infuser'))} are "
         "complete, in its order; the rule asks for eight. Rates and world were chosen on other seeds.",
         "",
-        "All of it at the scale of the nano lab, whose headroom is constructed. `python tests/bench/claims.py` writes this "
-        "page from `tests/bench/headline.json`, `worlds.json` beside it and the tables of `tests/bench/RESULTS.md`; `make experiments-nano` makes "
+        "All of it is at the scale of the nano lab, a toy task built to leave room for improvement. `python tests/bench/claims.py` writes this "
+        "page from `tests/bench/headline.json`, `tests/bench/worlds.json` and the tables of `tests/bench/RESULTS.md`; `make experiments-nano` makes "
         "both. Paper: INFUSER minus the ablation on Qwen3-8B-Base, points by category. Ours: INFUSER minus the other "
         "arm with its 95% t interval over seeds. *Replicates*: the interval is above 0. *Does not*: below 0. Otherwise the "
         "seeds that would find a difference of this size with 80% power, and the least that the present seeds find. The "

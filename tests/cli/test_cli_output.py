@@ -119,7 +119,7 @@ def test_runs_lists_both_with_state_score_and_size(said, small_run: SmallRun):
     assert small["score"] == selection.accuracy
     assert small["bytes"] == sum(path.stat().st_size for path in files)
     names, _, *lines = said("runs").splitlines()
-    assert names.split() == ["run", "created", "state", "iterations", "score", "size", "origin"]
+    assert names.split() == ["run", "created", "state", "iterations", "accuracy", "size", "origin"]
     assert sorted(line.split()[0] for line in lines) == ["fixed", "small"]
     assert all("  done   2/2 " in line and line.endswith("  -") for line in lines)
 

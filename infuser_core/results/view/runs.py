@@ -56,7 +56,9 @@ def add_runs(app: FastAPI, site: ViewSite) -> None:
             raise UsageError(f"{len(run)} runs are selected", hint="select two runs to compare")
         names = [runs.find_run(site.root, name) for name in run]
         with site.lens(names) as lens:
-            return site.page("compare.html", title=" beside ".join(names), names=names, charts=curves(lens, names))
+            return site.page(
+                "compare.html", title=" compared with ".join(names), names=names, charts=curves(lens, names)
+            )
 
     @app.get("/runs/{name}")
     def one_run(name: str) -> HTMLResponse:
