@@ -89,9 +89,9 @@ def plan(history: History, name: str, request: RunPlaces, *, repeats: Sequence[R
         before=_before(catalogue, other, history),
         salts=Salts(again),
         missing=walked.absent,
-        known=list(catalogue.records.values()),
+        stored=list(catalogue.records.values()),
         compared_with=other,
-        asked=request,
+        places=request,
         notes=notes,
     )
 
@@ -108,7 +108,7 @@ def _before(catalogue: Catalogue, other: str, history: History) -> FormerRun:
         keys = dict.fromkeys(entry.key for entry in Journal(root, other).latest() if entry.key in stored)
         records = list(Graph(catalogue, other, keys).records.values())
         changed = _changed(root, other, history.latest)
-    return FormerRun(records=records, settings=changed, seen=frozenset(computed))
+    return FormerRun(records=records, settings=changed, keys_of_all_runs=frozenset(computed))
 
 
 def plan_fork(fork: Fork) -> RunPlan:

@@ -15,16 +15,16 @@ Messages = list[dict[str, str]]
 """Chat turns: `[{"role": "system" | "user", "content": text}, ...]`."""
 
 Progress = Callable[[int, int, int], None]
-"""`progress(done, total, tokens)`: finished rows, all rows, tokens processed so far."""
+"""`progress(rows, total, tokens)`: finished rows, all rows, tokens processed so far."""
 
 
-def no_progress(done: int, total: int, tokens: int) -> None:
+def no_progress(rows: int, total: int, tokens: int) -> None:
     """Report nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """Settings of sampling: length, temperature, nucleus, stop."""
+    """Temperature, nucleus, top-k and response limit."""
 
     temperature: float
     """Softmax temperature; 0 means greedy."""
@@ -63,7 +63,7 @@ class Completion:
     logprobs: Sequence[float]
     """Log-probability of each token at the sampling temperature, before top-p and top-k, nats."""
     finish_reason: Literal["stop", "length"]
-    """Whether the model or the limit ended the response."""
+    """`stop` if the model ended the response, `length` if the limit did."""
 
 
 Keep = Callable[[int, int, Completion], None]
@@ -177,14 +177,14 @@ class Similarity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probed:
+class ProbeResult:
     """Results of one scoring pass."""
 
     similarities: list[Similarity]
     """One per group, in order."""
     logprobs: list[list[Sequence[float]]]
-    """Log-probability of every response token under the trainer, nats: [group][row][token]. Rows of advantage 0 are
-    not computed and have none."""
+    """Log-probability of every response token under the trainer, nats: [group][row][token]; empty for rows of
+    advantage 0."""
 
 
 class Trainer(Protocol):
@@ -214,7 +214,7 @@ class Trainer(Protocol):
 
     def probe(
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
-    ) -> Probed:
+    ) -> ProbeResult:
         """Per group, the AdamW-preconditioned direction against the reference, and the pass's log-probabilities.
 
         Weights, optimizer state and accumulated gradients do not change.
@@ -232,7 +232,7 @@ class ChatModel(Protocol):
 
     @property
     def name(self) -> str:
-        """Name in reports: model name, or `rule-based: ...` for a stand-in."""
+        """Name in reports: the model's, or `rule-based: ...`."""
 
     def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:
         """One reply per prompt, greedy."""

@@ -145,7 +145,7 @@ class Planning(RunControl):
         self.enter(recipe)
         stored = self._store.find(recipe) if is_exact else None
         ref = stored or self.expect(recipe)
-        self.steps.append(SurveyedStage(recipe=recipe, ref=ref, stored=stored is not None, known=is_exact))
+        self.steps.append(SurveyedStage(recipe=recipe, ref=ref, stored=stored is not None, is_known=is_exact))
         self.salts.carry(ref, recipe)
         return ref
 

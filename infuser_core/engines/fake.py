@@ -20,7 +20,7 @@ from infuser_core.engines.training.checkpoint import (
     write_checkpoint,
 )
 from infuser_core.engines.training.flat import FlatParameters
-from infuser_core.engines.training.optimizer import Given, first_moments
+from infuser_core.engines.training.optimizer import OptimizerSetting, first_moments
 from infuser_core.engines.training.packing import MicroBatch, Packer
 from infuser_core.protocols import (
     Completion,
@@ -161,7 +161,7 @@ class BucketPolicy:
 class FakeTrainer(FlatTrainer):
     """protocols.Trainer of a BucketPolicy."""
 
-    def __init__(self, *, optimizer: Given = None) -> None:
+    def __init__(self, *, optimizer: OptimizerSetting = None) -> None:
         super().__init__(optimizer)
         self._packer = Packer(token_budget=1 << 20, device=torch.device("cpu"), dtype=torch.float32)
 

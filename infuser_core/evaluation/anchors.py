@@ -100,9 +100,9 @@ def anchor_digest(folder: Path) -> str:
 
 def anchor_bytes(folder: Path, *, each: int = 12) -> int:
     """Bytes of the anchor's checkpoint, fp32 weights and both moments; 0 if unknown."""
-    from infuser_core.engines.training.checkpoint import weights_of
+    from infuser_core.engines.training.checkpoint import count_weights
 
-    return each * (weights_of(folder) or 0)
+    return each * (count_weights(folder) or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

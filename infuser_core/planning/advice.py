@@ -1,4 +1,4 @@
-"""Advice on settings that make a run fit: single ones first, then the cheapest ones together."""
+"""Settings that make a run fit: single ones first, then the cheapest ones together."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,42 +10,40 @@ from infuser_core.memory.sizes import AUTOMATIC
 from infuser_core.planning.setup import Setup
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-"""Numbers of GPUs that are tried."""
+"""Candidate numbers of GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
-    """Settings, and what they do to a role's memory."""
+    """Settings, and a role's memory with them."""
 
     settings: tuple[str, ...]
     """`key=value` of the configuration, or `--gpus`."""
     role: str
-    """Whose memory."""
     bytes: float
-    """The role's need with them, on one GPU."""
+    """The role's need on one GPU."""
     fits: bool
-    """Whether that is enough."""
 
 
 def advice(setup: Setup) -> list[Knob]:
-    """Knobs for every role that does not fit, the best first; none where all fit."""
+    """Knobs for every role that does not fit, the best first; none if all fit."""
     needs = enumerate(setup.memory)
     return [knob for place, need in needs if not need.fits for knob in _role_knobs(setup, place, need)]
 
 
 def _role_knobs(setup: Setup, place: int, need: RoleMemory) -> list[Knob]:
-    """Every knob alone; where none is enough, the cheapest ones together; and a larger cluster."""
-    turns = _trainer_options(setup) if need.role == "trainer" else [_tensor_parallel_options(setup)]
-    alone = [_best_knob(setup, place, (), options) for options in turns]
+    """Every knob alone; if none is enough, the cheapest ones together; and a larger cluster."""
+    choices = _trainer_options(setup) if need.role == "trainer" else [_tensor_parallel_options(setup)]
+    alone = [_best_knob(setup, place, (), options) for options in choices]
     helpful = [knob for knob in alone if knob is not None and knob.bytes < need.total]
-    found = [knob for knob in helpful if knob.fits]
-    if not found:
-        found = [*sorted(helpful, key=lambda knob: knob.bytes), *_combine(setup, place, need, turns)]
-    return [*found, *_adapted(setup, place, need), *_more_gpus(setup, place)]
+    knobs = [knob for knob in helpful if knob.fits]
+    if not knobs:
+        knobs = [*sorted(helpful, key=lambda knob: knob.bytes), *_combine(setup, place, need, choices)]
+    return [*knobs, *_with_adapters(setup, place, need), *_more_gpus(setup, place)]
 
 
-def _adapted(setup: Setup, place: int, need: RoleMemory) -> list[Knob]:
-    """Adapters on one GPU, where that is enough: another algorithm, and so never one of several settings."""
+def _with_adapters(setup: Setup, place: int, need: RoleMemory) -> list[Knob]:
+    """Adapters on one GPU, if that is enough: another algorithm, so never combined with other knobs."""
     if need.role != "trainer" or setup.config.cotrain.adapter is not None:
         return []
     local = [] if setup.config.engine.trainer == "local" else ["engine.trainer=local", "engine.ranks=1"]
@@ -54,16 +52,17 @@ def _adapted(setup: Setup, place: int, need: RoleMemory) -> list[Knob]:
 
 
 def _best_knob(setup: Setup, place: int, before: Sequence[str], options: Iterable[Sequence[str]]) -> Knob | None:
-    """The first setting of a knob that fits, else the one that needs least; None where there is nothing to turn."""
-    tried: list[Knob] = []
+    """The first setting of a knob that fits, else the one that needs least memory; None if it has no valid setting."""
+    knobs: list[Knob] = []
     for settings in options:
         try:
-            tried.append(_knob(_merge_settings(before, settings), setup.having([*before, *settings]), place))
+            knob = _knob(_merge_settings(before, settings), setup.having([*before, *settings]), place)
         except ConfigError:
             continue
-        if tried[-1].fits:
-            return tried[-1]
-    return min(tried, key=lambda knob: knob.bytes, default=None)
+        if knob.fits:
+            return knob
+        knobs.append(knob)
+    return min(knobs, key=lambda knob: knob.bytes, default=None)
 
 
 def _knob(settings: tuple[str, ...], setup: Setup, place: int) -> Knob:
@@ -71,21 +70,21 @@ def _knob(settings: tuple[str, ...], setup: Setup, place: int) -> Knob:
     return Knob(settings=settings, role=after.role, bytes=after.total, fits=after.fits)
 
 
-def _combine(setup: Setup, place: int, need: RoleMemory, turns: Sequence[Iterable[Sequence[str]]]) -> list[Knob]:
-    """One knob after another until they fit; all that helped where they never do."""
-    found: list[Knob] = []
-    for options in turns:
-        before, least = (found[0].settings, found[0].bytes) if found else ((), need.total)
+def _combine(setup: Setup, place: int, need: RoleMemory, choices: Sequence[Iterable[Sequence[str]]]) -> list[Knob]:
+    """Knobs added one after another until the role fits; if it never does, all that help."""
+    best: Knob | None = None
+    for options in choices:
+        before, least = (best.settings, best.bytes) if best else ((), need.total)
         knob = _best_knob(setup, place, before, options)
         if knob is not None and knob.bytes < least:
-            found = [knob]
+            best = knob
             if knob.fits:
                 break
-    return found
+    return [best] if best else []
 
 
 def _merge_settings(settings: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
-    """The later value of a key replaces the earlier one."""
+    """Both lists of settings; a later value of a key replaces an earlier one."""
     return tuple({text.partition("=")[0]: text for text in (*settings, *more)}.values())
 
 
@@ -107,7 +106,7 @@ def _trainer_options(setup: Setup) -> list[list[list[str]]]:
     while budget > setup.sequence:
         budget = max(setup.sequence, budget // 2)
         budgets.append([f"engine.token_budget={budget}"])
-    # A sharded trainer on all GPUs, in turns with the sampler.
+    # A sharded trainer on all GPUs that alternates with the sampler.
     sharded = [
         *(["engine.trainer=deepspeed"] if engine.trainer != "deepspeed" else []),
         *([f"engine.ranks={setup.cluster.ranks}"] if engine.ranks != setup.cluster.ranks else []),

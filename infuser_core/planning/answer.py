@@ -57,7 +57,7 @@ def plan_as_json(setup: Setup, measured: Utilisations) -> dict[str, Any]:
             "seconds_per_validation": round(validation.seconds(pace), 3),
             "validations": 1 + -(-config.cotrain.iterations // config.cotrain.validate_every),
         },
-        "memory": {role.role: _role(role) for role in memory},
+        "memory": {role.role: _role_memory(role) for role in memory},
         "host_bytes_per_node": round(host_bytes(shape, setup.layout, per_node=setup.cluster.per_node)),
         "files": {f"{name}_bytes": round(count) for name, count in asdict(files).items()},
         "knobs": [
@@ -68,9 +68,9 @@ def plan_as_json(setup: Setup, measured: Utilisations) -> dict[str, Any]:
     }
 
 
-def _role(held: RoleMemory) -> dict[str, Any]:
-    parts = {part.name: round(part.bytes) for part in held.parts}
-    return {"parts": parts, "total_bytes": round(held.total), "room_bytes": round(held.room), "fits": held.fits}
+def _role_memory(role: RoleMemory) -> dict[str, Any]:
+    parts = {part.name: round(part.bytes) for part in role.parts}
+    return {"parts": parts, "total_bytes": round(role.total), "room_bytes": round(role.room), "fits": role.fits}
 
 
 def _notes(setup: Setup) -> list[str]:
@@ -88,14 +88,14 @@ def _notes(setup: Setup) -> list[str]:
 
 
 def plan_as_text(plan: Mapping[str, Any]) -> str:
-    """A page for a terminal, from the JSON."""
-    model, files, moved = plan["model"], plan["files"], plan["host_bytes_per_node"]
+    """The plan for a terminal, from its JSON."""
+    model, files, host_memory = plan["model"], plan["files"], plan["host_bytes_per_node"]
     number = model["parameters"]
     parameters = f"{number / 1e9:.2f}B" if number >= 1e8 else f"{number / 1e6:.2f}M"
     per_iteration, checkpoint, in_all, after_gc, peak = (
         format_size(files[f"{name}_bytes"]) for name in ("per_iteration", "checkpoint", "in_all", "after_gc", "peak")
     )
-    kept = "" if files["peak_bytes"] < files["in_all_bytes"] else ", as no store.keep removes anything during the run"
+    note = "" if files["peak_bytes"] < files["in_all_bytes"] else ", as no store.keep removes anything during the run"
     return "\n".join(
         [
             f"{plan['config']} on {plan['gpus']}: {model['name']}, {parameters} parameters",
@@ -103,12 +103,12 @@ def plan_as_text(plan: Mapping[str, Any]) -> str:
             _phase_table(plan),
             "",
             *(line for role, memory in plan["memory"].items() for line in _memory_lines(role, memory)),
-            *([f"host memory per node, offloaded or asleep: {moved / GIB:.0f} GiB"] if moved else []),
+            *([f"host memory per node, offloaded or asleep: {host_memory / GIB:.0f} GiB"] if host_memory else []),
             *_verdict_lines(plan),
             "",
             f"store: {per_iteration} per iteration ({checkpoint} a checkpoint), {in_all} in all, "
             f"{after_gc} after `infuser gc`",
-            f"disk: {peak} at the peak{kept}",
+            f"disk: {peak} at the peak{note}",
             "",
             *_basis_lines(plan),
         ]
@@ -121,14 +121,14 @@ def _phase_table(plan: Mapping[str, Any]) -> str:
         {
             "one iteration": phase["phase"],
             "rows": phase["rows"],
-            "tokens": _count(phase["tokens"]),
+            "tokens": _format_count(phase["tokens"]),
             "PFLOP": f"{phase['flops'] / 1e15:.3g}",
-            "time": _seconds(phase["seconds"]),
+            "time": _format_seconds(phase["seconds"]),
         }
         for phase in plan["phases"]
     ]
     sums = {
-        "iteration": _seconds(totals["seconds_per_iteration"]),
+        "iteration": _format_seconds(totals["seconds_per_iteration"]),
         f"run, {totals['iterations']} iterations": f"{totals['hours']:.1f} h",
         "GPU-hours": f"{totals['gpu_hours']:.0f}",
         f"and {totals['validations']} validations": (
@@ -169,9 +169,9 @@ def _basis_lines(plan: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _count(number: float) -> str:
+def _format_count(number: float) -> str:
     return f"{number / 1e6:.2f}M" if number >= 1e5 else f"{number:.0f}"
 
 
-def _seconds(number: float) -> str:
+def _format_seconds(number: float) -> str:
     return f"{number:.0f} s" if number >= 10 else f"{number:.2f} s"

@@ -7,7 +7,7 @@ from infuser_core.memory.shape import Shape
 from infuser_core.planning.hours import needs_influence
 
 WEIGHTS, GRADIENT = 4.0, 4.0
-"""Bytes per parameter of fp32 weights, and of a kept gradient."""
+"""Bytes per parameter of fp32 weights, and of a stored gradient."""
 _GC = KeepSettings()
 """Retention by `infuser gc`; the selected checkpoint stays whole, too."""
 
@@ -29,7 +29,7 @@ class RunFiles:
 
 
 def run_files(config: RunConfig, shape: Shape) -> RunFiles:
-    """Bytes that the run writes."""
+    """Sizes of a run's files."""
     cotrain, parameters = config.cotrain, float(shape.trained)
     base = WEIGHTS * shape.parameters if shape.adapters else 0.0
     checkpoint = WEIGHTS * parameters + 4.0 * shape.moments(cotrain.optimizer.name)
@@ -39,20 +39,20 @@ def run_files(config: RunConfig, shape: Shape) -> RunFiles:
     full = min(cotrain.iterations, _GC.full)
     thinned = max(0, cotrain.iterations - full) // _GC.weights_every
     selected = int(cotrain.iterations > full)
-    kept = roles * ((full + selected) * checkpoint + thinned * WEIGHTS * parameters)
+    retained = roles * ((full + selected) * checkpoint + thinned * WEIGHTS * parameters)
     in_all = base + checkpoint + cotrain.iterations * per_iteration
     most = _peak(config, roles * checkpoint, roles * WEIGHTS * parameters, gradient)
     return RunFiles(
         checkpoint=checkpoint,
         per_iteration=per_iteration,
         in_all=in_all,
-        after_gc=base + checkpoint + kept,
+        after_gc=base + checkpoint + retained,
         peak=base + checkpoint + most if config.store.keep else in_all,
     )
 
 
 def _peak(config: RunConfig, checkpoint: float, thin: float, gradient: float) -> float:
-    """Bytes in addition to the anchor's at the end of the last iteration, before retention follows: nothing is larger.
+    """Bytes without the anchor's at the end of the last iteration, before retention: the maximum of the run.
 
     `checkpoint` and `thin`: bytes of the roles' checkpoints, whole and without moments. Of candidates for selection,
     the best one keeps its weights, or with `within_noise` every validated one.

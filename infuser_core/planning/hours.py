@@ -51,7 +51,7 @@ class Lengths:
 
 
 def known_lengths(model: str) -> dict[str, tuple[float, str]]:
-    """Value and source of every quantity: a model's own row, else that of all models."""
+    """Value and source of every quantity: from the model's row, else from that of all models."""
     rows = sorted(read_table("lengths", package=__package__), key=lambda row: row["model"] != "*")
     return {row["quantity"]: (float(row["value"]), row["source"]) for row in rows if row["model"] in ("*", model)}
 
@@ -86,13 +86,13 @@ class GroupWork:
     """Groups of responses of mean length."""
 
     groups: float
-    """Prompts."""
+    """Number of prompts."""
     rows: int
     """Responses per prompt."""
     prompt: float
-    """Tokens."""
+    """Tokens of a prompt."""
     response: float
-    """Tokens."""
+    """Tokens of a response."""
 
     @property
     def tokens(self) -> float:
@@ -162,7 +162,7 @@ def phase_work(config: RunConfig, shape: Shape, lengths: Lengths) -> list[PhaseW
         return PhaseWork(name=name, work=work, flops={SAMPLING: work.forward(shape)})
 
     def update(name: str, work: GroupWork, minibatch: int, *, scored: bool) -> PhaseWork:
-        # Old log-probabilities, unless one step or the scoring makes them needless, and the anchor's.
+        # Old log-probabilities, unless one step or the scoring makes them unnecessary, and the anchor's.
         before = int(work.groups > minibatch and not scored) + int(cotrain.loss.kl > 0)
         flops = {TRAINING: gradient_flops(config, shape, work), SCORING: before * work.forward(shape)}
         return PhaseWork(name=name, work=work, flops=flops)

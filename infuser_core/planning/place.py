@@ -17,7 +17,6 @@ class Place:
     """A phase, in one iteration or in any."""
 
     phase: str
-    """Phase name."""
     iteration: int | None
     """Co-training iteration, -1 outside the loop; None for any."""
 

@@ -1,4 +1,4 @@
-"""Plan of a run: every stage, cached or not, and how long it takes by the times of former runs."""
+"""Plan of a run: every stage, cached or not, and its time estimated from earlier runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,12 +22,10 @@ class Leaf:
     name: str
     """Its keys, joined by dots."""
     old: Any
-    """Value before."""
     new: Any
-    """Value after."""
 
     def is_at_or_below(self, key: str) -> bool:
-        """Whether the leaf is this key or one under it."""
+        """Whether the leaf is this key or one below it."""
         return self.name == key or self.name.startswith(f"{key}.")
 
     @property
@@ -40,7 +38,7 @@ class Leaf:
 
 
 def leaves_that_differ(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Leaf]:
-    """Every leaf with different values; one that only one side has is `(none)` on the other."""
+    """Every leaf with different values; a leaf that one side lacks is `(none)` there."""
     return [
         Leaf(name=name, old=before, new=after) for name, before, after in list_differences(old, new, absent=MISSING)
     ]
@@ -52,42 +50,40 @@ def _shorten(value: Any, width: int = 40) -> str:
 
 
 UNKNOWN = "0" * 64
-"""Digest of an artifact that nobody has seen yet."""
+"""Digest of an artifact that does not exist yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyedStage:
-    """A stage that the pipeline came by."""
+    """A stage that a dry run of the pipeline reached."""
 
     recipe: Recipe
-    """Recipe of the artifact; phase, iteration and inputs alone where more is not known."""
+    """Recipe of the artifact; only phase, iteration and inputs if more is not known."""
     ref: ArtifactRef
-    """The artifact; an assumed one where it is not stored."""
+    """The artifact; an assumed one if it is not stored."""
     stored: bool
-    """Whether the store has it."""
-    known: bool
-    """False where the recipe depends on the content of an artifact that is not there."""
+    is_known: bool
+    """False if the recipe depends on the content of an artifact that is missing."""
 
     @property
     def is_final(self) -> bool:
-        """Whether its key is certain: the recipe is known, and the id of every input."""
-        return self.known and not any(identity.endswith(f"@{UNKNOWN[:16]}") for identity in self.recipe.inputs.values())
+        """Whether its key is certain: the recipe and the id of every input are known."""
+        assumed = [identity for identity in self.recipe.inputs.values() if identity.endswith(f"@{UNKNOWN[:16]}")]
+        return self.is_known and not assumed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReason:
-    """One reason for which a stage would run."""
+    """One reason why a stage would run."""
 
     kind: str
     """forced, version, setting, seed, depends, input or missing."""
     text: str
     """For people."""
     key: str = ""
-    """Setting, input or phase that it is about."""
+    """Setting, input or phase that changed."""
     old: Any = None
-    """Value before."""
     new: Any = None
-    """Value now."""
 
     def to_json(self) -> dict[str, Any]:
         """The reason for scripts."""
@@ -99,14 +95,14 @@ class FormerRun:
     """Former artifacts that a plan is compared with."""
 
     records: Sequence[Record]
-    """Artifacts of the run that it is compared with, in the order of the pipeline."""
+    """Artifacts of the run to compare with, in the order of the pipeline."""
     settings: Sequence[Leaf]
     """Settings in which the two runs differ."""
-    seen: frozenset[str]
-    """Keys that some run of the store has had."""
+    keys_of_all_runs: frozenset[str]
+    """Keys of artifacts of any run of the store, removed ones too."""
 
     def like(self, recipe: Recipe) -> Record | None:
-        """The artifact in the recipe's place, the most similar of several; None where there was none."""
+        """The artifact at the recipe's place, the most similar of several, or None."""
         place = [r for r in self.records if (r.phase, r.iteration) == (recipe.phase, recipe.iteration)]
         alike = [record for record in place if record.config.get("label") == recipe.config.get("label")]
 
@@ -121,24 +117,27 @@ class FormerRun:
 def reasons_to_run(
     step: SurveyedStage, record: Record | None, before: FormerRun, salts: Salts, missing: Mapping[str, Recipe]
 ) -> list[RunReason]:
-    """Reasons for which this stage would run, the most telling first.
+    """Reasons why this stage would run, the most important first.
 
-    `record` is the artifact in its place, if any; `missing` are assumed artifacts by id.
+    `record` is the former artifact at its place, if any; `missing` are assumed artifacts by id.
     """
     recipe = step.recipe
-    if not step.known:
+    if not step.is_known:
         return _input_changes(recipe, None, missing) or [_DEPENDS]
-    found = _forced_repeat(recipe, record, salts)
+    reasons = _forced_repeat(recipe, record, salts)
     if record is not None:
         if record.version != recipe.version:
-            said = f"version of {recipe.phase} {record.version} -> {recipe.version}"
-            found.append(_change("version", recipe.phase, record.version, recipe.version, said))
-        found += _setting_changes(recipe, record, before.settings)
+            text = f"version of {recipe.phase} {record.version} -> {recipe.version}"
+            reasons.append(_change("version", recipe.phase, record.version, recipe.version, text))
+        reasons += _setting_changes(recipe, record, before.settings)
         if record.seed != recipe.seed:
-            found.append(_change("seed", "seed", record.seed, recipe.seed))
-    found += _input_changes(recipe, record, missing)
-    gone = "missing: it was computed, and is gone from the store"
-    return found or [RunReason(kind="missing", text=gone if recipe.key in before.seen else "missing: not computed yet")]
+            reasons.append(_change("seed", "seed", record.seed, recipe.seed))
+    reasons += _input_changes(recipe, record, missing)
+    if not reasons:
+        removed = recipe.key in before.keys_of_all_runs
+        text = "missing: it was computed, and was removed from the store" if removed else "missing: not computed yet"
+        reasons = [RunReason(kind="missing", text=text)]
+    return reasons
 
 
 def _change(kind: str, key: str, old: Any, new: Any, text: str = "") -> RunReason:
@@ -156,40 +155,39 @@ def _forced_repeat(recipe: Recipe, record: Record | None, salts: Salts) -> list[
 
 
 def _setting_changes(recipe: Recipe, record: Record, changed: Sequence[Leaf]) -> list[RunReason]:
-    """Settings of the phase that differ, each under the name that it has in the configuration, where it has one."""
+    """Settings of the phase that differ, under their names in the configuration if they have one."""
     leaves = leaves_that_differ(record.config, recipe.config)
-    named = [_as_configured(recipe, leaf, changed) for leaf in leaves if leaf.name != SALT]
-    return [_change("setting", leaf.name, leaf.old, leaf.new) for leaf in named]
+    leaves = [_as_configured(recipe, leaf, changed) for leaf in leaves if leaf.name != SALT]
+    return [_change("setting", leaf.name, leaf.old, leaf.new) for leaf in leaves]
 
 
 def _as_configured(recipe: Recipe, leaf: Leaf, changed: Sequence[Leaf]) -> Leaf:
     same = [other for other in changed if (other.old, other.new) == (leaf.old, leaf.new)]
     alike = [other for other in same if other.last == leaf.last] or same
-    # Both roles have a learning rate: the phase's name says whose.
+    # Both roles have a learning rate: the phase's name tells which one is meant.
     own = [other for other in alike if any(part in recipe.phase for part in other.name.split("."))] or alike
     return own[0] if own else leaf
 
 
 def _input_changes(recipe: Recipe, record: Record | None, missing: Mapping[str, Recipe]) -> list[RunReason]:
     before = dict(record.inputs) if record is not None else {}
-    found = []
+    changes = []
     for name, identity in recipe.inputs.items():
         if identity in missing:
             source = missing[identity].title
-            found.append(_change("depends", name, None, source, f"depends on {source}, which would run"))
+            changes.append(_change("depends", name, None, source, f"depends on {source}, which would run"))
         elif before and identity != before.get(name):
-            said = f"input {name} changed: {before.get(name, 'none')} -> {identity}"
-            found.append(_change("input", name, before.get(name), identity, said))
-    gone = [name for name in before if name not in recipe.inputs]
-    return found + [_change("input", name, before[name], None, f"input {name} is no longer used") for name in gone]
+            text = f"input {name} changed: {before.get(name, 'none')} -> {identity}"
+            changes.append(_change("input", name, before.get(name), identity, text))
+    unused = [name for name in before if name not in recipe.inputs]
+    return changes + [_change("input", name, before[name], None, f"input {name} is no longer used") for name in unused]
 
 
 _DEPENDS = RunReason(kind="depends", text="depends on stages before it, which would run", new="stages before it")
 
-
 _LISTED = 8
-"""Cached stages in a row of which each gets a line of its own."""
-_SAID = 3
+"""More consecutive cached stages than this share a line."""
+_MAX_REASONS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,24 +195,23 @@ class PlannedStage:
     """One stage of a plan."""
 
     recipe: Recipe
-    """Recipe of its artifact; with unknown inputs, its key is not the final one."""
+    """Recipe of its artifact; its key is not final if inputs are unknown."""
     label: str
-    """Benchmark or part that tells it from others of its phase and iteration; empty for most."""
+    """Benchmark or part that distinguishes it from others of its phase and iteration; empty for most."""
     cached: bool
-    """Whether the store has it."""
     reasons: Sequence[RunReason]
     """Why it would run; empty for a cached stage."""
     seconds: float | None
-    """Estimated time, seconds: 0 for a cached stage, None where the store knows no former one."""
+    """Estimated time; 0 for a cached stage, None if the store has no former one."""
 
     @property
     def title(self) -> str:
-        """The stage in words."""
+        """Name of the stage for people."""
         return f"{self.recipe.title}{f' ({self.label})' if self.label else ''}"
 
     @property
     def is_known(self) -> bool:
-        """Whether all its inputs are there, so that its key is final."""
+        """Whether all its inputs exist, so that its key is final."""
         return all(reason.kind != "depends" for reason in self.reasons)
 
     def to_json(self) -> dict[str, Any]:
@@ -235,13 +232,11 @@ class RunPlan:
     """All stages of a run, in the order of the pipeline."""
 
     run: str
-    """Its name."""
     compared_with: str
-    """Run that the reasons speak of; empty where the store has none."""
+    """Run that the reasons refer to; empty if the store has none."""
     stages: Sequence[PlannedStage]
-    """The stages."""
     notes: Sequence[str] = ()
-    """Notes for a person before starting it."""
+    """To read before starting it."""
 
     @property
     def running(self) -> list[PlannedStage]:
@@ -250,12 +245,12 @@ class RunPlan:
 
     @property
     def seconds(self) -> float:
-        """Estimated time of the stages for which there is an estimate, seconds."""
+        """Estimated seconds of the stages that have an estimate."""
         return sum(stage.seconds or 0.0 for stage in self.running)
 
     @property
     def unknown(self) -> int:
-        """Stages that would run and for which there is no estimate."""
+        """Number of stages that would run and have no estimate."""
         return sum(stage.seconds is None for stage in self.running)
 
     def to_json(self) -> dict[str, Any]:
@@ -311,11 +306,15 @@ def _line(stage: PlannedStage, width: int) -> str:
 
 
 def _reason_texts(reasons: Sequence[RunReason]) -> list[str]:
-    """The first reasons in words; what would run before stands in one of them."""
-    ahead = list(dict.fromkeys(str(reason.new) for reason in reasons if reason.kind == "depends"))
-    said = [reason.text for reason in reasons if reason.kind != "depends"]
-    said += [f"depends on {', '.join(ahead[:_SAID])}{', ...' if len(ahead) > _SAID else ''}"] if ahead else []
-    return [*said[:_SAID], f"{len(said) - _SAID} more reasons"] if len(said) > _SAID else said
+    """Texts of the first reasons; one of them lists the stages that would run before."""
+    texts = [reason.text for reason in reasons if reason.kind != "depends"]
+    dependencies = list(dict.fromkeys(str(reason.new) for reason in reasons if reason.kind == "depends"))
+    if dependencies:
+        more = ", ..." if len(dependencies) > _MAX_REASONS else ""
+        texts.append(f"depends on {', '.join(dependencies[:_MAX_REASONS])}{more}")
+    if len(texts) > _MAX_REASONS:
+        return [*texts[:_MAX_REASONS], f"{len(texts) - _MAX_REASONS} more reasons"]
+    return texts
 
 
 def make_plan(
@@ -325,16 +324,16 @@ def make_plan(
     before: FormerRun,
     salts: Salts,
     missing: Mapping[str, Recipe],
-    known: Sequence[Record],
+    stored: Sequence[Record],
     compared_with: str,
-    asked: RunPlaces,
+    places: RunPlaces,
     notes: Sequence[str] = (),
 ) -> RunPlan:
-    """The plan of the stages that a survey came by; `known` are all artifacts of the store, for the times."""
-    usual = usual_seconds(known) | usual_seconds(before.records)
+    """Plan of the surveyed stages; `stored` are all artifacts of the store, for the estimates."""
+    usual = usual_seconds(stored) | usual_seconds(before.records)
     stages = []
     for step, label in zip(steps, stage_labels(steps), strict=True):
-        if asked.only is not None and not asked.only.holds(step.recipe):
+        if places.only is not None and not places.only.holds(step.recipe):
             continue
         why: list[RunReason] = []
         seconds: float | None = 0.0
@@ -347,20 +346,20 @@ def make_plan(
 
 
 def stage_labels(steps: Sequence[SurveyedStage]) -> list[str]:
-    """Labels of stages of one phase and iteration: a label of their own, or of what they were made from."""
-    own: dict[str, str] = {}
-    found = []
+    """Labels that distinguish stages of one phase and iteration: their own, else that of their responses."""
+    label_of: dict[str, str] = {}
+    labels = []
     for step in steps:
-        inherited = own.get(step.recipe.inputs.get("responses", ""), "")
+        inherited = label_of.get(step.recipe.inputs.get("responses", ""), "")
         label = str(step.recipe.config.get("label") or inherited)
-        own[step.ref.id] = label
-        found.append("" if step.recipe.phase == Phase.VALIDATE else label)
-    return found
+        label_of[step.ref.id] = label
+        labels.append("" if step.recipe.phase == Phase.VALIDATE else label)
+    return labels
 
 
 def usual_seconds(records: Sequence[Record]) -> dict[str, float]:
-    """Median time of each phase by former artifacts."""
-    found: dict[str, list[float]] = {}
+    """Median seconds of each phase over former artifacts."""
+    seconds_of: dict[str, list[float]] = {}
     for record in records:
-        found.setdefault(record.phase, []).append(record.seconds)
-    return {phase: median(seconds) for phase, seconds in found.items()}
+        seconds_of.setdefault(record.phase, []).append(record.seconds)
+    return {phase: median(seconds) for phase, seconds in seconds_of.items()}

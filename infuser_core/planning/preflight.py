@@ -18,7 +18,7 @@ from infuser_core.config.sources import (
 )
 from infuser_core.cotrain.phases.parts.few_shot import AIM_TEMPLATE
 from infuser_core.cotrain.reward import find_reward
-from infuser_core.cotrain.route import find_route, main_routes, needs_documents, runs_programs, templates
+from infuser_core.cotrain.route import find_route, generator_templates, main_routes, needs_documents, runs_programs
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation.anchors import anchor_folder
 from infuser_core.planning.split import load_sets, require_apart
@@ -31,27 +31,27 @@ from infuser_core.verifiers.sandbox import run as sandbox
 
 
 def missing_for_corpus(config: RunConfig) -> list[ConfigError]:
-    """Everything that is missing on this machine, in the order of a run's asking; without a corpus nothing is."""
+    """Everything that this machine lacks for the corpus, in the order of a run; nothing without a corpus."""
     if not needs_documents(config):
         return []
     if config.corpus.pool:
-        there = fetch_address(config.corpus.pool).exists()
+        exists = fetch_address(config.corpus.pool).exists()
         absent = ConfigError(
             f"corpus.pool = {config.corpus.pool!r}: no such file or folder",
             hint="name a pool of `infuser corpus build`, or a documents.json",
         )
-        return [*([] if there else [absent]), *_references(config)]
-    return [*_models(config), *_marker(config), *_references(config)]
+        return [*([] if exists else [absent]), *_missing_references(config)]
+    return [*_missing_models(config), *_missing_marker(config), *_missing_references(config)]
 
 
-def _models(config: RunConfig) -> Iterator[ConfigError]:
+def _missing_models(config: RunConfig) -> Iterator[ConfigError]:
     corpus = config.corpus
-    named = {
+    model_settings = {
         "corpus.catalogue.model": corpus.catalogue.model,
         "corpus.chunk.tokenizer": corpus.chunk.tokenizer,
         "corpus.judge": corpus.judge,
     }
-    yield from _folders(named)
+    yield from _invalid_model_folders(model_settings)
     judge = corpus.judge
     if judge is None or judge.type not in ("rules", "none"):
         try:
@@ -60,28 +60,28 @@ def _models(config: RunConfig) -> Iterator[ConfigError]:
             yield error
 
 
-def _folders(models: Mapping[str, object]) -> Iterator[ConfigError]:
-    """Model folders, by their settings, that hold no model."""
+def _invalid_model_folders(models: Mapping[str, object]) -> Iterator[ConfigError]:
+    """An error for each setting whose model folder has no model."""
     for key, source in models.items():
         if isinstance(source, FolderAnchor) and not (Path(source.path) / "config.json").is_file():
             message = f"{key}.path = {source.path!r}: no config.json there"
             yield ConfigError(message, hint="name a model folder in Hugging Face layout")
 
 
-def _marker(config: RunConfig) -> Iterator[ConfigError]:
-    """The external converter, where every book goes through it. A store with a pool may need no conversion any more."""
+def _missing_marker(config: RunConfig) -> Iterator[ConfigError]:
+    """An error if the external converter of all books is missing, unless the store has a pool already."""
     words = shlex.split(settings.marker_command())
     if config.corpus.convert.type != "marker" or (words and shutil.which(words[0])):
         return
     if not any((settings.store_root() / "artifacts" / "pool").glob("*")):
         yield ConfigError(
             f"corpus.convert.type = 'marker': no command {settings.marker_command()!r} is installed",
-            hint="install marker-pdf in an environment of its own and name its marker_single in INFUSER_MARKER; or "
+            hint="install marker-pdf in a separate environment and name its marker_single in INFUSER_MARKER; or "
             "--set corpus.convert.type=auto",
         )
 
 
-def _references(config: RunConfig) -> Iterator[ConfigError]:
+def _missing_references(config: RunConfig) -> Iterator[ConfigError]:
     overlap = config.corpus.overlap
     for key, paths in (("references", overlap.references), ("mixture", overlap.mixture)):
         for number, path in enumerate(paths):
@@ -93,7 +93,7 @@ def _references(config: RunConfig) -> Iterator[ConfigError]:
 
 
 def preflight(config: RunConfig) -> None:
-    """Raise the first thing that would stop the run later, as a ConfigError or SandboxUnavailable."""
+    """Raise ConfigError or SandboxUnavailable for the first problem that would stop the run later."""
     settings.phase_seconds("")
     settings.track_seconds()
     for name in config.track:
@@ -104,11 +104,11 @@ def preflight(config: RunConfig) -> None:
     for number, benchmark in enumerate(config.evaluate.benchmarks):
         if benchmark.path:
             _must_exist(f"evaluate.benchmarks.{number}.path", benchmark.path)
-    # Read here once: a damaged file must not be found out after the training.
+    # Read here once: a damaged file must not surface only after training.
     sets = load_sets(config)
     require_apart(config, sets)
-    asked = [question for each in sets for question in each.questions]
-    asking = _generator_prompts(config)
+    questions = [question for each in sets for question in each.questions]
+    prompts = _generator_prompts(config)
     reward = find_reward(config.cotrain.reward.name)
     if config.cotrain.budget.mode == "bandit" and not reward.needs_influence:
         raise ConfigError(
@@ -118,16 +118,16 @@ def preflight(config: RunConfig) -> None:
     for key in ("labeller", "oracle"):
         if name := getattr(config.cotrain.question, key):
             find_object(name, key=f"cotrain.question.{key}")
-    for prompt in (*asking, CHOICES, "judge_chunk", *sorted({prompt_name(question) for question in asked})):
+    for prompt in (*prompts, CHOICES, "judge_chunk", *sorted({prompt_name(question) for question in questions})):
         load_template(prompt, profile=config.prompts)
-    if runs_programs(config, asked):
+    if runs_programs(config, questions):
         sandbox.find_containment()
     roles = {
         "anchor": config.anchor,
         "cotrain.generator.model": config.cotrain.generator.model,
         "cotrain.key_solver": config.cotrain.key_solver,
     }
-    for error in _folders(roles):
+    for error in _invalid_model_folders(roles):
         raise error
     for error in missing_for_corpus(config):
         raise error
@@ -135,49 +135,51 @@ def preflight(config: RunConfig) -> None:
 
 
 def _check_adapter(config: RunConfig) -> None:
-    """Raises ConfigError for adapters of layers that a model on this machine has not."""
+    """Raises ConfigError for adapters of layers that the model lacks, if it is on this machine."""
     adapter = config.cotrain.adapter
     if adapter is None or adapter.targets == ALL_LINEAR or isinstance(config.anchor, HubAnchor):
         return
-    # Imported here: it takes seconds, and there is hardly ever anything to check.
-    from infuser_core.engines.hf.adapters import layers_of, outline
-    from infuser_core.engines.hf.causal_lm import read_config
+    # Imported here: it takes seconds and is rarely needed.
+    from infuser_core.engines.hf.adapters import target_layers
+    from infuser_core.engines.hf.causal_lm import build_meta_model, read_config
 
-    layers_of(outline(read_config(anchor_folder(config.anchor))), adapter.targets)
+    target_layers(build_meta_model(read_config(anchor_folder(config.anchor))), adapter.targets)
 
 
 def _generator_prompts(config: RunConfig) -> list[str]:
-    """Prompts of the generator. Raises ConfigError where a run of given problems has none, or a generator."""
-    own = find_route(config.cotrain.route or MAIN_ROUTE)
+    """Prompts of the generator. Raises ConfigError if the route lacks problems, or prompts for an update."""
+    route = find_route(config.cotrain.route or MAIN_ROUTE)
     problems = [find_route(each.route) for each in config.data.problems]
-    if own.given and not any(route.given for route in problems):
+    if route.carry and not any(other.carry for other in problems):
         raise ConfigError(
-            f"cotrain.route = {own.name!r} trains on problems that are given, and data.problems lists none",
+            f"cotrain.route = {route.name!r} trains on given problems, and data.problems lists none",
             hint="name them, with their count, under data.problems",
         )
-    if config.cotrain.generator.update and not templates(config):
+    if config.cotrain.generator.update and not generator_templates(config):
         raise ConfigError(
-            f"cotrain.route = {own.name!r} has nothing to write for a generator",
+            f"cotrain.route = {route.name!r} has nothing to write for a generator",
             hint="set cotrain.generator.update to false",
         )
-    shown = {each.shows for each in main_routes(config)} - {""} if config.cotrain.examples else set[str]()
-    return sorted({*templates(config), *shown, *([AIM_TEMPLATE] if config.cotrain.aims else [])})
+    example_prompts = (
+        {each.examples_template for each in main_routes(config)} - {""} if config.cotrain.examples else set[str]()
+    )
+    return sorted({*generator_templates(config), *example_prompts, *([AIM_TEMPLATE] if config.cotrain.aims else [])})
 
 
 def _sources(config: RunConfig) -> list[tuple[str, QuestionSource]]:
-    """Every set of questions with its key; the parts of a mixed set one by one."""
+    """Every set of questions with its key; the parts of a mixed set are listed one by one."""
     data = config.data
-    given: list[tuple[str, QuestionSource]] = [("data.dev", data.dev), ("data.validation", data.validation)]
-    given += [(f"data.problems.{number}.source", each.source) for number, each in enumerate(data.problems)]
+    sources: list[tuple[str, QuestionSource]] = [("data.dev", data.dev), ("data.validation", data.validation)]
+    sources += [(f"data.problems.{number}.source", each.source) for number, each in enumerate(data.problems)]
     examples = config.cotrain.examples
-    given += [("cotrain.examples.source", examples.source)] if examples and examples.source else []
-    found: list[tuple[str, QuestionSource]] = []
-    for key, source in given:
+    sources += [("cotrain.examples.source", examples.source)] if examples and examples.source else []
+    parts: list[tuple[str, QuestionSource]] = []
+    for key, source in sources:
         if isinstance(source, MixQuestions):
-            found += [(f"{key}.parts.{number}.source", part.source) for number, part in enumerate(source.parts)]
+            parts += [(f"{key}.parts.{number}.source", part.source) for number, part in enumerate(source.parts)]
         else:
-            found.append((key, source))
-    return found
+            parts.append((key, source))
+    return parts
 
 
 def _must_exist(key: str, path: str) -> None:

@@ -1,7 +1,7 @@
-"""Memory and disk that a run cannot do without, beside this machine's: a run that cannot fit is refused at its start.
+"""Least memory and disk of a run, compared with this machine: a run that cannot fit is refused at its start.
 
 Only what is certain counts: the planner's parts without its reserve, micro-batches as small as the trainer can make
-them, rows of mean length. Whoever passes may still run out of memory; `infuser plan` says what is comfortable.
+them, rows of mean length. A run that passes may still run out of memory; `infuser plan` has a margin.
 """
 
 import math
@@ -41,7 +41,7 @@ class MachineRoom:
     """Room of the machine on which a run starts."""
 
     cards: Sequence[float] | None
-    """Bytes of every accelerator that programs may use; None where nobody can tell."""
+    """Bytes of every accelerator that programs may use; None if unknown."""
     memory: float
     """Bytes of main memory."""
     disk: float
@@ -49,35 +49,35 @@ class MachineRoom:
 
 
 Shortage = tuple[str, str]
-"""Something that a run needs and this machine has not, need and limit, and what would do; both in words."""
+"""Two texts: what a run needs with the machine's limit, and the remedy."""
 
 
 def this_machine(root: Path) -> MachineRoom:
-    """This machine, with the disk of a store that need not exist yet."""
-    there = next(folder for folder in (root, *root.parents) if folder.exists())
-    return MachineRoom(cards=visible_accelerators(), memory=host_memory(), disk=float(shutil.disk_usage(there).free))
+    """This machine, with the disk of a store that may not exist yet."""
+    existing = next(folder for folder in (root, *root.parents) if folder.exists())
+    return MachineRoom(cards=visible_accelerators(), memory=host_memory(), disk=float(shutil.disk_usage(existing).free))
 
 
 def visible_accelerators() -> list[float] | None:
-    """Bytes of every accelerator that CUDA_VISIBLE_DEVICES leaves; None where nobody can tell."""
+    """Bytes of every accelerator in CUDA_VISIBLE_DEVICES; None if unknown."""
     try:
-        told = subprocess.run(QUERY, capture_output=True, text=True, timeout=10, check=True).stdout
-        rows = [[part.strip() for part in line.split(",")] for line in told.splitlines()]
-        known = [(index, uuid, float(mebibytes) * 2**20) for index, uuid, mebibytes in rows]
+        output = subprocess.run(QUERY, capture_output=True, text=True, timeout=10, check=True).stdout
+        rows = [[part.strip() for part in line.split(",")] for line in output.splitlines()]
+        devices = [(index, uuid, float(mebibytes) * 2**20) for index, uuid, mebibytes in rows]
     except (OSError, subprocess.SubprocessError, ValueError):
         return None if any(next(Path("/dev").glob(pattern), None) for pattern in DEVICES) else []
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if named is None:
-        return [room for _, _, room in known]
-    wanted = [name.strip() for name in named.split(",") if name.strip() not in ("", "-1")]
-    found = [room for name in wanted for index, uuid, room in known if name == index or uuid.startswith(name)]
-    return found if len(found) == len(wanted) else None
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is None:
+        return [memory for _, _, memory in devices]
+    names = [name.strip() for name in visible.split(",") if name.strip() not in ("", "-1")]
+    cards = [memory for name in names for index, uuid, memory in devices if name == index or uuid.startswith(name)]
+    return cards if len(cards) == len(names) else None
 
 
 def require_room(config: RunConfig, name: str, places: RunPlaces) -> None:
     """Raises ConfigError for a run that this machine cannot hold.
 
-    A complete run computes nothing, one up to a place needs no disk for the rest, and a cluster's machines are asked
+    A complete run computes nothing, and one up to a place needs no disk for the rest. A cluster's machines are checked
     when its engines start.
     """
     root = settings.store_root()
@@ -85,72 +85,71 @@ def require_room(config: RunConfig, name: str, places: RunPlaces) -> None:
     if (place and place.phase not in LOOP) or Journal(root, name).is_finished():
         return
     machine = this_machine(root) if place is None else replace(this_machine(root), disk=math.inf)
-    _refuse(shortages(config, machine, held=_stored_bytes(root, name, config)))
+    _refuse(shortages(config, machine, stored=_stored_bytes(root, name, config)))
 
 
 def require_memory(config: RunConfig) -> None:
-    """Raises ConfigError where this machine's memory cannot hold the models, whatever its disk."""
+    """Raises ConfigError if this machine's memory cannot hold the models; its disk is not checked."""
     _refuse(shortages(config, replace(this_machine(settings.store_root()), disk=math.inf)))
 
 
-def _refuse(told: Sequence[Shortage]) -> None:
-    if told:
-        raise ConfigError(
-            "; ".join(what for what, _ in told), hint="; ".join(dict.fromkeys(remedy for _, remedy in told))
-        )
+def _refuse(problems: Sequence[Shortage]) -> None:
+    if problems:
+        remedies = dict.fromkeys(remedy for _, remedy in problems)
+        raise ConfigError("; ".join(what for what, _ in problems), hint="; ".join(remedies))
 
 
-def shortages(config: RunConfig, machine: MachineRoom, *, held: float = 0.0) -> list[Shortage]:
-    """Everything that does not fit and can be judged; `held` are bytes of the run that the store has already."""
+def shortages(config: RunConfig, machine: MachineRoom, *, stored: float = 0.0) -> list[Shortage]:
+    """Everything that certainly does not fit; `stored` are bytes of the run that the store already has."""
     if config.cluster is not None:
         machine = replace(machine, cards=None, memory=math.inf)
     on_cards = config.engine.device != "cpu" and machine.cards != []
     absent = _missing_accelerators(config, machine)
     try:
         setup = Setup.of(config, _as_cluster(machine, on_cards=on_cards))
-        return absent or [*_memory_shortages(setup, machine), *_disk_shortages(setup, machine, held)]
+        return absent or [*_memory_shortages(setup, machine), *_disk_shortages(setup, machine, stored)]
     except ConfigError:
         return absent
 
 
 def _missing_accelerators(config: RunConfig, machine: MachineRoom) -> list[Shortage]:
-    """Accelerators that the settings count on."""
-    engine, known = config.engine, machine.cards
-    if known is None or engine.device == "cpu":
+    """Accelerators that the settings require and the machine lacks."""
+    engine, cards = config.engine, machine.cards
+    if cards is None or engine.device == "cpu":
         return []
-    if engine.device == "cuda" and not known:
+    if engine.device == "cuda" and not cards:
         what = "engine.device = 'cuda', and this machine has no accelerator"
         return [(what, "run it where there is one, or set engine.device auto")]
     ranks = engine.ranks if engine.trainer == "deepspeed" else 1
-    if not known or ranks <= len(known):
+    if not cards or ranks <= len(cards):
         return []
-    what = f"engine.ranks = {ranks}, and the accelerators of this machine are {len(known)}"
-    return [(what, f"set engine.ranks to {len(known)}, or name a cluster")]
+    what = f"engine.ranks = {ranks}, and the accelerators of this machine are {len(cards)}"
+    return [(what, f"set engine.ranks to {len(cards)}, or name a cluster")]
 
 
 def _as_cluster(machine: MachineRoom, *, on_cards: bool) -> Cluster:
-    """The machine as the planner knows one, but for its speed."""
-    known = machine.cards or []
+    """The machine for the planner; its speed is not set."""
+    cards = machine.cards or []
     card = Gpu(
         name="accelerator" if on_cards else HOST,
-        memory=min(known, default=math.inf) if on_cards else machine.memory,
-        # A driver's own differs, and may be small.
+        memory=min(cards, default=math.inf) if on_cards else machine.memory,
+        # The driver's share differs, and may be small.
         context=0.0 if on_cards else PYTHON,
         graphs=0.0,
         flops=1.0,
     )
-    return Cluster(gpu=card, nodes=1, per_node=max(1, len(known)) if on_cards else 1)
+    return Cluster(gpu=card, nodes=1, per_node=max(1, len(cards)) if on_cards else 1)
 
 
 def least_memory(setup: Setup) -> list[RoleMemory]:
-    """Memory of both roles without the reserve, and with the smallest micro-batch that the trainer can go down to."""
+    """Memory of both roles without the reserve, and with the trainer's smallest micro-batch."""
     engine = setup.config.engine
     halves = engine.trainer == "local" and (engine.token_budget == "auto" or not setup.cluster.gpu.is_host)
     passes = [phase.work.tokens for phase in setup.phases if SAMPLING not in phase.flops]
     most = math.ceil(max(passes, default=0.0))
     layout = replace(setup.layout, token_budget=LEAST if halves else min(setup.layout.token_budget, most))
-    found = memory_of_roles(setup.shape, setup.cluster.gpu, layout, sequence=0.0)
-    return [replace(role, parts=tuple(part for part in role.parts if part.name != RESERVE)) for role in found]
+    roles = memory_of_roles(setup.shape, setup.cluster.gpu, layout, sequence=0.0)
+    return [replace(role, parts=tuple(part for part in role.parts if part.name != RESERVE)) for role in roles]
 
 
 def _memory_shortages(setup: Setup, machine: MachineRoom) -> Iterator[Shortage]:
@@ -162,26 +161,26 @@ def _memory_shortages(setup: Setup, machine: MachineRoom) -> Iterator[Shortage]:
         if not role.fits:
             what = f"the {role.role} needs {role.total / GIB:.1f} GiB, and {where} has {role.room / GIB:.1f}"
             yield what, _remedy(setup)
-    moved = host_bytes(setup.shape, setup.layout, per_node=setup.cluster.per_node)
-    if moved > machine.memory:
-        what = f"{moved / GIB:.1f} GiB move to the main memory, which has {machine.memory / GIB:.1f}"
+    offloaded = host_bytes(setup.shape, setup.layout, per_node=setup.cluster.per_node)
+    if offloaded > machine.memory:
+        what = f"{offloaded / GIB:.1f} GiB move to the main memory, which has {machine.memory / GIB:.1f}"
         yield what, "set engine.placement split or engine.offload none, or take a larger machine"
 
 
 def _remedy(setup: Setup) -> str:
-    """The first setting by the planner with which it fits."""
+    """The planner's first setting with which the run fits."""
     for knob in advice(setup) if not setup.cluster.gpu.is_host else []:
         if knob.fits and not knob.settings[0].startswith("--"):
             return f"by the plan it fits with --set {' --set '.join(knob.settings)}"
     return "take a smaller model or a larger machine: `infuser plan CONFIG --gpus 8xH100` says what fits where"
 
 
-def _disk_shortages(setup: Setup, machine: MachineRoom, held: float) -> Iterator[Shortage]:
+def _disk_shortages(setup: Setup, machine: MachineRoom, stored: float) -> Iterator[Shortage]:
     files = run_files(setup.config, setup.shape)
-    if files.peak - held > machine.disk:
-        there = f", {format_size(int(held))} of them already" if held else ""
+    if files.peak - stored > machine.disk:
+        already = f", {format_size(int(stored))} of them already" if stored else ""
         free = format_size(int(machine.disk))
-        what = f"the run keeps {format_size(int(files.peak))} in the store{there}, whose disk has {free} free"
+        what = f"the run keeps {format_size(int(files.peak))} in the store{already}, whose disk has {free} free"
         rule = KeepSettings()
         keep = f"set store.keep={{full: {rule.full}, weights_every: {rule.weights_every}}}, or "
         if setup.config.store.keep:
@@ -191,8 +190,8 @@ def _disk_shortages(setup: Setup, machine: MachineRoom, held: float) -> Iterator
 
 def _stored_bytes(root: Path, name: str, config: RunConfig) -> float:
     """Bytes of a run's state in the store, and of the run that it was forked from."""
-    store, known = Store(root), (name, load_history(root, name, config).forked_from)
+    store, names = Store(root), (name, load_history(root, name, config).forked_from)
     state = (*CHECKPOINTS, *GRADIENTS)
-    entries = [entry for run in known if run for entry in Journal(root, run).latest() if entry.phase in state]
+    entries = [entry for run in names if run for entry in Journal(root, run).latest() if entry.phase in state]
     folders = {store.folder(entry.key) for entry in entries}
     return float(sum(size_on_disk(folder) for folder in folders if folder.exists()))

@@ -1,4 +1,4 @@
-"""A run on a cluster: its settings, model, mean lengths and layout, looked up for the planner."""
+"""A run on a cluster: its settings, model, mean lengths and layout, resolved for the planner."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,10 +34,10 @@ class Setup:
 
         `shape` replaces the anchor's; `tokens` are lengths as `quantity=value`.
         """
-        chosen = (shape or shape_of(config.anchor)).adapted(config.cotrain.adapter)
-        where = parse_cluster(gpus) if isinstance(gpus, str) else gpus
-        lengths = parse_lengths(chosen.name, config.cotrain, tokens)
-        return Setup(config=config, cluster=where, shape=chosen, lengths=lengths, layout=layout_of(config, where))
+        shape = (shape or shape_of(config.anchor)).adapted(config.cotrain.adapter)
+        cluster = parse_cluster(gpus) if isinstance(gpus, str) else gpus
+        lengths = parse_lengths(shape.name, config.cotrain, tokens)
+        return Setup(config=config, cluster=cluster, shape=shape, lengths=lengths, layout=layout_of(config, cluster))
 
     @property
     def phases(self) -> list[PhaseWork]:

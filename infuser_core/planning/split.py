@@ -1,4 +1,4 @@
-"""The split of a run's questions: what it learns from or chooses by shares nothing with what checks the result."""
+"""Checks that the questions for training and selection share none with those that measure the result."""
 
 import itertools
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ class QuestionSet:
     part: str
     """dev, validation, problems or benchmarks."""
     name: str
-    """The set in a message."""
+    """For messages."""
     questions: Sequence[Question]
-    """Its questions, in the order of the source."""
+    """In the order of the source."""
 
 
 def load_sets(config: RunConfig) -> list[QuestionSet]:
@@ -49,7 +49,7 @@ def load_sets(config: RunConfig) -> list[QuestionSet]:
 
 
 def require_apart(config: RunConfig, sets: Sequence[QuestionSet]) -> None:
-    """Raises ConfigError where two of the sets share questions and `data.allow_overlap` does not name the pair."""
+    """Raises ConfigError if two of the sets share questions and `data.allow_overlap` does not name the pair."""
     pairs: list[str] = []
     counts: list[str] = []
     examples: list[str] = []
@@ -66,11 +66,11 @@ def require_apart(config: RunConfig, sets: Sequence[QuestionSet]) -> None:
                 for question, copy in shared[:EXAMPLES]
             ]
     if pairs:
-        drawn = isinstance(config.data.validation, BenchmarkQuestions) and "validation-benchmarks" in pairs
-        remedy = "data.validation.leak_free: true draws others; " if drawn else ""
+        is_sampled = isinstance(config.data.validation, BenchmarkQuestions) and "validation-benchmarks" in pairs
+        remedy = "data.validation.leak_free: true draws others; " if is_sampled else ""
         allowed = ", ".join(dict.fromkeys([*config.data.allow_overlap, *pairs]))
         raise ConfigError(
             f"{'; '.join(counts)}; e.g. {', '.join(examples[:EXAMPLES])}",
             hint=f"give each set other questions; {remedy}"
-            f"where the overlap is by design: --set 'data.allow_overlap=[{allowed}]'",
+            f"if the overlap is intended: --set 'data.allow_overlap=[{allowed}]'",
         )

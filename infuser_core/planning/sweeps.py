@@ -19,7 +19,7 @@ from infuser_core.config.sources import Settings
 from infuser_core.errors import ConfigError, match_name
 
 RUNS = 1000
-"""Runs of a sweep."""
+"""Maximum number of runs of a sweep."""
 _UNFIT = re.compile(r"[^a-z0-9]+")
 
 
@@ -49,7 +49,7 @@ class AxisValue:
 def read_sweeps(paths: Sequence[Path], overrides: Sequence[str] = (), *, against: str = "") -> list[RunConfig]:
     """The runs of several sweep files, each once.
 
-    Raises ConfigError like `read`, and where no run is of the variant `against`.
+    Raises ConfigError like `read_sweep`, and if no run has the variant `against`.
     """
     runs = list({config.run_name(): config for path in paths for config in read_sweep(path, overrides)}.values())
     if against:
@@ -62,7 +62,7 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> list[RunConfig]:
 
     A run's name follows from its settings, so that sweeps share runs.
 
-    Raises ConfigError where the file, or the configuration of any of its runs, is wrong.
+    Raises ConfigError if the file or the configuration of one of its runs is invalid.
     """
     sweep = parse_settings(SweepFile, shipped.read_settings_file(path), where=str(path))
     folder = shipped.find_file(path).parent
@@ -72,7 +72,7 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> list[RunConfig]:
         raise ConfigError(
             f"{path}: {many} runs, and {RUNS} are the most of one sweep", hint="split it, or drop an axis"
         )
-    every = [_run_config(sweep, folder, chosen, overrides) for chosen in product(*axes)]
+    every = [_run_config(sweep, folder, values, overrides) for values in product(*axes)]
     _refuse_alike(path, every)
     return list({config.run_name(): config for config in every}.values())
 
@@ -105,12 +105,12 @@ def _as_label(label: str) -> str:
     return _UNFIT.sub("-", label.lower()).strip("-")
 
 
-def _run_config(sweep: SweepFile, folder: Path, chosen: Sequence[AxisValue], on_top: Sequence[str]) -> RunConfig:
+def _run_config(sweep: SweepFile, folder: Path, values: Sequence[AxisValue], on_top: Sequence[str]) -> RunConfig:
     bases = [shipped.find_file(name, folder) for name in sweep.base]
-    files = (*bases, *(file for choice in chosen for file in choice.files))
-    overrides = [*sweep.set, *(override for choice in chosen for override in choice.overrides), *on_top]
-    labels = [choice.label for choice in chosen if choice.label]
-    # The overlays' own names would hide what else was chosen: the labels name the variant.
+    files = (*bases, *(file for value in values for file in value.files))
+    overrides = [*sweep.set, *(override for value in values for override in value.overrides), *on_top]
+    labels = [value.label for value in values if value.label]
+    # The labels name the variant: the overlays' names would hide the other values.
     return load(files, [*overrides, f"variant={'-'.join(labels)}"] if labels else overrides)
 
 
@@ -122,15 +122,15 @@ class Pace:
         self._seconds: list[float] = []
 
     def begin(self, run: str) -> None:
-        """A run starts now."""
+        """Note that a run starts."""
         self._started[run] = time.monotonic()
 
     def end(self, run: str) -> None:
-        """It is over now."""
+        """Note that it ended."""
         self._seconds.append(time.monotonic() - self._started.pop(run))
 
     def remaining(self, waiting: int, jobs: int) -> float:
-        """Expected seconds until `waiting` more and those under way are done, `jobs` at a time; 0 before the first."""
+        """Expected seconds of `waiting` runs and those under way, `jobs` at a time; 0 until the first run ends."""
         if not self._seconds:
             return 0.0
         usual = statistics.fmean(self._seconds)

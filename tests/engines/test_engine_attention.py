@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from infuser_core.engines.training.attention import PackedLayout, SegmentShape
-from infuser_core.engines.training.fused_attention import VarlenLayout, choose, disagreement
+from infuser_core.engines.training.fused_attention import VarlenLayout, choose_attention, disagreement
 from infuser_core.errors import EngineError
 from infuser_core.schemas import Checkpoint
 
@@ -66,9 +66,9 @@ def test_gradients_agree_and_a_kernel_aligned_at_the_beginning_is_found_out() ->
 
 
 def test_a_cpu_takes_the_plain_one_and_says_why_another_cannot_be_had(anchor: Checkpoint) -> None:
-    assert choose("auto", HEADS, dtype=torch.float32, device=CPU).name == "sdpa"
+    assert choose_attention("auto", HEADS, dtype=torch.float32, device=CPU).name == "sdpa"
     with pytest.raises(EngineError, match=r"engine\.attention flash cannot be used on cpu: .+") as caught:
-        choose("flash", HEADS, dtype=torch.float32, device=CPU)
+        choose_attention("flash", HEADS, dtype=torch.float32, device=CPU)
     assert caught.value.hint
     engine = trainer(anchor, dtype="bfloat16", token_budget=512)
     gradient(engine, make_groups([(5, [4, 7, 1])]))

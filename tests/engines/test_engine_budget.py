@@ -13,7 +13,7 @@ from stock_engines import local_trainer
 
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.local.memory import LEAST, SHARE, TokenBudget, free_memory
-from infuser_core.engines.training.checkpoint import weights_of
+from infuser_core.engines.training.checkpoint import count_weights
 from infuser_core.errors import EngineError
 from infuser_core.memory.shape import read_shape
 from infuser_core.memory.sizes import LAYERS, LOGIT_CELLS, PIECE, activation_bytes_per_token
@@ -33,7 +33,7 @@ def falling_to(free: int) -> Callable[[torch.device], int]:
 @given(free=st.integers(0, 200), reserved=st.integers(0, 40))
 def test_the_budget_fits_and_its_double_would_not(anchor: Checkpoint, free: int, reserved: int) -> None:
     budget, shape = TokenBudget("auto", most=131_072), read_shape(Path(anchor.path))
-    budget.settle(Path(anchor.path), free=(free - reserved) * MIB, width=2, master=4)
+    budget.predict(Path(anchor.path), free=(free - reserved) * MIB, width=2, master=4)
     fixed = 6.0 * shape.parameters + 12.0 * (LOGIT_CELLS + min(PIECE, shape.parameters))
     room = SHARE * (free - reserved) * MIB - fixed
     slope = activation_bytes_per_token(shape, width=2, retained=LAYERS)
@@ -83,7 +83,7 @@ def test_a_longer_response_has_a_micro_batch_of_its_own(anchor: Checkpoint) -> N
 
 def test_a_model_wider_than_memory_is_refused_before_it_is_read(tmp_path: Path):
     checkpoint = make_checkpoint(tmp_path)
-    weights = weights_of(Path(checkpoint.path))
+    weights = count_weights(Path(checkpoint.path))
     enough = local_trainer(free=lambda device: 16 * weights)
     enough.load(checkpoint)
     # What a trainer holds gives way to what it loads next.

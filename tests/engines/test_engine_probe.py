@@ -155,8 +155,8 @@ def test_small_pieces_change_nothing(
     monkeypatch.setattr("infuser_core.engines.probe.fast.CPU_ROWS", 3)
     monkeypatch.setattr(Workspace, "_room", spy)
     fast, plain = engine(tied=tied, dtype="float64"), engine(tied=tied, dtype="float64", probe="reference")
-    probe = fast._scorer()
-    assert isinstance(probe, FastProbe) and probe is fast._scorer()
+    probe = fast._probe()
+    assert isinstance(probe, FastProbe) and probe is fast._probe()
     smaller = replace(probe._output, cells=40, kept_cells=kept_cells)
     monkeypatch.setattr(probe, "_output", smaller)
     monkeypatch.setattr(fast._policy, "output", smaller)
@@ -403,7 +403,9 @@ def test_experts_of_any_width_and_dtype_are_scored(tmp_path: Path, dtype: str, w
 
 @pytest.mark.parametrize("family", ["bloom", "mamba"])
 def test_models_whose_packed_responses_would_see_each_other_are_refused(tmp_path: Path, family: str) -> None:
-    with pytest.raises(EngineError, match=r"looks back by other means.*choose an architecture"):
+    with pytest.raises(
+        EngineError, match=r"mixes tokens in layers that the engines cannot replace.*choose an architecture"
+    ):
         make_family(tmp_path, family, **TINY)
 
 

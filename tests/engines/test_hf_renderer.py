@@ -15,8 +15,8 @@ from stock_engines import hf_sampler
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from infuser_core.engines.hf.causal_lm import folder_ends, load_model, read_config
-from infuser_core.engines.hf.renderer import PLAIN, TEMPLATE_FILE, Renderer, merged
+from infuser_core.engines.hf.causal_lm import load_model, read_config, read_end_tokens
+from infuser_core.engines.hf.renderer import PLAIN, TEMPLATE_FILE, Renderer, merge_system_turn
 from infuser_core.errors import CheckpointError, ConfigError
 from infuser_core.prompts.reasoning import answer_of, reply_text
 
@@ -63,19 +63,19 @@ def test_no_template_loses_the_system_turn(source: Path, template: str, with_sys
     folder = Path(anchored(source).path)
     assert (folder / TEMPLATE_FILE).read_text() == template
     renderer = Renderer(folder)
-    assert renderer.own_template
+    assert renderer.has_own_template
     assert (renderer.render(SYSTEM), renderer.render(ALONE)) == (with_system, without)
 
 
 def test_a_base_model_gets_plain_turns_and_its_anchor_records_them(source: Path, tmp_path: Path) -> None:
     retold(source, None)
     bare, anchor = Renderer(source), anchored(source)
-    assert not bare.own_template
+    assert not bare.has_own_template
     assert (Path(anchor.path) / TEMPLATE_FILE).read_text() == PLAIN
     stock = AutoTokenizer.from_pretrained(anchor.path)
     assert stock.apply_chat_template(SYSTEM, tokenize=False, add_generation_prompt=True) == PLAINLY
     recorded = Renderer(Path(anchor.path))
-    assert recorded.own_template
+    assert recorded.has_own_template
     assert recorded.render(SYSTEM) == bare.render(SYSTEM) and len(bare.render(SYSTEM)) > len(bare.render(ALONE))
     # A checkpoint saved from the anchor carries the file on.
     (tmp_path / "next").mkdir()
@@ -98,11 +98,11 @@ turns = st.lists(
 
 @given(turns, st.text(max_size=5))
 def test_merging_loses_no_text_and_leaves_no_system_turn(after: list[dict[str, str]], system: str):
-    found = merged([{"role": "system", "content": system}, *after])
+    found = merge_system_turn([{"role": "system", "content": system}, *after])
     assert all(turn["role"] != "system" for turn in found) and found[0]["role"] == "user"
     joined = "".join(turn["content"] for turn in found).replace("\n\n", "")
     assert joined == "".join([system, *(turn["content"] for turn in after)]).replace("\n\n", "")
-    assert merged(after) == after
+    assert merge_system_turn(after) == after
 
 
 @pytest.mark.parametrize(
@@ -123,10 +123,10 @@ def test_responses_end_at_what_model_and_tokenizer_name(
     changed(source / "generation_config.json", eos_token_id=generation)
     changed(source / "config.json", eos_token_id=config)
     save_tokenizer(source, end=tokenizer)
-    assert folder_ends(source, Renderer(source).end_token) == ends
+    assert read_end_tokens(source, Renderer(source).end_token) == ends
     anchor, sampler = anchored(source), hf_sampler()
     sampler.load(anchor)
-    assert sampler._ends == folder_ends(Path(anchor.path), Renderer(Path(anchor.path)).end_token) == ends
+    assert sampler._ends == read_end_tokens(Path(anchor.path), Renderer(Path(anchor.path)).end_token) == ends
 
 
 def test_marks_of_reasoning_are_shown_where_they_are_special_tokens(source: Path) -> None:
@@ -267,12 +267,12 @@ def test_a_template_that_asks_the_clock_gets_a_fixed_day(source: Path):
     retold(source, f"{{% macro day() %}}{asks}{{% endmacro %}}{{{{ day() }}}} " + SHOWS)
     renderer = Renderer(source)
     assert renderer.render(SYSTEM) == [1, 26, *SHOWN]
-    written = renderer._put(SYSTEM, "{{ strftime_now('%d %b %Y, %A %-d. %B, %H:%M') }}", tokenize=False)
+    written = renderer._apply_template(SYSTEM, "{{ strftime_now('%d %b %Y, %A %-d. %B, %H:%M') }}", tokenize=False)
     assert written == "01 Jan 2026, Thursday 1. January, 00:00"
-    dense = renderer._put(SYSTEM, "{{ strftime_now('%F %T, %e %h %G') }}", tokenize=False)
+    dense = renderer._apply_template(SYSTEM, "{{ strftime_now('%F %T, %e %h %G') }}", tokenize=False)
     assert dense == "2026-01-01 00:00:00,  1 Jan 2026"
     spaced = "  \n x{{ strftime_now('%d') }}"
-    assert renderer._put(SYSTEM, spaced, tokenize=False) == "  \n x01"
+    assert renderer._apply_template(SYSTEM, spaced, tokenize=False) == "  \n x01"
 
 
 def test_code_that_comes_with_a_model_is_refused_unrun(source: Path, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from engine_tiny import (
 from stock_engines import hf_sampler
 
 from infuser_core.engines.hf.output_head import OutputHead
-from infuser_core.engines.hf.sampler import HFSampler, pick, uniforms
+from infuser_core.engines.hf.sampler import HFSampler, pick_tokens, uniforms
 from infuser_core.engines.pool import SamplerChat
 from infuser_core.errors import EngineError
 from infuser_core.protocols import PromptGroup, SamplingParams
@@ -162,7 +162,7 @@ def test_uniforms_are_uniform_and_fixed() -> None:
 def test_sampled_frequencies_match_the_distribution() -> None:
     logits, rows = torch.tensor([0.0, 1.0, 2.0, -1.0]), 40_000
     draws = torch.from_numpy(uniforms(np.arange(rows, dtype=np.uint64), 0))
-    tokens, logprobs = pick(logits.expand(rows, -1), draws, SamplingParams(temperature=0.7, max_tokens=1))
+    tokens, logprobs = pick_tokens(logits.expand(rows, -1), draws, SamplingParams(temperature=0.7, max_tokens=1))
     expected = torch.softmax(logits / 0.7, -1)
     frequencies = torch.bincount(tokens, minlength=4) / rows
     assert frequencies.tolist() == pytest.approx(expected.tolist(), abs=0.01)
@@ -177,7 +177,7 @@ def test_restrictions_keep_the_right_tokens(top_p: float, top_k: int, kept: set[
     logits = torch.tensor([0.05, 0.5, 0.15, 0.3]).log()
     draws = torch.linspace(0, 1 - 1e-9, 1000, dtype=torch.float64)
     params = SamplingParams(temperature=1.0, top_p=top_p, top_k=top_k, max_tokens=1)
-    tokens, logprobs = pick(logits.expand(1000, -1), draws, params)
+    tokens, logprobs = pick_tokens(logits.expand(1000, -1), draws, params)
     assert set(tokens.tolist()) == kept
     assert logprobs.exp().tolist() == pytest.approx(logits.exp()[tokens].tolist(), abs=1e-6)
 
@@ -187,7 +187,7 @@ def test_top_k_is_the_head_of_the_stable_order_ties_or_not(step: float) -> None:
     logits = 3 * torch.randn(200, 300, generator=torch.Generator().manual_seed(0))
     logits = (logits / step).round() * step if step else logits
     draws = torch.from_numpy(uniforms(np.arange(200, dtype=np.uint64), 0))
-    tokens, _ = pick(logits, draws, SamplingParams(temperature=1.0, top_k=20, max_tokens=1))
+    tokens, _ = pick_tokens(logits, draws, SamplingParams(temperature=1.0, top_k=20, max_tokens=1))
     ordered, order = torch.log_softmax(logits, -1).sort(dim=-1, descending=True, stable=True)
     cumulative = ordered[:, :20].exp().cumsum(-1, dtype=torch.float64)
     places = torch.searchsorted(cumulative, (draws * cumulative[:, -1])[:, None], right=True)

@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.local.hub import prepare_anchor, random_model, write_hub_layout
-from infuser_core.engines.training.checkpoint import weights_of
+from infuser_core.engines.training.checkpoint import count_weights
 from infuser_core.errors import CheckpointError, InfuserError
 from infuser_core.evaluation.anchors import anchor_digest
 from infuser_core.protocols import PromptGroup, SamplingParams
@@ -99,7 +99,7 @@ INDICES = [
 ]
 
 DEFECTS: list[tuple[Callable[[Path], None], str]] = [
-    (bias, r"has 1 weights that Qwen3ForCausalLM has no place for: .*q_proj\.bias"),
+    (bias, r"has 1 weights that Qwen3ForCausalLM does not use: .*q_proj\.bias"),
     (further_layer, r"no place for: model\.layers\.9"),
     (bytes_for_weights, rf"{WEIGHT} .* holds I8 numbers without their scales"),
     (raw_8_bit_floats, rf"{WEIGHT} .* holds F8_E4M3 numbers"),
@@ -141,7 +141,7 @@ def test_a_field_of_another_form_is_named(tmp_path: Path, change: dict[str, obje
         answer(folder)
 
 
-@pytest.mark.parametrize("read", [answer, anchor_digest, weights_of])
+@pytest.mark.parametrize("read", [answer, anchor_digest, count_weights])
 @pytest.mark.parametrize("content", INDICES)
 def test_an_index_that_names_no_files_is_refused_by_name(
     tmp_path: Path, read: Callable[[Path], object], content: object

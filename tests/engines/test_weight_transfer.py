@@ -15,7 +15,7 @@ from infuser_core.engines.service import weight_transfer
 from infuser_core.engines.service.checksum import of_tensors
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.engines.service.weight_transfer import HERE, Board
-from infuser_core.engines.training.tensor_files import create, entries, put
+from infuser_core.engines.training.tensor_files import create, read_entries, write_run
 from infuser_core.errors import EngineWarning
 from infuser_core.schemas import Checkpoint
 
@@ -161,9 +161,9 @@ def test_a_file_filled_in_runs_is_that_of_safetensors(tmp_path: Path, dtype: tor
     tensors = {"b": torch.randn(3, 5).to(dtype), "a": torch.randn(7).to(dtype), "c": torch.randn(2, 2, 2).to(dtype)}
     save_file(tensors, tmp_path / "expected", metadata={"format": "pt"})
     create(tmp_path / "found", {name: each.shape for name, each in tensors.items()}, dtype)
-    places = entries(tmp_path / "found")
+    places = read_entries(tmp_path / "found")
     with (tmp_path / "found").open("r+b") as handle:
         for name, each in tensors.items():
             for start in range(0, each.numel(), 4):
-                put(handle, places[name], start, each.flatten()[start : start + 4])
+                write_run(handle, places[name], start, each.flatten()[start : start + 4])
     assert (tmp_path / "found").read_bytes() == (tmp_path / "expected").read_bytes()

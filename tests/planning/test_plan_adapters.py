@@ -7,8 +7,8 @@ from safetensors.torch import load_file
 
 from infuser_core.config.overlays import load
 from infuser_core.config.roles import AdapterSettings, OptimizerSettings
-from infuser_core.engines.hf.adapters import create
-from infuser_core.engines.hf.causal_lm import read_config
+from infuser_core.engines.hf.adapters import create_adapters
+from infuser_core.engines.hf.causal_lm import build_meta_model, read_config
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.memory.shape import read_shape
 from infuser_core.nano.lab import anchor_path
@@ -27,7 +27,7 @@ def asked(*overlays: str) -> Setup:
 @pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "v_proj"], ["down_proj"]])
 def test_adapters_are_counted_as_peft_makes_them(tmp_path: Path, targets: list[str] | str) -> None:
     adapter = AdapterSettings(rank=3, targets=targets)
-    made = create(read_config(anchor_path()), adapter, tmp_path, base="", seed=0)
+    made = create_adapters(build_meta_model(read_config(anchor_path())), adapter, tmp_path, base="", seed=0)
     shape = read_shape(anchor_path())
     assert shape.adapted(adapter).trained == sum(each.numel() for each in made.values())
     assert shape.adapted(adapter).adapted(None).trained == shape.trained == shape.parameters

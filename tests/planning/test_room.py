@@ -66,7 +66,7 @@ def test_a_disk_that_is_too_small_is_named_unless_the_store_holds_the_run_alread
     found = shortages(config("eight-gpus"), small)
     assert [what.partition(" in ")[0] for what, _ in found] == ["the run keeps 2.0 TB"]
     assert "INFUSER_STORE" in found[0][1]
-    assert shortages(config("eight-gpus"), small, held=2e12) == []
+    assert shortages(config("eight-gpus"), small, stored=2e12) == []
 
 
 def test_without_retention_the_remedy_is_retention():

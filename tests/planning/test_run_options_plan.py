@@ -95,7 +95,7 @@ def test_what_was_deleted_is_missing_and_what_was_made_from_it_stays(root: Path)
     shutil.rmtree(root / "artifacts" / "rollout_dev" / made["rollout_dev", 1][0])
     found = planned(root, short_config())
     assert running(found) == ["rollout_dev, iteration 1"]
-    assert found.running[0].reasons[0].text == "missing: it was computed, and is gone from the store"
+    assert found.running[0].reasons[0].text == "missing: it was computed, and was removed from the store"
 
 
 def test_what_depends_on_two_deleted_artifacts_knows_which_would_run(root: Path):

@@ -167,18 +167,21 @@ def _archive(count: int) -> Callable[[Path], None]:
 
 
 BAD: dict[str, tuple[Callable[[Path], object], str]] = {
-    "random": (lambda path: path.write_bytes(bytes(range(256)) * 9), "is no GGUF file: it begins with b'\\x00"),
-    "empty": (lambda path: path.write_bytes(b""), "is no GGUF file: it begins with b''"),
-    "header alone": (lambda path: path.write_bytes(b"GGUF\x03\x00\x00\x00"), "(8 bytes): it is damaged or cut short"),
-    "cut": (_cut, "(108,536 bytes): it is damaged or cut short"),
+    "random": (lambda path: path.write_bytes(bytes(range(256)) * 9), "is not a GGUF file: it begins with b'\\x00"),
+    "empty": (lambda path: path.write_bytes(b""), "is not a GGUF file: it begins with b''"),
+    "header alone": (lambda path: path.write_bytes(b"GGUF\x03\x00\x00\x00"), "(8 bytes): it is damaged or truncated"),
+    "cut": (_cut, "(108,536 bytes): it is damaged or truncated"),
     "zip without": (_archive(0), "holds 0 .gguf files, not one"),
     "zip of two": (_archive(2), "holds 2 .gguf files, not one"),
     "unknown architecture": (lambda path: write_gguf(path, architecture="grok"), "architecture grok is not supported"),
     "unknown cuts of text": (
         lambda path: write_gguf(path, splitting="unknown"),
-        "its vocabulary cuts text in the way 'unknown', which transformers does not know",
+        "its vocabulary splits text by the rule 'unknown', which transformers does not know",
     ),
-    "recurrent": (lambda path: write_gguf(path, architecture="mamba"), "looks back by other means"),
+    "recurrent": (
+        lambda path: write_gguf(path, architecture="mamba"),
+        "mixes tokens in layers that the engines cannot replace",
+    ),
     "a tensor too many": (
         lambda path: write_gguf(path, extra="rope_freqs.weight"),
         f"weights, and transformers' model of it {sum(each.numel() for each in tiny_llama().parameters()):,}",
@@ -242,9 +245,9 @@ DAMAGED: dict[str, tuple[Callable[[Path], object], str]] = {
     "random config": (lambda folder: (folder / "config.json").write_bytes(b"\x9c"), "config.json cannot be read: "),
     "a weight missing": (
         lambda folder: _without(folder, "model.layers.0.mlp.up_proj.weight"),
-        "lacks 1 of the model's weights, or has others: model.layers.0.mlp.up_proj.weight",
+        "lacks 1 of the model's weights or has other shapes: model.layers.0.mlp.up_proj.weight",
     ),
-    "another size": (_other_size, "lacks 12 of the model's weights, or has others: "),
+    "another size": (_other_size, "lacks 12 of the model's weights or has other shapes: "),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").write_text("{"), "the tokenizer in "),
 }
 

@@ -14,7 +14,7 @@ from infuser_core.config.roles import AdapterSettings
 from infuser_core.engines.hf.causal_lm import load_model
 from infuser_core.engines.local.hub import prepare_adapter
 from infuser_core.engines.model_files import weight_files
-from infuser_core.engines.training.checkpoint import weights_of
+from infuser_core.engines.training.checkpoint import count_weights
 from infuser_core.errors import CheckpointError
 from infuser_core.evaluation.anchors import anchor_digest
 
@@ -107,7 +107,7 @@ def test_weights_in_a_folder_below_are_counted(tmp_path: Path) -> None:
     whole = make_source(tmp_path / "plain")
     folder = Path(shutil.copytree(whole, tmp_path / "model"))
     shards_below(folder)
-    assert weights_of(folder) == weights_of(whole)
+    assert count_weights(folder) == count_weights(whole)
 
 
 def test_weights_that_are_not_loaded_are_not_in_it(tmp_path: Path) -> None:

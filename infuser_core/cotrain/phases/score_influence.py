@@ -18,7 +18,7 @@ from infuser_core.cotrain.phases.parts.not_finite import (
     retry_without_not_finite,
 )
 from infuser_core.cotrain.phases.training import ObjectiveSettings, by_group, logprobs_by_rollout
-from infuser_core.protocols import Probed, Progress, Similarity, Trainer, TrainGroup, no_progress
+from infuser_core.protocols import ProbeResult, Progress, Similarity, Trainer, TrainGroup, no_progress
 from infuser_core.schemas import InfluenceScore, Question, Rollout, ScoreStatus, TrainerLogprobs
 
 VERSION = 7
@@ -95,7 +95,7 @@ def score_influence(
         constants = settings.objective.constants(groups[name] for name in varied)
         direction = reference
 
-        def attempt(excluded: Collection[str]) -> Probed:
+        def attempt(excluded: Collection[str]) -> ProbeResult:
             remaining = [group for group in train if group.group_id not in excluded]
             probed = solver.probe(remaining, constants, direction, progress=progress)
             similarities.update((similarity.group_id, similarity) for similarity in probed.similarities)

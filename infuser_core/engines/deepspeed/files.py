@@ -18,7 +18,7 @@ from torch import Tensor
 
 from infuser_core.engines.deepspeed.shard import Fragment, Shard
 from infuser_core.engines.training import checkpoint
-from infuser_core.engines.training.tensor_files import Shapes, create, entries, put, write_as_they_come
+from infuser_core.engines.training.tensor_files import Shapes, create, read_entries, write_as_they_come, write_run
 from infuser_core.errors import CheckpointError
 
 ITEM = 4
@@ -36,10 +36,10 @@ def fill(path: Path | None, values: Iterable[tuple[Fragment, Tensor]]) -> str:
     failure, remaining = "", iter(values)
     try:
         if path is not None:
-            places = entries(path)
+            places = read_entries(path)
             with path.open("r+b") as handle:
                 for fragment, tensor in remaining:
-                    put(handle, places[fragment.name], fragment.start, tensor)
+                    write_run(handle, places[fragment.name], fragment.start, tensor)
     except OSError as error:
         failure = str(error)
     for _ in remaining:
@@ -88,11 +88,11 @@ def _write_fragments(work: Mapping[Path, Contents], shard: Shard) -> dict[str, s
             create(path, _shapes(contents, shard))
     dist.barrier()
     for path, contents in work.items():
-        places = entries(path)
+        places = read_entries(path)
         with path.open("r+b") as handle:
             for name, values in contents.items():
                 if mine := shard.mine(*values):
-                    put(handle, places[name], mine[0].start, mine[1])
+                    write_run(handle, places[name], mine[0].start, mine[1])
     return {}
 
 
@@ -131,7 +131,7 @@ def _write(shapes: Mapping[Path, Shapes], arrivals: "Queue[Tensor | None]") -> d
 def read(path: Path, contents: Contents, shard: Shard) -> None:
     """Read this rank's fragments. Raises CheckpointError if files are missing, or if names, shapes or dtypes are not
     those of the model in fp32."""
-    places = {name: entry for file in checkpoint.shards_of(path) for name, entry in entries(file).items()}
+    places = {name: entry for file in checkpoint.shards_of(path) for name, entry in read_entries(file).items()}
     shapes = _shapes(contents, shard)
     differing = sorted(set(shapes) ^ set(places))
     if differing:

@@ -30,13 +30,13 @@ from infuser_core.engines.probe.choice import UnknownLayerError
 from infuser_core.engines.probe.fast import Scored
 from infuser_core.engines.service.checksum import Block, of_run
 from infuser_core.engines.training.checkpoint import MOMENTS, WEIGHTS, TrainerState, read_state, write_state
-from infuser_core.engines.training.fused_attention import choose
+from infuser_core.engines.training.fused_attention import choose_attention
 from infuser_core.engines.training.loss import Sums, Tally, Values, forward_terms, merged
 from infuser_core.engines.training.optimizer import named_moments
 from infuser_core.engines.training.optimizers.adamw import AdamW
 from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
-from infuser_core.engines.training.recomputation import recomputed
+from infuser_core.engines.training.recomputation import enable_recomputation
 from infuser_core.memory.sizes import Checkpointing, kept_tokens
 
 COLLECTIVE = timedelta(hours=1)
@@ -121,9 +121,9 @@ class DeepSpeedRank:
             gc.collect()
             self._empty_cache()
         model = empty_model(source)
-        recomputation = recomputed(model, self._options.gradient_checkpointing)
+        recomputation = enable_recomputation(model, self._options.gradient_checkpointing)
         dtype = choose_dtype(self._options.dtype)
-        self._attention = choose("auto", model.config.get_text_config(), dtype=dtype, device=self._device)
+        self._attention = choose_attention("auto", model.config.get_text_config(), dtype=dtype, device=self._device)
         self._packer = replace(self._packer, layout=self._attention.make)
         self._tied = tied_names(model)
         policy = ModelPolicy(model, compute_dtype=dtype, recomputation=recomputation)

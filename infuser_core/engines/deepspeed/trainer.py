@@ -24,11 +24,11 @@ from infuser_core.engines.service.checksum import whole
 from infuser_core.engines.service.weight_transfer import Board
 from infuser_core.engines.training.checkpoint import read_state, written
 from infuser_core.engines.training.loss import in_order, merged
-from infuser_core.engines.training.optimizer import Given
+from infuser_core.engines.training.optimizer import OptimizerSetting
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.tensor_files import Shapes
 from infuser_core.errors import EngineError
-from infuser_core.protocols import Probed, Progress, StepReport, TrainGroup, no_progress
+from infuser_core.protocols import ProbeResult, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.schemas import Checkpoint
 
 HOST_SHARE = 0.5
@@ -47,7 +47,7 @@ class DeepSpeedTrainer:
         *,
         ranks: int,
         device: str,
-        optimizer: Given = None,
+        optimizer: OptimizerSetting = None,
         cluster: RayCluster | None = None,
         board: Board | None = None,
         write_beside: bool = False,
@@ -181,8 +181,8 @@ class DeepSpeedTrainer:
 
     def probe(
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
-    ) -> Probed:
-        if self._choice.fast and self._refusal is not None:
+    ) -> ProbeResult:
+        if self._choice.is_fast and self._refusal is not None:
             self._choice.pass_over(self._refusal)
         alone, together = self._assign_questions(groups)
         arguments = [
@@ -199,7 +199,7 @@ class DeepSpeedTrainer:
             for place, sums in part.scores.items():
                 scores[place] = torch.tensor(sums, dtype=torch.float64)
         progress(len(groups), len(groups), sum(part.tokens for part in parts))
-        return Probed(
+        return ProbeResult(
             similarities=similarities(groups, scores, parts[0].reference_norm),
             logprobs=in_order(groups, merged(part.logprobs for part in parts)),
         )
@@ -254,7 +254,7 @@ class DeepSpeedTrainer:
         """Questions that one rank scores alone, by rank; and questions that all ranks share, by question and rank."""
         packer = Packer(token_budget=self._options.token_budget, device=torch.device("cpu"), dtype=torch.float32)
         _, large = packer.plan_whole(groups)
-        places = set(large) if self._choice.fast else set(range(len(groups)))
+        places = set(large) if self._choice.is_fast else set(range(len(groups)))
         small = [replace(group, rows=[]) if place in places else group for place, group in enumerate(groups)]
         together = []
         for place in sorted(places):

@@ -20,10 +20,10 @@ from transformers.initialization import no_init_weights
 from infuser_core.engines.deepspeed.shard import Fragment, Shard
 from infuser_core.engines.hf.causal_lm import (
     IMPLEMENTATION,
+    disable_dropout,
     multiply_experts,
     read_config,
     saved_buffers,
-    without_dropout,
 )
 from infuser_core.engines.hf.limits import refuse_logit_changes, refuse_other_attention
 from infuser_core.engines.training.output_layer import Receiver
@@ -86,7 +86,7 @@ def empty_model(folder: Path) -> PreTrainedModel:
             f"{', '.join([*buffers][:3])}",
             hint="set engine.trainer local, or choose another model",
         )
-    return without_dropout(model).eval()
+    return disable_dropout(model).eval()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

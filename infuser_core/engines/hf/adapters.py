@@ -1,4 +1,4 @@
-"""Low-rank adapters of a model's linear layers by peft: made, attached for training, merged for sampling.
+"""Low-rank adapters (LoRA) by peft: create them, attach them for training, merge them for sampling.
 
 LoRA (Hu et al. 2021, arXiv 2106.09685, section 4.1): W x + alpha/r B A x with A [r, in] and B [out, r] trained, W not.
 """
@@ -13,7 +13,7 @@ import torch
 from peft import LoraConfig, inject_adapter_in_model
 from peft.tuners.lora import Linear
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from infuser_core.config.roles import ALL_LINEAR, AdapterSettings
 from infuser_core.engines.training.checkpoint import fill
@@ -22,14 +22,15 @@ from infuser_core.seeding import seed_of
 from infuser_core.store.adapter_files import BASE_KEY, CONFIG, WEIGHTS, rename_for_peft
 
 
-def create(config: PretrainedConfig, adapter: AdapterSettings, out: Path, *, base: str, seed: int) -> dict[str, Tensor]:
-    """Write `adapter_config.json`, which plain peft reads, into `out`; returns the adapters' first weights, fp32.
+def create_adapters(
+    model: PreTrainedModel, adapter: AdapterSettings, out: Path, *, base: str, seed: int
+) -> dict[str, Tensor]:
+    """Write peft's `adapter_config.json` into `out`; returns the adapters' initial weights, fp32.
 
-    `base` is the path from `out` to the model of that configuration, of which no weight is read. A is uniform in
-    +-1/sqrt(in), B zero: a function of the seed and of the parameters' names. Raises ConfigError for targets that are
-    none of the model's linear layers.
+    `model` needs no weights (see `build_meta_model`) and is changed; `base` is the path of its folder from `out`. A is
+    uniform in +-1/sqrt(in), B zero: a function of the seed and the parameters' names. Raises ConfigError for targets
+    that are not linear layers of the model.
     """
-    model = outline(config)
     content = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
@@ -38,68 +39,61 @@ def create(config: PretrainedConfig, adapter: AdapterSettings, out: Path, *, bas
         "lora_alpha": adapter.alpha,
         "lora_dropout": 0.0,
         "bias": "none",
-        "target_modules": layers_of(model, adapter.targets),
+        "target_modules": target_layers(model, adapter.targets),
     }
     (out / CONFIG).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     inject_adapter_in_model(LoraConfig.from_pretrained(str(out)), model)
-    return {name: _first(name, parameter.shape, seed) for name, parameter in _trained(model).items()}
+    return {name: _initial_weight(name, parameter.shape, seed) for name, parameter in _trainable(model).items()}
 
 
-def outline(config: PretrainedConfig) -> PreTrainedModel:
-    """The model of a configuration, without memory for its weights."""
-    with torch.device("meta"):
-        model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
-    return model
-
-
-def layers_of(model: PreTrainedModel, targets: Sequence[str] | str) -> list[str]:
-    """Last names of the linear layers that are meant, sorted. Raises ConfigError for one that the model has not."""
+def target_layers(model: PreTrainedModel, targets: Sequence[str] | str) -> list[str]:
+    """Last parts of the names of the targeted linear layers, sorted. Raises ConfigError for one the model lacks."""
     output = model.get_output_embeddings()
     layers = [path for path, layer in model.named_modules() if type(layer) is nn.Linear and layer is not output]
     linear = {path.rpartition(".")[2] for path in layers}
-    wanted = linear if targets == ALL_LINEAR else set(targets)
-    unknown = sorted(wanted - linear)
-    if unknown or not wanted:
+    names = linear if targets == ALL_LINEAR else set(targets)
+    unknown = sorted(names - linear)
+    if unknown or not names:
         raise ConfigError(
             f"cotrain.adapter.targets = {targets}: {type(model).__name__} has no linear layer {' or '.join(unknown)}",
             hint=f"its linear layers are {', '.join(sorted(linear)) or 'none'}",
         )
-    return sorted(wanted)
+    return sorted(names)
 
 
-def attach(model: PreTrainedModel, folder: Path) -> dict[str, nn.Parameter]:
-    """Attach a checkpoint's adapters, at least fp32, to its base model, and freeze the rest.
+def attach_adapters(model: PreTrainedModel, folder: Path) -> dict[str, nn.Parameter]:
+    """Attach a checkpoint's adapters, at least fp32, to its base model and freeze the rest.
 
-    Raises CheckpointError where the folder's weights are others.
+    Raises CheckpointError if names or shapes of the folder's weights differ.
     """
     inject_adapter_in_model(LoraConfig.from_pretrained(str(folder)), model)
-    found = _trained(model)
-    for parameter in found.values():
+    adapters = _trainable(model)
+    for parameter in adapters.values():
         parameter.data = parameter.data.to(torch.promote_types(parameter.dtype, torch.float32))
-    fill(rename_for_peft({name: parameter.data for name, parameter in found.items()}), folder / WEIGHTS)
-    return found
+    fill(rename_for_peft({name: parameter.data for name, parameter in adapters.items()}), folder / WEIGHTS)
+    return adapters
 
 
 @torch.no_grad()
-def merge(model: PreTrainedModel, folder: Path) -> None:
+def merge_adapters(model: PreTrainedModel, folder: Path) -> None:
     """Add a checkpoint's adapters to the weights of its base model, each sum rounded once to the model's dtype."""
-    attach(model, folder)
+    attach_adapters(model, folder)
     for path, layer in list(model.named_modules()):
         if isinstance(layer, Linear):
-            own: Any = layer.get_base_layer()
+            base: Any = layer.get_base_layer()
             (name,) = layer.active_adapters
             delta = layer.get_delta_weight(name)
-            own.weight.copy_(own.weight.to(delta.dtype) + delta)
-            model.set_submodule(path, own)
+            base.weight.copy_(base.weight.to(delta.dtype) + delta)
+            model.set_submodule(path, base)
     del model.peft_config
     model.requires_grad_(True)
 
 
-def _trained(model: nn.Module) -> dict[str, nn.Parameter]:
+def _trainable(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
 
-def _first(name: str, shape: torch.Size, seed: int) -> Tensor:
+def _initial_weight(name: str, shape: torch.Size, seed: int) -> Tensor:
     if ".lora_B." in name:
         return torch.zeros(shape)
     generator = torch.Generator().manual_seed(seed_of(seed, "adapter", name))

@@ -1,6 +1,6 @@
-"""A transformers causal language model in a checkpoint folder: load, run, and the files that travel with it.
+"""A transformers causal language model in a checkpoint folder: load it, run it, copy its config and tokenizer files.
 
-A model loaded with `attn_implementation=IMPLEMENTATION` builds no mask of its own: every forward call passes
+A model loaded with `attn_implementation=IMPLEMENTATION` builds no attention mask: every forward call passes
 `layout=...`, which reaches `layout_attention` through the model's keyword arguments and decides who attends to whom.
 """
 
@@ -65,11 +65,11 @@ def layout_attention(
         raise EngineError(
             f"{type(module).__name__} uses attention soft-capping or sinks", hint="choose a model without them"
         )
-    # A window that nothing reaches beyond is none: the layouts' plain path is the faster one.
+    # A window no shorter than the context has no effect, and the layouts' path without one is faster.
     window = sliding_window if sliding_window is not None and layout.longest > sliding_window else None
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     output = layout.attend(int(module.layer_idx), query, key, value, scaling=scale, window=window)  # type: ignore[arg-type]
-    # Some families take views of it, as of what transformers' own attention gives.
+    # Some families take views of the output, which transformers' attention returns contiguous.
     return output.contiguous(), None
 
 
@@ -80,46 +80,46 @@ WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 """Environment variable without which cuBLAS refuses to promise repeatable sums."""
 
 
-def repeat_exactly(wanted: bool) -> None:
-    """From now on, repeatable kernels or an error; False leaves the process as it is."""
-    if not wanted:
+def set_deterministic(enabled: bool) -> None:
+    """Make this process use repeatable kernels or raise; False changes nothing."""
+    if not enabled:
         return
     os.environ.setdefault(WORKSPACE, ":4096:8")
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
-    # Nothing reads memory before it is written, so that filling it first would only take time.
+    # No memory is read before it is written, so filling it first only takes time.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Options of glibc's `mallopt`."""
 HEAP_BLOCK = 32 << 20
-"""Larger blocks go back to the system at once; the most that every glibc takes, bytes."""
-KEPT_FREE = 512 << 20
-"""Free memory at the heap's end that is kept, bytes."""
+"""Blocks above this size, bytes, return to the system when freed; the largest value that every glibc accepts."""
+HEAP_RESERVE = 512 << 20
+"""Free memory that stays at the heap's end, bytes."""
 
-_AGAIN = "fetch the model again"
+_FETCH_AGAIN = "fetch the model again"
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
-_building = Lock()
+_build_lock = Lock()
 
 
-def settle_process(threads: int) -> None:
-    """Set this process's number of threads, and let new tensors take the memory of freed ones."""
+def configure_process(threads: int) -> None:
+    """Set this process's number of threads, and let new tensors reuse the memory of freed ones."""
     torch.set_num_threads(threads)
-    # glibc gives large blocks back as soon as they are free, and the system clears every page that it lends again.
+    # By default glibc returns freed large blocks to the system, which must zero every page it hands out again.
     if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         mallopt(M_MMAP_THRESHOLD, HEAP_BLOCK)
-        mallopt(M_TRIM_THRESHOLD, KEPT_FREE)
+        mallopt(M_TRIM_THRESHOLD, HEAP_RESERVE)
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` is the accelerator where there is one. Raises EngineError for cuda without an accelerator."""
+    """`auto` is the accelerator if there is one, else the CPU. Raises EngineError for cuda without an accelerator."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():
-        raise EngineError(f"device {name!r} was asked for, and torch sees no accelerator", hint="use device: auto")
+        raise EngineError(f"device {name!r} was requested, but torch sees no accelerator", hint="use device: auto")
     return torch.device(name)
 
 
@@ -141,7 +141,7 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Pre
     """The model of a folder in `dtype`, layout attention, no dropout, in evaluation mode; adapters are merged."""
     config = read_config(folder)
     refuse_logit_changes(config)
-    model = without_dropout(read_model(folder, config, dtype=dtype, attention=IMPLEMENTATION))
+    model = disable_dropout(read_model(folder, config, dtype=dtype, attention=IMPLEMENTATION))
     refuse_other_attention(model)
     multiply_experts(model)
     if dtype == torch.float64:
@@ -151,45 +151,45 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Pre
 
 
 def saved_buffers(model: PreTrainedModel) -> dict[str, Tensor]:
-    """Tensors of a model's checkpoint that are no parameters, e.g. a router's bias, in the model's dtype.
+    """Persistent buffers of a model, e.g. a router's bias, in the model's dtype.
 
-    Raises EngineError for integers: files of a run's checkpoints are of one floating dtype.
+    Raises EngineError for integers: a file of a checkpoint has one floating dtype.
     """
     saved = model.state_dict().keys()
-    found = {name: buffer for name, buffer in model.named_buffers() if name in saved}
-    if other := [name for name, buffer in found.items() if not buffer.is_floating_point()]:
-        raise EngineError(
-            f"{other[0]} of {type(model).__name__} holds {found[other[0]].dtype}, and checkpoints keep floats alone",
-            hint="choose a model without such tables",
-        )
-    return {name: buffer.to(model.dtype) for name, buffer in found.items()}
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name in saved}
+    for name, buffer in buffers.items():
+        if not buffer.is_floating_point():
+            raise EngineError(
+                f"{name} of {type(model).__name__} holds {buffer.dtype}, but checkpoints store only floats",
+                hint="choose a model without such buffers",
+            )
+    return {name: buffer.to(model.dtype) for name, buffer in buffers.items()}
 
 
 @torch.no_grad()
 def refill(model: PreTrainedModel, folder: Path) -> bool:
-    """Copy a folder's weights into a loaded model; False, and nothing changed, for adapters and other tensors."""
-    own = dict(model.named_parameters())
-    fixed = saved_buffers(model)
+    """Copy a folder's weights into a loaded model; False, with nothing changed, for adapters and other tensors."""
+    if base_folder(folder):
+        return False
+    parameters = dict(model.named_parameters())
+    buffers = saved_buffers(model)
     try:
-        found = (
-            {}
-            if base_folder(folder)
-            else {name: each for file in files_of(folder, WEIGHTS[:1]) for name, each in load_file(file).items()}
-        )
+        stored = {name: each for file in files_of(folder, WEIGHTS[:1]) for name, each in load_file(file).items()}
     except (OSError, SafetensorError):
         return False
-    if {name: each.shape for name, each in found.items()} != {name: each.shape for name, each in (own | fixed).items()}:
+    shapes = {name: each.shape for name, each in (parameters | buffers).items()}
+    if {name: each.shape for name, each in stored.items()} != shapes:
         return False
-    # Buffers are no part of what is trained: where they differ, it is another model.
-    if any(not torch.equal(found[name].to(each), each) for name, each in fixed.items()):
+    # Buffers are not trained: if they differ, the folder holds another model.
+    if any(not torch.equal(stored[name].to(each), each) for name, each in buffers.items()):
         return False
-    for name, weight in own.items():
-        weight.copy_(found[name])
+    for name, weight in parameters.items():
+        weight.copy_(stored[name])
     return True
 
 
-def without_dropout(model: PreTrainedModel) -> PreTrainedModel:
-    """The same model, which drops nothing in training mode either."""
+def disable_dropout(model: PreTrainedModel) -> PreTrainedModel:
+    """Set every dropout rate to 0; returns the model."""
     for module in model.modules():
         if isinstance(module, nn.Dropout):
             module.p = 0.0
@@ -197,11 +197,11 @@ def without_dropout(model: PreTrainedModel) -> PreTrainedModel:
 
 
 ROW_BYTES = 16
-"""Rows of torch's grouped products of experts are multiples of it."""
+"""Rows of torch's grouped expert products are multiples of this, bytes."""
 
 
 def multiply_experts(model: PreTrainedModel) -> None:
-    """Let experts that torch's grouped product cannot take, for their size or float64, be multiplied one by one."""
+    """Multiply experts one by one if torch's grouped product does not support their size or dtype."""
     experts = [parameter for parameter in model.parameters() if parameter.dim() == 3]
     odd = any(size * each.element_size() % ROW_BYTES for each in experts for size in each.shape[1:])
     if odd or (experts and model.dtype == torch.float64):
@@ -209,16 +209,13 @@ def multiply_experts(model: PreTrainedModel) -> None:
 
 
 def outer_layers(model: PreTrainedModel) -> set[str]:
-    """Names of the weights of embedding and output layer."""
+    """Names of the weights of the embedding and the output layer."""
     layers = (model.get_input_embeddings(), model.get_output_embeddings())
     return {name for name, each in model.named_parameters() if any(each is layer.weight for layer in layers)}
 
 
 def read_config(folder: Path) -> PretrainedConfig:
-    """The model's configuration; code of its own is never run.
-
-    Raises CheckpointError for a folder without one, or whose model brings its own code.
-    """
+    """The model's configuration. Raises CheckpointError if the folder has none or the model needs code from it."""
     if not (folder / "config.json").is_file():
         raise CheckpointError(f"{folder} holds no config.json", hint="give a folder in Hugging Face layout")
     hint = "correct it, or choose an architecture of transformers: code that comes with a model is never run"
@@ -227,22 +224,29 @@ def read_config(folder: Path) -> PretrainedConfig:
     return config
 
 
-def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, attention: str) -> PreTrainedModel:
-    """The model of a folder on the CPU, adapters merged, with that attention.
+def build_meta_model(config: PretrainedConfig) -> PreTrainedModel:
+    """The model of a configuration, without memory for its weights."""
+    with torch.device("meta"):
+        model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
+    return model
 
-    Raises CheckpointError for missing, damaged or unfitting weights.
+
+def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, attention: str) -> PreTrainedModel:
+    """The model of a folder on the CPU with the given attention, adapters merged.
+
+    Raises CheckpointError for missing, damaged or mismatched weights.
     """
     transformers_logging.disable_progress_bar()
     base = base_folder(folder)
     files = weight_files(base or folder)
     if unpack_weights(config):
         files = []
-    # transformers reads it with the weights: here its name is known.
-    _generation_config(base or folder)
-    # While it builds a model, transformers changes settings of the whole process.
-    with _building, reading(f"the weights in {folder}", hint="fetch the model again, in bf16 or fp32"):
+    # Read first, so that an error names this file: transformers reads it along with the weights.
+    _read_generation_config(base or folder)
+    # While transformers builds a model, it changes settings of the whole process.
+    with _build_lock, reading(f"the weights in {folder}", hint="fetch the model again, in bf16 or fp32"):
         try:
-            made: Any = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 base or folder,
                 config=config,
                 dtype=dtype,
@@ -256,27 +260,27 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
             if error.args != (attention,):
                 raise
             raise EngineError(
-                f"{config.model_type}: its attention has no place for {error}, the kernel of sampler and trainer",
-                hint="choose an architecture of attention that transformers lets others compute, e.g. Qwen or Llama",
+                f"{config.model_type}: its attention does not support {error}, the kernel of sampler and trainer",
+                hint="choose an architecture whose attention can be replaced in transformers, e.g. Qwen or Llama",
             ) from error
-    model: PreTrainedModel = made[0]
-    found: dict[str, Any] = made[1]
-    # These transformers would fill with random numbers.
-    wrong = sorted({*found["missing_keys"], *(name for name, *_ in found["mismatched_keys"])})
+    model: PreTrainedModel = loaded[0]
+    report: dict[str, Any] = loaded[1]
+    # transformers would fill these with random numbers.
+    wrong = sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])})
     if wrong:
-        message = f"{folder} lacks {len(wrong)} of the model's weights, or has others: {', '.join(wrong[:3])}"
-        raise CheckpointError(message, hint=_AGAIN)
-    if unused := sorted(found["unexpected_keys"]):
+        message = f"{folder} lacks {len(wrong)} of the model's weights or has other shapes: {', '.join(wrong[:3])}"
+        raise CheckpointError(message, hint=_FETCH_AGAIN)
+    if unused := sorted(report["unexpected_keys"]):
         raise CheckpointError(
-            f"{folder} has {len(unused)} weights that {type(model).__name__} has no place for: {', '.join(unused[:3])}",
+            f"{folder} has {len(unused)} weights that {type(model).__name__} does not use: {', '.join(unused[:3])}",
             hint="config.json contradicts the weights (layers, biases), or belongs to another model: correct it",
         )
     refuse_packed_weights(model, base or folder, files)
     if base is not None:
         # Imported here: peft takes seconds.
-        from infuser_core.engines.hf.adapters import merge
+        from infuser_core.engines.hf.adapters import merge_adapters
 
-        merge(model, folder)
+        merge_adapters(model, folder)
     return model
 
 
@@ -290,70 +294,68 @@ def hidden_states(model: PreTrainedModel, input_ids: Tensor, position_ids: Tenso
     return output.last_hidden_state
 
 
-def folder_ends(folder: Path, tokenizer_end: int | None) -> list[int]:
-    """Tokens that end a response: those of the generation config, else of the config; and the tokenizer's own.
+def read_end_tokens(folder: Path, tokenizer_end: int | None) -> list[int]:
+    """Tokens that end a response: those of the generation config, else of the config; and the tokenizer's.
 
-    A base model thus ends at its end-of-text token alone, whatever marks the end of a turn in its template; a chat
-    model whose tokenizer ends turns ends at those as well. Raises EngineError where nobody names any.
+    A base model thus ends only at its end-of-text token, whatever its template writes after a turn; a chat model whose
+    tokenizer ends turns ends at those as well. Raises EngineError if neither model nor tokenizer names one.
     """
-    named: list[int] = []
-    for source in (_generation_config(folder), read_config(folder)):
-        found = getattr(source, "eos_token_id", None)
-        if found is not None:
-            named = list(found) if isinstance(found, list) else [found]
+    ends: list[int] = []
+    for source in (_read_generation_config(folder), read_config(folder)):
+        tokens = getattr(source, "eos_token_id", None)
+        if tokens is not None:
+            ends = list(tokens) if isinstance(tokens, list) else [tokens]
             break
-    if any(type(each) is not int for each in named):
+    if any(type(each) is not int for each in ends):
         raise CheckpointError(
-            f"{folder}: eos_token_id is {named}, and not a token or a list of tokens",
+            f"{folder}: eos_token_id is {ends}, not a token or a list of tokens",
             hint="correct it in generation_config.json and config.json",
         )
-    if tokenizer_end is not None and tokenizer_end not in named:
-        named.append(tokenizer_end)
-    if not named:
+    if tokenizer_end is not None and tokenizer_end not in ends:
+        ends.append(tokenizer_end)
+    if not ends:
         raise EngineError("neither model nor tokenizer names an end-of-sequence token", hint="set eos_token_id")
-    return named
+    return ends
 
 
-def _generation_config(folder: Path) -> GenerationConfig | None:
-    """Settings of generation; None where a folder has none. Raises CheckpointError for a file that cannot be read."""
+def _read_generation_config(folder: Path) -> GenerationConfig | None:
+    """The generation config; None if the folder has none. Raises CheckpointError for a file that cannot be read."""
     if not (folder / "generation_config.json").is_file():
         return None
-    with reading(str(folder / "generation_config.json"), hint=_AGAIN):
+    with reading(str(folder / "generation_config.json"), hint=_FETCH_AGAIN):
         return GenerationConfig.from_pretrained(folder, local_files_only=True)
 
 
 def copy_companions(source: Path, target: Path, *, unpacked: bool = False) -> None:
-    """Copy config and tokenizer files, and write down the chat template where there was none; flushed to the disk.
+    """Copy config and tokenizer files, and write a chat template if there is none; flushed to the disk.
 
-    With `unpacked`, the target's weights are plain floats, whatever the source's are.
+    With `unpacked`, the target's weights are plain floats even if the source's are quantised.
     """
-    copies = [Path(shutil.copyfile(found, target / found.name)) for found in files_of(source, COMPANIONS)]
+    copies = [Path(shutil.copyfile(path, target / path.name)) for path in files_of(source, COMPANIONS)]
     content = json.loads((target / "config.json").read_text(encoding="utf-8"))
     if unpacked and content.pop("quantization_config", None) is not None:
         (target / "config.json").write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    for copied in sorted([*copies, *record_template(source, target)]):
-        fsync(copied)
+    for path in sorted([*copies, *record_template(source, target)]):
+        fsync(path)
 
 
 def copy_model(source: Path, target: Path) -> None:
     """Copy a model without optimizer state, flushed.
 
-    Raises CheckpointError where the source has no safetensors or is itself an adapter.
+    Raises CheckpointError if the source has no safetensors or is an adapter.
     """
     if base_folder(source) is not None:
-        raise CheckpointError(f"{source} holds an adapter", hint="merge it into its model, and start from that")
+        raise CheckpointError(f"{source} holds an adapter", hint="merge it into its base model and start from that")
     weights = files_of(source, WEIGHTS)
     if not weights:
         raise CheckpointError(f"{source} holds no safetensors", hint=f"`infuser anchor import {source} OUT` makes them")
-    for found in weights:
-        shutil.copyfile(found, target / found.name)
-        fsync(target / found.name)
+    for path in weights:
+        fsync(Path(shutil.copyfile(path, target / path.name)))
     copy_companions(source, target)
 
 
 def save_merged(source: Path, target: Path, *, dtype: torch.dtype) -> None:
     """Write the model of an adapter checkpoint, adapters merged in at least fp32, into an existing folder."""
-    exact = torch.promote_types(dtype, torch.float32)
-    model = load_model(source, dtype=exact, device=torch.device("cpu"))
+    model = load_model(source, dtype=torch.promote_types(dtype, torch.float32), device=torch.device("cpu"))
     nn.Module.to(model, dtype).save_pretrained(target)
     copy_companions(source, target, unpacked=True)

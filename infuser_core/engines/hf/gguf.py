@@ -1,7 +1,7 @@
 """A GGUF file, as llama.cpp distributes quantised models, loaded by transformers with its weights as fp32.
 
-What transformers would leave out silently is refused here: weights that its model does not take, parts of the model
-that the file does not fill, and a vocabulary that cuts text in a way that transformers does not know.
+Refuses what transformers would drop silently: weights that its model does not use, parts of the model that the file
+does not fill, and a vocabulary whose pre-tokenization rule transformers does not know.
 """
 
 import io
@@ -24,13 +24,13 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+from infuser_core.engines.hf.causal_lm import build_meta_model
 from infuser_core.engines.hf.limits import refuse_logit_changes, refuse_other_attention
 from infuser_core.engines.hf.renderer import plain_template
 from infuser_core.engines.local.memory import PREPARED, free_host_memory, require_memory
 from infuser_core.errors import CheckpointError
 
 _DAMAGED = "download it again, compare its sha256 with the publisher's, or take the model in Hugging Face layout"
-# What sizes and offsets that contradict each other raise, wherever a library meets them.
 _UNREADABLE = (
     ValueError,
     LookupError,
@@ -42,34 +42,35 @@ _UNREADABLE = (
     StrictDataclassError,
     TemplateError,
 )
-PLAIN_CUTS = ("", "default")
-"""`tokenizer.ggml.pre` of vocabularies that name no rule: transformers' tokenizer has it."""
+"""Errors that libraries raise for contradictory sizes and offsets."""
+PLAIN_RULES = ("", "default")
+"""Values of `tokenizer.ggml.pre` for which transformers' tokenizer needs no rule."""
 
 
 def read_gguf(path: Path, out: Path) -> tuple[PreTrainedModel, dict[str, str], list[str]]:
-    """The model of a file alone in its folder, with what the file says of itself and remarks for the user.
+    """The model of a file that is alone in its folder, the file's facts, and remarks for the user.
 
-    Configs and tokenizer are written into the existing folder `out`. Raises CheckpointError for a file that cannot be
-    read as it was meant, EngineError for a model that cannot be held or trained.
+    Configs and tokenizer are written into the existing folder `out`. Raises CheckpointError for a file that
+    transformers cannot read in full, EngineError for a model that does not fit into memory or cannot be trained.
     """
     with path.open("rb") as file:
-        first = file.read(4)
-    if first != b"GGUF":
-        message = f"{path.name} is no GGUF file: it begins with {first!r}, not b'GGUF'"
+        magic = file.read(4)
+    if magic != b"GGUF":
+        message = f"{path.name} is not a GGUF file: it begins with {magic!r}, not b'GGUF'"
         raise CheckpointError(message, hint="name a .gguf file")
     try:
-        return _read(path, out)
+        return _read_model(path, out)
     except _UNREADABLE as error:
         if isinstance(error, CheckpointError):
             raise
         message = (
-            f"transformers cannot read {path.name} ({path.stat().st_size:,} bytes): it is damaged or cut short, or of "
+            f"transformers cannot read {path.name} ({path.stat().st_size:,} bytes): it is damaged or truncated, or of "
             f"an architecture or a vocabulary that transformers does not know: {error}"
         )
         raise CheckpointError(message, hint=_DAMAGED) from error
 
 
-def _read(path: Path, out: Path) -> tuple[PreTrainedModel, dict[str, str], list[str]]:
+def _read_model(path: Path, out: Path) -> tuple[PreTrainedModel, dict[str, str], list[str]]:
     from gguf import GGUFReader
 
     reader = GGUFReader(path)
@@ -81,18 +82,17 @@ def _read(path: Path, out: Path) -> tuple[PreTrainedModel, dict[str, str], list[
     require_memory(weights, PREPARED, free=free_host_memory(), purpose="making an anchor of it")
     source: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True}
     config = AutoConfig.from_pretrained(path.parent, trust_remote_code=False, **source)
-    # A model of a damaged number of layers would be built for ever.
+    # Building a model with a damaged number of layers would never end.
     if not 0 < config.get_text_config().num_hidden_layers <= len(reader.tensors):
         raise ValueError(f"{config.get_text_config().num_hidden_layers:,} layers in {len(reader.tensors):,} tensors")
-    with torch.device("meta"):
-        planned = AutoModelForCausalLM.from_config(config)
+    meta = build_meta_model(config)
     refuse_logit_changes(config)
-    refuse_other_attention(planned)
-    own = sum(parameter.numel() for parameter in planned.parameters())
-    if own != weights:
-        message = f"{path.name} holds {weights:,} weights, and transformers' model of it {own:,}"
+    refuse_other_attention(meta)
+    expected = sum(parameter.numel() for parameter in meta.parameters())
+    if expected != weights:
+        message = f"{path.name} holds {weights:,} weights, and transformers' model of it {expected:,}"
         raise CheckpointError(message, hint="take the model in Hugging Face layout instead")
-    # Bars are drawn on standard error, whatever it is.
+    # transformers draws progress bars on standard error even if it is not a terminal.
     with redirect_stderr(io.StringIO()):
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             path.parent,
@@ -116,39 +116,39 @@ def _read(path: Path, out: Path) -> tuple[PreTrainedModel, dict[str, str], list[
         "licence": text["general.license"] or "not stated",
     }
     tokenizer = AutoTokenizer.from_pretrained(path.parent, trust_remote_code=False, **source)
-    _set_cuts(tokenizer, text["tokenizer.ggml.pre"], path)
-    # Of the plan: the loaded model's says that its weights are quantised.
-    planned.config.dtype = torch.float32
-    planned.config.save_pretrained(out)
-    return model, facts, _write_tokenizer(tokenizer, out, planned.config.eos_token_id)
+    _set_pre_tokenizer(tokenizer, text["tokenizer.ggml.pre"], path)
+    # The loaded model's config says that its weights are quantised.
+    meta.config.dtype = torch.float32
+    meta.config.save_pretrained(out)
+    return model, facts, _write_tokenizer(tokenizer, out, meta.config.eos_token_id)
 
 
-def _set_cuts(tokenizer: PreTrainedTokenizerBase, name: str, path: Path) -> None:
-    """Cut text before merging as the vocabulary was learned: the rule that transformers lacks is added here."""
+def _set_pre_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str, path: Path) -> None:
+    """Set the pre-tokenization rule that transformers lacks. Raises CheckpointError for an unknown rule."""
     from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
     if name == "smollm":
         digits = pre_tokenizers.Split(Regex(r"\p{N}"), behavior="isolated")
-        cuts = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
-        tokenizer.backend_tokenizer.pre_tokenizer = cuts
-    elif name not in {*PLAIN_CUTS, *GGUF_PRE_TOKENIZER_SPLITS}:
-        message = f"{path.name}: its vocabulary cuts text in the way {name!r}, which transformers does not know"
-        raise CheckpointError(message, hint="take the model in Hugging Face layout instead: tokens would be wrong ones")
+        rule = pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+        tokenizer.backend_tokenizer.pre_tokenizer = rule
+    elif name not in {*PLAIN_RULES, *GGUF_PRE_TOKENIZER_SPLITS}:
+        message = f"{path.name}: its vocabulary splits text by the rule {name!r}, which transformers does not know"
+        raise CheckpointError(message, hint="take the model in Hugging Face layout instead: tokens would be wrong")
 
 
 _TURNS = [{"role": "user", "content": "Question"}, {"role": "assistant", "content": "Answer"}]
 
 
 def _write_tokenizer(tokenizer: PreTrainedTokenizerBase, out: Path, end: int | None) -> list[str]:
-    """Write tokenizer and generation config; remarks.
+    """Write tokenizer and generation config; returns remarks.
 
-    A response ends with the file's own end of text, or with the token that its chat template puts after an answer.
+    A response ends with the file's end-of-text token or with the token that its chat template writes after an answer.
     """
     remarks = []
     ends = [each for each in (end, tokenizer.eos_token_id) if isinstance(each, int)]
     if tokenizer.chat_template is None:
         tokenizer.chat_template = plain_template(tokenizer)
-        remarks = ["the file has no chat template: prompts are put as plain turns, `User:` and `Assistant:`"]
+        remarks = ["the file has no chat template: prompts are written as plain turns, `User:` and `Assistant:`"]
     else:
         after = str(tokenizer.apply_chat_template(_TURNS, tokenize=False)).rpartition("Answer")[2]
         following = tokenizer.encode(after, add_special_tokens=False)[:1]

@@ -1,9 +1,9 @@
 """Layouts of attention calls: who attends to whom, and the key-value cache of a decoding batch.
 
-The cache holds every group's prompt once, and every sample's own tokens beside it.
+The cache holds every group's prompt once, and the generated tokens of every sample.
 
 Shapes: _G groups, _N samples per group (a grid of G x N rows), _H key-value heads, _P prompt tokens (right-padded),
-_C own tokens, _D head size of queries and keys, _E that of values: some families have narrower ones.
+_C generated tokens, _D head size of queries and keys, _E head size of values, which some families have narrower.
 """
 
 from typing import Protocol
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 FIRST_CAPACITY = 64
-"""Own tokens allotted at first; doubled when full, so short answers do not pay for the response limit."""
+"""Generated tokens allocated at first; doubled when full, so short answers do not pay for the response limit."""
 
 
 class Layout(Protocol):
@@ -21,7 +21,7 @@ class Layout(Protocol):
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest context any query may look back on."""
+        """Tokens of the longest context of any query."""
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
@@ -34,7 +34,7 @@ class Layout(Protocol):
 
 
 class DecodeCache:
-    """Layout of one decoding step: each row sees its group's prompt and its own earlier tokens, at most `limit`."""
+    """Layout of one decoding step: each row sees its group's prompt and its at most `limit` generated tokens."""
 
     def __init__(self, lengths_G: Tensor, samples: int, limit: int) -> None:
         self.samples = samples
@@ -47,7 +47,7 @@ class DecodeCache:
 
     @property
     def longest(self) -> int:
-        """Longest prompt plus own tokens."""
+        """Longest prompt plus generated tokens."""
         return int(self.lengths_G.max()) + self._step + 1
 
     @property
@@ -56,7 +56,7 @@ class DecodeCache:
         return len(self.lengths_G)
 
     def store_prompts(self, layer: int, start: int, key: Tensor, value: Tensor) -> None:
-        """Keep the keys [g, H, p, D] and values [g, H, p, E] of the prompts from row `start` on."""
+        """Store the keys [g, H, p, D] and values [g, H, p, E] of the prompts from row `start` on."""
         if layer not in self._prompts:
             shape = (self.groups, key.shape[1], int(self.lengths_G.max()))
             self._prompts[layer] = (key.new_zeros(*shape, key.shape[3]), value.new_zeros(*shape, value.shape[3]))
@@ -65,11 +65,11 @@ class DecodeCache:
         self._prompts[layer][1][rows, :, columns] = value
 
     def next_step(self) -> None:
-        """Move on to the next token of every row; call after each forward pass."""
+        """Advance every row by one token; call after each forward pass."""
         self._step += 1
 
     def keep(self, groups: Tensor, rows: Tensor, samples: int) -> None:
-        """Shrink the grid to `groups`, and to `rows` (indices into the old rows, `samples` per kept group)."""
+        """Shrink the grid to `groups` and to `rows` (indices into the old rows, `samples` per remaining group)."""
         self.lengths_G = self.lengths_G.index_select(0, groups)
         self._padding_GP = self._padding()
         width = int(self.lengths_G.max())
@@ -90,7 +90,7 @@ class DecodeCache:
         # The samples of a group are queries over one copy of the prompt: a matrix product instead of N vector ones.
         scaled = (query * scaling).view(groups, self.samples, kv_heads, repeats, size).transpose(1, 2)
         scores = scaled.reshape(groups, kv_heads, -1, size) @ prompt_keys.transpose(2, 3)
-        hidden_GP = self._hidden(width, window)
+        hidden_GP = self._hidden_slots(width, window)
         if hidden_GP is not None:
             scores = scores.masked_fill(hidden_GP[:, None, None, :], float("-inf"))
         scores = scores.view(groups, kv_heads, self.samples, repeats, width).transpose(1, 2).flatten(0, 1)
@@ -98,41 +98,41 @@ class DecodeCache:
         if window is not None and self._step >= window:
             own[..., : self._step - window + 1] = float("-inf")
         weights = F.softmax(torch.cat([scores, own], dim=-1), dim=-1)
-        seen, fresh = weights.split([width, own.shape[-1]], dim=-1)
-        seen = seen.view(groups, self.samples, kv_heads, repeats, width).transpose(1, 2)
-        output = seen.reshape(groups, kv_heads, -1, width) @ prompt_values
+        prompt_weights, own_weights = weights.split([width, own.shape[-1]], dim=-1)
+        prompt_weights = prompt_weights.view(groups, self.samples, kv_heads, repeats, width).transpose(1, 2)
+        output = prompt_weights.reshape(groups, kv_heads, -1, width) @ prompt_values
         output = output.view(groups, kv_heads, self.samples, repeats, values.shape[3]).transpose(1, 2)
-        return (output.flatten(0, 1) + fresh @ values).reshape(-1, 1, query.shape[1], values.shape[3])
+        return (output.flatten(0, 1) + own_weights @ values).reshape(-1, 1, query.shape[1], values.shape[3])
 
     def _padding(self) -> Tensor | None:
-        """True where a prompt slot is padding; None where all prompts have one length."""
+        """True at prompt slots that are padding; None if all prompts have one length."""
         slots_P = torch.arange(int(self.lengths_G.max()), device=self.lengths_G.device)
         padding_GP = slots_P[None] >= self.lengths_G[:, None]
         return padding_GP if bool(padding_GP.any()) else None
 
-    def _hidden(self, width: int, window: int | None) -> Tensor | None:
-        """True where a prompt slot is padding or lies before the window; None where every slot is seen."""
+    def _hidden_slots(self, width: int, window: int | None) -> Tensor | None:
+        """True at prompt slots that are padding or before the window; None if every slot is visible."""
         if window is None:
             return self._padding_GP
         slots_P = torch.arange(width, device=self.lengths_G.device)
-        passed_GP = slots_P[None] <= self.lengths_G[:, None] + (self._step - window)
-        return passed_GP if self._padding_GP is None else passed_GP | self._padding_GP
+        outside_GP = slots_P[None] <= self.lengths_G[:, None] + (self._step - window)
+        return outside_GP if self._padding_GP is None else outside_GP | self._padding_GP
 
     def _append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         if layer not in self._own or self._own[layer][0].shape[2] == self._step:
-            self._own[layer] = (self._grown(layer, 0, key), self._grown(layer, 1, value))
+            self._own[layer] = (self._enlarge(layer, 0, key), self._enlarge(layer, 1, value))
         keys, values = self._own[layer]
         keys[:, :, self._step] = key[:, :, 0]
         values[:, :, self._step] = value[:, :, 0]
         return keys[:, :, : self._step + 1], values[:, :, : self._step + 1]
 
-    def _grown(self, layer: int, part: int, like: Tensor) -> Tensor:
+    def _enlarge(self, layer: int, part: int, like: Tensor) -> Tensor:
         rows, heads, _, size = like.shape
         capacity = min(self._limit, max(FIRST_CAPACITY, 2 * self._step))
-        grown = like.new_empty((rows, heads, capacity, size))
+        buffer = like.new_empty((rows, heads, capacity, size))
         if layer in self._own:
-            grown[:, :, : self._step] = self._own[layer][part][:, :, : self._step]
-        return grown
+            buffer[:, :, : self._step] = self._own[layer][part][:, :, : self._step]
+        return buffer
 
 
 class PrefillLayout:
@@ -146,7 +146,7 @@ class PrefillLayout:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
     ) -> Tensor:
-        """Causal attention [g, p, heads, E]; padding sits to the right, where no real token looks."""
+        """Causal attention [g, p, heads, E]; padding is on the right, where no real token looks."""
         self._cache.store_prompts(layer, self._start, key, value)
         repeats = query.shape[1] // key.shape[1]
         keys, values = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
@@ -157,9 +157,8 @@ class PrefillLayout:
 
 
 def causal_window(tokens: int, window: int, *, device: torch.device) -> Tensor:
-    """True where a token may look, [tokens, tokens]: itself and the `window` - 1 tokens before it."""
-    seen = torch.ones(tokens, tokens, dtype=torch.bool, device=device).tril()
-    return seen.triu(1 - window)
+    """Mask [tokens, tokens], True for the token itself and the `window` - 1 tokens before it."""
+    return torch.ones(tokens, tokens, dtype=torch.bool, device=device).tril().triu(1 - window)
 
 
 def _select(tensor: Tensor, rows: Tensor, width: int) -> Tensor:

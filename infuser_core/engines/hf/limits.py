@@ -1,4 +1,4 @@
-"""Limits of the engines: checks of a model's files, its configuration, the loaded model and its numbers."""
+"""Checks for models that the engines do not support: files, configuration, architecture and computed numbers."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -16,15 +16,15 @@ from infuser_core.errors import CheckpointError, EngineError, InfuserError
 UNSUPPORTED = ("final_logit_softcapping", "logit_scale", "logits_scaling")
 """Config keys that change logits after the output layer, which the engines apply themselves."""
 FLOATS = {"F64", "F32", "F16", "BF16"}
-"""Dtypes of weights in safetensors that are numbers as they are."""
+"""Dtypes of unquantised weights in safetensors."""
 _PLAIN = "take the model in bf16 or fp32"
 _BARE = (TypeError, AttributeError, LookupError)
-"""Errors that libraries raise for a file of another form than they expect: the message alone says little."""
+"""Errors of libraries whose message needs the name of the error to make sense."""
 
 
 @contextmanager
 def reading(what: str, *, hint: str) -> Iterator[None]:
-    """Raises CheckpointError for a model's file that the code inside, which is a library's, cannot read."""
+    """Turn a library's errors about a model's file into CheckpointError."""
     try:
         yield
     except InfuserError:
@@ -37,7 +37,7 @@ def reading(what: str, *, hint: str) -> Iterator[None]:
 
 
 def unpack_weights(config: PretrainedConfig) -> bool:
-    """Let a quantised model load as plain floats; whether it is one.
+    """Make a quantised model load as plain floats; returns whether the model is quantised.
 
     Raises CheckpointError for a method that transformers cannot unpack.
     """
@@ -56,16 +56,17 @@ def unpack_weights(config: PretrainedConfig) -> bool:
 
 
 def refuse_packed_weights(model: PreTrainedModel, folder: Path, files: Sequence[Path]) -> None:
-    """Raises CheckpointError for integers or 8-bit floats in the place of weights, which are nothing without scales.
+    """Raises CheckpointError for weights of the model or of `files` that are integers or 8-bit floats without scales.
 
-    Looks at the model and at what `files` hold in the place of its weights: none, if they have been unpacked.
+    `files` is empty if the weights were unpacked.
     """
-    own = dict(model.named_parameters())
-    kinds = {name: str(each.dtype) for name, each in own.items() if not each.is_floating_point() or each.itemsize == 1}
+    parameters = dict(model.named_parameters())
+    packed = {name: each for name, each in parameters.items() if not each.is_floating_point() or each.itemsize == 1}
+    kinds = {name: str(each.dtype) for name, each in packed.items()}
     for path in files:
         if path.suffix == ".safetensors":
             with safe_open(path, framework="pt") as file:
-                stored = {name: file.get_slice(name).get_dtype() for name in own.keys() & set(file.keys())}
+                stored = {name: file.get_slice(name).get_dtype() for name in parameters.keys() & set(file.keys())}
             kinds |= {name: kind for name, kind in stored.items() if kind not in FLOATS}
     if kinds:
         name = min(kinds)
@@ -73,23 +74,24 @@ def refuse_packed_weights(model: PreTrainedModel, folder: Path, files: Sequence[
 
 
 def refuse_logit_changes(config: object) -> None:
-    """Raises EngineError for a model whose logits are more than a linear map of its hidden states."""
+    """Raises EngineError for a model whose logits are not a linear map of its hidden states."""
     for key in UNSUPPORTED:
         if getattr(config, key, None) not in (None, 1.0):
             raise EngineError(f"the model's config sets {key}, which the engines do not apply", hint="choose another")
 
 
 def refuse_other_attention(model: PreTrainedModel) -> None:
-    """Raises EngineError for a model with layers that no layout reaches: packed responses would see each other."""
+    """Raises EngineError for a model with layers that bypass the layouts: packed responses would see each other."""
     if not model._supports_attention_backend or model._is_stateful:
         raise EngineError(
-            f"{type(model).__name__} looks back by other means than attention that transformers lets others compute",
-            hint="choose an architecture of such attention alone, e.g. Qwen, Llama, OLMo, Gemma, Phi or GPT-NeoX",
+            f"{type(model).__name__} mixes tokens in layers that the engines cannot replace (recurrent, or with an "
+            "attention outside of transformers' interface)",
+            hint="choose an architecture without such layers, e.g. Qwen, Llama, OLMo, Gemma, Phi or GPT-NeoX",
         )
 
 
-def _length_dependent(config: PretrainedConfig) -> list[int]:
-    """Positions from which on the frequencies of all positions are others, of the kinds of rope that have such."""
+def _rope_change_positions(config: PretrainedConfig) -> list[int]:
+    """Row lengths beyond which longrope changes the frequencies of all positions; one for each such rope."""
     ropes = getattr(config.get_text_config(), "rope_parameters", None) or {}
     # One for all layers, or one for each kind of layer.
     each = [ropes] if "rope_type" in ropes else [rope for rope in ropes.values() if isinstance(rope, dict)]
@@ -97,23 +99,23 @@ def _length_dependent(config: PretrainedConfig) -> list[int]:
 
 
 def most_positions(config: PretrainedConfig) -> int | None:
-    """Tokens of the longest row that the engines compute; None where the model sets no limit.
+    """Tokens of the longest row that the engines compute; None if the model sets no limit.
 
-    Past the original length of longrope, a row's log-probabilities depend on how long the longest row of the call is.
+    Beyond the original length of longrope, a row's log-probabilities depend on how long the longest row of the call is.
     """
     stated = getattr(config.get_text_config(), "max_position_embeddings", None)
-    return min([*_length_dependent(config), *([] if stated is None else [int(stated)])], default=None)
+    return min([*_rope_change_positions(config), *([] if stated is None else [int(stated)])], default=None)
 
 
 def require_finite(model: nn.Module, logprobs: Tensor) -> None:
-    """Raises EngineError, with the first tensor at fault, for log-probabilities that are no numbers."""
+    """Raises EngineError for NaN log-probabilities, with the first tensor at fault."""
     if not bool(logprobs.isnan().any()):
         return
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and (count := int((~tensor.isfinite()).sum())):
             raise EngineError(
-                f"the model's {name} holds {count:,} values that are not finite: its answers mean nothing",
+                f"the model's {name} holds {count:,} values that are not finite, so its answers are meaningless",
                 hint="fetch the model again, or go back to an earlier checkpoint",
             )
     kind = str(next(model.parameters()).dtype).removeprefix("torch.")
@@ -124,10 +126,10 @@ def require_finite(model: nn.Module, logprobs: Tensor) -> None:
 
 
 def require_positions(model: PreTrainedModel, position_ids: Tensor) -> None:
-    """Raises EngineError for positions past which a row's numbers would depend on its neighbours."""
-    if (bounds := _length_dependent(model.config)) and (last := int(position_ids.max())) >= min(bounds):
+    """Raises EngineError for positions beyond which a row's numbers would depend on its neighbours."""
+    if (bounds := _rope_change_positions(model.config)) and (last := int(position_ids.max())) >= min(bounds):
         raise EngineError(
-            f"a row of {last + 1:,} tokens: past {min(bounds):,}, the positions of {type(model).__name__} change with "
-            "the longest row of a call",
+            f"a row of {last + 1:,} tokens: beyond {min(bounds):,}, the positions of {type(model).__name__} change "
+            "with the longest row of a call",
             hint=f"lower max_tokens so that prompt and response have at most {min(bounds):,} tokens",
         )

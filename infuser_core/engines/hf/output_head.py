@@ -1,4 +1,4 @@
-"""Logits of an output layer in fp32 or wider, whatever its dtype.
+"""Logits of an output layer in fp32 or wider, also for bf16 weights.
 
 bf16 rounds logits by up to 2^-9 of their size: log-probabilities move by hundredths of a nat,
 and two passes over the same weights disagree about which tokens an importance ratio clips.
@@ -10,15 +10,15 @@ from transformers import PreTrainedModel
 
 
 class OutputHead:
-    """The output layer of a model that samples. On a CPU the weight of a bf16 model is widened once, at the start."""
+    """The output layer of a sampling model. On a CPU, the weight of a bf16 model is widened once, at the start."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._layer = model.get_output_embeddings()
         self._wide_weight: Tensor | None = None
-        # A subclass may do more than multiply: it is called as it is.
-        if type(self._layer) is nn.Linear and self._layer.weight.dtype != wide(self._layer.weight):
+        # A subclass of Linear may do more than multiply, so it is called unchanged.
+        if type(self._layer) is nn.Linear and self._layer.weight.dtype != wide_dtype(self._layer.weight):
             weight = self._layer.weight
-            self._wide_weight = weight.to(wide(weight)) if weight.device.type == "cpu" else weight
+            self._wide_weight = weight.to(wide_dtype(weight)) if weight.device.type == "cpu" else weight
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Logits [R, V] of final hidden states [R, H]."""
@@ -29,7 +29,7 @@ class OutputHead:
 
 
 def product(left: Tensor, right: Tensor, dtype: torch.dtype, *, out: Tensor | None = None) -> Tensor:
-    """left @ right with the result in `dtype`, whatever the operands' own: bf16 operands, fp32 sums and result."""
+    """left @ right, summed and returned in `dtype`, e.g. fp32 for bf16 operands."""
     if left.dtype == dtype:
         return torch.mm(left, right, out=out)
     if left.device.type == "cpu":
@@ -41,7 +41,7 @@ def product(left: Tensor, right: Tensor, dtype: torch.dtype, *, out: Tensor | No
 
 def wide_logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, *, out: Tensor | None = None) -> Tensor:
     """hidden @ weight^T + bias, [S, W], in fp32 or wider."""
-    dtype = wide(weight)
+    dtype = wide_dtype(weight)
     if bias is None:
         return product(hidden, weight.t(), dtype, out=out)
     if weight.dtype == dtype:
@@ -49,6 +49,6 @@ def wide_logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, *, out: Ten
     return product(hidden, weight.t(), dtype, out=out).add_(bias)
 
 
-def wide(tensor: Tensor) -> torch.dtype:
-    """Dtype of logits and of what comes from them: a sum over the vocabulary loses too much in bf16."""
+def wide_dtype(tensor: Tensor) -> torch.dtype:
+    """Dtype of logits and of sums over the vocabulary, which lose too much in bf16: fp32 or wider."""
     return torch.promote_types(tensor.dtype, torch.float32)

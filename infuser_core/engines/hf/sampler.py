@@ -1,7 +1,7 @@
 """A sampler over a transformers causal language model: prompts once per group, one decode loop for all rows.
 
-The uniform number of a token is a hash of (its sample's seed, its position), so a response depends on nothing else that
-happens to be sampled beside it. Shapes: _G groups, _N samples per group, _R = G x N rows of the grid, _P prompt tokens,
+The uniform number of a token is a hash of (its sample's seed, its position), so a response does not depend on the other
+responses of its batch. Shapes: _G groups, _N samples per group, _R = G x N rows of the grid, _P prompt tokens,
 _V vocabulary.
 """
 
@@ -17,13 +17,13 @@ from transformers import PreTrainedModel
 from infuser_core.engines.hf.causal_lm import (
     choose_device,
     choose_dtype,
+    configure_process,
     device_name,
-    folder_ends,
     hidden_states,
     load_model,
+    read_end_tokens,
     refill,
-    repeat_exactly,
-    settle_process,
+    set_deterministic,
 )
 from infuser_core.engines.hf.layouts import DecodeCache, PrefillLayout
 from infuser_core.engines.hf.limits import most_positions, require_finite
@@ -70,38 +70,38 @@ def uniforms(seeds_R: np.ndarray, position: int) -> np.ndarray:
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def pick(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
+def pick_tokens(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
     """One token per row, and its log-probability at the sampling temperature, before top-k and top-p, nats, fp32.
 
     `uniforms_R` is fp64. Temperature 0 takes the most likely token.
     """
     rows = max(1, CHUNK_CELLS // logits_RV.shape[1])
-    parts = [_pick(*chunk, params) for chunk in zip(logits_RV.split(rows), uniforms_R.split(rows), strict=True)]
+    parts = [_pick_chunk(*chunk, params) for chunk in zip(logits_RV.split(rows), uniforms_R.split(rows), strict=True)]
     tokens_R, logprobs_R = (torch.cat(each) for each in zip(*parts, strict=True))
     return tokens_R, logprobs_R
 
 
-def _pick(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
+def _pick_chunk(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
     greedy = params.temperature == 0.0
     logprobs_RV = torch.log_softmax(logits_RV.float() / (1.0 if greedy else params.temperature), dim=-1)
     if greedy:
         tokens_R = logprobs_RV.argmax(dim=-1)
     elif params.top_p >= 1.0 and not 0 < params.top_k < logprobs_RV.shape[1]:
-        tokens_R = _inverse_cdf(logprobs_RV.exp(), uniforms_R)
+        tokens_R = _sample_inverse_cdf(logprobs_RV.exp(), uniforms_R)
     else:
-        tokens_R = _restricted(logprobs_RV, uniforms_R, params)
+        tokens_R = _sample_restricted(logprobs_RV, uniforms_R, params)
     return tokens_R, logprobs_RV.gather(1, tokens_R[:, None]).squeeze(1)
 
 
-def _inverse_cdf(weights_RV: Tensor, uniforms_R: Tensor) -> Tensor:
+def _sample_inverse_cdf(weights_RV: Tensor, uniforms_R: Tensor) -> Tensor:
     # fp64: the sum over a vocabulary of 150k fp32 terms would move the borders by more than rare tokens weigh.
     cumulative_RV = weights_RV.cumsum(dim=-1, dtype=torch.float64)
     targets_R1 = (uniforms_R * cumulative_RV[:, -1])[:, None]
     return torch.searchsorted(cumulative_RV, targets_R1, right=True).squeeze(1).clamp(max=weights_RV.shape[1] - 1)
 
 
-def _restricted(logprobs_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> Tensor:
-    """Top-k first, then top-p over what top-k kept, renormalised: the order of vLLM and transformers."""
+def _sample_restricted(logprobs_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> Tensor:
+    """Sample after top-k, then top-p over the remaining tokens, renormalised: the order of vLLM and transformers."""
     limit = params.top_k if 0 < params.top_k < logprobs_RV.shape[1] else logprobs_RV.shape[1]
     sorted_RK, order_RK = _largest(logprobs_RV, limit)
     weights_RK = sorted_RK.exp()
@@ -111,14 +111,14 @@ def _restricted(logprobs_RV: Tensor, uniforms_R: Tensor, params: SamplingParams)
         keep_RK = before_RK < params.top_p * cumulative_RK[:, -1:]
         keep_RK[:, 0] = True
         weights_RK = weights_RK * keep_RK
-    return order_RK.gather(1, _inverse_cdf(weights_RK, uniforms_R)[:, None]).squeeze(1)
+    return order_RK.gather(1, _sample_inverse_cdf(weights_RK, uniforms_R)[:, None]).squeeze(1)
 
 
 def _largest(values_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The `count` largest values of each row in falling order, and their places; equal values keep token order."""
     if count < values_RV.shape[1]:
         top_RK = values_RV.topk(count, dim=-1, sorted=False)
-        # Where a row has more values like its smallest one here, or NaN, a choice among them needs the whole order.
+        # If a row has further values equal to its smallest one here, or NaN, the choice needs the whole order.
         if bool(((values_RV >= top_RK.values.amin(-1, keepdim=True)).sum(-1) == count).all()):
             places_RK = top_RK.indices.sort(dim=-1).values
             sorted_RK, order_RK = values_RV.gather(1, places_RK).sort(dim=-1, descending=True, stable=True)
@@ -131,9 +131,9 @@ class HFSampler:
     """protocols.Sampler on one device.
 
     `cache_tokens` bounds the cached tokens of a batch (prompts once, plus response limit per sample), `prefill_tokens`
-    the prompt tokens of one prefill call. `deterministic`: see `repeat_exactly`; on an accelerator torch has no
-    repeatable cumulative sum, and says so. `seals` is the folder of self-tests that models passed, for checkpoints
-    whose ids are digests.
+    the prompt tokens of one prefill call. `deterministic`: see `set_deterministic`; on an accelerator torch has no
+    repeatable cumulative sum and raises. `seals` is the folder of passed self-tests, for checkpoints whose ids are
+    digests.
     """
 
     def __init__(
@@ -147,8 +147,8 @@ class HFSampler:
         prefill_tokens: int = 16_384,
         seals: Path | None = None,
     ) -> None:
-        settle_process(threads)
-        repeat_exactly(deterministic)
+        configure_process(threads)
+        set_deterministic(deterministic)
         self._dtype = choose_dtype(dtype)
         self._device = choose_device(device)
         self._cache_tokens = cache_tokens
@@ -157,23 +157,23 @@ class HFSampler:
         self._model: PreTrainedModel | None = None
         self._renderer: Renderer | None = None
         self._ends: list[int] = []
-        self._kind: Mapping[str, bytes] = {}
+        self._companions: Mapping[str, bytes] = {}
 
     forgets = True
-    """Asleep it holds nothing: whoever wakes it loads a checkpoint."""
+    """Whether a checkpoint must be loaded after `wake`."""
 
     def weights(self) -> dict[str, Tensor]:
-        """Weights of the loaded model by name, tied ones under each of theirs; nothing while it sleeps."""
+        """Weights of the loaded model by name, tied ones under each of their names; empty while asleep."""
         return {} if self._model is None else dict(self._model.named_parameters(remove_duplicate=False))
 
     def sleep(self) -> None:
-        """Give the memory to others."""
+        """Free the memory."""
         self._model, self._renderer = None, None
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
     def wake(self) -> None:
-        """Nothing comes back by itself: load."""
+        """Do nothing: `load` restores the model."""
 
     def facts(self) -> dict[str, Any]:
         """Device and kernels, for an artifact's record."""
@@ -192,17 +192,17 @@ class HFSampler:
 
     def load(self, checkpoint: Checkpoint) -> None:
         folder = Path(checkpoint.path)
-        kind = companions(folder)
-        if self._model is None or kind != self._kind or not refill(self._model, folder):
+        files = companions(folder)
+        if self._model is None or files != self._companions or not refill(self._model, folder):
             self.sleep()
             self._renderer = Renderer(folder)
             model = load_model(folder, dtype=self._dtype, device=self._device)
-            # Checkpoints of a run come from an anchor that passed.
+            # Checkpoints of a run come from an anchor that passed the self-test.
             if not (folder / STATE).is_file():
                 require_once(model, checkpoint.checkpoint_id, self._seals)
             self._model = model
-            self._ends = folder_ends(folder, self._renderer.end_token)
-        self._kind = kind
+            self._ends = read_end_tokens(folder, self._renderer.end_token)
+        self._companions = files
 
     @torch.inference_mode()
     def sample(
@@ -219,30 +219,30 @@ class HFSampler:
         vocabulary = int(self._model.config.get_text_config().vocab_size)
         require_room(groups, params, most_positions(self._model.config), vocabulary)
         results: list[list[Completion]] = [[] for _ in groups]
-        total, done, tokens = sum(len(group.seeds) for group in groups), 0, 0
+        total, finished, tokens = sum(len(group.seeds) for group in groups), 0, 0
         for places in self._batches(groups, params):
             batch = _Batch(self._model, [groups[place] for place in places], params, self._ends, self._prefill_tokens)
             for place, completions in zip(places, batch.run(), strict=True):
                 results[place] = completions
-                done += len(completions)
+                finished += len(completions)
                 tokens += sum(len(completion.token_ids) for completion in completions)
                 for row, completion in enumerate(completions):
                     keep(place, row, completion)
-            progress(done, total, tokens)
+            progress(finished, total, tokens)
         return results
 
     @torch.inference_mode()
     def score(self, prompt: Sequence[int], tokens: Sequence[int], *, temperature: float) -> list[float]:
-        """Log-probability of every token of a given response, nats."""
+        """Log-probability of every token of a response, nats."""
         assert self._model is not None
         ids = torch.tensor([[*prompt, *tokens]], device=self._device)
         width = ids.shape[1]
-        alone = DecodeCache(torch.tensor([width], device=self._device), 1, 1)
+        cache = DecodeCache(torch.tensor([width], device=self._device), 1, 1)
         places = torch.arange(width, device=self._device)[None]
-        hidden = hidden_states(self._model, ids, places, PrefillLayout(alone, 0, width))[0, len(prompt) - 1 : -1]
+        hidden = hidden_states(self._model, ids, places, PrefillLayout(cache, 0, width))[0, len(prompt) - 1 : -1]
         logits_TV = OutputHead(self._model).logits(hidden) / temperature
-        found: list[float] = torch.log_softmax(logits_TV, -1).gather(1, ids[0, len(prompt) :, None])[:, 0].tolist()
-        return found
+        logprobs: list[float] = torch.log_softmax(logits_TV, -1).gather(1, ids[0, len(prompt) :, None])[:, 0].tolist()
+        return logprobs
 
     def _batches(self, groups: Sequence[PromptGroup], params: SamplingParams) -> Iterator[list[int]]:
         """Places of the groups of each batch, longest prompts first so that a batch pads little."""
@@ -263,7 +263,7 @@ class HFSampler:
 
 
 class _Batch:
-    """One decoding batch: a grid of groups x samples that loses its finished rows as it goes."""
+    """One decoding batch: a grid of groups x samples that drops its finished rows during decoding."""
 
     def __init__(
         self,
@@ -280,7 +280,13 @@ class _Batch:
         self._longest = max(group.limit(params) for group in groups)
         self._cache = DecodeCache(lengths_G, samples, self._longest)
         self._ends = torch.tensor(ends, device=self._device)
-        self._seeds_R, self._alive_R = _grid(groups, samples)
+        # Groups with fewer samples fill up with idle rows.
+        seeds_GN = np.zeros((len(groups), samples), dtype=np.uint64)
+        alive_GN = np.zeros((len(groups), samples), dtype=bool)
+        for place, group in enumerate(groups):
+            seeds_GN[place, : len(group.seeds)] = np.array(group.seeds, dtype=np.uint64)
+            alive_GN[place, : len(group.seeds)] = True
+        self._seeds_R, self._alive_R = seeds_GN.reshape(-1), alive_GN.reshape(-1)
         self._rows_R = np.arange(len(self._alive_R))
         self._tokens_RT = torch.zeros(len(self._alive_R), self._longest, dtype=torch.int64)
         self._logprobs_RT = torch.zeros(len(self._alive_R), self._longest)
@@ -296,11 +302,11 @@ class _Batch:
             tokens_R = self._choose(logits_RV, position)
             if not self._alive_R.any():
                 break
-            logits_RV = self._step(self._shrink(tokens_R), position)
+            logits_RV = self._decode_step(self._shrink(tokens_R), position)
         return [self._completions(place * samples, len(group.seeds)) for place, group in enumerate(self._groups)]
 
     def _prefill(self) -> Tensor:
-        """Logits [G, V] after each prompt; keys and values are kept in the cache."""
+        """Logits [G, V] after each prompt; keys and values go to the cache."""
         lengths = [len(group.token_ids) for group in self._groups]
         last: list[Tensor] = []
         start = 0
@@ -318,37 +324,37 @@ class _Batch:
         return self._head.logits(torch.cat(last))
 
     def _choose(self, logits_RV: Tensor, position: int) -> Tensor:
-        """Draw and record the token at `position` of every row; mark rows that ended."""
+        """Sample and record the token at `position` of every row; mark rows that ended."""
         uniforms_R = torch.from_numpy(uniforms(self._seeds_R, position)).to(self._device)
-        tokens_R, logprobs_R = pick(logits_RV, uniforms_R, self._params)
+        tokens_R, logprobs_R = pick_tokens(logits_RV, uniforms_R, self._params)
         self._tokens_RT[self._rows_R, position] = tokens_R.cpu()
-        found_R = logprobs_R.cpu()
-        require_finite(self._model, found_R)
-        self._logprobs_RT[self._rows_R, position] = found_R
+        logprobs_R = logprobs_R.cpu()
+        require_finite(self._model, logprobs_R)
+        self._logprobs_RT[self._rows_R, position] = logprobs_R
         ended_R = torch.isin(tokens_R, self._ends).cpu().numpy() & self._alive_R
         self._lengths_R[self._rows_R[ended_R]] = position + 1
         self._stopped_R[self._rows_R[ended_R]] = True
         self._alive_R = self._alive_R & ~ended_R & (self._limits_R[self._rows_R] > position + 1)
         return tokens_R
 
-    def _step(self, tokens_R: Tensor, position: int) -> Tensor:
-        """Logits [R, V] after the token drawn at `position`."""
+    def _decode_step(self, tokens_R: Tensor, position: int) -> Tensor:
+        """Logits [R, V] after the token sampled at `position`."""
         positions_R = (self._cache.lengths_G + position).repeat_interleave(self._cache.samples)
         hidden = hidden_states(self._model, tokens_R[:, None], positions_R[:, None], self._cache)
         self._cache.next_step()
         return self._head.logits(hidden[:, 0])
 
     def _shrink(self, tokens_R: Tensor) -> Tensor:
-        """Drop finished groups, and narrow the grid to the most rows any group still runs; returns kept tokens."""
+        """Drop finished groups and narrow the grid to the most running rows of a group; returns the tokens left."""
         alive_GN = self._alive_R.reshape(self._cache.groups, self._cache.samples)
         counts_G = alive_GN.sum(axis=1)
-        kept_G, width = np.flatnonzero(counts_G), int(counts_G.max())
-        if len(kept_G) * width > SHRINK_AT * len(self._alive_R):
+        running_G, width = np.flatnonzero(counts_G), int(counts_G.max())
+        if len(running_G) * width > SHRINK_AT * len(self._alive_R):
             return tokens_R
-        columns_GN = np.argsort(~alive_GN, axis=1, kind="stable")[kept_G, :width]
-        rows = (kept_G[:, None] * self._cache.samples + columns_GN).reshape(-1)
+        columns_GN = np.argsort(~alive_GN, axis=1, kind="stable")[running_G, :width]
+        rows = (running_G[:, None] * self._cache.samples + columns_GN).reshape(-1)
         rows_tensor = torch.from_numpy(rows).to(self._device)
-        self._cache.keep(torch.from_numpy(kept_G).to(self._device), rows_tensor, width)
+        self._cache.keep(torch.from_numpy(running_G).to(self._device), rows_tensor, width)
         self._seeds_R, self._alive_R, self._rows_R = self._seeds_R[rows], self._alive_R[rows], self._rows_R[rows]
         return tokens_R.index_select(0, rows_tensor)
 
@@ -362,13 +368,3 @@ class _Batch:
             )
             for row in rows
         ]
-
-
-def _grid(groups: list[PromptGroup], samples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Seeds (uint64) and running flags of the G x N rows; groups with fewer samples fill up with idle rows."""
-    seeds_GN = np.zeros((len(groups), samples), dtype=np.uint64)
-    alive_GN = np.zeros((len(groups), samples), dtype=bool)
-    for place, group in enumerate(groups):
-        seeds_GN[place, : len(group.seeds)] = np.array(group.seeds, dtype=np.uint64)
-        alive_GN[place, : len(group.seeds)] = True
-    return seeds_GN.reshape(-1), alive_GN.reshape(-1)

@@ -1,7 +1,7 @@
 """The transformers sampler as a process of the sampling service: one group of prompts at a time.
 
-Runs as `python -m infuser_core.engines.hf.worker FD SETTINGS`. A group's responses depend on nothing that other groups
-share a batch with, so that they are the same bits on any number of machines.
+Runs as `python -m infuser_core.engines.hf.worker FD SETTINGS`. Each group is a batch alone, so its responses are the
+same bits on any number of machines.
 """
 
 import os
@@ -16,7 +16,7 @@ from infuser_core.protocols import PromptGroup, SamplingParams
 from infuser_core.schemas import Checkpoint, Role
 
 ROOM = 64
-"""Responses that the engine is given at a time: what waits here is lost to the others."""
+"""Responses that the service sends to an engine at a time: waiting ones cannot move to other engines."""
 
 
 class HFEngine:
@@ -42,26 +42,33 @@ class HFEngine:
         return bool(self._waiting)
 
     def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
-        """Take one more response; those of a group come together."""
+        """Queue one response; responses of a group arrive in a row."""
         self._waiting.setdefault(key.partition("/")[0], []).append((params, key, prompt, seed))
 
     def step(self) -> list[Row]:
-        """The group that has waited longest."""
+        """Sample the responses of the group that has waited longest."""
         rows, sampler = self._waiting.pop(next(iter(self._waiting))), self._awake()
         params, _, prompt, _ = rows[0]
         if forced := params.get(FORCED):
-            found = {key: sampler.score(prompt, forced[key], temperature=params["temperature"]) for _, key, *_ in rows}
-            return [Row(key=key, tokens=forced[key], logprobs=found[key], reason="length") for key in found]
+            return [
+                Row(
+                    key=key,
+                    tokens=forced[key],
+                    logprobs=sampler.score(prompt, forced[key], temperature=params["temperature"]),
+                    reason="length",
+                )
+                for _, key, *_ in rows
+            ]
         group = PromptGroup(group_id="", token_ids=prompt, seeds=[seed for *_, seed in rows])
-        own = SamplingParams(**{name: value for name, value in params.items() if name != "stop_token_ids"})
-        (drawn,) = sampler.sample([group], own)
+        sampling = SamplingParams(**{name: value for name, value in params.items() if name != "stop_token_ids"})
+        (completions,) = sampler.sample([group], sampling)
         return [
             Row(key=key, tokens=[*each.token_ids], logprobs=[*each.logprobs], reason=each.finish_reason)
-            for (_, key, _, _), each in zip(rows, drawn, strict=True)
+            for (_, key, _, _), each in zip(rows, completions, strict=True)
         ]
 
     def under_way(self) -> int:
-        """Nothing is half done between two steps."""
+        """Responses in progress between two steps: none."""
         return 0
 
     def load(self) -> None:
@@ -69,18 +76,18 @@ class HFEngine:
         self._asleep = False
 
     def checksums(self, shapes: dict[str, list[int]], dtype: str) -> dict[str, list[int]]:
-        """Of the model's tensors as they lie in memory."""
-        held = self._awake().weights()
-        found = of_tensors({name: held[name] for name in shapes if name in held}, dtype)
-        return {name: [one] for name, one in found.items()}
+        """Checksums of the model's tensors in memory."""
+        weights = self._awake().weights()
+        sums = of_tensors({name: weights[name] for name in shapes if name in weights}, dtype)
+        return {name: [checksum] for name, checksum in sums.items()}
 
     def sleep(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._sampler.sleep()
         self._asleep = True
 
     def wake(self) -> None:
-        """Nothing yet: the weights come back when they are asked for, and not at all where others follow."""
+        """Do nothing: the weights are loaded again when they are first needed."""
 
     def _awake(self) -> HFSampler:
         if self._asleep:

@@ -1,4 +1,4 @@
-"""Hugging Face model folders: the first checkpoint of a run made from one, and a checkpoint exported as one."""
+"""Hugging Face model folders: make a run's first checkpoint from one, and export a checkpoint as one."""
 
 import json
 import shutil
@@ -14,12 +14,13 @@ from infuser_core.config.optimizers import options_of
 from infuser_core.config.roles import AdapterSettings
 from infuser_core.config.run import SamplingSettings
 from infuser_core.engines.hf.causal_lm import (
+    build_meta_model,
     choose_dtype,
     copy_companions,
-    folder_ends,
     load_model,
     outer_layers,
     read_config,
+    read_end_tokens,
     saved_buffers,
 )
 from infuser_core.engines.hf.gguf import read_gguf
@@ -29,10 +30,10 @@ from infuser_core.engines.training.checkpoint import (
     SHARD_BYTES,
     Tensors,
     TrainerState,
-    weights_of,
+    count_weights,
     write_checkpoint,
 )
-from infuser_core.engines.training.optimizer import Given, first_moments
+from infuser_core.engines.training.optimizer import OptimizerSetting, first_moments
 from infuser_core.engines.training.self_test import require_same
 from infuser_core.store.adapter_files import BASE_KEY, CONFIG, base_pointer
 from infuser_core.store.adapter_files import WEIGHTS as ADAPTER
@@ -42,28 +43,28 @@ def prepare_anchor(
     source: Path,
     out: Path,
     *,
-    optimizer: Given = None,
+    optimizer: OptimizerSetting = None,
     tested: bool = False,
     free: Callable[[], int] = free_host_memory,
 ) -> None:
     """Write a trainable checkpoint of `source` into `out`: fp32, zero state.
 
-    Raises CheckpointError where `source` is no model folder, EngineError where `free` bytes do not hold it and,
-    unless it is `tested`, for a model that the engines compute otherwise than transformers does.
+    Raises CheckpointError if `source` is not a model folder, EngineError if it does not fit into `free` bytes or,
+    unless `tested`, if the engines compute it differently from transformers.
     """
-    if (weights := weights_of(source)) is not None:
+    if (weights := count_weights(source)) is not None:
         require_memory(weights, PREPARED, free=free(), purpose="making an anchor of it")
     model = load_model(source, dtype=torch.float32, device=torch.device("cpu"))
     if not tested:
         require_same(model)
     out.mkdir(parents=True, exist_ok=True)
     tensors = {name: parameter.detach() for name, parameter in model.named_parameters()}
-    _begin(out, tensors, optimizer, outer=outer_layers(model), buffers=saved_buffers(model))
+    _write_first_checkpoint(out, tensors, optimizer, outer=outer_layers(model), buffers=saved_buffers(model))
     copy_companions(source, out, unpacked=True)
 
 
 def random_model(source: Path, out: Path, *, seed: int) -> tuple[str, int]:
-    """Write a random model in the shape of `source` into a new folder; its architecture's name and vocabulary size."""
+    """Write a random model of the shape of `source` into a new folder; returns its model type and vocabulary size."""
     out.mkdir(parents=True)
     torch.manual_seed(seed)
     config = read_config(source)
@@ -73,34 +74,37 @@ def random_model(source: Path, out: Path, *, seed: int) -> tuple[str, int]:
     return str(config.model_type), int(config.get_text_config().vocab_size)
 
 
-def prepare_adapter(base: Path, out: Path, *, adapter: AdapterSettings, seed: int, optimizer: Given = None) -> None:
+def prepare_adapter(
+    base: Path, out: Path, *, adapter: AdapterSettings, seed: int, optimizer: OptimizerSetting = None
+) -> None:
     """Write a trainable checkpoint of new adapters of `base` into `out`.
 
-    Raises ConfigError for adapters of layers that the model has not.
+    Raises ConfigError for adapters of layers that the model does not have.
     """
     # Imported here: peft takes seconds, and most runs train no adapters.
-    from infuser_core.engines.hf.adapters import create
+    from infuser_core.engines.hf.adapters import create_adapters
 
-    weights = create(read_config(base), adapter, out, base=base_pointer(base), seed=seed)
-    _begin(out, weights, optimizer, adapter=True)
+    weights = create_adapters(build_meta_model(read_config(base)), adapter, out, base=base_pointer(base), seed=seed)
+    _write_first_checkpoint(out, weights, optimizer, adapter=True)
     copy_companions(base, out)
 
 
 def unpack_gguf(path: Path, out: Path) -> tuple[dict[str, str], list[str]]:
-    """Write a trainable checkpoint of a GGUF file, alone in its folder, into the existing `out`; its facts and remarks.
+    """Write a trainable checkpoint of a GGUF file, alone in its folder, into the existing `out`.
 
-    Raises CheckpointError and EngineError for a model that cannot be read, held or computed as transformers does.
+    Returns the file's facts and remarks. Raises CheckpointError for a file that cannot be read, EngineError for a model
+    that does not fit into memory or that the engines compute differently from transformers.
     """
     model, facts, remarks = read_gguf(path, out)
-    _begin(out, {name: parameter.detach() for name, parameter in model.named_parameters()}, None)
+    _write_first_checkpoint(out, {name: parameter.detach() for name, parameter in model.named_parameters()}, None)
     require_same(load_model(out, dtype=torch.float32, device=torch.device("cpu")))
     return facts, remarks
 
 
-def _begin(
+def _write_first_checkpoint(
     out: Path,
     weights: Tensors,
-    optimizer: Given,
+    optimizer: OptimizerSetting,
     *,
     outer: Collection[str] = (),
     buffers: Tensors | None = None,
@@ -122,35 +126,35 @@ def write_hub_layout(
 ) -> None:
     """Write a checkpoint's model into the existing folder `out` in `dtype`, `sampling` as its generation config."""
     model = load_model(source, dtype=choose_dtype(dtype), device=torch.device("cpu"))
-    ends = folder_ends(source, Renderer(source).end_token)
-    model.generation_config = _generation(model, ends, sampling, max_tokens)
+    ends = read_end_tokens(source, Renderer(source).end_token)
+    model.generation_config = _generation_config(model, ends, sampling, max_tokens)
     copy_companions(source, out)
-    # DeepSpeed, where it is installed, is imported by this and logs to stdout, which is the caller's.
+    # This imports DeepSpeed if it is installed, which logs to the caller's stdout.
     with redirect_stdout(sys.stderr):
         model.save_pretrained(out, max_shard_size=shard_bytes)
     for path in out.glob("*.safetensors"):
-        # They come readable by their owner alone, whatever the umask.
+        # transformers makes them readable only by their owner, whatever the umask.
         path.chmod((out / "config.json").stat().st_mode)
 
 
 def write_adapter(source: Path, out: Path, *, base: str) -> None:
-    """Write the adapters of a checkpoint and its tokenizer into an existing folder; they name `base` as their model."""
+    """Write a checkpoint's adapters, naming `base` as their model, and tokenizer into an existing folder."""
     content = json.loads((source / CONFIG).read_text(encoding="utf-8")) | {BASE_KEY: base}
     copy_companions(source, out)
-    # What describes the whole model belongs to the base.
+    # These describe the whole model and belong to the base.
     for name in ("config.json", "generation_config.json"):
         (out / name).unlink(missing_ok=True)
     (out / CONFIG).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     shutil.copyfile(source / ADAPTER, out / ADAPTER)
 
 
-def _generation(
+def _generation_config(
     model: PreTrainedModel, ends: list[int], sampling: SamplingSettings, max_tokens: int
 ) -> GenerationConfig:
     pad = getattr(model.config, "pad_token_id", None)
     common = {"eos_token_id": ends, "pad_token_id": ends[0] if pad is None else pad, "max_new_tokens": max_tokens}
     if sampling.temperature == 0:
         return GenerationConfig(do_sample=False, **common)
-    # Left out, top_k would be the library's own default; 0 switches it off.
-    drawn = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": max(0, sampling.top_k)}
-    return GenerationConfig(do_sample=True, **drawn, **common)
+    # Without top_k, the library's default applies; 0 disables it.
+    options = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": max(0, sampling.top_k)}
+    return GenerationConfig(do_sample=True, **options, **common)

@@ -1,4 +1,4 @@
-"""Trainer over flat parameters: packed passes, optimizer steps, the probe and checkpoint files, for any policy."""
+"""A trainer over flat parameters for any policy: packed passes, optimizer steps, the probe and checkpoint files."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,21 +20,21 @@ from infuser_core.engines.training.checkpoint import (
 )
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import Policy, Tally, forward_terms, in_order
-from infuser_core.engines.training.optimizer import Given, optimizer_of
+from infuser_core.engines.training.optimizer import OptimizerSetting, optimizer_of
 from infuser_core.engines.training.packing import Packer
 from infuser_core.errors import EngineError
-from infuser_core.protocols import Probed, Progress, StepReport, TrainGroup, no_progress
+from infuser_core.protocols import ProbeResult, Progress, StepReport, TrainGroup, no_progress
 from infuser_core.system import fault_points as faults
 
 Result = TypeVar("Result")
 
 
 class FlatTrainer:
-    """protocols.Trainer but for `load`, which ends with `_hold`."""
+    """protocols.Trainer without `load`, which subclasses define and end with `_hold`."""
 
     _packer: Packer
 
-    def __init__(self, optimizer: Given) -> None:
+    def __init__(self, optimizer: OptimizerSetting) -> None:
         self._options = options_of(optimizer)
         self._folder: Path | None = None
         self._accumulated = False
@@ -49,9 +49,9 @@ class FlatTrainer:
         adapter: bool = False,
         buffers: Tensors | None = None,
     ) -> None:
-        """Take what a checkpoint folder holds; the weights are in `flat` already, those of adapters alone or all.
+        """Set the state of a checkpoint folder, whose weights, or only its adapters, are already in `flat`.
 
-        `buffers` are fixed tensors that every checkpoint holds besides.
+        `buffers` are fixed tensors that every checkpoint contains in addition.
         """
         self._policy, self._flat, self._adapter, self._buffers = policy, flat, adapter, buffers or {}
         self._optimizer = optimizer_of(flat, self._options)
@@ -67,19 +67,19 @@ class FlatTrainer:
     def forward_backward(
         self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
     ) -> StepReport:
-        """Accumulate the gradient of -J (eq:unified_obj); rows without one only count in their group's n."""
+        """Accumulate the gradient of -J (eq:unified_obj); rows without a gradient only count in their group's n."""
         self._loaded()
-        report = self._patiently(lambda: self._pass(groups, objective, denominator, progress))
+        report = self._run_pass(lambda: self._accumulate(groups, objective, denominator, progress))
         self._accumulated = True
         return report
 
-    def _pass(
+    def _accumulate(
         self, groups: Sequence[TrainGroup], objective: Objective, denominator: int, progress: Progress
     ) -> StepReport:
         total, tally = sum(len(group.rows) for group in groups), Tally()
         for segments in self._packer.plan(groups, only_trained=objective.only_credited):
             if faults.runs_out_of_memory("trainer:micro_batch"):
-                raise torch.OutOfMemoryError("told to run out of memory")
+                raise torch.OutOfMemoryError("injected: out of memory")
             batch = self._packer.pack(segments)
             terms, _ = forward_terms(self._policy, batch, objective, denominator)
             terms.loss.backward()
@@ -100,34 +100,33 @@ class FlatTrainer:
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
     ) -> list[list[Sequence[float]]]:
         self._loaded()
-        return self._patiently(lambda: self._logprobs(groups, temperature, progress), writes_gradient=False)
 
-    @torch.no_grad()
-    def _logprobs(
-        self, groups: Sequence[TrainGroup], temperature: float, progress: Progress
-    ) -> list[list[Sequence[float]]]:
-        total, tally = sum(len(group.rows) for group in groups), Tally()
-        for segments in self._packer.plan(groups, only_trained=False):
-            logprobs_S = self._policy.logprobs(self._packer.pack(segments), temperature=temperature)
-            tally.note(segments, logprobs_S=logprobs_S)
-            progress(tally.rows, total, tally.tokens)
-        return in_order(groups, tally.logprobs)
+        @torch.no_grad()
+        def compute() -> list[list[Sequence[float]]]:
+            total, tally = sum(len(group.rows) for group in groups), Tally()
+            for segments in self._packer.plan(groups, only_trained=False):
+                logprobs_S = self._policy.logprobs(self._packer.pack(segments), temperature=temperature)
+                tally.note(segments, logprobs_S=logprobs_S)
+                progress(tally.rows, total, tally.tokens)
+            return in_order(groups, tally.logprobs)
+
+        return self._run_pass(compute, writes_gradient=False)
 
     def probe(
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
-    ) -> Probed:
-        """Each group's own direction under the optimizer against `reference` (eq:adamw_moments); see the protocol."""
+    ) -> ProbeResult:
+        """The optimizer's direction for each group alone against `reference` (eq:adamw_moments); see the protocol."""
         self._loaded()
-        kept = torch.zeros_like(self._flat.gradient)
-        read_reference(reference, self._flat.views(kept))
-        norm = self._flat.norm(kept)
+        direction = torch.zeros_like(self._flat.gradient)
+        read_reference(reference, self._flat.views(direction))
+        norm = self._flat.norm(direction)
 
-        def score() -> Probed:
-            ledger = ProbeLedger(groups, reference_norm=norm, device=kept.device, progress=progress)
-            self._scorer().run(groups, kept, objective, ledger)
+        def score() -> ProbeResult:
+            ledger = ProbeLedger(groups, reference_norm=norm, device=direction.device, progress=progress)
+            self._probe().run(groups, direction, objective, ledger)
             return ledger.close()
 
-        return self._patiently(score, writes_gradient=False)
+        return self._run_pass(score, writes_gradient=False)
 
     def keep_gradient(self, path: Path) -> float:
         self._loaded()
@@ -147,11 +146,11 @@ class FlatTrainer:
         )
         return optimizer.steps
 
-    def _patiently(self, work: Callable[[], Result], *, writes_gradient: bool = True) -> Result:
-        """A whole pass."""
+    def _run_pass(self, work: Callable[[], Result], *, writes_gradient: bool = True) -> Result:
+        """Run a whole pass, whose `work` accumulates a gradient if `writes_gradient`."""
         return work()
 
-    def _scorer(self) -> Probe:
+    def _probe(self) -> Probe:
         return ReferenceProbe(self._policy, self._flat, self._optimizer, self._packer)
 
     def _loaded(self) -> Path:

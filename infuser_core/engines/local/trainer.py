@@ -13,29 +13,29 @@ from transformers import PreTrainedModel
 from infuser_core.engines.hf.causal_lm import (
     choose_device,
     choose_dtype,
+    configure_process,
     copy_companions,
     device_name,
     load_model,
     outer_layers,
-    repeat_exactly,
     saved_buffers,
-    settle_process,
+    set_deterministic,
 )
-from infuser_core.engines.local.memory import STATE, Asked, TokenBudget, free_memory, require_memory
+from infuser_core.engines.local.memory import STATE, BudgetSetting, TokenBudget, free_memory, require_memory
 from infuser_core.engines.local.passes import FlatTrainer, Result
 from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.fast import FastProbe
 from infuser_core.engines.probe.reference import Probe
 from infuser_core.engines.service.checksum import of_tensors
 from infuser_core.engines.service.weight_transfer import HERE, Board
-from infuser_core.engines.training.checkpoint import read_state, weights_of
+from infuser_core.engines.training.checkpoint import count_weights, read_state
 from infuser_core.engines.training.flat import FlatParameters
-from infuser_core.engines.training.fused_attention import choose
-from infuser_core.engines.training.optimizer import Given
+from infuser_core.engines.training.fused_attention import choose_attention
+from infuser_core.engines.training.optimizer import OptimizerSetting
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.policy import ModelPolicy, tied_names
-from infuser_core.engines.training.recomputation import recomputed
-from infuser_core.engines.training.tensor_files import Shapes, entries, put
+from infuser_core.engines.training.recomputation import enable_recomputation
+from infuser_core.engines.training.tensor_files import Shapes, read_entries, write_run
 from infuser_core.memory.sizes import Checkpointing
 from infuser_core.schemas import Checkpoint
 from infuser_core.store.adapter_files import CONFIG, base_folder
@@ -43,18 +43,18 @@ from infuser_core.store.adapter_files import WEIGHTS as ADAPTER
 from infuser_core.system.durable import fsync
 
 AUTOMATIC = {"cpu": 2048, "cuda": 131_072}
-"""Most tokens of a micro-batch whose budget is found automatically."""
+"""Largest automatic token budget of a micro-batch."""
 
 
 class LocalTrainer(FlatTrainer):
     """protocols.Trainer on one device, and weight_transfer.WeightSource.
 
     `dtype` is the compute dtype; master weights, gradients and moments are fp32 (fp64 for float64). `token_budget`
-    bounds the tokens of a micro-batch (`auto`: see memory, with `roles` trainers on the device in the end); gradients
-    do not depend on it. Where an accelerator runs out of memory, the pass starts again with half the budget.
-    `attention`: see fused_attention. `deterministic`: see `repeat_exactly`. What is saved goes to the `board` as well.
-    `probe`: `fast`, `reference` (one question per backward: slower, and for any parameter kind), or `auto`, which is
-    fast where it can be. `threads` applies to the whole process.
+    bounds the tokens of a micro-batch (`auto`: see memory, for `roles` trainers on the device); gradients do not depend
+    on it. If an accelerator runs out of memory, the pass starts again with half the budget. `attention`: see
+    fused_attention. `deterministic`: see `set_deterministic`. Saved weights also go to the `board`. `probe`: `fast`,
+    `reference` (one question per backward: slower, but for any parameter kind), or `auto`: fast if possible. `threads`
+    applies to the whole process.
     """
 
     def __init__(
@@ -63,20 +63,20 @@ class LocalTrainer(FlatTrainer):
         dtype: str,
         device: str,
         threads: int,
-        token_budget: Asked,
+        token_budget: BudgetSetting,
         gradient_checkpointing: Checkpointing,
         probe: str,
         attention: str,
         deterministic: bool,
         roles: int = 1,
         free: Callable[[torch.device], int] = free_memory,
-        optimizer: Given = None,
+        optimizer: OptimizerSetting = None,
         board: Board | None = None,
     ) -> None:
         super().__init__(optimizer)
         self._board = board
-        settle_process(threads)
-        repeat_exactly(deterministic)
+        configure_process(threads)
+        set_deterministic(deterministic)
         self._deterministic = deterministic
         self._compute_dtype = choose_dtype(dtype)
         self._master_dtype = torch.float64 if self._compute_dtype == torch.float64 else torch.float32
@@ -96,28 +96,34 @@ class LocalTrainer(FlatTrainer):
         self._gradient_checkpointing = gradient_checkpointing
 
     forgets = True
-    """Asleep it holds nothing: whoever wakes it loads a checkpoint."""
+    """Whether a checkpoint must be loaded after `wake`."""
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Take weights, moments and step. Raises CheckpointError for a folder without optimizer state, EngineError
-        where memory is too small."""
+        """Load weights, moments and step. Raises CheckpointError for a folder without optimizer state, EngineError if
+        memory is too small."""
         folder = Path(checkpoint.path)
         state = read_state(folder, self._options)
-        self._require_memory(folder)
-        model, trained = self._read(folder)
-        self._recomputation = recomputed(model, self._gradient_checkpointing)
-        self._choose_attention(model.config.get_text_config())
+        if self._folder is None:
+            self._require_memory(folder)
+        model, trained = self._read_model(folder)
+        self._recomputation = enable_recomputation(model, self._gradient_checkpointing)
+        if not self._attention_facts:
+            config = model.config.get_text_config()
+            choice = choose_attention(self._attention, config, dtype=self._compute_dtype, device=self._device)
+            self._packer = replace(self._packer, layout=choice.make)
+            reason = {"attention_passed_over": choice.passed_over} if choice.passed_over else {}
+            self._attention_facts = {"attention": choice.name, **reason}
         self._choice.renew()
         policy = ModelPolicy(model, compute_dtype=self._compute_dtype, recomputation=self._recomputation)
         adapter = base_folder(folder) is not None
         buffers = {} if adapter else saved_buffers(model)
         flat = FlatParameters(trained, outer=outer_layers(model))
         self._hold(policy, flat, state, folder, adapter=adapter, buffers=buffers)
-        if not self._budget.settled:
+        if not self._budget.is_known:
             frozen = sum(each.nbytes for each in model.parameters() if not each.requires_grad)
-            # What the other roles' trainers on the device will take is left to them.
+            # Memory for the other roles' trainers on the device.
             others = (self._roles - 1) * (STATE * self._flat.data.numel() + frozen)
-            self._budget.settle(
+            self._budget.predict(
                 folder,
                 free=self._free(self._device) - others,
                 width=self._compute_dtype.itemsize,
@@ -128,27 +134,27 @@ class LocalTrainer(FlatTrainer):
         self._role = checkpoint.role
         self.zero_grad()
 
-    def _read(self, folder: Path) -> tuple[PreTrainedModel, dict[str, nn.Parameter]]:
-        """The model on the device, and what of it is trained: all in the master dtype, or adapters of a base model that
-        lies in the compute dtype."""
+    def _read_model(self, folder: Path) -> tuple[PreTrainedModel, dict[str, nn.Parameter]]:
+        """The model on the device and its trained parameters: all of a model in the master dtype, or the adapters of a
+        base model in the compute dtype."""
         base = base_folder(folder)
         if base is None:
             model = load_model(folder, dtype=self._master_dtype, device=self._device)
             return model, dict(model.named_parameters())
-        from infuser_core.engines.hf.adapters import attach
+        from infuser_core.engines.hf.adapters import attach_adapters
 
         model = load_model(base, dtype=self._compute_dtype, device=self._device)
-        return model, attach(model, folder)
+        return model, attach_adapters(model, folder)
 
     def _require_memory(self, folder: Path) -> None:
-        """Raises EngineError, before a weight is read, where a first model's training state does not fit."""
+        """Raises EngineError, before a weight is read, if a model's training state does not fit into memory."""
         base = base_folder(folder)
-        weights = weights_of(base or folder)
-        if self._folder is None and weights is not None:
-            each = 4 * self._master_dtype.itemsize if base is None else self._compute_dtype.itemsize
-            adapters = weights_of(folder, ADAPTER) or 0 if base else 0
+        weights = count_weights(base or folder)
+        if weights is not None:
+            width = 4 * self._master_dtype.itemsize if base is None else self._compute_dtype.itemsize
+            adapters = count_weights(folder, ADAPTER) or 0 if base else 0
             free = self._free(self._device)
-            require_memory(weights, each, free=free, purpose="training it", adapters=adapters)
+            require_memory(weights, width, free=free, purpose="training it", adapters=adapters)
 
     def save(self, path: Path) -> int:
         """Write weights, moments, step, config and tokenizer files into an existing folder; returns the step."""
@@ -157,7 +163,7 @@ class LocalTrainer(FlatTrainer):
         copy_companions(folder, path)
         if self._adapter:
             fsync(Path(shutil.copyfile(folder / CONFIG, path / CONFIG)))
-        # What is handed over is what is trained: an engine that starts from it would lack the buffers.
+        # Only trained weights are handed over: an engine that starts from them would lack the buffers.
         elif self._board is not None and not self._buffers:
             self._board.publish(path, self._role, self)
         return step
@@ -173,16 +179,16 @@ class LocalTrainer(FlatTrainer):
         return [HERE]
 
     def fill_files(self, paths: Mapping[str, Path], dtype: str) -> None:
-        found = entries(paths[HERE])
+        entries = read_entries(paths[HERE])
         with paths[HERE].open("r+b") as handle:
             for name, view in self._flat.views(self._flat.data).items():
-                put(handle, found[name], 0, view)
+                write_run(handle, entries[name], 0, view)
 
     def checksums(self, dtype: str) -> dict[str, int]:
         return of_tensors(self._flat.views(self._flat.data), dtype)
 
     def sleep(self) -> None:
-        """Give the memory to others: what it holds lies in a checkpoint."""
+        """Free the memory: the state is stored in a checkpoint."""
         self._folder = self._fast = None
         for name in ("_flat", "_policy", "_optimizer"):
             self.__dict__.pop(name, None)
@@ -190,7 +196,7 @@ class LocalTrainer(FlatTrainer):
             torch.cuda.empty_cache()
 
     def wake(self) -> None:
-        """Nothing comes back by itself: load."""
+        """Do nothing: `load` restores the state."""
 
     def facts(self) -> dict[str, Any]:
         """Device and kernels, for an artifact's record."""
@@ -204,10 +210,10 @@ class LocalTrainer(FlatTrainer):
             **self._choice.facts(),
         }
 
-    def _patiently(self, work: Callable[[], Result], *, writes_gradient: bool = True) -> Result:
-        """A whole pass; again, from the gradient before it, if memory runs out or the fast probe gives up."""
+    def _run_pass(self, work: Callable[[], Result], *, writes_gradient: bool = True) -> Result:
+        """Run a whole pass; repeat it from the gradient before it if memory runs out or the fast probe fails."""
         # The copy costs seconds on an accelerator: 4.7 s at 1.7B parameters.
-        kept = self._flat.gradient.to("cpu", copy=True) if writes_gradient and self._accumulated else None
+        gradient = self._flat.gradient.to("cpu", copy=True) if writes_gradient and self._accumulated else None
         while True:
             try:
                 return work()
@@ -215,34 +221,26 @@ class LocalTrainer(FlatTrainer):
                 self._budget.halve(error, place="a pass over groups")
             except UnknownLayerError as error:
                 self._choice.pass_over(error)
-            # Outside of the handler: the error held the tensors of the pass.
+            # After the handler: the error holds the tensors of the pass.
             if self._device.type == "cuda":
                 torch.cuda.empty_cache()
             self._use_budget()
-            if kept is not None:
-                self._flat.gradient.copy_(kept)
+            if gradient is not None:
+                self._flat.gradient.copy_(gradient)
             elif writes_gradient:
                 self._flat.gradient.zero_()
 
     def _use_budget(self) -> None:
-        self._packer = replace(self._packer, token_budget=self._budget.tokens, kept_tokens=self._budget.kept)
+        self._packer = replace(self._packer, token_budget=self._budget.tokens, kept_tokens=self._budget.kept_tokens)
         if self._recomputation is not None:
-            self._recomputation.kept_tokens = self._budget.kept
+            self._recomputation.kept_tokens = self._budget.kept_tokens
         self._fast = None
 
-    def _scorer(self) -> Probe:
-        """Made for the first question that is scored: most trainers score none."""
-        if not self._choice.fast:
-            return super()._scorer()
+    def _probe(self) -> Probe:
+        """The probe, created at its first use: most trainers score no question."""
+        if not self._choice.is_fast:
+            return super()._probe()
         if self._fast is None:
             assert isinstance(self._policy, ModelPolicy)
             self._fast = FastProbe(self._policy, self._flat, self._optimizer, self._packer)
         return self._fast
-
-    def _choose_attention(self, config: Any) -> None:
-        if self._attention_facts:
-            return
-        choice = choose(self._attention, config, dtype=self._compute_dtype, device=self._device)
-        self._packer = replace(self._packer, layout=choice.make)
-        passed_over = {"attention_passed_over": choice.passed_over} if choice.passed_over else {}
-        self._attention_facts = {"attention": choice.name, **passed_over}

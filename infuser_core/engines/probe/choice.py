@@ -34,7 +34,7 @@ class ProbeChoice:
         self._passed_over = ""
 
     @property
-    def fast(self) -> bool:
+    def is_fast(self) -> bool:
         """Whether the fast probe is to be tried, or goes on."""
         return self._asked != "reference" and not self._passed_over
 

@@ -13,7 +13,7 @@ from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.loss import Policy, Tally, forward_terms, in_order
 from infuser_core.engines.training.optimizer import Optimizer
 from infuser_core.engines.training.packing import Packer, Segment
-from infuser_core.protocols import Probed, Progress, Similarity, TrainGroup
+from infuser_core.protocols import ProbeResult, Progress, Similarity, TrainGroup
 
 
 def similarities(groups: Sequence[TrainGroup], sums: Tensor, reference_norm: float) -> list[Similarity]:
@@ -55,10 +55,10 @@ class ProbeLedger:
         self._done += groups
         self._progress(self._done, len(self._groups), self._tally.tokens)
 
-    def close(self) -> Probed:
+    def close(self) -> ProbeResult:
         """The result of the pass."""
         self._progress(len(self._groups), len(self._groups), self._tally.tokens)
-        return Probed(
+        return ProbeResult(
             similarities=similarities(self._groups, self.sums, self._reference_norm),
             logprobs=in_order(self._groups, self._tally.logprobs),
         )

@@ -15,7 +15,7 @@ from typing import Any
 
 from infuser_core.engines.cluster.machines import RayCluster
 from infuser_core.engines.cluster.remote_workers import RemoteEngines, engines_of
-from infuser_core.engines.hf.causal_lm import choose_device, choose_dtype, device_name, folder_ends, read_config
+from infuser_core.engines.hf.causal_lm import choose_device, choose_dtype, device_name, read_config, read_end_tokens
 from infuser_core.engines.hf.limits import most_positions
 from infuser_core.engines.hf.renderer import Renderer, require_room
 from infuser_core.engines.service.launch import HF, START_SECONDS, VLLM, ServiceOptions, interpreter
@@ -122,7 +122,7 @@ class ServiceSampler:
         config = read_config(folder)
         text = config.get_text_config()
         self._renderer = Renderer(folder)
-        self._ends = folder_ends(folder, self._renderer.end_token)
+        self._ends = read_end_tokens(folder, self._renderer.end_token)
         self._vocabulary = int(text.vocab_size)
         # Judges and other readers of the corpus get prompts of any length.
         longest = self._options.max_model_len if checkpoint.role in (Role.SOLVER, Role.GENERATOR) else None

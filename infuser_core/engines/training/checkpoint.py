@@ -140,7 +140,7 @@ def shards_of(path: Path) -> list[Path]:
     return found
 
 
-def weights_of(folder: Path, name: str = WEIGHTS) -> int | None:
+def count_weights(folder: Path, name: str = WEIGHTS) -> int | None:
     """Number of weights in a model folder, from the heads of its files; None where they are not safetensors."""
     if not any((folder / each).is_file() for each in (name, _index(Path(name)).name)):
         return None

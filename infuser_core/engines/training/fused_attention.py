@@ -100,7 +100,7 @@ class Choice:
     """Why the fused kernel was not taken; empty where nobody tried it."""
 
 
-def choose(asked: str, config: object, *, dtype: torch.dtype, device: torch.device) -> Choice:
+def choose_attention(asked: str, config: object, *, dtype: torch.dtype, device: torch.device) -> Choice:
     """`auto` takes the fused kernel where it agrees for a `config`; `flash` insists, or raises EngineError.
 
     Raises EngineError where `flash` is missing, refuses or disagrees.

@@ -18,7 +18,7 @@ from infuser_core.engines.training.flat import FlatBuffers, hidden_matrices
 
 Constants = TypeVar("Constants", bound=Options)
 Value = TypeVar("Value")
-Given = Options | Mapping[str, Any] | None
+OptimizerSetting = Options | Mapping[str, Any] | None
 """Options as an engine takes them: see `options_of`."""
 
 

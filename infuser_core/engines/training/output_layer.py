@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from infuser_core.engines.hf.output_head import product, wide, wide_logits
+from infuser_core.engines.hf.output_head import product, wide_dtype, wide_logits
 from infuser_core.memory.sizes import LOGIT_CELLS
 
 CPU_CELLS = 1 << 17
@@ -161,7 +161,7 @@ class _Tiled(torch.autograd.Function):
         sizes = [each.stop - each.start for each in receiver.spans] if keep and receiver else height
         tiles = Tiles(temperature, like=weight_VH)
         logprobs_S, logsums_S, entropy_S = (
-            weight_VH.new_empty(len(hidden_SH), dtype=wide(weight_VH)) for _ in range(3)
+            weight_VH.new_empty(len(hidden_SH), dtype=wide_dtype(weight_VH)) for _ in range(3)
         )
         kept: list[Tensor] = []
         parts = (each.split(sizes) for each in (hidden_SH, targets_S, logprobs_S, logsums_S, entropy_S))
@@ -263,7 +263,7 @@ class Tiles:
 
     def __init__(self, temperature: float, *, like: Tensor) -> None:
         self._temperature = temperature
-        self._like, self._wide = like, wide(like)
+        self._like, self._wide = like, wide_dtype(like)
         self._buffer: Tensor | None = None
 
     def logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, *, keep: bool = False) -> Tensor:

@@ -52,7 +52,7 @@ class Recomputation:
         return contexts
 
 
-def recomputed(model: PreTrainedModel, checkpointing: Checkpointing) -> Recomputation | None:
+def enable_recomputation(model: PreTrainedModel, checkpointing: Checkpointing) -> Recomputation | None:
     """Recomputation of a model by `engine.gradient_checkpointing`; None where everything is kept."""
     return None if checkpointing is False else Recomputation(model, kept_tokens=kept_tokens(checkpointing))
 

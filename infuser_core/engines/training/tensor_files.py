@@ -66,7 +66,7 @@ class Entry:
     """Its dtype."""
 
 
-def entries(path: Path) -> dict[str, Entry]:
+def read_entries(path: Path) -> dict[str, Entry]:
     """Places of all tensors of a file of a known dtype."""
     with path.open("rb") as handle:
         length = int.from_bytes(handle.read(8), "little")
@@ -85,14 +85,14 @@ def entries(path: Path) -> dict[str, Entry]:
 
 
 def create(path: Path, shapes: Shapes, dtype: torch.dtype = torch.float32) -> None:
-    """A file of tensors of one dtype with room for their values, which any number of processes `put` run by run."""
+    """Create a file with room for tensors of one dtype, which any number of processes fill with `write_run`."""
     head = header(shapes, dtype)
     with path.open("wb") as handle:
         handle.write(head)
         handle.truncate(len(head) + dtype.itemsize * sum(map(prod, shapes.values())))
 
 
-def put(handle: IO[bytes], entry: Entry, start: int, values: Tensor) -> None:
+def write_run(handle: IO[bytes], entry: Entry, start: int, values: Tensor) -> None:
     """Write a run of a tensor that starts at its element `start`."""
     handle.seek(entry.offset + entry.dtype.itemsize * start)
     # A copy: memory that numpy has seen can never be given away (see deepspeed.zero.Parked).

@@ -70,7 +70,7 @@ def _from_folder(source: Path, draft: Path) -> dict[str, Any]:
 
     architecture = read_config(source).model_type
     weights = [path for path in weight_files(source) if path.suffix != ".json"]
-    own = Renderer(source).own_template
+    own = Renderer(source).has_own_template
     prepare_anchor(source, draft)
     facts = {
         "file": source.name,
@@ -85,14 +85,14 @@ def _from_folder(source: Path, draft: Path) -> dict[str, Any]:
 
 def _recorded(draft: Path, facts: dict[str, str], remarks: Iterable[str]) -> dict[str, Any]:
     """Write the origin into the finished folder."""
-    from infuser_core.engines.hf.causal_lm import folder_ends
+    from infuser_core.engines.hf.causal_lm import read_end_tokens
     from infuser_core.engines.hf.renderer import Renderer
-    from infuser_core.engines.training.checkpoint import weights_of
+    from infuser_core.engines.training.checkpoint import count_weights
     from infuser_core.engines.training.self_test import verdict
 
     renderer = Renderer(draft)
-    ends = ", ".join(renderer.token(each) for each in folder_ends(draft, renderer.end_token))
-    origin = {**facts, "weights": weights_of(draft), "ends": ends, "remarks": list(remarks)}
+    ends = ", ".join(renderer.token(each) for each in read_end_tokens(draft, renderer.end_token))
+    origin = {**facts, "weights": count_weights(draft), "ends": ends, "remarks": list(remarks)}
     # Only in the record: it means nothing to people.
     record = origin | {"tested": verdict(anchor_digest(draft))}
     (draft / ORIGIN).write_text(yaml.safe_dump(record, sort_keys=False, allow_unicode=True), encoding="utf-8")
