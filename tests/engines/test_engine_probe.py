@@ -457,4 +457,4 @@ def test_what_only_a_pass_shows_is_refused_and_leaves_the_trainer_whole(anchor: 
     layers[1].mlp.up_proj = own
     assert engine.probe(groups, OBJECTIVE, path).similarities == expected
     assert torch.equal(engine._flat.gradient, before)
-    assert engine._flat.bound() == list(engine._flat.views(before))
+    assert engine._flat.bound_names() == list(engine._flat.views(before))
