@@ -25,7 +25,7 @@ types: venv
 rules: venv
 	$(BIN)/lint-imports
 
-# A test that hangs is named and ended: the slowest takes 80 s on two busy cores.
+# A test that hangs is reported and ended: the slowest takes 80 s on two busy cores.
 unit: venv sandbox
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 600
 
@@ -33,7 +33,7 @@ unit: venv sandbox
 test-long: venv sandbox
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "long and not distributed"
 
-# Two iterations of nano under each Python that the project names; one that this machine lacks is said. No part of the
+# Two iterations of nano under each Python that the project names; missing ones are reported. Not part of the
 # continuous integration: torch for another Python than PYTHON may bring CUDA, six gigabytes and six minutes of installation.
 pythons: $(addprefix python-,3.11 3.12 3.13)
 
@@ -48,7 +48,7 @@ python-%:
 	INFUSER_STORE=$(BUILT)/store $(BUILT)/bin/infuser run nano --set cotrain.iterations=2; \
 	echo "$$($(BUILT)/bin/python --version): two iterations of nano are done"
 
-# The real vLLM engine, its CPU build in an environment of its own.
+# The real vLLM engine: its CPU build in a separate environment.
 test-vllm: $(VENV)/.deepspeed .venv-vllm/.installed
 	INFUSER_VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python $(BIN)/pytest -m vllm tests/engines/test_vllm_engine.py tests/system/test_vllm_run.py
 	INFUSER_VLLM_PYTHON=$(CURDIR)/.venv-vllm/bin/python $(BIN)/infuser rehearse configs/nano.yaml configs/engine/deepspeed-cpu.yaml \
@@ -61,7 +61,7 @@ test-vllm: $(VENV)/.deepspeed .venv-vllm/.installed
 	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
-# Several trainer ranks on the CPU; DeepSpeed is built from source where it is missing.
+# Several trainer ranks on the CPU; DeepSpeed is built from source if it is missing.
 test-distributed: $(VENV)/.deepspeed
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --timeout 600 -m "distributed and not long" tests/engines/test_distributed_*.py tests/system/test_rehearsal.py
 
@@ -94,7 +94,7 @@ bench-view: venv
 bench-influence: venv
 	$(BIN)/python tests/bench/influence.py
 
-# One update beside TRL's, which lives in an environment of its own.
+# One update compared with TRL's, which has a separate environment.
 bench-peers: venv .venv-peers/.installed
 	$(BIN)/python tests/bench/peer_updates.py .venv-peers/bin/python
 
@@ -150,7 +150,7 @@ bench-statistics: venv
 bench-corpus: venv
 	$(BIN)/python tests/bench/corpus_all.py
 
-# Model-written programs run in bubblewrap. On Debian, root gets it here; anybody else is told what is missing.
+# Model-written programs run in bubblewrap. On Debian, root installs it here; other users see what is missing.
 sandbox:
 	@command -v bwrap >/dev/null \
 	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \

@@ -33,32 +33,32 @@ API = [
     "infuser_core.store.views",
 ]
 """Modules that programs outside the project import."""
-BESIDE = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CITATION.cff")
-"""Files beside the README that the site shows too."""
+ROOT_PAGES = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CITATION.cff")
+"""Files next to the README that the site also shows."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages to those that lie in docs/."""
-    made = {"index": home, "reference/commands": commands, "reference/settings": settings}
-    made |= {
+    """Add the generated pages to those of docs/."""
+    pages = {"index": home, "reference/commands": commands, "reference/settings": settings}
+    pages |= {
         "reference/messages": messages.page,
         "reference/configurations": configurations,
         "reference/tables": tables,
         "reference/python": api,
     }
-    for name, page in made.items():
+    for name, page in pages.items():
         files.append(File.generated(config, f"{name}.md", content=page()))
-    for name in BESIDE:
-        files.append(File.generated(config, name, content=beside(name)))
+    for name in ROOT_PAGES:
+        files.append(File.generated(config, name, content=root_page(name)))
     return files
 
 
 def home() -> str:
     """The README."""
-    return beside("README.md")
+    return root_page("README.md")
 
 
-def beside(name: str) -> str:
+def root_page(name: str) -> str:
     """A file of the project's root, its links as they are from docs/."""
     return (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
 
@@ -141,7 +141,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def tables() -> str:
-    """Every table that SQL can select from, column by column, from the rows' field docstrings."""
+    """Every table of SQL, column by column, from the field docstrings of its rows."""
     lines = ["# Tables", "", "Each has `run`, `iteration`, `phase` and `artifact_key` in front."]
     for name, row in TABLES.items():
         assert is_dataclass(row)
@@ -163,15 +163,15 @@ def api() -> str:
 
 def docstrings(kind: type) -> dict[str, str]:
     """The string below each field, by the field's name, those of base classes included."""
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for base in reversed([base for base in kind.__mro__ if base.__module__.startswith("infuser_core")]):
         (body,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         assert isinstance(body, ast.ClassDef)
         for field, below in zip(body.body, body.body[1:], strict=False):
             match field, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = inspect.cleandoc(text)
-    return found
+                    meanings[name] = inspect.cleandoc(text)
+    return meanings
 
 
 def _row(*cells: str) -> str:

@@ -249,17 +249,26 @@ def test_docstrings_of_plain_rooms_have_no_riddles():
     assert riddles == [], "say it in the words that a native engineer would search for"
 
 
-def test_pages_and_comments_of_configurations_have_no_riddles():
-    pages = [*(ROOT / page for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"))]
-    texts = {
-        page: re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-        for page in [*pages, *sorted((ROOT / "docs").glob("*.md"))]
-    }
-    for path in sorted((ROOT / "configs").rglob("*.yaml")):
-        texts[path] = "\n".join(re.findall(r"(?:^|\s)#.*", path.read_text(encoding="utf-8")))
+def prose() -> Iterator[tuple[str, str]]:
+    """Text that users read outside of docstrings: pages, comments of configurations, templates and help texts."""
+    pages = [ROOT / f"{page}.md" for page in ("README", "CONTRIBUTING", "CHANGELOG", "SECURITY")]
+    for page in [*pages, *(ROOT / "docs").glob("*.md")]:
+        yield name(page), re.sub(r"```.*?```|`[^`]*`", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for path in (ROOT / "configs").rglob("*.yaml"):
+        yield name(path), "\n".join(re.findall(r"(?:^|\s)#.*", path.read_text(encoding="utf-8")))
+    for room in ("infuser_core/results", "corpus/show"):
+        for path in (ROOT / room).rglob("templates/*.*"):
+            text = path.read_text(encoding="utf-8")
+            yield name(path), re.sub(r"<style.*?</style>|\{[{%#].*?[%#}]\}|<[^>]*>", "", text, flags=re.DOTALL)
+    for path, node in nodes(ast.keyword, "flows/cli/"):
+        if node.arg == "help" and isinstance(node.value, ast.Constant):
+            yield at(path, node), str(node.value.value)
+
+
+def test_prose_has_no_riddles():
     riddles = [
-        f"{name(path)}: {line.strip()}"
-        for path, text in texts.items()
+        f"{place}: {line.strip()}"
+        for place, text in prose()
         for line in text.splitlines()
         if RIDDLES.search(line.lower())
     ]

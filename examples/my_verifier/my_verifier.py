@@ -19,7 +19,7 @@ class Duration:
 
     @staticmethod
     def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-        """Compare the boxed duration with the reference. It never raises, whatever a model wrote."""
+        """Compare the boxed duration with the reference. It never raises, for any response."""
         box = boxed(response, preset=preset)
         if box is None:
             return no_answer()

@@ -167,10 +167,10 @@ def _run_without(name: str, run: str | None, *, dry_run: bool, as_json: bool) ->
     from flows.execute import execute
     from infuser_core.config.overlays import validate
     from infuser_core.planning.fork import record_variant
-    from infuser_core.planning.undo import plan
+    from infuser_core.planning.undo import plan_exclusion
 
     root = settings.store_root()
-    undo = plan(root, run, name)
+    undo = plan_exclusion(root, run, name)
     show(undo.to_json(), undo.text(applied=not dry_run), as_json=as_json)
     if dry_run:
         return

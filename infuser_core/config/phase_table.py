@@ -95,13 +95,13 @@ class Phase(StrEnum):
     RESPOND = PhaseFacts(name="respond", words="answers to an exam", part=PipelinePart.TEST, reads=(WEIGHTS,))
     VALIDATE = PhaseFacts(
         name="validate",
-        words="validation scores",
+        words="validation accuracy",
         part=PipelinePart.TEST,
         responses="answers to the validation set",
         curve=Curve(title="Validation accuracy", value="accuracy"),
         headline="accuracy",
     )
-    EVALUATE = PhaseFacts(name="evaluate", words="benchmark scores", part=PipelinePart.TEST)
+    EVALUATE = PhaseFacts(name="evaluate", words="benchmark accuracy", part=PipelinePart.TEST)
 
     ROLLOUT_DEV = PhaseFacts(
         name="rollout_dev",

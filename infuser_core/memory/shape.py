@@ -24,9 +24,8 @@ class Shape:
     name: str
     """Name in the table, or of the folder."""
     layers: int
-    """Decoder layers."""
     hidden: int
-    """Width."""
+    """Width of the residual stream."""
     ffn: int
     """Width of the feed-forward part."""
     heads: int
@@ -34,17 +33,15 @@ class Shape:
     kv_heads: int
     """Key and value heads."""
     head_dim: int
-    """Width of a head."""
     vocabulary: int
     """Rows of the embedding."""
     tied: bool
     """Whether the output layer is the embedding."""
     window: int
-    """Tokens that a windowed layer looks back; 0 where none is windowed."""
+    """Tokens that a windowed layer looks back; 0 if no layer has a window."""
     windowed_layers: int
-    """Layers with a window."""
     adapters: int = 0
-    """Weights of the adapters that are trained instead of the model's; 0 where all of these are."""
+    """Weights of the adapters that are trained instead of the model's; 0 if the model's are trained."""
 
     @property
     def layer_parameters(self) -> int:
@@ -54,9 +51,9 @@ class Shape:
 
     @property
     def hidden_matrices(self) -> list[tuple[int, int]]:
-        """Rows and columns of the trained hidden matrices of one layer; empty with adapters, whose are too small."""
-        attending = [(self.hidden, heads * self.head_dim) for heads in (self.heads, self.kv_heads)] * 2
-        return [] if self.adapters else attending + [(self.hidden, self.ffn)] * 3
+        """Rows and columns of one layer's trained hidden matrices; empty with adapters: theirs are small."""
+        attention = [(self.hidden, heads * self.head_dim) for heads in (self.heads, self.kv_heads)] * 2
+        return [] if self.adapters else attention + [(self.hidden, self.ffn)] * 3
 
     @property
     def parameters(self) -> int:
@@ -70,27 +67,27 @@ class Shape:
         return self.adapters or self.parameters
 
     def moments(self, optimizer: str) -> float:
-        """Numbers that the optimizer keeps beside the trained parameters."""
+        """Numbers that the optimizer stores in addition to the trained parameters."""
         hidden = self.adapters or self.layers * self.layer_parameters
         moments = options_class(optimizer).moments
         return float(len(moments(hidden=True)) * hidden + len(moments(hidden=False)) * (self.trained - hidden))
 
     def adapted(self, adapter: AdapterSettings | None) -> "Shape":
-        """The same model with those adapters: a rank has a row for each input and a column for each output."""
+        """The same model with these adapters: a rank has a row for each input and a column for each output."""
         if adapter is None:
             return replace(self, adapters=0)
         own, shared = self.heads * self.head_dim, self.kv_heads * self.head_dim
         sizes = dict.fromkeys(("k_proj", "v_proj"), self.hidden + shared)
         sizes |= dict.fromkeys(("q_proj", "o_proj"), self.hidden + own)
         sizes |= dict.fromkeys(("gate_proj", "up_proj", "down_proj"), self.hidden + self.ffn)
-        # Layers of other names are taken for the largest.
-        wanted = sizes if adapter.targets == ALL_LINEAR else adapter.targets
-        each = sum(sizes.get(name, self.hidden + self.ffn) for name in wanted)
-        return replace(self, adapters=self.layers * adapter.rank * each)
+        # Layers of other names count as the largest.
+        targets = sizes if adapter.targets == ALL_LINEAR else adapter.targets
+        size = sum(sizes.get(name, self.hidden + self.ffn) for name in targets)
+        return replace(self, adapters=self.layers * adapter.rank * size)
 
     @property
     def matrix_parameters(self) -> int:
-        """Parameters that every token is multiplied with: the output layer counts, the look-up does not."""
+        """Parameters that every token is multiplied with: the output layer counts, the embedding does not."""
         return self.layers * self.layer_parameters + self.vocabulary * self.hidden
 
     @property
@@ -107,20 +104,20 @@ class Shape:
         full = length * length / 2
         if not self.windowed_layers or length <= self.window:
             return full
-        seen = self.window * (length - self.window / 2)
+        windowed = self.window * (length - self.window / 2)
         share = self.windowed_layers / self.layers
-        return share * seen + (1 - share) * full
+        return share * windowed + (1 - share) * full
 
 
 @cache
 def known_shapes() -> dict[str, Shape]:
-    """The table, by name and by every other name of a row."""
-    return {name: _row(row) for row in read_table("shapes") for name in (row["name"], *row["also"].split())}
-
-
-def _row(row: Mapping[str, str]) -> Shape:
-    numbers = {key: int(value) for key, value in row.items() if key not in ("name", "also", "tied")}
-    return Shape(name=row["name"], tied=row["tied"] == "1", **numbers)
+    """Shapes of the table by each of their names."""
+    shapes: dict[str, Shape] = {}
+    for row in read_table("shapes"):
+        numbers = {key: int(value) for key, value in row.items() if key not in ("name", "also", "tied")}
+        shape = Shape(name=row["name"], tied=row["tied"] == "1", **numbers)
+        shapes |= dict.fromkeys((row["name"], *row["also"].split()), shape)
+    return shapes
 
 
 def shape_of(anchor: AnchorSource) -> Shape:
@@ -134,7 +131,7 @@ def shape_of(anchor: AnchorSource) -> Shape:
         return known_shapes()[name]
     cached = _hub_snapshot(anchor.repo)
     if cached is None:
-        raise ConfigError(f"anchor.repo = {anchor.repo!r}: unknown shape (known: {_known()})", hint=_REMEDY)
+        raise ConfigError(f"anchor.repo = {anchor.repo!r}: unknown shape (known: {_list_names()})", hint=_REMEDY)
     return read_shape(cached, name=name)
 
 
@@ -144,11 +141,11 @@ def find_shape(text: str) -> Shape:
     if name in known_shapes():
         return known_shapes()[name]
     if not (Path(text) / "config.json").is_file():
-        raise UsageError(f"--model {text}: neither a folder with config.json nor known ({_known()})", hint=_REMEDY)
+        raise UsageError(f"--model {text}: neither a folder with config.json nor known ({_list_names()})", hint=_REMEDY)
     return read_shape(Path(text))
 
 
-def _known() -> str:
+def _list_names() -> str:
     return ", ".join(sorted({shape.name for shape in known_shapes().values()}))
 
 
@@ -156,12 +153,12 @@ def _hub_snapshot(repo: str) -> Path | None:
     """The newest snapshot of a hub model on this machine."""
     home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
     hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
-    found = sorted((hub / f"models--{repo.replace('/', '--')}" / "snapshots").glob("*/config.json"))
-    return found[-1].parent if found else None
+    snapshots = sorted((hub / f"models--{repo.replace('/', '--')}" / "snapshots").glob("*/config.json"))
+    return snapshots[-1].parent if snapshots else None
 
 
 def read_shape(folder: Path, *, name: str = "") -> Shape:
-    """The shape in a folder's config.json. Raises ConfigError where it is missing, broken or of another kind."""
+    """The shape in a folder's config.json. Raises ConfigError if it is missing, broken or of another kind."""
     path = folder / "config.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -171,12 +168,12 @@ def read_shape(folder: Path, *, name: str = "") -> Shape:
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{path} is no JSON object of numbers: {error}", hint=_REMEDY) from error
     except KeyError as error:
-        raise ConfigError(f"{path} has no {error}", hint="dense decoder models are planned for") from error
+        raise ConfigError(f"{path} has no {error}", hint="only dense decoder models can be planned") from error
 
 
 def _from_config(content: Mapping[str, Any], name: str) -> Shape:
     if "num_experts" in content or "num_local_experts" in content:
-        raise ConfigError(f"{name} is a mixture of experts", hint="dense decoder models are planned for")
+        raise ConfigError(f"{name} is a mixture of experts", hint="only dense decoder models can be planned")
     heads, layers = int(content["num_attention_heads"]), int(content["num_hidden_layers"])
     window = int(content.get("sliding_window") or 0)
     windowed = list(content.get("layer_types") or []).count("sliding_attention") if window else 0

@@ -49,8 +49,8 @@ PrintedLine = tuple[str, Style, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """One entry of the outline."""
+class OutlineEntry:
+    """One entry of the PDF's outline."""
 
     level: int
     """0 for chapters, 1 for sections."""
@@ -74,7 +74,7 @@ class Pages:
 
     def __init__(self, *, first_page: int) -> None:
         self.pages: list[list[PrintedLine]] = []
-        self.marks: list[Mark] = []
+        self.marks: list[OutlineEntry] = []
         self._first_page = first_page
         self._y = TOP
 
@@ -94,7 +94,7 @@ class Pages:
             self.new_page()
         page = self._first_page + len(self.pages) - 1
         if mark is not None:
-            self.marks.append(Mark(level=mark, title=block[0][1], page=page, top=self._y))
+            self.marks.append(OutlineEntry(level=mark, title=block[0][1], page=page, top=self._y))
         for text, style, after in lines:
             self._y -= style.leading
             self.pages[-1].append((text, style, self._y))

@@ -1,4 +1,4 @@
-"""`infuser run --without`: what depends on a textbook, a chunk or a question, and a run without it."""
+"""`infuser run --without`: what depends on a textbook, chunk or question, and a run without it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -58,7 +58,7 @@ class ExclusionPlan:
 
     def change(self, config: RunConfig) -> RunConfig:
         """The run's configuration with the fork's exclusions."""
-        return validate(_extended(config.model_dump(mode="json"), self.exclude))
+        return validate(_extend(config.model_dump(mode="json"), self.exclude))
 
     def to_json(self) -> dict[str, Any]:
         """The plan for scripts."""
@@ -95,33 +95,33 @@ class ExclusionPlan:
         return "\n".join(lines)
 
 
-def plan(root: Path, run: str | None, name: str) -> ExclusionPlan:
+def plan_exclusion(root: Path, run: str | None, name: str) -> ExclusionPlan:
     """Everything that depends on the question, chunk or textbook of this name. Raises UsageError for an unknown one."""
     with closing(Lens(Store(root), runs=[])) as lens:
         view = RunView(lens=lens, graph=graph_of(lens.catalogue, find_run(root, run)))
         if re.match("[0-9]+/", name):
-            return _of_question(view, name)
+            return _plan_without_question(view, name)
         is_chunk = view.row("documents", "source_id", document_id=name)
-        return _of_material(view, "document" if is_chunk else "source", name)
+        return _plan_without_material(view, "document" if is_chunk else "source", name)
 
 
-def _of_material(view: RunView, kind: str, name: str) -> ExclusionPlan:
-    by: dict[str, Any] = {f"{kind}_id": name}
-    rows = view.rows("documents", "document_id", "source_id", **by)
+def _plan_without_material(view: RunView, kind: str, name: str) -> ExclusionPlan:
+    key: dict[str, Any] = {f"{kind}_id": name}
+    rows = view.rows("documents", "document_id", "source_id", **key)
     if not rows:
         examples = view.rows("documents", "document_id", "source_id", of=view.graph.of("chunk", "pool"))[:1]
         hint = f'`infuser sql "select distinct {kind}_id from documents"` lists them'
-        eg = f", e.g. {examples[0][f'{kind}_id']}" if examples else ""
-        raise UsageError(f"the pool of run {view.graph.run} has no {kind} {name}", hint=hint + eg)
+        example = f", e.g. {examples[0][f'{kind}_id']}" if examples else ""
+        raise UsageError(f"the pool of run {view.graph.run} has no {kind} {name}", hint=hint + example)
     documents = sorted({row["document_id"] for row in rows})
     texts = generated_texts(view, documents)
-    touched = {row["artifact_key"] for row in texts}
+    direct_keys = {row["artifact_key"] for row in texts}
     exclude = {"corpus": {"exclude": {f"{kind}s": [name]}}}
     questions = sorted(row["question_id"] for row in texts if row["question_id"])
-    return _plan(view, f"{kind} {name}", exclude, touched, documents, questions)
+    return _build_plan(view, f"{kind} {name}", exclude, direct_keys, documents, questions)
 
 
-def _of_question(view: RunView, name: str) -> ExclusionPlan:
+def _plan_without_question(view: RunView, name: str) -> ExclusionPlan:
     iteration = name.partition("/")[0]
     number = int(iteration) if re.fullmatch(NUMBER, iteration) else -1
     records = view.graph.of(Phase.GENERATE_QUESTIONS, iteration=number)
@@ -132,28 +132,29 @@ def _of_question(view: RunView, name: str) -> ExclusionPlan:
             hint='`infuser sql "select question_id from questions"` lists them',
         )
     users = view.graph.users(row["artifact_key"])
-    touched = {user.key for user in users if user.phase in UPDATES}
-    return _plan(view, f"question {name}", {"cotrain": {"exclude_questions": [name]}}, touched, [], [name])
+    direct_keys = {user.key for user in users if user.phase in UPDATES}
+    return _build_plan(view, f"question {name}", {"cotrain": {"exclude_questions": [name]}}, direct_keys, [], [name])
 
 
-def _plan(
+def _build_plan(
     view: RunView,
     without: str,
     exclude: Mapping[str, Any],
-    touched: set[str],
+    direct_keys: set[str],
     documents: Sequence[str],
     questions: Sequence[str],
 ) -> ExclusionPlan:
     run = view.graph.run
-    affected = view.graph.below(touched)
+    affected = view.graph.below(direct_keys)
     config = validate(read_config(view.lens.catalogue.root, run)).model_dump(mode="json")
-    changed = validate(_extended(config, exclude)).model_dump(mode="json")
+    config_without = validate(_extend(config, exclude)).model_dump(mode="json")
+    exclusions = [config_without["corpus"]["exclude"], config_without["cotrain"]["exclude_questions"]]
     steps = view.rows("updates", "skipped", of=[record for record in affected if record.phase in UPDATES])
     return ExclusionPlan(
         run=run,
-        fork=f"{run}-without-{digest_of([changed['corpus']['exclude'], changed['cotrain']['exclude_questions']])[:6]}",
+        fork=f"{run}-without-{digest_of(exclusions)[:6]}",
         without=without,
-        config=changed,
+        config=config_without,
         exclude=exclude,
         documents=documents,
         questions=questions,
@@ -163,13 +164,13 @@ def _plan(
     )
 
 
-def _extended(config: Mapping[str, Any], exclude: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with more exclusions, next to its own."""
+def _extend(config: Mapping[str, Any], exclude: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration with more exclusions in addition to its own."""
     more: dict[str, Any] = {}
     for key, value in exclude.items():
         old = config[key]
         if isinstance(value, Mapping):
-            more[key] = _extended(old, value)
+            more[key] = _extend(old, value)
         else:
             more[key] = sorted({*old, *value})
     return merge(config, more)

@@ -9,7 +9,7 @@ from launcher import Launcher, SmallRun, copy_store
 from small_store import query
 
 from infuser_core.errors import UsageError
-from infuser_core.planning.undo import plan
+from infuser_core.planning.undo import plan_exclusion
 from infuser_core.results.lineage.diff import compare, text
 from infuser_core.results.lineage.graph import graph_of
 from infuser_core.store.catalogue import Catalogue
@@ -66,7 +66,7 @@ def test_undo_computes_again_what_depends_on_it_and_nothing_else(
     small_run: SmallRun, root: Path, launch: Launcher, kind: str, sql: str
 ):
     name = str(next(iter(query(root, sql, run=small_run.name)[0].values())))
-    expected = plan(root, small_run.name, name)
+    expected = plan_exclusion(root, small_run.name, name)
     again = {record.key for record in expected.affected}
     last = [record.phase for record in expected.affected if record.iteration == 1]
     assert {r.iteration for r in expected.affected if r.phase == "generate_questions"} <= {1}
@@ -92,12 +92,12 @@ def test_undo_computes_again_what_depends_on_it_and_nothing_else(
 def test_a_textbook_takes_all_its_chunks_and_what_was_never_drawn_costs_nothing(small_run: SmallRun):
     books = "select source_id, count(*) as n from documents group by 1 order by 2 desc, 1"
     book = query(small_run.root, books, run=small_run.name)[0]
-    found = plan(small_run.root, small_run.name, book["source_id"])
+    found = plan_exclusion(small_run.root, small_run.name, book["source_id"])
     assert len(found.documents) == book["n"]
     assert found.config["corpus"]["exclude"]["sources"] == [book["source_id"]]
     drawn = "select group_id from rollouts where role = 'generator'"
     unused = f"select document_id from documents where document_id not in ({drawn}) order by 1"
-    found = plan(small_run.root, small_run.name, query(small_run.root, unused)[0]["document_id"])
+    found = plan_exclusion(small_run.root, small_run.name, query(small_run.root, unused)[0]["document_id"])
     assert (list(found.affected), found.seconds) == ([], 0)
     assert "nothing of the run depends on it" in found.text(applied=False)
 
@@ -105,7 +105,7 @@ def test_a_textbook_takes_all_its_chunks_and_what_was_never_drawn_costs_nothing(
 @pytest.mark.parametrize("name", ["none", "0/none/1-ab"])
 def test_what_the_run_does_not_know_is_wrong_use(small_run: SmallRun, name: str):
     with pytest.raises(UsageError) as caught:
-        plan(small_run.root, small_run.name, name)
+        plan_exclusion(small_run.root, small_run.name, name)
     assert caught.value.hint
 
 
@@ -113,6 +113,6 @@ def test_what_would_be_left_out_is_only_shown_unless_it_is_to_be_done(small_run:
     book = "select source_id from documents group by 1 order by 1"
     name = str(query(small_run.root, book, run=small_run.name)[0]["source_id"])
     shown = launch("run", "--without", name, "--fork", small_run.name, "--dry-run", "--json", store=small_run.root)
-    found = plan(small_run.root, small_run.name, name)
+    found = plan_exclusion(small_run.root, small_run.name, name)
     assert shown.code == 0 and json.loads(shown.out) == found.to_json(), shown.err
     assert found.fork not in list_runs(small_run.root)

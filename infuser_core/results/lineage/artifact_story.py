@@ -74,7 +74,7 @@ def checkpoint_story(view: RunView, record: Record) -> Story:
         _record_passage("checkpoint", "Checkpoint", record, facts),
         Passage(name="updates", title="Updates from the anchor", rows=updates),
         _textbooks_passage(view, chain),
-        table_passage("scores", "What it scored", scores, without=("checkpoint_id",), note=note),
+        table_passage("scores", "Accuracy", scores, without=("checkpoint_id",), note=note),
         _records_passage("used_by", "What was made with it", view.graph.users(record.key)),
     ]
     return view.story("checkpoint", record.id, headline, passages)

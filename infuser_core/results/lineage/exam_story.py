@@ -81,7 +81,7 @@ def benchmark_story(view: RunView, label: str) -> Story | None:
     selection = view.selected()
     names = ("after_iterations", "accuracy", "checkpoint_id")
     passages = [
-        table_passage("scores", "Scores", scores, without=("benchmark",)),
+        table_passage("scores", "Accuracy", scores, without=("benchmark",)),
         row_passage(
             "selection",
             "How the checkpoint was chosen: validation accuracies",
