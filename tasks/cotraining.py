@@ -14,7 +14,7 @@ from infuser_core.cotrain.phases import update_generator as generator_phase
 from infuser_core.cotrain.phases import update_solver as solver_phase
 from infuser_core.cotrain.phases.parts.few_shot import load_examples
 from infuser_core.cotrain.phases.training import SharedBackward
-from infuser_core.cotrain.route import templates
+from infuser_core.cotrain.route import generator_templates
 from infuser_core.evaluation.anchors import NamedModel, named_model
 from infuser_core.evaluation.resumable_sampling import Drawn
 from infuser_core.evaluation.statistics.key_accuracy import key_accuracy, majority_votes
@@ -132,7 +132,7 @@ def generate_questions(
         earlier = run.store.rows(before, "earlier_questions", Question) if before else []
         generated = generate_phase.generate_questions(
             documents,
-            writer.sampler() if templates(run.config) else None,
+            writer.sampler() if generator_templates(run.config) else None,
             settings,
             checkpoint_id=writer.name,
             seed=run.config.seed,

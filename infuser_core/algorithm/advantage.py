@@ -1,7 +1,7 @@
 """Advantages: how the rewards of a group become credit (eq:gen_advantage, eq:group_batch_std_advantages).
 
 Groups are sequences of floats, one inner sequence per prompt; sizes may differ. Statistics use exact summation and
-ddof 1. A group of one row has no baseline: its advantage is 0 and it stays out of every batch statistic, unless
+ddof 1. A group of one row has no baseline: its advantage is 0 and it enters no batch statistic, unless
 `single_row="unit"` gives it mean 0 and standard deviation 1, as the authors' code does.
 """
 
@@ -14,7 +14,7 @@ SigmaB = Literal["all", "nonzero"]
 SingleRow = Literal["zero", "unit"]
 
 FLAT_RANGE = 1e-12
-"""A group whose rewards span no more than this carries no signal; influence rewards are of order 1e-3 and above."""
+"""A group whose rewards span at most this has no signal; influence rewards are of order 1e-3 and above."""
 
 EPSILON = 1e-6
 """epsilon of eq:gen_advantage."""
@@ -26,7 +26,7 @@ def is_flat(rewards_G: Sequence[float]) -> bool:
 
 
 def group_sigma(rewards_G: Sequence[float], *, single_row: SingleRow = "zero") -> float:
-    """sigma_d: standard deviation with ddof 1; exactly 0 for a flat group, but for a single row of `unit`."""
+    """sigma_d: standard deviation with ddof 1; exactly 0 for a flat group, except for a single row with `unit`."""
     if len(rewards_G) == 1 and single_row == "unit":
         return 1.0
     if is_flat(rewards_G):
@@ -37,15 +37,15 @@ def group_sigma(rewards_G: Sequence[float], *, single_row: SingleRow = "zero") -
 
 def batch_sigma(groups: Groups, *, sigma_b: SigmaB = "all", single_row: SingleRow = "zero") -> float:
     """sigma_B: mean of sigma_d over all groups (paper) or over those with variance (`nonzero`, authors' code)."""
-    counted = _counted(groups, sigma_b, single_row)
-    sigmas = [group_sigma(rewards_G, single_row=single_row) for rewards_G in counted]
+    groups = _groups_in_statistics(groups, sigma_b, single_row)
+    sigmas = [group_sigma(rewards_G, single_row=single_row) for rewards_G in groups]
     return math.fsum(sigmas) / len(sigmas) if sigmas else 0.0
 
 
 def pooled_sigma(groups: Groups, *, sigma_b: SigmaB = "all", single_row: SingleRow = "zero") -> float:
     """Standard deviation (ddof 1) of all centred rewards of the batch together."""
-    counted = _counted(groups, sigma_b, single_row)
-    pooled = [value for rewards_G in counted for value in centre(rewards_G, single_row=single_row)]
+    groups = _groups_in_statistics(groups, sigma_b, single_row)
+    pooled = [value for rewards_G in groups for value in centre(rewards_G, single_row=single_row)]
     if len(pooled) < 2:
         return 0.0
     mean = math.fsum(pooled) / len(pooled)
@@ -53,7 +53,7 @@ def pooled_sigma(groups: Groups, *, sigma_b: SigmaB = "all", single_row: SingleR
 
 
 def centre(rewards_G: Sequence[float], *, single_row: SingleRow = "zero") -> list[float]:
-    """Rewards minus their mean; exactly 0 for a flat group, whatever rounding the mean suffers."""
+    """Rewards minus their mean; exactly 0 for a flat group, regardless of rounding."""
     if len(rewards_G) == 1 and single_row == "unit":
         return list(rewards_G)
     if is_flat(rewards_G):
@@ -76,25 +76,25 @@ def leave_one_out(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> lis
 def dugrpo(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
     """A = (s - mu_d) / (sigma_d + sigma_B + eps): the generator's advantage (eq:gen_advantage)."""
     batch = batch_sigma(groups, sigma_b=sigma_b, single_row=single_row)
-    own = [group_sigma(rewards_G, single_row=single_row) for rewards_G in groups]
-    return _divided(groups, [sigma + batch for sigma in own], single_row)
+    sigmas = [group_sigma(rewards_G, single_row=single_row) for rewards_G in groups]
+    return _divide(groups, [sigma + batch for sigma in sigmas], single_row)
 
 
 def group_std(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
     """A = (s - mu_d) / (sigma_d + eps): GRPO's form (A_GRPO). `sigma_b` has no effect."""
-    return _divided(groups, [group_sigma(rewards_G, single_row=single_row) for rewards_G in groups], single_row)
+    return _divide(groups, [group_sigma(rewards_G, single_row=single_row) for rewards_G in groups], single_row)
 
 
 def batch_mean_std(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
     """A = (s - mu_d) / (sigma_B + eps): the paper's batch-normalised ablation (A_BN)."""
     batch = batch_sigma(groups, sigma_b=sigma_b, single_row=single_row)
-    return _divided(groups, [batch] * len(groups), single_row)
+    return _divide(groups, [batch] * len(groups), single_row)
 
 
 def batch_pooled_std(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
     """A = (s - mu_d) / (pooled std + eps): what the authors' code calls batch normalisation."""
     pooled = pooled_sigma(groups, sigma_b=sigma_b, single_row=single_row)
-    return _divided(groups, [pooled] * len(groups), single_row)
+    return _divide(groups, [pooled] * len(groups), single_row)
 
 
 NORMALISERS: dict[str, Callable[[Groups, SigmaB, SingleRow], list[list[float]]]] = {
@@ -111,8 +111,8 @@ def advantages(
     return NORMALISERS[normaliser](groups, sigma_b, single_row)
 
 
-def _counted(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[Sequence[float]]:
-    """Groups that enter batch statistics."""
+def _groups_in_statistics(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[Sequence[float]]:
+    """Groups that enter batch statistics: a single row only with `unit`, flat ones only with `all`."""
 
     def counts(rewards_G: Sequence[float]) -> bool:
         if len(rewards_G) == 1:
@@ -122,7 +122,7 @@ def _counted(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[Seq
     return [rewards_G for rewards_G in groups if counts(rewards_G)]
 
 
-def _divided(groups: Groups, sigmas: Sequence[float], single_row: SingleRow) -> list[list[float]]:
+def _divide(groups: Groups, sigmas: Sequence[float], single_row: SingleRow) -> list[list[float]]:
     """Centred rewards over sigma + eps."""
     return [
         [value / (sigma + EPSILON) if value else 0.0 for value in centre(rewards_G, single_row=single_row)]

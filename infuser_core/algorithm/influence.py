@@ -1,7 +1,7 @@
-"""Optimizer-aware influence: AdamW's direction for one question alone, and the sums that scores are made of.
+"""Optimizer-aware influence: AdamW's direction Gamma for one question, and the sums that scores are made of.
 
-Everything is elementwise or a sum, so a parameter may come whole, in pieces or as one rank's shard: `partial_sums`
-adds up over pieces, and `score.py` needs only the totals.
+Everything is elementwise or a sum, so that a parameter may be whole, in pieces or one rank's shard: `partial_sums` add
+up over pieces, and `score.py` needs only the totals.
 """
 
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ class Elementwise:
 
 
 PLAIN = Elementwise(decayed=1.0, fresh=0.0, eps=0.0)
-"""Gamma = g, where v is one."""
+"""Gamma = g for v = 1."""
 
 
 def direction(gradient: Tensor, second_moment: Tensor, form: Elementwise) -> Tensor:
-    """Gamma of a gradient and v: no first moment, no weight decay; inputs are left alone."""
+    """Gamma of a gradient and v, without first moment and weight decay; inputs are not changed."""
     scale = (gradient * gradient).mul_(form.fresh).add_(second_moment, alpha=form.decayed)
     return torch.div(gradient, scale.sqrt_().add_(form.eps), out=scale)
 
@@ -69,7 +69,7 @@ def batched_norms(
 
 
 def row_sums(gradients_UN: Tensor, references_UN: Tensor, second_moments_UN: Tensor, form: Elementwise) -> Tensor:
-    """`partial_sums` of U pieces of their own, one per row: fp64 of shape [U, 4], accumulated in fp64."""
+    """`partial_sums` of U separate pieces, one per row: fp64 of shape [U, 4], accumulated in fp64."""
     gammas_UN = direction(gradients_UN, second_moments_UN, form)
     pairs = ((references_UN, gammas_UN), (references_UN, gradients_UN), (gammas_UN, gammas_UN))
     products = [(left * right).sum(1, dtype=torch.float64) for left, right in (*pairs, (gradients_UN, gradients_UN))]

@@ -45,19 +45,19 @@ def clipped_objective(
 
     `weights_S` carries 1/(n C) and the caller's denominator. rho is current over old policy; without
     `old_logprobs_S` old is the detached current policy (rho = 1, full gradient). w is the token-level truncated
-    importance weight min(old / sampler, cap), detached; `tis_cap=None` switches it off. `current_over_sampler`
+    importance weight min(old / sampler, cap), detached; `tis_cap=None` disables it. `current_over_sampler`
     truncates current / sampler instead, so that the weight follows the policy from step to step of one update; with
     old the current policy both forms are one. `ratio` "sequence" takes for rho_t of every token the response's
     geometric mean (GSPO, arXiv 2507.18071, eq. 7); `rows_S` numbers the responses. `kl` times weight_t times k3 of
     KL(current || anchor) is added, with its gradient (GRPO, arXiv 2402.03300, eq. 4), and `entropy` times weight_t
-    times `entropy_S`, the policy's entropy at the token, is taken off (A3C, arXiv 1602.01783, section 4).
+    times `entropy_S`, the policy's entropy at the token, is subtracted (A3C, arXiv 1602.01783, section 4).
     """
     old_S = logprobs_S.detach() if old_logprobs_S is None else old_logprobs_S
     ratio_S = _ratio(logprobs_S, old_S, rows_S if objective.ratio == "sequence" else None)
     bounds, cap = (1.0 - objective.clip_low, 1.0 + objective.clip_high), objective.tis_cap
-    loss_S, active_S = _clipped(advantages_S, ratio_S, bounds, objective.dual_clip)
-    behind_S = old_S if objective.tis_form == "old_over_sampler" else logprobs_S
-    tis_S = truncated_weight(behind_S, sampler_logprobs_S, cap=cap)
+    loss_S, active_S = _clip_loss(advantages_S, ratio_S, bounds, objective.dual_clip)
+    numerator_S = old_S if objective.tis_form == "old_over_sampler" else logprobs_S
+    tis_S = truncated_weight(numerator_S, sampler_logprobs_S, cap=cap)
     loss, anchor_S = (loss_S * tis_S * weights_S).sum(), torch.zeros_like(logprobs_S)
     if anchor_logprobs_S is not None:
         anchor_S = _k3(_ratio(anchor_logprobs_S, logprobs_S))
@@ -80,10 +80,10 @@ def clipped_objective(
     return ObjectiveTerms(loss=loss, sums=sums, tokens=logprobs_S.numel())
 
 
-def _clipped(
+def _clip_loss(
     advantages_S: Tensor, ratio_S: Tensor, bounds: tuple[float, float], dual_clip: float | None
 ) -> tuple[Tensor, Tensor]:
-    """-min(rho A, clip(rho) A), bounded for negative advantages by `dual_clip`, and where the clip was active."""
+    """-min(rho A, clip(rho) A), bounded for negative advantages by `dual_clip`, and whether the clip is active."""
     plain_S = -advantages_S * ratio_S
     clipped_S = -advantages_S * ratio_S.clamp(*bounds)
     loss_S = torch.maximum(plain_S, clipped_S)
@@ -98,14 +98,14 @@ def _k3(ratio_S: Tensor) -> Tensor:
 
 
 def truncated_weight(logprobs_S: Tensor, sampler_logprobs_S: Tensor, *, cap: float | None) -> Tensor:
-    """min(pi / pi_sampler, cap) per token, without gradient; ones where `cap` is None."""
+    """min(pi / pi_sampler, cap) per token, without gradient; ones if `cap` is None."""
     if cap is None:
         return torch.ones_like(logprobs_S)
     return _ratio(logprobs_S.detach(), sampler_logprobs_S).clamp(max=cap)
 
 
 def _ratio(logprobs_S: Tensor, reference_S: Tensor, rows_S: Tensor | None = None) -> Tensor:
-    """pi / pi_reference of every token; of its whole response, by the geometric mean, where `rows_S` numbers them."""
+    """pi / pi_reference per token; with `rows_S`, the response's geometric mean for each of its tokens."""
     log_S = logprobs_S - reference_S
     if rows_S is not None:
         count = int(rows_S.max()) + 1

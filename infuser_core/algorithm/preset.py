@@ -13,21 +13,21 @@
 
 Each can be set alone, as `cotrain.loss.OPTION`.
 
-(1) The text truncates the current policy's ratio; the method it cites, and the code, that of the policy before the
-    update, times the clipped ratio. Both presets follow the method; `current_over_sampler` is the letter of the text.
-    They differ in the second and later steps of one update only.
+(1) The text truncates the current policy's ratio; the method that it cites, and the code, truncate the ratio of the
+    policy before the update and multiply the clipped ratio by it. Both presets follow the method;
+    `current_over_sampler` follows the text literally. They differ from the second step of an update on.
 (2) Undefined in the paper. One such row among influence rewards of 1e-3 shrinks every other advantage 500 times.
 (3) Unstated in the paper.
 (4) The code cannot tell a verifier's timeout from a missing answer.
 
-The same under both, whatever the code does: the score (`cosine` by default in the code's base settings; every released
-recipe sets the preconditioned one); ddof 1 of every standard deviation, which the paper leaves open; division of the
-dev gradient by its questions (a factor that cancels in a cosine); the zero-variance filter (the code tests the
-population variance in fp32, here the range); rewards of unscored questions (0, here with a status); fp32 sums of the
-score (here fp64). C does not cancel in a score: Gamma weighs the square of a question's gradient against v, which
-comes from updates (eq:adamw_moments). The influence pass has the C that an update on the same questions has.
-Not reproduced, because they lose or corrupt data: a dev gradient of an earlier iteration where this one's groups are
-all flat, repeated sampling seeds, documents drawn twice, rows dropped from uneven groups.
+The same under both, although the code differs: the score (`cosine` by default in the code's base settings; every
+released recipe sets the preconditioned one); ddof 1 of every standard deviation, which the paper leaves open;
+division of the dev gradient by its questions (a factor that cancels in a cosine); the zero-variance filter (the code
+tests the population variance in fp32, here the range); rewards of unscored questions (0, here with a status); fp32
+sums of the score (here fp64). C does not cancel in a score: Gamma weighs the square of a question's gradient against
+v, which comes from updates (eq:adamw_moments). The influence pass has the C that an update on the same questions has.
+Not reproduced, because they lose or corrupt data: a dev gradient of an earlier iteration if this one's groups are all
+flat, repeated sampling seeds, documents drawn twice, rows dropped from uneven groups.
 """
 
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ class Objective:
     dual_clip: float | None
     """Bound of the loss for negative advantages, in units of |A|; None is the paper's form."""
     tis_cap: float | None
-    """Cap of the truncated importance weight; None switches it off."""
+    """Cap of the truncated importance weight; None disables it."""
     tis_form: TisForm
     """Which policy's ratio to the sampler is truncated (see objective.clipped_objective)."""
     ratio: RatioLevel

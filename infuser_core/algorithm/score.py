@@ -9,7 +9,7 @@ from infuser_core.schemas import Verdict
 Influence = Literal["preconditioned_cosine", "cosine", "preconditioned_dot", "dot"]
 """Scores by configuration name; the first is the paper's (eq:estimated_influence_score)."""
 NORM_FLOOR = 1e-12
-"""Norms below this count as this: a zero gradient scores 0 and not NaN."""
+"""Least norm in a division: a zero gradient scores 0 and not NaN."""
 
 
 def solver_reward(verdict: str) -> float:
@@ -20,10 +20,10 @@ def solver_reward(verdict: str) -> float:
 def mid_eos_shaped(
     reward: float, verdict: str, finish_reason: str, *, penalty: float, verdicts: Collection[str]
 ) -> float:
-    """The reward of a solver's response, with `penalty` (hybrid runs: -0.5) where it ended by itself without an answer.
+    """The reward of a response, plus `penalty` (hybrid runs: -0.5) if it ended by itself without an answer.
 
-    `verdicts` are those that count as no answer. For the solver's update alone: dev gradient and influence take the
-    reward as it is.
+    `verdicts` are those that count as no answer. For the solver's update alone: dev gradient and influence use the
+    plain reward.
     """
     return reward + penalty if verdict in verdicts and finish_reason == "stop" else reward
 

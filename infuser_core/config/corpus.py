@@ -72,7 +72,7 @@ class CatalogueSettings(Settings):
     world: World = "basic"
     """Micro-world whose textbooks the nano catalogue serves."""
     shelf: Annotated[ShelfName, Mark.NEUTRAL_IN_KEYS] = "mixed"
-    """Which of its textbooks: `mixed` ones treat every topic, those `by_domain` their own."""
+    """Textbooks of that world: `mixed` ones treat every topic, `by_domain` ones a single domain."""
     catalogues: list[CatalogueEntry] = Field(
         default=[
             CatalogueEntry(name="open_textbook_library"),
@@ -83,27 +83,27 @@ class CatalogueSettings(Settings):
             CatalogueEntry(name="arxiv"),
         ]
     )
-    """Catalogues of the type `catalogues`, in the order in which they are asked."""
+    """Catalogues of the type `catalogues`, in the order of queries."""
     licences: list[str] = Field(
         default=["CC0-1.0", "CC-PDM-1.0", "PDDL-1.0", "LicenseRef-public-domain", "CC-BY", "CC-BY-SA", "GFDL"]
     )
-    """SPDX identifiers that are admitted; `CC-BY` stands for every version of it, NC and ND have to be named."""
+    """SPDX identifiers that are admitted; `CC-BY` includes every version of it; NC and ND must be listed."""
     languages: list[str] = Field(default=[])
-    """Two-letter codes of the languages that are admitted; all when empty, and entries that name none always."""
+    """Two-letter codes of the admitted languages; all when empty. Entries without a language are always admitted."""
     queries_per_topic: Count = 3
-    """Queries for one (domain, subdomain) pair, at most."""
+    """Highest number of queries for one (domain, subdomain) pair."""
     books_per_topic: int = Field(default=5, ge=0, le=1_000_000)
     """Books taken for one pair, the best ranked; 0 takes all."""
     model: ModelSource | None = None
     """Model that labels questions without a pair, phrases queries and ranks books; rules do it when null."""
     answers: Literal["live", "recorded"] = "live"
-    """`live` asks the catalogues and records their answers; `recorded` uses the record alone."""
+    """`live` queries the catalogues and records their answers; `recorded` uses only the record."""
     answer_days: float = Field(default=7.0, ge=0, le=36_500)
-    """Age up to which a recorded answer is used instead of asking again, days."""
+    """Age up to which a recorded answer is used instead of a new query, days."""
     host_delay_seconds: float = Field(default=1.0, ge=0, le=3600)
-    """Pause between two requests to one host, seconds; hosts that ask for more get it."""
+    """Pause between two requests to one host, seconds; longer if the host requires it."""
     robots_exempt: list[str] = Field(default=[])
-    """Address prefixes requested in spite of robots.txt, because their owner allows it elsewhere."""
+    """Address prefixes requested despite robots.txt, because their owner allows it elsewhere."""
 
     @model_validator(mode="after")
     def _check_addresses(self) -> "CatalogueSettings":
@@ -119,7 +119,7 @@ class ConvertSettings(Settings):
 
     type: str = Field(default="auto", pattern=r"^[A-Za-z_][\w.]*$")
     """Converter: `pdfium` (the text layer), `marker`, `docling`, `http`, or `my_package.my_converter`; `auto` reads the
-    text layer, and if that is unusable asks the helper."""
+    text layer, and uses the helper if that is unusable."""
     helper: str = Field(default="marker", pattern=r"^([A-Za-z_][\w.]*)?$")
     """Converter that reads the printed page, for files without a usable text layer; none when empty."""
     url: str = Field(default="", pattern=r"^(https?://[^\s#@]+)?$")
@@ -135,7 +135,7 @@ class ConvertSettings(Settings):
 
 
 class RuleTokenizer(Settings):
-    """Tokens by rule, without a model: close to what the tokenizers of today give for English text."""
+    """Tokens by rule, without a model: close to current tokenizers on English text."""
 
     type: Literal["rules"]
 
@@ -161,7 +161,7 @@ class ChunkSettings(Settings):
 
 
 class ExcludeSettings(Settings):
-    """Textbooks and chunks of the pool that no question is written from.
+    """Textbooks and chunks of the pool from which no questions are written.
 
     They stay in the pool, and another document replaces them in the batches that would have drawn them: iterations
     before the first such batch are the same as without the exclusion, and are not computed again.
@@ -183,7 +183,7 @@ class OverlapSettings(Settings):
     mode: Mode = "exact"
     """`exact` compares n-grams in both directions, `loose` shorter ones; `paper` decides on MinHash estimates."""
     n: int = Field(default=0, ge=0, le=1000)
-    """Words per n-gram; 0 takes the mode's own, 13 or, if loose, 5."""
+    """Words per n-gram; 0 takes the mode's number, 13 or, if loose, 5."""
     containment: float = Field(default=0.0, ge=0, le=1)
     """Share of one text's n-grams in the other from which a pair matches, in the paper's mode estimated, and the
     Jaccard similarity as well; 0 takes the mode's own, 0.8 or, if loose, 0.5."""

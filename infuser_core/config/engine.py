@@ -33,7 +33,7 @@ RESERVED = {
 
 
 class EngineSettings(Settings):
-    """On which machinery the models run."""
+    """Hardware and programs on which the models run."""
 
     sampler: Literal["hf", "vllm", "fake"] = "hf"
     trainer: Literal["local", "deepspeed", "fake"] = "local"
@@ -42,17 +42,17 @@ class EngineSettings(Settings):
     threads: int = Field(default=1, gt=0, le=4096)
     """CPU threads of one process."""
     token_budget: Tokens | Literal["auto"] = 16384
-    """Tokens of one micro-batch. It changes rounding alone and is no part of a recipe: a key's first result stays.
-    `auto` is what the free memory holds by prediction and one measured micro-batch (trainer `local`)."""
+    """Tokens of one micro-batch. It changes only rounding and is not part of a recipe: a key's first result stays.
+    `auto` fits the free memory, by a formula and one measured micro-batch (trainer `local`)."""
     gradient_checkpointing: bool | Tokens = False
-    """Whether backward computes activations again. With a number, micro-batches of more tokens do, and those of fewer,
-    which are filled to it, compute again only what lies between matrix products: the memory of a few long responses,
-    hardly more time than without. It changes rounding alone and is no part of a recipe."""
+    """Whether backward recomputes activations. With a number, micro-batches with more tokens recompute all of them, and
+    smaller ones only those between matrix products: memory for a few long responses, hardly more time than without.
+    It changes only rounding and is not part of a recipe."""
     probe: Annotated[Literal["auto", "fast", "reference"], Mark.NEUTRAL] = "auto"
     """How questions are scored: `fast` many at once, `reference` one backward each, for layers of any kind. `auto` is
-    fast where the model's layers allow it. It changes rounding alone and is no part of a recipe."""
+    fast if the model's layers allow it. It changes only rounding and is not part of a recipe."""
     attention: Literal["auto", "flash", "sdpa"] = "auto"
-    """How the trainer `local` computes attention; `auto` takes the fastest that is there and agrees with sdpa."""
+    """How the trainer `local` computes attention; `auto` takes the fastest available one that agrees with sdpa."""
     deterministic: bool = False
     """Whether torch uses only repeatable kernels, or fails if there is none: slower on an accelerator."""
     ranks: Count = 1
@@ -64,25 +64,25 @@ class EngineSettings(Settings):
     placement: Literal["split", "colocated"] = "split"
     """Whether engines have separate accelerators, or take turns on all of them."""
     overlap: bool = False
-    """Whether independent phases run at the same time: dev rollouts and dev gradient beside question generation, a
-    validation beside the next iteration. It changes no result and is no part of a recipe."""
+    """Whether independent phases run at the same time: dev rollouts and dev gradient during question generation, a
+    validation during the next iteration. It changes no result and is not part of a recipe."""
     write_beside: bool = False
     """Whether the dev gradient is hashed, flushed and committed while questions are generated, and the generator's
-    checkpoint while the solver is updated, whatever the placement. It changes no result; a kill during this time
-    costs that phase again."""
+    checkpoint while the solver is updated, under either placement. It changes no result; after a kill during this
+    time that phase is repeated."""
     tensor_parallel: int = Field(default=1, gt=0, le=4096)
     """Accelerators that share one engine of the sampler `vllm`."""
     sampler_memory: float = Field(default=0.85, gt=0, le=1)
     """Share of an accelerator's memory that an engine of the sampler `vllm` may take."""
     max_num_seqs: Count | None = None
-    """Responses that an engine of the sampler `vllm` computes at a time; null is its own number for the device."""
+    """Responses that an engine of the sampler `vllm` computes at a time; null is vLLM's number for the device."""
     max_num_batched_tokens: Tokens | None = None
-    """Tokens, prompts included, of one step of such an engine; null is its own number for the device."""
+    """Tokens, prompts included, of one step of such an engine; null is vLLM's number for the device."""
     weight_updates: Literal["in-place", "fresh"] = "in-place"
-    """Whether such an engine takes new weights while it runs, or a new one is started for them. Either way a check
-    proves that it computes with them; a running engine that does not is replaced."""
+    """Whether such an engine takes new weights while it runs, or a new one is started for them. A check
+    proves that it computes with them; a running engine that fails it is replaced."""
     vllm: Annotated[dict[str, JsonValue], Mark.NEUTRAL] = Field(default={}, max_length=64)
-    """Any other arguments of vLLM's engine by its own names, e.g. `{quantization: fp8}`. They may change samples, so
+    """Other arguments of vLLM's engine by vLLM's names, e.g. `{quantization: fp8}`. They may change samples, so
     recipes record them if there are any."""
 
     @property
@@ -149,7 +149,7 @@ class EngineSettings(Settings):
 
 
 class ClusterSettings(Settings):
-    """A Ray cluster whose machines all see the store and run this version."""
+    """A Ray cluster whose machines share the store and run this version."""
 
     address: str = "auto"
     """`host:port` of its head; `auto` is the one that RAY_ADDRESS names, or that runs on this machine."""

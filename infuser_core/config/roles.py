@@ -32,12 +32,12 @@ _CONSTANTS = {
 
 
 class OptimizerSettings(Settings):
-    """The optimizer of both roles, whose directions influence is measured along."""
+    """The optimizer of both roles; influence is measured along its directions."""
 
     name: Annotated[str, AfterValidator(OPTIMIZERS.check), Mark.NEUTRAL_IN_KEYS] = DEFAULT
     """A file in `infuser_core/engines/training/optimizers`, or `my_package.my_optimizer`."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Decay of the first moment; like all constants, of optimizers that have it."""
+    """Decay of the first moment, for optimizers that have it."""
     beta2: float = Field(default=0.999, ge=0, lt=1)
     """Decay of the second moment."""
     epsilon: float = Field(default=1e-8, gt=0, le=1e6)
@@ -47,9 +47,9 @@ class OptimizerSettings(Settings):
     gradient_clip: float = Field(default=1.0, gt=0, le=1e12)
     """Global norm above which a step's gradient is scaled down."""
     momentum: Annotated[float | None, Mark.NEUTRAL_IN_KEYS] = Field(default=None, ge=0, lt=1)
-    """Decay of a mean or sum of gradients; the optimizer's own when null."""
+    """Decay of a mean or sum of gradients; null takes the optimizer's default."""
     nesterov: Annotated[bool | None, Mark.NEUTRAL_IN_KEYS] = None
-    """Whether a step with momentum looks ahead; the optimizer's own when null."""
+    """Whether a step with momentum looks ahead; null takes the optimizer's default."""
     constants: Annotated[dict[str, bool | Whole | Size | str], Mark.NEUTRAL] = Field(default={})
     """Constants that only this optimizer has, by name."""
 
@@ -123,7 +123,7 @@ class AdapterSettings(Settings):
 
 
 class ProblemSettings(Settings):
-    """Rows of the training pool that are no textbook: problems with known answers (hybrid extension)."""
+    """Rows of the training pool that are not from textbooks: problems with known answers (hybrid extension)."""
 
     source: QuestionSource
     """The problems; a duplicate counts once."""
@@ -132,11 +132,11 @@ class ProblemSettings(Settings):
     route: Annotated[str, AfterValidator(ROUTES.check)] = "direct"
     """`direct` puts the problem itself to the solver; for other routes problem and answer are a text to write from."""
     seed: Seed = 42
-    """Seed of the shuffle; the run's own seed does not change it."""
+    """Seed of the shuffle, independent of the run's seed."""
     exclude_dev: bool = True
     """Leave out problems of the dev set, by text. The authors' published pool keeps them."""
     domain: str = ""
-    """Domain of the rows; each problem's own when empty."""
+    """Domain of the rows; each problem's domain when empty."""
 
 
 Overlap = Literal[
@@ -159,8 +159,8 @@ class DataSettings(Settings):
     problems: list[ProblemSettings] = Field(default=[])
     """Problems that join the pool; with the route `direct` they are the pool."""
     allow_overlap: Annotated[list[Overlap], BeforeValidator(_expand_overlap), Mark.UNRECORDED] = Field(default=[])
-    """Pairs of sets that may share questions; true is all of them. Any other pair that does stops the run before it
-    starts. It changes no result, is no part of a recipe or of the run's name, and a resumed run may have others."""
+    """Pairs of sets that may share questions; true is all of them. Any other pair that shares some stops the run
+    before it starts. It changes no result, is not part of a recipe or the run's name; a resumed run may change it."""
 
 
 class BudgetSettings(Settings):
@@ -178,7 +178,7 @@ class BudgetSettings(Settings):
     exploration: float = Field(default=0.5, ge=0, le=1e6)
     """Width of the bandit's bounds, in deviations of the rewards of the window."""
     floor: float = Field(default=0.05, ge=0, lt=1)
-    """Least share of an arm that the bandit steers; an equal share where it is above that."""
+    """Lowest share of an arm that the bandit steers, at most an equal share."""
 
     @model_validator(mode="after")
     def _check_shares(self) -> "BudgetSettings":
@@ -210,7 +210,7 @@ class RoleSettings(Settings):
     advantage: Literal[
         "mean_centred", "leave_one_out", "dugrpo", "group_std", "batch_std", "batch_mean_std", "batch_pooled_std"
     ]
-    """`leave_one_out` has the mean of a group's other rewards as baseline; `batch_std` is the preset's form of it."""
+    """`leave_one_out` has the mean of a group's other rewards as baseline; `batch_std` depends on the preset."""
 
     def step_size(self, iteration: int, *, iterations: int) -> float:
         """Step size of an iteration, counted from 0, of a run of `iterations`."""
@@ -243,7 +243,7 @@ class SolverRole(RoleSettings):
     accuracy_band: list[Size] | None = Field(default=None, min_length=2, max_length=2)
     """[low, high]: questions that the solver answers with an accuracy outside are not trained on; all when null."""
     accuracy_quantiles: list[Size] | None = Field(default=None, min_length=2, max_length=2)
-    """[low, high]: the same with quantiles of the batch's own accuracies, so that the band moves with the solver."""
+    """[low, high]: the same with quantiles of the batch's accuracies, so that the band moves with the solver."""
 
     @model_validator(mode="after")
     def _check_bands(self) -> "SolverRole":
@@ -266,9 +266,9 @@ class ExampleSettings(Settings):
     """Questions that the generator sees before its task: by people (R-Few), or the run's own (Absolute Zero)."""
 
     count: Count
-    """Examples in one prompt, drawn anew for every document of every iteration."""
+    """Examples in one prompt, drawn again for every document of every iteration."""
     source: QuestionSource | None = None
-    """Where they are drawn from; the dev set when null."""
+    """Source of the examples; the dev set when null."""
     earlier: int = Field(default=0, ge=0, le=100_000)
     """Newest valid questions of earlier iterations that they are drawn from instead; 0 for none."""
 

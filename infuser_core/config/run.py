@@ -44,7 +44,7 @@ class RolloutSampling(Settings):
     """Settings of sampling in co-training, which draws from the whole distribution."""
 
     temperature: float = Field(default=0.7, gt=0, le=1000)
-    """Greedy samples, of temperature 0, are all the same: groups without variance."""
+    """At temperature 0 all samples are equal, so groups have no variance."""
 
     @model_validator(mode="before")
     @classmethod
@@ -72,7 +72,7 @@ class QuestionSettings(Settings):
     max_choices: int = Field(default=8, ge=2, le=10)
     choice_order: Literal["shuffled", "as_written"] = "shuffled"
     labeller: str = ""
-    """`package.module:name` of a function that labels questions for the report; it influences nothing."""
+    """`package.module:name` of a function that labels questions for the report only."""
     oracle: str = ""
     """`package.module:name` of a function from Question to Question, applied to every valid question: a control."""
 
@@ -83,24 +83,24 @@ class RewardSettings(Settings):
     name: str = "influence"
     """Module in `infuser_core/cotrain/rewards`, or `package.module:name`."""
     invalid: Size = 0.0
-    """rho_inv: reward of a text that is no question."""
+    """rho_inv: reward of a text that is not a valid question."""
 
 
 class CotrainSettings(Settings):
     """Algorithm 2."""
 
     preset: Literal["paper", "official"] = "paper"
-    """`official` follows the authors' code where it differs from the paper (table in `algorithm/preset.py`)."""
+    """`official` follows the authors' code if it differs from the paper (table in `algorithm/preset.py`)."""
 
     iterations: int = Field(default=100, ge=0, le=10_000)
-    """T."""
+    """T: iterations of co-training."""
     documents: Count = 128
     """B: documents per iteration."""
     route: str = ""
-    """Route of all documents, a module in `infuser_core/cotrain/routes`; each document's own prompt type when empty.
+    """Route of all documents, a module in `infuser_core/cotrain/routes`; each document's prompt type when empty.
     A route that needs no document builds no corpus: `direct` trains on `data.problems` alone."""
     budget: BudgetSettings = BudgetSettings()
-    """How the documents are shared among domains, sources or routes."""
+    """Division of the documents among domains, sources or routes."""
     frozen_batch: bool = False
     """True draws the first iteration's documents every time: a control."""
     dev_only: bool = False
@@ -116,27 +116,27 @@ class CotrainSettings(Settings):
     influence: Influence = "preconditioned_cosine"
     optimizer: OptimizerSettings = OptimizerSettings()
     adapter: Annotated[AdapterSettings | None, Mark.NEUTRAL_IN_KEYS] = None
-    """Both roles train adapters of the anchor, which stays as it is; all weights when null."""
+    """Adapters of the anchor that both roles train; null trains all weights."""
     loss: LossSettings = LossSettings()
     generator: GeneratorRole
     solver: SolverRole
     turns: TurnSettings | None = None
-    """The roles are updated in turns (R-Zero), or one after the other (DARC); both in every iteration when null."""
+    """Turns of the roles (R-Zero, DARC); null updates both in every iteration."""
     examples: ExampleSettings | None = None
     """Questions in the generator's prompt; none when null."""
     aims: list[Size] = Field(default=[], max_length=16)
-    """Accuracies of the solver that the generator is asked to aim at (DARC), one document after the other; in the
-    solver's turn one after the other over its iterations, so that it learns in this order. None when empty."""
+    """Accuracies of the solver that questions should have (DARC), cycled over documents. In the solver's turn they
+    follow each other over its iterations, so that it learns in this order. No aim when empty."""
     label_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of the samples that must agree on a majority's label; a question with less is not learnt from."""
+    """Share of the samples that must agree on a majority's label; questions below it are not trained on."""
     labels: Literal["reference", "majority", "document"] = "reference"
-    """Key for answers to generated questions: the generator's own, or the majority's answer, of the solver as it is
-    asked or with the question's document before it."""
+    """Key for answers to generated questions: the generator's (`reference`), the majority of the solver's answers, or
+    the majority of its answers with the question's document in the prompt (`document`)."""
     key_floor: float = Field(default=0.4, ge=0, le=1)
-    """Share of right keys below which an iteration is warned about, once the whole 95% interval is; 0 warns never."""
+    """Share of right keys below which an iteration warns, if the whole 95% interval is below; 0: no warning."""
     key_solver: ModelSource | None = None
-    """A strong model that answers every generated question once, files or a server: how often it agrees with the keys
-    is the estimate of how many are right. Without one it is what a labeller or the solver's own majority says."""
+    """A strong model (files or a server) that answers every generated question once. Its agreement with the keys
+    estimates the share of right keys; without it a labeller or the solver's majority does."""
     mid_eos_penalty: float = Field(default=0.0, ge=-1e9, le=0)
     """Added, in the solver's update, to the reward of a response that stopped without an answer (hybrid: -0.5)."""
     exclude_questions: list[str] = Field(default=[])
@@ -197,13 +197,13 @@ class BenchmarkSettings(Settings):
     label: str = ""
     """Name in tables; the module's name when empty."""
     only: list[str] = Field(default=[])
-    """Domains or subdomains that are asked, as the data spell them; all when empty."""
+    """Domains or subdomains to use, as spelt in the data; all when empty."""
     samples: Count | None = None
-    """Responses per question; the benchmark's own number when null."""
+    """Responses per question; null takes the benchmark's number."""
     max_tokens: Tokens | None = None
-    """Response limit; the benchmark's own when null, else the solver's."""
+    """Response limit; null takes the benchmark's, else the solver's."""
     world: World = "basic"
-    """Micro-world that the nano benchmarks ask about."""
+    """Micro-world of the nano benchmarks."""
 
 
 class EvaluateSettings(Settings):
@@ -213,7 +213,7 @@ class EvaluateSettings(Settings):
     box: Box = "paper"
     """Which answer counts: the first boxed span, the authors' extractors, or the last closed box with our rules."""
     too_long: TooLong = "wrong"
-    """Questions that do not fit the prompt limit: wrong and in the denominator, or left out as the authors do."""
+    """Questions longer than the prompt limit: counted as wrong, or left out as in the authors' code."""
     selection: Literal["best", "within_noise"] = "best"
     """The checkpoint with the highest validation accuracy, the earliest of equals; or the earliest that is lower by
     less than one standard error of the paired difference."""
@@ -232,7 +232,7 @@ class KeepSettings(Settings):
     """Checkpoints that stay during a run, besides the anchor, pinned ones and candidates for selection."""
 
     full: Count = 2
-    """Newest checkpoints of each role that stay whole."""
+    """Newest checkpoints of each role that stay complete."""
     weights_every: int = Field(default=5, ge=0, le=10_000)
     """Iterations between checkpoints whose weights stay; 0 for none."""
 
@@ -242,7 +242,7 @@ class StoreSettings(Settings):
 
     keep: KeepSettings | None = None
     """Retention after every iteration, so that the disk stays under a bound: everything removed can be computed again.
-    Null removes nothing; `infuser gc` does it when asked."""
+    Null removes nothing before `infuser gc --apply`."""
 
 
 class RunConfig(Settings):
@@ -262,14 +262,14 @@ class RunConfig(Settings):
     engine: EngineSettings = EngineSettings()
     cluster: Annotated[ClusterSettings | None, Mark.UNRECORDED] = None
     """Machines that share a run's work: the trainer `deepspeed` fills them with ranks, this one first, and samplers
-    run on all others, or on all under placement colocated. Null is this machine alone. It changes no result, is no
+    run on all others, or on all under placement colocated. Null is this machine alone. It changes no result, is not
     part of a recipe or of the run's name, and a resumed run may have other settings."""
     evaluate: EvaluateSettings = EvaluateSettings()
     store: Annotated[StoreSettings, Mark.UNRECORDED] = StoreSettings()
-    """It changes no result, is no part of a recipe or of the run's name, and a resumed run may have other settings."""
+    """Disk space. It changes no result and is not part of a recipe or the run's name; a resumed run may change it."""
     track: Annotated[list[str], Mark.UNRECORDED] = Field(default=[], max_length=8)
     """Trackers that the run's numbers go to, modules in `infuser_core/results/trackers` or `package.module:name`.
-    It is no part of a recipe or of the run's name, and a resumed run may have others."""
+    They are not part of a recipe or of the run's name, and a resumed run may have others."""
 
     _drop_retired = model_validator(mode="before")(drop_retired)
 

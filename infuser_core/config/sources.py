@@ -63,7 +63,7 @@ class NanoAnchor(Settings):
 
     type: Literal["nano"] = "nano"
     world: World = "basic"
-    """Micro-world that the model was trained in: a file in `infuser_core/nano/worlds` that says what it has."""
+    """Micro-world of the model, a file in `infuser_core/nano/worlds`."""
 
     @property
     def folder(self) -> Path:
@@ -99,7 +99,7 @@ class NanoQuestions(Settings):
     a number."""
     size: Rows
     world: World = "basic"
-    """Micro-world that they are from: a file in `infuser_core/nano/worlds` that says what it has."""
+    """Their micro-world, a file in `infuser_core/nano/worlds`."""
 
 
 class FileQuestions(Settings):
@@ -120,9 +120,9 @@ class Quota(Settings):
     benchmarks: list[str] = Field(min_length=1)
     """Modules in `infuser_core/evaluation/benchmarks`; several share the quota as one pool."""
     count: Rows
-    """Questions wanted."""
+    """Number of questions."""
     subdomain: str = ""
-    """Only questions with this `subdomain`, where a benchmark is split, e.g. `lettered` and `open` of `bbeh`."""
+    """Only questions with this `subdomain`, if a benchmark is split, e.g. `lettered` and `open` of `bbeh`."""
 
 
 # Appendix, tab:val_set_composition: 2,000 questions.
@@ -146,9 +146,9 @@ class BenchmarkQuestions(Settings):
     type: Literal["benchmarks"]
     quotas: list[Quota] = Field(default=PAPER_QUOTAS, min_length=1)
     seed: Seed = 42
-    """Seed of the sample; the run's own seed does not change it."""
+    """Seed of the sample, independent of the run's seed."""
     leak_free: bool = False
-    """Leave out every question that `evaluate.benchmarks` will ask, by text."""
+    """Leave out every question of `evaluate.benchmarks`, by text."""
     shortfall: Literal["spread", "leave"] = "spread"
     """If a quota lacks questions: the others add them in proportion to their size, or the sample is smaller."""
     paths: dict[str, FilePath] = {}
@@ -180,7 +180,7 @@ class MixPart(Settings):
     count: Rows | None = None
     """Questions drawn from it; all when null."""
     seed: Seed = 42
-    """Seed of the draw; the run's own seed does not change it."""
+    """Seed of the draw, independent of the run's seed."""
 
 
 class MixQuestions(Settings):

@@ -1,4 +1,4 @@
-"""Rewards of the generator by name: what a file in `rewards/` has to hold."""
+"""Rewards of the generator: the plug-ins of `rewards/` by name."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from infuser_core.plugins import REWARDS
 from infuser_core.schemas import InfluenceScore, Question
 
 BATCH = "rewards"
-"""Name of a reward function that takes all questions at once."""
+"""Name of a plug-in's function that takes all questions at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from infuser_core.config.sources import (
 )
 from infuser_core.cotrain.phases.parts.few_shot import AIM_TEMPLATE
 from infuser_core.cotrain.reward import find_reward
-from infuser_core.cotrain.route import find_route, main_routes, needs_documents, runs_programs, templates
+from infuser_core.cotrain.route import find_route, generator_templates, main_routes, needs_documents, runs_programs
 from infuser_core.errors import ConfigError
 from infuser_core.evaluation.anchors import anchor_folder
 from infuser_core.planning.split import load_sets, require_apart
@@ -150,18 +150,20 @@ def _generator_prompts(config: RunConfig) -> list[str]:
     """Prompts of the generator. Raises ConfigError if the route lacks problems, or prompts for an update."""
     route = find_route(config.cotrain.route or MAIN_ROUTE)
     problems = [find_route(each.route) for each in config.data.problems]
-    if route.given and not any(other.given for other in problems):
+    if route.carry and not any(other.carry for other in problems):
         raise ConfigError(
             f"cotrain.route = {route.name!r} trains on given problems, and data.problems lists none",
             hint="name them, with their count, under data.problems",
         )
-    if config.cotrain.generator.update and not templates(config):
+    if config.cotrain.generator.update and not generator_templates(config):
         raise ConfigError(
             f"cotrain.route = {route.name!r} has nothing to write for a generator",
             hint="set cotrain.generator.update to false",
         )
-    example_prompts = {each.shows for each in main_routes(config)} - {""} if config.cotrain.examples else set[str]()
-    return sorted({*templates(config), *example_prompts, *([AIM_TEMPLATE] if config.cotrain.aims else [])})
+    example_prompts = (
+        {each.examples_template for each in main_routes(config)} - {""} if config.cotrain.examples else set[str]()
+    )
+    return sorted({*generator_templates(config), *example_prompts, *([AIM_TEMPLATE] if config.cotrain.aims else [])})
 
 
 def _sources(config: RunConfig) -> list[tuple[str, QuestionSource]]:

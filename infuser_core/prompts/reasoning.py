@@ -1,11 +1,10 @@
-"""Reasoning parted from the answer, by the marks that model families write.
+"""Separate reasoning from the answer by the marks that model families write.
 
 Text between an opening and a closing mark is reasoning, and so is everything after an opening mark that never closes:
 the length limit cut it off. A closing mark alone ends reasoning that the prompt opened. Which family a mark belongs to
 does not matter.
 
-Texts from outside pass here for one more reason: JSON can hold half a surrogate pair as an escape, UTF-8 and tokenizers
-cannot.
+Also repairs texts from outside: JSON can escape half a surrogate pair, which UTF-8 and tokenizers cannot represent.
 """
 
 import re
@@ -28,12 +27,12 @@ _MARK = re.compile(
     r"|<channel\|>|<\|channel\|>\s*+final\b(?:<\|message\|>)?"
 )
 _TAIL = 32
-"""Tokens at a prompt's end that hold its last mark, even where a token is a byte."""
+"""Tokens at a prompt's end that contain its last mark, even if a token is a byte."""
 _CHANNEL = re.compile(r"<\|channel\|?>|<channel\|>")
 
 
 def answer_of(response: str) -> str:
-    """The response without its reasoning; empty where the reasoning never ends."""
+    """The response without its reasoning; empty if the reasoning never ends."""
     parts: list[str] = []
     start, reasons = 0, False
     for mark in _MARK.finditer(response):
@@ -50,14 +49,14 @@ def answer_of(response: str) -> str:
 
 
 def with_reasoning(reasoning: str, answer: str) -> str:
-    """One text of what a server sends as two; the answer alone where there is no reasoning."""
+    """Join reasoning and answer, which a server sends separately, into one text."""
     return f"<think>\n{reasoning}\n</think>\n\n{answer}" if reasoning else answer
 
 
 def reply_text(tokenizer: "Tokenizer", prompt: Sequence[int], reply: Sequence[int]) -> str:
-    """Text of a reply's tokens, after the mark of reasoning that the prompt ends with, if it does.
+    """Text of a reply's tokens, preceded by an opening mark of reasoning that the prompt ends with, if any.
 
-    Where the length limit cuts such a reply off, no mark in it says that all of it is reasoning.
+    Otherwise no mark would say that a reply which the length limit cut off is all reasoning.
     """
     end = tokenizer.decode(prompt[-_TAIL:])
     marks = [mark for mark in _MARK.finditer(end) if not end[mark.end() :].strip()]
@@ -65,18 +64,18 @@ def reply_text(tokenizer: "Tokenizer", prompt: Sequence[int], reply: Sequence[in
 
 
 def is_mark(token: str) -> bool:
-    """Whether a token of the vocabulary parts reasoning from the answer, or begins a mark that does."""
+    """Whether a token of the vocabulary is a mark of reasoning, or begins one."""
     return _MARK.fullmatch(token) is not None or _CHANNEL.fullmatch(token) is not None
 
 
 def replace_halves(value: Any) -> tuple[Any, int]:
-    """A value of JSON with every half of a surrogate pair replaced by U+FFFD, and the number of texts that held one."""
+    """A JSON value with halves of surrogate pairs replaced by U+FFFD, and the number of texts changed."""
     if isinstance(value, str):
         whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return whole, int(whole != value)
     if isinstance(value, list):
-        each = [replace_halves(item) for item in value]
-        return [item for item, _ in each], sum(count for _, count in each)
+        results = [replace_halves(item) for item in value]
+        return [item for item, _ in results], sum(count for _, count in results)
     if isinstance(value, dict):
         items = {replace_halves(key)[0]: replace_halves(item) for key, item in value.items()}
         return {key: item for key, (item, _) in items.items()}, sum(count for _, count in items.values())

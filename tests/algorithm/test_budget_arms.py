@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infuser_core.algorithm.budget import Arm, bandit, quotas, whole
+from infuser_core.algorithm.budget import Arm, bandit, quotas, round_quotas
 
 NAMES = st.text("abcdef", min_size=1, max_size=2)
 REWARDS = st.lists(st.floats(-1, 1, allow_subnormal=False), max_size=6)
@@ -38,7 +38,7 @@ def test_a_constant_share_stays_what_it_is(arms: dict[str, Arm], count: int, sha
 def test_whole_counts_are_the_quotas_rounded_and_fit(arms: dict[str, tuple[float, int]], count: int, offset: float):
     weights, room = ({name: pair[part] for name, pair in arms.items()} for part in (0, 1))
     exact = quotas(weights, room, count)
-    counts = whole(exact, offset)
+    counts = round_quotas(exact, offset)
     able = sum(room[name] for name in arms if weights[name] > 0)
     assert sum(exact.values()) == sum(counts.values()) == min(count, able)
     for name in arms:
@@ -49,7 +49,7 @@ def test_whole_counts_are_the_quotas_rounded_and_fit(arms: dict[str, tuple[float
 def test_rounding_loses_no_small_share():
     exact = {"a": Fraction(57, 10), "b": Fraction(2, 10), "c": Fraction(1, 10)}
     rng = random.Random(0)
-    drawn = [whole(exact, rng.random()) for _ in range(4000)]
+    drawn = [round_quotas(exact, rng.random()) for _ in range(4000)]
     for name, quota in exact.items():
         assert sum(counts[name] for counts in drawn) / len(drawn) == pytest.approx(float(quota), abs=0.05)
 
@@ -80,7 +80,7 @@ def test_the_best_of_arms_that_do_not_change_gets_the_most(seed: int):
     for iteration in range(40):
         arms = {name: Arm(room=100, rewards=rewards[name]) for name in means}
         shares = bandit(arms, 8, exploration=1, floor=0.05, fixed={})
-        counts = whole(
+        counts = round_quotas(
             quotas({name: s.share for name, s in shares.items()}, dict.fromkeys(means, 100), 8), rng.random()
         )
         for name, count in counts.items():

@@ -32,7 +32,7 @@ def read(name: str, text: str) -> Question | Malformed:
 def test_a_route_writes_by_a_template_or_gives_what_a_row_carries(name: str):
     route = find_route(name)
     assert route.name == name
-    assert bool(route.template) == (route.read is not None) == (route.given is None)
+    assert bool(route.template) == (route.read is not None) == (route.carry is None)
 
 
 def test_a_text_with_choices_becomes_a_question_with_a_letter():
@@ -65,7 +65,7 @@ def test_a_given_problem_keeps_its_answer_and_its_verifier():
         question_id="aime-1", text="6 * 7?", choices=[], answer="42", verifier="integer", domain="Math",
         subdomain="", document_id="row", rollout_id="", reasoning="", grading='{"route": "aime"}',
     )  # fmt: skip
-    given = find_route("direct").given
+    given = find_route("direct").carry
     assert given is not None
     made = given(problem, "3/row/0-ab")
     assert (made.question_id, made.document_id, made.rollout_id) == ("3/row/0-ab", "row", "")

@@ -17,7 +17,7 @@ from infuser_core.cotrain.studies.candidates import PAPER, NamedScore
 from infuser_core.cotrain.studies.effects import exact_measure
 from infuser_core.cotrain.studies.selection import (
     WORST,
-    ArmSelection,
+    ArmPlan,
     Reached,
     SelectionArm,
     SelectionSettings,
@@ -39,7 +39,7 @@ def scores(**values: list[float]) -> list[NamedScore]:
     ]
 
 
-def by_name(made: list[ArmSelection]) -> dict[str, list[str]]:
+def by_name(made: list[ArmPlan]) -> dict[str, list[str]]:
     return {f"{each.arm}{each.draw or ''}": list(each.questions) for each in made}
 
 

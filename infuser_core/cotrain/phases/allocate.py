@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from infuser_core.algorithm.budget import Arm, bandit, quotas, whole
+from infuser_core.algorithm.budget import Arm, bandit, quotas, round_quotas
 from infuser_core.config.run import RunConfig
 from infuser_core.errors import DocumentError
 from infuser_core.schemas import Allocation, Document, InfluenceScore, Question, ScoreStatus
@@ -93,7 +93,7 @@ def allocate(
     )
     room = {name: len(documents) for name, documents in documents_by_arm.items()}
     exact = quotas({name: each.share for name, each in shares.items()}, room, settings.documents)
-    counts = whole(exact, rounding_offset(seed, iteration))
+    counts = round_quotas(exact, rounding_offset(seed, iteration))
     starts = {row.arm: row.drawn + row.count for row in window[-1].allocations} if window else {}
     return [
         Allocation(
@@ -172,7 +172,7 @@ def fixed_budget(
             hint=f"give a weight, 0 to leave it out, to each of {', '.join(map(repr, arms))}",
         )
     exact = quotas(weights, {name: len(arms[name]) for name in arms}, count)
-    counts = [whole(exact, rounding_offset(seed, number)) for number in range(iteration + 1)]
+    counts = [round_quotas(exact, rounding_offset(seed, number)) for number in range(iteration + 1)]
     portions = {
         name: Portion(
             share=weights[name], count=counts[iteration][name], start=sum(each[name] for each in counts[:iteration])
@@ -203,7 +203,7 @@ def draw_batch(
     counts = {name: min(portion.count, available[name]) for name, portion in portions.items()}
     missing = sum(portion.count for portion in portions.values()) - sum(counts.values())
     room = {name: available[name] - counts[name] for name in portions}
-    extra = whole(quotas({name: portion.share for name, portion in portions.items()}, room, missing), 0.5)
+    extra = round_quotas(quotas({name: portion.share for name, portion in portions.items()}, room, missing), 0.5)
     batch = [
         document
         for name, portion in portions.items()

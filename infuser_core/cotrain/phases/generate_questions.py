@@ -196,7 +196,7 @@ def generate_questions(
     groups = []
     for document in documents:
         name, route = document.document_id, routes[document.document_id]
-        text = render_examples(examples, name, seed=seed, iteration=number, template=route.shows)
+        text = render_examples(examples, name, seed=seed, iteration=number, template=route.examples_template)
         turns = render_prompt(route, document, settings.prompts, examples_text=text, aim=aim_of[name])
         seeds = [seed_of(seed, f"generate_questions/{iteration}", name, j) for j in range(settings.group_size)]
         groups.append(PromptGroup(group_id=name, token_ids=generator.tokenizer.render(turns), seeds=seeds))
@@ -234,7 +234,7 @@ def _carried_questions(
     problem_of = {problem.document_id: problem for problem in problems}
     questions = []
     for document in batch:
-        name, carry = document.document_id, routes[document.document_id].given
+        name, carry = document.document_id, routes[document.document_id].carry
         if carry is None:
             continue
         if name not in problem_of:

@@ -1,7 +1,7 @@
-"""Generator text to a question, or to the reason why it is none.
+"""Parse a generator's text into a question, or into the reason why it is none.
 
-The last balanced JSON object outside of the reasoning is read. Route and verifier come from the document: what a model
-writes about them is ignored, because a lenient verifier would be a way to earn reward.
+The last balanced JSON object outside of the reasoning counts. Route and verifier come from the document and not from
+the text, because choosing a lenient verifier would be a way to earn reward.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ ChoiceOrder = Literal["as_written", "shuffled"]
 
 
 class Reason(StrEnum):
-    """Reasons for which a text is no question."""
+    """Reasons why a text is no question."""
 
     EMPTY_RESPONSE = "empty_response"
     NO_JSON_CONTENT = "no_json_content"
@@ -44,12 +44,12 @@ class Malformed:
     """A text that is no question."""
 
     reason: str
-    """A value of Reason."""
+    """A value of Reason, or a reason of the route."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedQuestion:
-    """A generated question that passed the checks."""
+    """A generated question that is well-formed."""
 
     text: str
     """Question without its choices."""
@@ -62,17 +62,17 @@ class ParsedQuestion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spans:
+class ObjectSpans:
     """Balanced JSON-like objects of a text."""
 
-    found: list[tuple[int, int]]
-    """(start, end) of the objects that lie in no other balanced object, by end."""
+    spans: list[tuple[int, int]]
+    """(start, end) of the objects that are in no other balanced object, by end."""
     truncated: bool
     """Whether the text ended inside an object."""
 
 
 def parse(text: str, *, route: Route = "mcq", min_choices: int = 4, max_choices: int = 8) -> ParsedQuestion | Malformed:
-    """The last object of the text that is a valid question; the reason of the very last object when none is."""
+    """The last object of the text that is a valid question; if none is, the reason of the very last object."""
     assert 2 <= min_choices <= max_choices <= len(LETTERS), "choices must have letters"
     if not text.strip():
         return Malformed(reason=Reason.EMPTY_RESPONSE)
@@ -81,25 +81,25 @@ def parse(text: str, *, route: Route = "mcq", min_choices: int = 4, max_choices:
         return Malformed(reason=Reason.NO_JSON_CONTENT)
     if "{" not in content:
         return Malformed(reason=Reason.NO_JSON_OBJECT)
-    spans = find_objects(content)
+    objects = find_objects(content)
     last: Malformed | None = None
-    for start, end in reversed(spans.found):
-        written = content[start:end]
-        if last is not None and '"question_text"' not in written:
+    for start, end in reversed(objects.spans):
+        source = content[start:end]
+        if last is not None and '"question_text"' not in source:
             continue
-        result = _read(written, route=route, min_choices=min_choices, max_choices=max_choices)
+        result = _parse_object(source, route=route, min_choices=min_choices, max_choices=max_choices)
         if isinstance(result, ParsedQuestion):
             return result
         last = last or result
-    if last is not None and not (spans.truncated and last.reason == Reason.MISSING_REQUIRED_FIELDS):
+    if last is not None and not (objects.truncated and last.reason == Reason.MISSING_REQUIRED_FIELDS):
         return last
-    return Malformed(reason=Reason.TRUNCATED_JSON if spans.truncated else Reason.INVALID_JSON)
+    return Malformed(reason=Reason.TRUNCATED_JSON if objects.truncated else Reason.INVALID_JSON)
 
 
 def to_question(
     parsed: ParsedQuestion, *, rollout_id: str, document: Document, choice_order: ChoiceOrder = "as_written"
 ) -> Question:
-    """The question as the solver meets it; shuffling depends on nothing but the rollout's id."""
+    """The question as the solver sees it; shuffling depends on the rollout's id alone."""
     choices = list(parsed.choices)
     if choice_order == "shuffled":
         random.Random(seed_of(rollout_id)).shuffle(choices)
@@ -150,29 +150,33 @@ class _Walk:
     """Objects that closed, by end."""
     complete: bool
     """Whether the first brace closed."""
-    cut: bool
+    truncated: bool
     """Whether the text ended first."""
 
 
-def find_objects(text: str) -> Spans:
-    """Balanced objects, string-aware, wherever stray braces and quotes stand before them.
+def find_objects(text: str) -> ObjectSpans:
+    """Balanced JSON-like objects, string-aware, in a text that may have stray braces and quotes.
 
     A walk from a brace ends at the first token that JSON does not allow there, backslashes outside strings included.
     Two walks alive at one character therefore disagree about being inside a string: no character is walked over more
     than twice. Braces that a dead walk saw outside strings would die at the same place and are not tried again.
     """
-    found: list[tuple[int, int]] = []
-    settled: set[int] = set()
+    spans: list[tuple[int, int]] = []
+    walked: set[int] = set()
     truncated, resume = False, 0
     for start in (match.start() for match in _START.finditer(text)):
-        if start < resume or start in settled:
+        if start < resume or start in walked:
             continue
         walk = _walk(text, start)
-        truncated = truncated or walk.cut
-        found.extend(walk.closed)
-        settled.update(walk.braces)
+        truncated = truncated or walk.truncated
+        spans.extend(walk.closed)
+        walked.update(walk.braces)
         resume = walk.closed[-1][1] if walk.complete else resume
-    return Spans(found=_outermost(found), truncated=truncated)
+    outermost: list[tuple[int, int]] = []
+    for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if not outermost or end > outermost[-1][1]:
+            outermost.append((start, end))
+    return ObjectSpans(spans=outermost, truncated=truncated)
 
 
 def _walk(text: str, start: int) -> _Walk:
@@ -183,29 +187,21 @@ def _walk(text: str, start: int) -> _Walk:
         token = _TOKEN.match(text, position)
         kind = (token.group("mark") or token.lastgroup or "") if token else ""
         if token is None or kind not in _AFTER[before]:
-            cut = token is None and _UNFINISHED.match(text, position) is not None
-            return _Walk(braces=braces, closed=closed, complete=False, cut=cut)
+            truncated = token is None and _UNFINISHED.match(text, position) is not None
+            return _Walk(braces=braces, closed=closed, complete=False, truncated=truncated)
         position, before = token.end(), kind
         if kind == "{":
             stack.append(position - 1)
             braces.append(position - 1)
         elif kind == "}":
             closed.append((stack.pop(), position))
-    return _Walk(braces=braces, closed=closed, complete=True, cut=False)
-
-
-def _outermost(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    kept: list[tuple[int, int]] = []
-    for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
-        if not kept or end > kept[-1][1]:
-            kept.append((start, end))
-    return kept
+    return _Walk(braces=braces, closed=closed, complete=True, truncated=False)
 
 
 # --- fields of an object ---------------------------------------------------------------------------------------------
 
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|([A-Za-z]+)|(.))", re.DOTALL)
-# Commands that begin like a JSON escape for a line break or tab. \ni is left out: a line starting with "i" is likelier.
+# Commands that begin like a JSON escape for a line break or tab. Not \ni: a line that starts with "i" is likelier.
 _TEX_NAMES = (
     "nabla natural ncong ne nearrow neg neq newline nexists ngeq nleq nless ngtr nmid nolimits nonumber normalsize not "
     "notin nparallel nprec nsim nsubseteq nsucc nu nwarrow rangle rbrace rbrack rceil Re real rfloor rho right "
@@ -218,19 +214,19 @@ _PREFIX = re.compile(r"\(?([A-Za-z])[).:]\s+(?=\S)")
 _REASONING = ("reasoning", "knowledge_and_reasoning_steps", "self_test_solution")
 
 
-def read_object(written: str, **numbers: Callable[[str], Any]) -> dict[str, Any]:
-    """The object that a generator wrote as JSON, halves of surrogate pairs replaced. Raises ValueError, RecursionError.
+def load_object(source: str, **numbers: Callable[[str], Any]) -> dict[str, Any]:
+    """Load a generator's JSON object, replacing halves of surrogate pairs. Raises ValueError or RecursionError.
 
     `numbers` are json's `parse_int`, `parse_float` and `parse_constant`.
     """
-    record, halves = replace_halves(json.loads(written, strict=False, **numbers))  # type: ignore[arg-type]
-    announce(f"generated text {written[:60]!r}", halves)
+    record, halves = replace_halves(json.loads(source, strict=False, **numbers))  # type: ignore[arg-type]
+    announce(f"generated text {source[:60]!r}", halves)
     return dict(record)
 
 
-def _read(written: str, *, route: Route, min_choices: int, max_choices: int) -> ParsedQuestion | Malformed:
+def _parse_object(source: str, *, route: Route, min_choices: int, max_choices: int) -> ParsedQuestion | Malformed:
     try:
-        record = read_object(_ESCAPE.sub(_repair, written), parse_int=str, parse_float=str, parse_constant=str)
+        record = load_object(_ESCAPE.sub(_repair_escape, source), parse_int=str, parse_float=str, parse_constant=str)
     except (json.JSONDecodeError, RecursionError):
         return Malformed(reason=Reason.INVALID_JSON)
     text, truth = _question_text(record.get("question_text")), record.get("ground_truth")
@@ -238,31 +234,39 @@ def _read(written: str, *, route: Route, min_choices: int, max_choices: int) -> 
         return Malformed(reason=Reason.MISSING_REQUIRED_FIELDS)
     if not text:
         return Malformed(reason=Reason.EMPTY_QUESTION)
-    choices = _choices(record.get("choices")) if route == "mcq" else []
-    if isinstance(choices, Reason):
-        return Malformed(reason=choices)
-    if route == "mcq" and not min_choices <= len(choices) <= max_choices:
-        return Malformed(reason=Reason.WRONG_NUMBER_OF_CHOICES)
-    shown = _without_prefixes(choices)
-    if "" in shown or len(set(shown)) < len(shown):
-        return Malformed(reason=Reason.EMPTY_CHOICE if "" in shown else Reason.DUPLICATE_CHOICES)
-    answer = _chosen(_scalar(truth), choices, shown) if route == "mcq" else _value(_scalar(truth))
+    choices: list[str] = []
+    if route == "mcq":
+        value = record["choices"]
+        values = list(value.values()) if isinstance(value, dict) else value
+        if not isinstance(values, list) or not min_choices <= len(values) <= max_choices:
+            return Malformed(reason=Reason.WRONG_NUMBER_OF_CHOICES)
+        with_prefixes = [_scalar(choice) or "" for choice in values]
+        choices = _strip_prefixes(with_prefixes)
+        if "" in choices or len(set(choices)) < len(choices):
+            return Malformed(reason=Reason.EMPTY_CHOICE if "" in choices else Reason.DUPLICATE_CHOICES)
+        answer = _match_choice(_scalar(truth), with_prefixes, choices)
+    else:
+        value = _scalar(truth)
+        answer = math.canonical(value) if value and math.parseable(value) else None
     if answer is None:
         return Malformed(reason=Reason.INVALID_GROUND_TRUTH)
-    return ParsedQuestion(text=text, choices=shown, ground_truth=answer, reasoning=_reasoning(record))
+    reasonings = (_question_text(record.get(name)) for name in _REASONING)
+    return ParsedQuestion(
+        text=text, choices=choices, ground_truth=answer, reasoning=next((each for each in reasonings if each), "")
+    )
 
 
-def _repair(escape: re.Match[str]) -> str:
-    r"""JSON escapes stay, TeX commands get the second backslash that JSON asks for."""
-    written, letters, other = escape.group(), escape.group(1), escape.group(2)
+def _repair_escape(escape: re.Match[str]) -> str:
+    r"""JSON escapes stay, TeX commands get the second backslash that JSON requires."""
+    text, letters, other = escape.group(), escape.group(1), escape.group(2)
     if letters is None:
-        return written if other is None or other in '"\\/' else "\\" + written
-    # Nobody means a backspace or a form feed: \beta and \frac are commands even where the command is unknown.
+        return text if other is None or other in '"\\/' else "\\" + text
+    # No text means a backspace or a form feed: \beta and \frac are commands, and so are unknown ones.
     if letters[0] in "bf":
         is_json = len(letters) == 1
     else:
         is_json = letters[0] in "nrt" and letters not in _TEX
-    return written if is_json else "\\" + written
+    return text if is_json else "\\" + text
 
 
 def _scalar(value: object) -> str | None:
@@ -277,17 +281,8 @@ def _question_text(value: object) -> str | None:
     return None if None in parts else " ".join(part for part in parts if part)
 
 
-def _choices(value: object) -> list[str] | Reason:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if not isinstance(value, list):
-        return Reason.WRONG_NUMBER_OF_CHOICES
-    texts = [_scalar(choice) for choice in value]
-    return [text or "" for text in texts]
-
-
-def _without_prefixes(choices: list[str]) -> list[str]:
-    """Choices without "A) ", "B) ", ... where all of them carry their own letter: shuffling would contradict it."""
+def _strip_prefixes(choices: list[str]) -> list[str]:
+    """Choices without "A) ", "B) ", ... if all have their own letter, which shuffling would contradict."""
     marks = [_PREFIX.match(choice) for choice in choices]
     letters = [mark.group(1).upper() if mark else "" for mark in marks]
     if letters != list(LETTERS[: len(choices)]):
@@ -295,22 +290,13 @@ def _without_prefixes(choices: list[str]) -> list[str]:
     return [choice[mark.end() :].strip() if mark else choice for choice, mark in zip(choices, marks, strict=True)]
 
 
-def _chosen(truth: str | None, written: list[str], shown: list[str]) -> str | None:
-    """The choice that the ground truth names: exactly or but for letter case. A bare letter names nothing."""
+def _match_choice(truth: str | None, with_prefixes: list[str], choices: list[str]) -> str | None:
+    """The choice that equals the ground truth, exactly or up to letter case. A bare letter matches none."""
     if not truth:
         return None
-    for options in (written, shown):
+    for options in (with_prefixes, choices):
         for key in (str, str.casefold):
             matches = [index for index, option in enumerate(options) if key(option) == key(truth)]
             if len(matches) == 1:
-                return shown[matches[0]]
+                return choices[matches[0]]
     return None
-
-
-def _value(truth: str | None) -> str | None:
-    return math.canonical(truth) if truth and math.parseable(truth) else None
-
-
-def _reasoning(record: dict[str, object]) -> str:
-    texts = (_question_text(record.get(name)) for name in _REASONING)
-    return next((text for text in texts if text), "")

@@ -1,6 +1,6 @@
-"""Reward of the questioner of DARC: how near the solver's accuracy is to the one that the question was to have.
+"""Reward of the questioner of DARC: how close the solver's accuracy is to the one that the question aims at.
 
-1 - |p - aim|, and -0.1 where no answer is right: such a question may have no answer at all. `aim` comes from
+1 - |p - aim|, and -0.1 if no answer is right: such a question may have no answer at all. `aim` comes from
 `cotrain.aims`, and p is measured against the label that a teacher with the document gives.
 """
 
@@ -17,11 +17,11 @@ UNSOLVED = -0.1
 
 def rewards(scores: Sequence[InfluenceScore], questions: Sequence[Question]) -> list[float]:
     """One reward per question of the iteration. Raises ConfigError for questions that aim at nothing."""
-    found = []
+    values = []
     for score, question in zip(scores, questions, strict=True):
         aim = grading_of(question).aim
         if not aim:
             raise ConfigError("reward aim: no accuracy to aim at", hint="set cotrain.aims, such as [0.8, 0.5, 0.2]")
-        near = 1.0 - abs(score.solver_accuracy - float(aim))
-        found.append(near if score.solver_accuracy > 0.0 else UNSOLVED)
-    return found
+        closeness = 1.0 - abs(score.solver_accuracy - float(aim))
+        values.append(closeness if score.solver_accuracy > 0.0 else UNSOLVED)
+    return values

@@ -6,5 +6,5 @@ NEEDS_INFLUENCE = True
 
 
 def reward(score: InfluenceScore) -> float:
-    """The configured influence score; unscored questions carry the value their phase gave them."""
+    """The configured influence score; 0 for questions without a direction."""
     return score.score

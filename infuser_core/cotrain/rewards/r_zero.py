@@ -1,11 +1,11 @@
-"""Reward of the challenger of R-Zero: how unsure the solver is, less what the question shares with its batch.
+"""Reward of the challenger of R-Zero: the solver's uncertainty minus a penalty for repetition.
 
 max(0, 1 - 2 |p - 1/2| - |C| / B): p is the share of the solver's answers that were rewarded, C the question's cluster
 among the B questions of the iteration. Questions are joined by average linkage while the mean distance 1 - similarity
 of two clusters is at most 1/2; similarity is BLEU on words, up to 4-grams (`statistics/repetition.py`).
 
-This is the paper's formula. The published code has min(p, 1 - p), half as much beside the penalty, no bound at 0, and
-BLEU in one direction.
+This is the paper's formula. The published code has min(p, 1 - p), half as much relative to the penalty, no bound at 0,
+and BLEU in one direction.
 """
 
 from collections.abc import Sequence

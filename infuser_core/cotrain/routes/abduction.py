@@ -1,12 +1,11 @@
-"""Abduction, self-play with an executor: the solver is shown a function and a value, and finds arguments for it.
+"""Abduction, self-play with an executor: the solver gets a function and a value, and finds arguments for it.
 
-`{"program": "def f(...): ...", "arguments": "..."}`. Any arguments that give the value are right, not only the writer's
-own.
+`{"program": "def f(...): ...", "arguments": "..."}`. Any arguments that give the value are right.
 """
 
 from infuser_core.config.run import QuestionSettings
 from infuser_core.cotrain.phases.parsing import Malformed
-from infuser_core.cotrain.routes.parts.functions import Call, asked, call_of
+from infuser_core.cotrain.routes.parts.function_questions import FunctionCall, make_question, parse_call
 from infuser_core.prompts.function_questions import ask_arguments
 from infuser_core.schemas import Document, Question
 from infuser_core.verifiers.parts.grading import Grading
@@ -18,13 +17,13 @@ SHOWS = "show_programs"
 
 
 def read(text: str, document: Document, rollout_id: str, rules: QuestionSettings) -> Question | Malformed:
-    """The question about the function of a generator's text, or the reason why there is none; no choices.
+    """The question about the function of a generator's text, or the reason why it is none; without choices.
 
-    Raises SandboxError where the sandbox itself fails, SandboxUnavailable where this host has none.
+    Raises SandboxError if the sandbox itself fails, SandboxUnavailable if this host has none.
     """
-    call = call_of(text)
-    if not isinstance(call, Call):
+    call = parse_call(text)
+    if not isinstance(call, FunctionCall):
         return call
     question = ask_arguments(call.program, call.value)
     facts = Grading(program=call.program, arguments=call.arguments)
-    return asked(question, call.arguments, "arguments", document, rollout_id, facts)
+    return make_question(question, call.arguments, "arguments", document, rollout_id, facts)

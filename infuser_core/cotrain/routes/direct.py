@@ -1,4 +1,4 @@
-"""Verifiable RLVR: the row carries problem and answer, so that no generator writes anything (hybrid extension)."""
+"""Verifiable RLVR: the row carries problem and answer, and no generator is needed (hybrid extension)."""
 
 from dataclasses import replace
 
@@ -9,5 +9,5 @@ NEEDS_DOCUMENT = False
 
 
 def given(problem: Question, question_id: str) -> Question:
-    """The row's problem, with the row's verifier, under an identifier of its own for every iteration that asks it."""
+    """The row's problem with its verifier, under a separate identifier for every iteration."""
     return replace(problem, question_id=question_id, rollout_id="")

@@ -97,8 +97,8 @@ def named_scores(
     # In fp64: a sum over all parameters of products that span many orders of magnitude.
     dev_N, root_N = load_flat(reference), _load_root(checkpoint)
     solver.load(checkpoint)
-    file, named = workspace / "question.safetensors", saved_rows.rows() if saved_rows else []
-    saved_ids = {row.question_id for row in named}
+    file, results = workspace / "question.safetensors", saved_rows.rows() if saved_rows else []
+    saved_ids = {row.question_id for row in results}
     for count, row in enumerate(rows, 1):
         if row.question_id in saved_ids:
             continue
@@ -118,14 +118,14 @@ def named_scores(
             root_N=root_N,
         )
         new = _rate(candidate)
-        named += new
+        results += new
         if saved_rows:
             saved_rows.add(new)
         progress(count, len(rows), 0)
     solver.zero_grad()
     file.unlink(missing_ok=True)
-    counts = Counter(row.name for row in named)
-    return [row for row in named if counts[row.name] == len(rows)]
+    counts = Counter(row.name for row in results)
+    return [row for row in results if counts[row.name] == len(rows)]
 
 
 def _rate(question: Candidate) -> list[NamedScore]:

@@ -45,7 +45,7 @@ class SelectionSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArmSelection:
+class ArmPlan:
     """The questions that an arm selects."""
 
     arm: str
@@ -86,7 +86,7 @@ class Reached:
     """Value of each held-out question."""
 
 
-def select_questions(scores: Sequence[NamedScore], settings: SelectionSettings, *, seed: int) -> list[ArmSelection]:
+def select_questions(scores: Sequence[NamedScore], settings: SelectionSettings, *, seed: int) -> list[ArmPlan]:
     """The arms, each with the same number of questions. A seeded draw breaks ties."""
     values = values_by_score(scores)
     names = list(values[PAPER])
@@ -96,10 +96,10 @@ def select_questions(scores: Sequence[NamedScore], settings: SelectionSettings, 
     arms = []
     for arm, own in rules.items() if settings.ranked else []:
         best = {*sorted(names, key=lambda name: (-own[name], lot[name]))[:count]}
-        arms.append(ArmSelection(arm=arm, draw=0, questions=[name for name in names if name in best]))
+        arms.append(ArmPlan(arm=arm, draw=0, questions=[name for name in names if name in best]))
     for draw in range(settings.draws):
         places = sorted(random.Random(seed_of(seed, "selection", "random", draw)).sample(range(len(names)), count))
-        arms.append(ArmSelection(arm=RANDOM, draw=draw, questions=[names[place] for place in places]))
+        arms.append(ArmPlan(arm=RANDOM, draw=draw, questions=[names[place] for place in places]))
     return arms
 
 
@@ -119,7 +119,7 @@ def run_arms(
     groups = by_group(rollouts)
     # By questions: without moments, several scores may select the same ones.
     values = {tuple(row.questions): row.values_Q for row in saved_rows.rows()}
-    arms = [ArmSelection(arm=BEFORE, draw=0, questions=[]), *select_questions(scores, settings, seed=seed)]
+    arms = [ArmPlan(arm=BEFORE, draw=0, questions=[]), *select_questions(scores, settings, seed=seed)]
     for count, arm in enumerate(arms):
         names = tuple(arm.questions)
         if names not in values:
@@ -144,7 +144,7 @@ def _train_arm(solver: Trainer, groups: Sequence[Sequence[Rollout]], settings: S
         solver.optim_step(settings.step.learning_rate)
 
 
-def _arm_row(arm: ArmSelection, after_Q: np.ndarray, before_Q: np.ndarray) -> SelectionArm:
+def _arm_row(arm: ArmPlan, after_Q: np.ndarray, before_Q: np.ndarray) -> SelectionArm:
     gain = estimate(after_Q - before_Q)
     return SelectionArm(
         arm=arm.arm,

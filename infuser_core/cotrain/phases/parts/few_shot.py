@@ -47,7 +47,7 @@ def example_facts(config: RunConfig) -> dict[str, Any]:
     settings = config.cotrain.examples
     if settings is None:
         return {}
-    names = {route.shows for route in main_routes(config)} - {""}
+    names = {route.examples_template for route in main_routes(config)} - {""}
     prompts = template_digest(*(load_template(name, profile=config.prompts) for name in sorted(names)))
     if settings.earlier:
         return {"count": settings.count, "earlier": settings.earlier, "prompt": prompts}
@@ -97,7 +97,7 @@ def render_prompt(route: Route, document: Document, profile: str, *, examples_te
     slots: Mapping[str, str] = {"text": document.text} if route.needs_document or route.takes_program else {}
     before = []
     if examples_text:
-        before.append(load_template(route.shows, profile=profile).messages(examples=examples_text))
+        before.append(load_template(route.examples_template, profile=profile).messages(examples=examples_text))
     if aim is not None:
         before.append(load_template(AIM_TEMPLATE, profile=profile).messages(percent=f"{100 * aim:g}"))
     *system, turn = load_template(route.template, profile=profile).messages(**slots)

@@ -1,7 +1,7 @@
-"""Python functions as questions: the fields of a generator's text, and what a function returns in the sandbox.
+"""Questions about Python functions: parse the generator's text and run the function in the sandbox.
 
-A function is called `f`; its arguments are written as Python literals, `3, [1, 2]`. What it returns must be plain data
-that can be written down as a literal, the same on both of two calls.
+A function is called `f`; its arguments are Python literals, `3, [1, 2]`. It must return plain data that a literal can
+express, and the same on both of two calls.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from infuser_core.cotrain.phases.parsing import Malformed, Reason, find_objects, read_object
+from infuser_core.cotrain.phases.parsing import Malformed, Reason, find_objects, load_object
 from infuser_core.prompts.reasoning import answer_of
 from infuser_core.schemas import Document, Question
 from infuser_core.verifiers.arguments import LIMITS
@@ -23,13 +23,13 @@ from infuser_core.verifiers.sandbox.run import run
 ENTRY = "f"
 """Name of the function."""
 LONGEST = 400
-"""Characters of arguments and values, as a solver reads and writes them."""
+"""Most characters of arguments, and of a value."""
 CALLS = 2
 """Calls with the same arguments, whose values must agree."""
 
 
 class Failure(StrEnum):
-    """Reasons for which a program is no question, beside the reasons of `parsing.Reason`."""
+    """Reasons why a program is no question, in addition to those of `parsing.Reason`."""
 
     PROGRAM_FAILED = "program_failed"
     PROGRAM_NOT_DETERMINISTIC = "program_not_deterministic"
@@ -38,52 +38,52 @@ class Failure(StrEnum):
     TOO_FEW_EXAMPLES = "too_few_examples"
 
 
-def fields_of(text: str, needed: str) -> Mapping[str, Any] | Malformed:
-    """The last object of the text whose field `needed` holds something, thoughts aside."""
+def parse_fields(text: str, required: str) -> Mapping[str, Any] | Malformed:
+    """The last object of the text, without its reasoning, whose field `required` is a list or text and not empty."""
     if not text.strip():
         return Malformed(reason=Reason.EMPTY_RESPONSE)
     content = answer_of(text)
     if "{" not in content:
         return Malformed(reason=Reason.NO_JSON_OBJECT if content.strip() else Reason.NO_JSON_CONTENT)
-    spans = find_objects(content)
-    last = Reason.TRUNCATED_JSON if spans.truncated else Reason.INVALID_JSON
-    for start, end in reversed(spans.found):
+    objects = find_objects(content)
+    last = Reason.TRUNCATED_JSON if objects.truncated else Reason.INVALID_JSON
+    for start, end in reversed(objects.spans):
         try:
-            found = read_object(content[start:end])
+            fields = load_object(content[start:end])
         except (ValueError, RecursionError):
             continue
-        held = found.get(needed)
-        if (held and isinstance(held, list)) or (isinstance(held, str) and held.strip()):
-            return {name: _stripped(value) for name, value in found.items()}
+        value = fields.get(required)
+        if (value and isinstance(value, list)) or (isinstance(value, str) and value.strip()):
+            return {name: _strip(each) for name, each in fields.items()}
         last = Reason.MISSING_REQUIRED_FIELDS
     return Malformed(reason=last)
 
 
-def _stripped(value: Any) -> Any:
-    """The value, its texts and those of its lists without blanks around them."""
+def _strip(value: Any) -> Any:
+    """The value with spaces around its texts, also in lists, removed."""
     if isinstance(value, list):
-        return [_stripped(each) for each in value]
+        return [_strip(each) for each in value]
     return value.strip() if isinstance(value, str) else value
 
 
-def arguments_of(text: Any) -> tuple[Any, ...] | None:
-    """The arguments that a text writes as literals; None for any other."""
+def parse_arguments(text: Any) -> tuple[Any, ...] | None:
+    """The arguments that a text lists as Python literals; None if it does not."""
     if not isinstance(text, str) or not 0 < len(text.strip()) <= LONGEST:
         return None
-    found = value_of(f"({text},)")
-    return found if isinstance(found, tuple) else None
+    value = value_of(f"({text},)")
+    return value if isinstance(value, tuple) else None
 
 
-def values(source: str, cases: Sequence[tuple[Any, ...]]) -> list[Any] | Failure:
-    """The function's values for the arguments of each call. Raises SandboxError where the sandbox itself fails."""
+def run_function(source: str, cases: Sequence[tuple[Any, ...]]) -> list[Any] | Failure:
+    """The function's values for the arguments of each call. Raises SandboxError if the sandbox itself fails."""
     program = Program(source=source, kind="call", entry=ENTRY)
     calls = [Case(args=args) for args in cases for _ in range(CALLS)]
     outcomes = run(program, calls, LIMITS, stop=lambda _, case: case.status != Status.RETURNED)
     if any(outcome.status != Status.RETURNED for outcome in outcomes):
         return Failure.PROGRAM_FAILED
-    returned = [outcome.value for outcome in outcomes]
-    firsts = returned[::CALLS]
-    if any(repr(one) != repr(firsts[place // CALLS]) for place, one in enumerate(returned)):
+    values = [outcome.value for outcome in outcomes]
+    firsts = values[::CALLS]
+    if any(repr(value) != repr(firsts[place // CALLS]) for place, value in enumerate(values)):
         return Failure.PROGRAM_NOT_DETERMINISTIC
     return firsts if all(map(_is_literal, firsts)) else Failure.NO_LITERAL_VALUE
 
@@ -94,33 +94,32 @@ def _is_literal(value: Any) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """A function, the arguments of one call, and what it returns."""
+class FunctionCall:
+    """A function, the arguments of one call as Python literals, and the value that it returned in the sandbox."""
 
     program: str
-    """Source text."""
     arguments: str
-    """Python literals with commas between them."""
     value: Any
-    """Its value in the sandbox."""
 
 
-def call_of(text: str) -> Call | Malformed:
-    """The call that a generator's text writes, or the reason why there is nothing to ask about."""
-    fields = fields_of(text, "program")
+def parse_call(text: str) -> FunctionCall | Malformed:
+    """Parse and run the call of a generator's text; or the reason why it makes no question."""
+    fields = parse_fields(text, "program")
     if isinstance(fields, Malformed):
         return fields
-    args = arguments_of(fields.get("arguments"))
+    args = parse_arguments(fields.get("arguments"))
     if args is None:
         return Malformed(reason=Failure.NO_LITERAL_ARGUMENTS)
-    found = values(fields["program"], [args])
-    if isinstance(found, Failure):
-        return Malformed(reason=found)
-    return Call(program=fields["program"], arguments=fields["arguments"], value=found[0])
+    values = run_function(fields["program"], [args])
+    if isinstance(values, Failure):
+        return Malformed(reason=values)
+    return FunctionCall(program=fields["program"], arguments=fields["arguments"], value=values[0])
 
 
-def asked(text: str, answer: str, verifier: str, document: Document, rollout_id: str, grading: Grading) -> Question:
-    """The question of a rollout, named by it and by what is asked."""
+def make_question(
+    text: str, answer: str, verifier: str, document: Document, rollout_id: str, grading: Grading
+) -> Question:
+    """The question of a rollout; its identifier is the rollout's with a digest of the grading facts."""
     facts = as_text(grading)
     return Question(
         question_id=f"{rollout_id}-{hashlib.sha256(facts.encode()).hexdigest()[:8]}",
