@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from infuser_core.results.lineage.story import printable
-from infuser_core.results.report.content import Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
 
     from infuser_core.evaluation.statistics.correlation import RankCorrelation
 
+Row = dict[str, Any]
+"""One row of a query, by column name."""
 INK = "#010203"
 """Placeholder of the text colour while matplotlib draws."""
 PRINTED_INK = "#1d232b"

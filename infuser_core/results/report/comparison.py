@@ -13,7 +13,8 @@ from infuser_core.errors import match_name
 from infuser_core.evaluation.statistics.averages import Spread, as_fraction, over_seeds
 from infuser_core.evaluation.statistics.bootstrap import detectable, paired_difference
 from infuser_core.evaluation.statistics.tally import Tally, accuracy, common_questions, mean_shares
-from infuser_core.results.report.content import Formats, Query, ReportSection, Row, points, points_interval, terminal
+from infuser_core.results.report.charts import Row
+from infuser_core.results.report.content import Formats, Query, ReportSection, points, points_interval, terminal
 from infuser_core.results.report.content import table as as_table
 from infuser_core.results.report.queries import ReportRun, report_run, runs_sql, tally_of
 from infuser_core.store import runs

@@ -6,15 +6,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from infuser_core.results.lineage.story import printable
+from infuser_core.results.report.charts import Figure, Row
 from infuser_core.terminal import table as aligned
 
-if TYPE_CHECKING:
-    from infuser_core.results.report.charts import Figure
-
-Row = dict[str, Any]
 Query = Callable[[str], list[Row]]
 """Runs one SQL statement over the run's views and returns its rows."""
 Formats = Mapping[str, Callable[[Any], str]]
@@ -44,7 +41,7 @@ class ReportSection:
     title: str
     lines: list[str] = field(default_factory=list)
     """Sentences below the heading."""
-    figures: list["Figure"] = field(default_factory=list)
+    figures: list[Figure] = field(default_factory=list)
     tables: list[ReportTable] = field(default_factory=list)
     sql: list[str] = field(default_factory=list)
     """Statements that its numbers come from, each for `infuser sql`."""

@@ -15,7 +15,8 @@ from markupsafe import escape as html_escape
 
 from infuser_core.results.lineage.pages import environment
 from infuser_core.results.report import charts as drawings
-from infuser_core.results.report.content import Report, ReportSection, ReportTable, Row
+from infuser_core.results.report.charts import Row
+from infuser_core.results.report.content import Report, ReportSection, ReportTable
 
 OPEN = ("Runs", "Notes", "Benchmarks", "Differences")
 """Sections that are not folded."""
