@@ -82,11 +82,11 @@ def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         from infuser_core.engines.local import hub
-        from infuser_core.engines.training.self_test import verdict
+        from infuser_core.engines.training.self_test import seal_of_test
 
         optimizer = cotrain.optimizer.options()
         if base is None or adapter is None:
-            tested = origin_of(folder).get("tested") == verdict(model)
+            tested = origin_of(folder).get("tested") == seal_of_test(model)
             hub.prepare_anchor(folder, workspace, optimizer=optimizer, tested=tested)
         else:
             source = run.store.verified_folder(base)

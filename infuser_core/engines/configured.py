@@ -41,7 +41,7 @@ def sampling_pool(
     engine: EngineSettings, cluster: ClusterSettings | None, *, cache_tokens: int, seals: Path | None = None
 ) -> EnginePool:
     """The engines of an evaluation: samplers alone, on all machines of a cluster. `seals`: see
-    self_test.require_once."""
+    self_test.require_same_once."""
     shared = None if cluster is None else RayCluster(address=cluster.address, ranks=0)
     sampler, options = _sampling(engine, shared)
     cache = {"cache_tokens": cache_tokens, "seals": seals} if sampler == "hf" else {}

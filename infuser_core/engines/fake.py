@@ -15,7 +15,7 @@ from infuser_core.engines.local.passes import FlatTrainer
 from infuser_core.engines.training.checkpoint import (
     WEIGHTS,
     TrainerState,
-    fill,
+    fill_tensors,
     read_state,
     write_checkpoint,
 )
@@ -169,7 +169,7 @@ class FakeTrainer(FlatTrainer):
         folder = Path(checkpoint.path)
         state, policy = read_state(folder, self._options), BucketPolicy()
         flat = FlatParameters({"weights": policy.weights})
-        fill(flat.views(flat.data), folder / WEIGHTS)
+        fill_tensors(flat.views(flat.data), folder / WEIGHTS)
         self._hold(policy, flat, state, folder)
 
 

@@ -24,7 +24,7 @@ from infuser_core.config.optimizers import OPTIMIZERS, options_of
 from infuser_core.cotrain.studies.candidates import SCORES
 from infuser_core.engines.training.checkpoint import read_state
 from infuser_core.engines.training.flat import FlatParameters
-from infuser_core.engines.training.optimizer import optimizer_of
+from infuser_core.engines.training.optimizer import build_optimizer
 from infuser_core.nano.build import build_anchor
 from infuser_core.plugins import Registry
 from infuser_core.schemas import Page, Question, Topic
@@ -81,7 +81,7 @@ def test_a_run_of_foreign_parts(launch: Launcher, small_run: SmallRun, tmp_path:
 def test_an_optimizer_in_the_folder_has_its_files_name():
     with added(OPTIMIZERS, OUTSIDE):
         flat = FlatParameters({"weight": nn.Parameter(torch.ones(3, 2))}, outer=[])
-        optimizer = optimizer_of(flat, options_of({"name": "lion", "blend": 0.0}))
+        optimizer = build_optimizer(flat, options_of({"name": "lion", "blend": 0.0}))
         flat.gradient.fill_(0.1)
         optimizer.step(0.5)
         assert (optimizer.options.name, "lion" in OPTIMIZERS.names()) == ("lion", True)

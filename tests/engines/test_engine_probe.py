@@ -143,7 +143,7 @@ def test_small_pieces_change_nothing(
     engine: Engine, folder: Path, monkeypatch: pytest.MonkeyPatch, tied: bool, kept_cells: int
 ) -> None:
     sizes: list[int] = []
-    room = Workspace._room
+    room = Workspace._buffer
 
     def spy(self: Workspace, which: int, shape: tuple[int, ...]) -> Tensor:
         found = room(self, which, shape)
@@ -153,7 +153,7 @@ def test_small_pieces_change_nothing(
     monkeypatch.setattr("infuser_core.engines.probe.sums.CPU_PIECE", 300)
     monkeypatch.setattr("infuser_core.engines.probe.sums.NORMS", 2)
     monkeypatch.setattr("infuser_core.engines.probe.fast.CPU_ROWS", 3)
-    monkeypatch.setattr(Workspace, "_room", spy)
+    monkeypatch.setattr(Workspace, "_buffer", spy)
     fast, plain = engine(tied=tied, dtype="float64"), engine(tied=tied, dtype="float64", probe="reference")
     probe = fast._probe()
     assert isinstance(probe, FastProbe) and probe is fast._probe()
@@ -457,4 +457,4 @@ def test_what_only_a_pass_shows_is_refused_and_leaves_the_trainer_whole(anchor: 
     layers[1].mlp.up_proj = own
     assert engine.probe(groups, OBJECTIVE, path).similarities == expected
     assert torch.equal(engine._flat.gradient, before)
-    assert engine._flat.bound() == list(engine._flat.views(before))
+    assert engine._flat.bound_names() == list(engine._flat.views(before))

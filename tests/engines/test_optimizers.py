@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from infuser_core.config.optimizers import options_of
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.training.flat import FlatParameters
-from infuser_core.engines.training.optimizer import Optimizer, first_moments, optimizer_of
+from infuser_core.engines.training.optimizer import Optimizer, build_optimizer, first_moments
 from infuser_core.engines.training.optimizers.muon import orthogonalise, scaled
 from infuser_core.errors import CheckpointError, EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint
@@ -31,7 +31,7 @@ def parameters(seed: int = 0) -> dict[str, nn.Parameter]:
 
 def made(name: str, **options: Any) -> tuple[FlatParameters, Optimizer]:
     flat = FlatParameters(parameters(), outer=["embed"])
-    return flat, optimizer_of(flat, options_of({"name": name, **options}))
+    return flat, build_optimizer(flat, options_of({"name": name, **options}))
 
 
 def gradients(number: int) -> list[dict[str, Tensor]]:
@@ -165,7 +165,7 @@ def test_muon_is_scored_one_by_one_and_says_so(anchors: dict[str, Checkpoint], t
     assert all(abs(each.direction_norm - each.gradient_norm) > 0.1 for each in found)
     assert engine.facts()["probe"] == "reference"
     strict = trainer(anchors["muon"], optimizer={"name": "muon"}, probe="fast")
-    with pytest.raises(EngineError, match="no function of each element"):
+    with pytest.raises(EngineError, match="not elementwise"):
         strict.probe(make_groups(SHAPES), OBJECTIVE, tmp_path / "reference.safetensors")
 
 

@@ -15,7 +15,7 @@ from infuser_core.engines.service import weight_transfer
 from infuser_core.engines.service.checksum import of_tensors
 from infuser_core.engines.service.sampler import ServiceSampler
 from infuser_core.engines.service.weight_transfer import HERE, Board
-from infuser_core.engines.training.tensor_files import create, read_entries, write_run
+from infuser_core.engines.training.tensor_files import allocate_file, read_entries, write_run
 from infuser_core.errors import EngineWarning
 from infuser_core.schemas import Checkpoint
 
@@ -160,7 +160,7 @@ def test_the_memory_holds_the_checkpoint_rounded_and_the_trainers_sums_are_its_o
 def test_a_file_filled_in_runs_is_that_of_safetensors(tmp_path: Path, dtype: torch.dtype) -> None:
     tensors = {"b": torch.randn(3, 5).to(dtype), "a": torch.randn(7).to(dtype), "c": torch.randn(2, 2, 2).to(dtype)}
     save_file(tensors, tmp_path / "expected", metadata={"format": "pt"})
-    create(tmp_path / "found", {name: each.shape for name, each in tensors.items()}, dtype)
+    allocate_file(tmp_path / "found", {name: each.shape for name, each in tensors.items()}, dtype)
     places = read_entries(tmp_path / "found")
     with (tmp_path / "found").open("r+b") as handle:
         for name, each in tensors.items():

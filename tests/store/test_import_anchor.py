@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from infuser_core.config.sources import FolderAnchor
 from infuser_core.engines.hf.renderer import PLAIN, Renderer
-from infuser_core.engines.training.self_test import verdict
+from infuser_core.engines.training.self_test import seal_of_test
 from infuser_core.errors import UsageError
 from infuser_core.evaluation.anchors import ORIGIN, PLAIN_TURNS, anchor_digest, anchor_notes, origin_of
 from infuser_core.protocols import PromptGroup, SamplingParams, TrainGroup, TrainRow
@@ -291,7 +291,7 @@ def test_sizes_that_the_weights_cannot_have_are_refused(anchor: Path, tmp_path: 
 
 
 def _tested(folder: Path) -> bool:
-    return origin_of(folder).get("tested") == verdict(anchor_digest(folder))
+    return origin_of(folder).get("tested") == seal_of_test(anchor_digest(folder))
 
 
 def test_a_passed_test_is_recorded_until_a_weight_changes(tmp_path: Path, anchor: Path):

@@ -110,14 +110,14 @@ def test_a_lost_shard_is_named_and_a_pruned_one_is_said_to_be_so(tmp_path: Path)
     lost = tmp_path / "optimizer-00002-of-00003.safetensors"
     lost.unlink()
     with pytest.raises(CheckpointError, match=r"optimizer-00002-of-00003\.safetensors is missing") as missing:
-        files.fill(named_moments(given_tensors, given_tensors), tmp_path / files.MOMENTS)
+        files.fill_tensors(named_moments(given_tensors, given_tensors), tmp_path / files.MOMENTS)
     assert missing.value.hint == "optimizer.safetensors.index.json names it: copy the folder again"
     pruned.write_removed(
         tmp_path,
         [pruned.Removed(file=lost.name, part="moments", sha256="0", bytes=1, rule="old", at="2026-01-01T00:00:00")],
     )
     with pytest.raises(StoreError, match="was pruned by gc on 2026-01-01") as caught:
-        files.fill(named_moments(given_tensors, given_tensors), tmp_path / files.MOMENTS)
+        files.fill_tensors(named_moments(given_tensors, given_tensors), tmp_path / files.MOMENTS)
     assert "infuser doctor RUN --repair --iteration T" in caught.value.hint
 
 

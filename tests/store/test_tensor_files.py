@@ -27,7 +27,7 @@ def test_a_file_has_the_bytes_of_the_formats_own_writer(
 ):
     folder = tmp_path_factory.mktemp("files")
     tensors = {name: torch.randn(shape).to(kind) for name, shape in shapes.items()}
-    sha256 = tensor_files.write(folder / "ours", tensors)
+    sha256 = tensor_files.write_file(folder / "ours", tensors)
     save_file(tensors, folder / "theirs", metadata={"format": "pt"})
     assert (folder / "ours").read_bytes() == (folder / "theirs").read_bytes()
     assert sha256 == plain(folder / "ours")
@@ -40,7 +40,7 @@ def test_large_files_are_whole_and_come_in_order(tmp_path: Path, size: int):
         return {"b": torch.full((size // 4,), float(number)), "a": torch.randn(300, 7).T}
 
     files = {tmp_path / str(number): tensors(number) for number in range(3)}
-    written = list(tensor_files.write_all(files))
+    written = list(tensor_files.write_files(files))
     assert [path for path, _ in written] == list(files)
     for path, sha256 in written:
         save_file(
@@ -55,7 +55,7 @@ def test_a_file_that_finds_no_room_ends_the_writing(tmp_path: Path, size: int):
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
     try:
         with pytest.raises(OSError) as caught:
-            tensor_files.write(tmp_path / "a", {"a": torch.zeros(size, dtype=torch.uint8).view(torch.float32)})
+            tensor_files.write_file(tmp_path / "a", {"a": torch.zeros(size, dtype=torch.uint8).view(torch.float32)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert caught.value.errno == errno.EFBIG

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from infuser_core.engines.deepspeed.shard import Fragment, Shard
 from infuser_core.engines.training import checkpoint
-from infuser_core.engines.training.tensor_files import Shapes, create, read_entries, write_as_they_come, write_run
+from infuser_core.engines.training.tensor_files import Shapes, allocate_file, read_entries, write_run, write_stream
 from infuser_core.errors import CheckpointError
 
 ITEM = 4
@@ -85,7 +85,7 @@ def _write_fragments(work: Mapping[Path, Contents], shard: Shard) -> dict[str, s
     """Each rank writes its fragments of every file; no digests."""
     if dist.get_rank() == 0:
         for path, contents in work.items():
-            create(path, _shapes(contents, shard))
+            allocate_file(path, _shapes(contents, shard))
     dist.barrier()
     for path, contents in work.items():
         places = read_entries(path)
@@ -119,7 +119,7 @@ def _write(shapes: Mapping[Path, Shapes], arrivals: "Queue[Tensor | None]") -> d
     tensors = iter(arrivals.get, None)
     try:
         return {
-            str(path): write_as_they_come(path, names, torch.float32, islice(tensors, len(names)))
+            str(path): write_stream(path, names, torch.float32, islice(tensors, len(names)))
             for path, names in shapes.items()
         }
     finally:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from infuser_core.engines.deepspeed.shard import Gathered
 from infuser_core.engines.deepspeed.zero import Zero
-from infuser_core.engines.probe.fast import LayerProbe, Scored
+from infuser_core.engines.probe.fast import BatchScores, LayerProbe
 from infuser_core.engines.probe.sums import Preconditioner, Workspace
 from infuser_core.engines.training.optimizers.adamw import AdamW
 from infuser_core.engines.training.packing import Segment
@@ -29,7 +29,7 @@ class ShardProbe(LayerProbe):
         batches: Sequence[list[Segment] | None],
         reference: Tensor,
         objective: Objective,
-        note: Callable[[list[Segment], Scored], None],
+        note: Callable[[list[Segment], BatchScores], None],
     ) -> dict[int, Tensor]:
         """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of every question by its place, g the gradient of -J.
 

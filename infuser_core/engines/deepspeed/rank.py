@@ -27,11 +27,11 @@ from infuser_core.engines.deepspeed.zero import Parked, Zero, ZeroOptions, empty
 from infuser_core.engines.hf.causal_lm import choose_dtype, copy_companions, device_name
 from infuser_core.engines.local.memory import free_host_memory
 from infuser_core.engines.probe.choice import UnknownLayerError
-from infuser_core.engines.probe.fast import Scored
+from infuser_core.engines.probe.fast import BatchScores
 from infuser_core.engines.service.checksum import Block, of_run
 from infuser_core.engines.training.checkpoint import MOMENTS, WEIGHTS, TrainerState, read_state, write_state
 from infuser_core.engines.training.fused_attention import choose_attention
-from infuser_core.engines.training.loss import Sums, Tally, Values, forward_terms, merged
+from infuser_core.engines.training.loss import PassTally, Sums, Values, forward_terms, merge_logprobs
 from infuser_core.engines.training.optimizer import named_moments
 from infuser_core.engines.training.optimizers.adamw import AdamW
 from infuser_core.engines.training.packing import Packer, Segment
@@ -228,7 +228,7 @@ class DeepSpeedRank:
         if self._largest(len(batches)):
             assert self._probe is not None, "without a layer probe all ranks share every question"
 
-            def note(segments: list[Segment], scored: Scored) -> None:
+            def note(segments: list[Segment], scored: BatchScores) -> None:
                 tally.note(segments, logprobs_S=scored.logprobs_S)
                 self.progress = (tally.rows, tally.tokens)
 
@@ -243,7 +243,7 @@ class DeepSpeedRank:
                 scores[parts[0].place] = sums
             tokens += part_tally.tokens
             logprobs.append(_by_place(parts, part_tally))
-        return RankProbed(scores=scores, logprobs=merged(logprobs), tokens=tokens, reference_norm=norm)
+        return RankProbed(scores=scores, logprobs=merge_logprobs(logprobs), tokens=tokens, reference_norm=norm)
 
     def keep_gradient(self, path: str, at_once: bool) -> tuple[float, dict[str, str]]:
         """Write the ascent direction; returns the gradient's norm, and digests (see files.write)."""
@@ -301,7 +301,7 @@ class DeepSpeedRank:
             for fragment, values in shard.own(shard.data)
         }
 
-    def _accumulate(self, parts: Sequence[RankRows], objective: Objective, denominator: int, into: Tensor) -> Tally:
+    def _accumulate(self, parts: Sequence[RankRows], objective: Objective, denominator: int, into: Tensor) -> PassTally:
         zero, tally = self._loaded(), self._tally()
         batches = self._packer.plan([part.group for part in parts], only_trained=objective.only_credited)
         for segments in self._padded(batches):
@@ -325,11 +325,11 @@ class DeepSpeedRank:
         dist.all_reduce(largest, op=dist.ReduceOp.MAX)
         return int(largest)
 
-    def _tally(self) -> Tally:
+    def _tally(self) -> PassTally:
         # Autocast would cache a copy of every weight, but gathered weights are temporary.
         torch.set_autocast_cache_enabled(False)
         self.progress = (0, 0)
-        return Tally()
+        return PassTally()
 
     def _contents(self, buffer: Tensor) -> dict[str, tuple[str, Tensor]]:
         return {name: (name, buffer) for name in self._loaded().shard.shapes}
@@ -361,6 +361,6 @@ def join_group(seat: Seat, device: str) -> None:
     )
 
 
-def _by_place(parts: Sequence[RankRows], tally: Tally) -> Values:
+def _by_place(parts: Sequence[RankRows], tally: PassTally) -> Values:
     """Log-probabilities by place in the caller's list of groups; a rank may have several parts of a group."""
-    return merged({parts[number].place: rows} for number, rows in tally.logprobs.items())
+    return merge_logprobs({parts[number].place: rows} for number, rows in tally.logprobs.items())

@@ -22,8 +22,8 @@ from infuser_core.engines.probe.choice import ProbeChoice, UnknownLayerError
 from infuser_core.engines.probe.reference import similarities
 from infuser_core.engines.service.checksum import whole
 from infuser_core.engines.service.weight_transfer import Board
-from infuser_core.engines.training.checkpoint import read_state, written
-from infuser_core.engines.training.loss import in_order, merged
+from infuser_core.engines.training.checkpoint import read_state, register_file
+from infuser_core.engines.training.loss import merge_logprobs, order_logprobs
 from infuser_core.engines.training.optimizer import OptimizerSetting
 from infuser_core.engines.training.packing import Packer
 from infuser_core.engines.training.tensor_files import Shapes
@@ -177,7 +177,7 @@ class DeepSpeedTrainer:
         arguments = [(parts, temperature) for parts in split(groups, self._ranks, only_trained=False)]
         total = sum(len(group.rows) for group in groups)
         values = self._call("logprobs", arguments, progress=progress, total=total)
-        return in_order(groups, merged(values))
+        return order_logprobs(groups, merge_logprobs(values))
 
     def probe(
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
@@ -201,7 +201,7 @@ class DeepSpeedTrainer:
         progress(len(groups), len(groups), sum(part.tokens for part in parts))
         return ProbeResult(
             similarities=similarities(groups, scores, parts[0].reference_norm),
-            logprobs=in_order(groups, merged(part.logprobs for part in parts)),
+            logprobs=order_logprobs(groups, merge_logprobs(part.logprobs for part in parts)),
         )
 
     def keep_gradient(self, path: Path) -> float:
@@ -218,7 +218,7 @@ class DeepSpeedTrainer:
         stage, ranks of this machine leave the digests to them."""
         answers = self._call_all(method, str(path), not (self._write_beside and self.pids))
         for file, sha256 in chain.from_iterable(digests.items() for _, digests in answers):
-            written(Path(file), sha256)
+            register_file(Path(file), sha256)
         value: float = answers[0][0]
         return value
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from infuser_core.config.roles import ALL_LINEAR, AdapterSettings
-from infuser_core.engines.training.checkpoint import fill
+from infuser_core.engines.training.checkpoint import fill_tensors
 from infuser_core.errors import ConfigError
 from infuser_core.seeding import seed_of
 from infuser_core.store.adapter_files import BASE_KEY, CONFIG, WEIGHTS, rename_for_peft
@@ -70,7 +70,7 @@ def attach_adapters(model: PreTrainedModel, folder: Path) -> dict[str, nn.Parame
     adapters = _trainable(model)
     for parameter in adapters.values():
         parameter.data = parameter.data.to(torch.promote_types(parameter.dtype, torch.float32))
-    fill(rename_for_peft({name: parameter.data for name, parameter in adapters.items()}), folder / WEIGHTS)
+    fill_tensors(rename_for_peft({name: parameter.data for name, parameter in adapters.items()}), folder / WEIGHTS)
     return adapters
 
 

@@ -26,7 +26,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from infuser_core.engines.hf.layouts import Layout
+from infuser_core.engines.hf.layouts import AttentionLayout
 from infuser_core.engines.hf.limits import (
     reading,
     refuse_logit_changes,
@@ -53,7 +53,7 @@ def layout_attention(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    layout: Layout,
+    layout: AttentionLayout,
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
@@ -284,7 +284,7 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
     return model
 
 
-def hidden_states(model: PreTrainedModel, input_ids: Tensor, position_ids: Tensor, layout: Layout) -> Tensor:
+def hidden_states(model: PreTrainedModel, input_ids: Tensor, position_ids: Tensor, layout: AttentionLayout) -> Tensor:
     """Final hidden states [rows, tokens, hidden] of one forward call, without the output layer.
 
     Raises EngineError for positions past which a row's numbers would depend on its neighbours (see most_positions).

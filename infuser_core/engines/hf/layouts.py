@@ -16,7 +16,7 @@ FIRST_CAPACITY = 64
 """Generated tokens allocated at first; doubled when full, so short answers do not pay for the response limit."""
 
 
-class Layout(Protocol):
+class AttentionLayout(Protocol):
     """Arrangement of the rows of one forward call."""
 
     @property

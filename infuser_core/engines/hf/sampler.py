@@ -31,7 +31,7 @@ from infuser_core.engines.hf.output_head import OutputHead
 from infuser_core.engines.hf.renderer import Renderer, require_room
 from infuser_core.engines.model_files import companions
 from infuser_core.engines.training.checkpoint import STATE
-from infuser_core.engines.training.self_test import require_once
+from infuser_core.engines.training.self_test import require_same_once
 from infuser_core.errors import EngineError
 from infuser_core.memory.sizes import CACHE_TOKENS
 from infuser_core.protocols import (
@@ -199,7 +199,7 @@ class HFSampler:
             model = load_model(folder, dtype=self._dtype, device=self._device)
             # Checkpoints of a run come from an anchor that passed the self-test.
             if not (folder / STATE).is_file():
-                require_once(model, checkpoint.checkpoint_id, self._seals)
+                require_same_once(model, checkpoint.checkpoint_id, self._seals)
             self._model = model
             self._ends = read_end_tokens(folder, self._renderer.end_token)
         self._companions = files

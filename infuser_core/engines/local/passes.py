@@ -13,14 +13,14 @@ from infuser_core.engines.training.checkpoint import (
     MOMENTS,
     Tensors,
     TrainerState,
-    fill,
+    fill_tensors,
     read_reference,
     write_checkpoint,
     write_tensors,
 )
 from infuser_core.engines.training.flat import FlatParameters
-from infuser_core.engines.training.loss import Policy, Tally, forward_terms, in_order
-from infuser_core.engines.training.optimizer import OptimizerSetting, optimizer_of
+from infuser_core.engines.training.loss import PassTally, Policy, forward_terms, order_logprobs
+from infuser_core.engines.training.optimizer import OptimizerSetting, build_optimizer
 from infuser_core.engines.training.packing import Packer
 from infuser_core.errors import EngineError
 from infuser_core.protocols import ProbeResult, Progress, StepReport, TrainGroup, no_progress
@@ -54,9 +54,9 @@ class FlatTrainer:
         `buffers` are fixed tensors that every checkpoint contains in addition.
         """
         self._policy, self._flat, self._adapter, self._buffers = policy, flat, adapter, buffers or {}
-        self._optimizer = optimizer_of(flat, self._options)
+        self._optimizer = build_optimizer(flat, self._options)
         self._optimizer.steps = state.step
-        fill(self._optimizer.state(), folder / MOMENTS)
+        fill_tensors(self._optimizer.state(), folder / MOMENTS)
         self._folder = folder
 
     def zero_grad(self) -> None:
@@ -76,7 +76,7 @@ class FlatTrainer:
     def _accumulate(
         self, groups: Sequence[TrainGroup], objective: Objective, denominator: int, progress: Progress
     ) -> StepReport:
-        total, tally = sum(len(group.rows) for group in groups), Tally()
+        total, tally = sum(len(group.rows) for group in groups), PassTally()
         for segments in self._packer.plan(groups, only_trained=objective.only_credited):
             if faults.runs_out_of_memory("trainer:micro_batch"):
                 raise torch.OutOfMemoryError("injected: out of memory")
@@ -103,12 +103,12 @@ class FlatTrainer:
 
         @torch.no_grad()
         def compute() -> list[list[Sequence[float]]]:
-            total, tally = sum(len(group.rows) for group in groups), Tally()
+            total, tally = sum(len(group.rows) for group in groups), PassTally()
             for segments in self._packer.plan(groups, only_trained=False):
                 logprobs_S = self._policy.logprobs(self._packer.pack(segments), temperature=temperature)
                 tally.note(segments, logprobs_S=logprobs_S)
                 progress(tally.rows, total, tally.tokens)
-            return in_order(groups, tally.logprobs)
+            return order_logprobs(groups, tally.logprobs)
 
         return self._run_pass(compute, writes_gradient=False)
 

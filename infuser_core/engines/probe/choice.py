@@ -1,4 +1,4 @@
-"""Choice of the probe: the fast one where its recorder knows every layer of a model, else the reference one."""
+"""Choice of the probe: the fast one if its recorder supports every layer of a model, else the reference one."""
 
 import warnings
 from functools import cache
@@ -10,13 +10,13 @@ PROBES = ("auto", "fast", "reference")
 
 COST = (
     "questions are scored one backward pass each, with one more gradient of the model's size in memory; "
-    "measured on a CPU, that takes up to 1.7 times as long where the model is small"
+    "measured on a CPU, that takes up to 1.7 times as long for a small model"
 )
 """Price of the reference probe."""
 
 
 class UnknownLayerError(EngineError):
-    """A model, or a pass through it, that only the reference probe can score."""
+    """Raised for a model, or a pass through it, that only the reference probe can score."""
 
 
 def refusal(what: str) -> UnknownLayerError:
@@ -25,29 +25,29 @@ def refusal(what: str) -> UnknownLayerError:
 
 
 class ProbeChoice:
-    """The probe asked for by name, and why it became another. Raises EngineError for an unknown name."""
+    """The probe by its setting, and the reason for another. Raises EngineError for an unknown name."""
 
-    def __init__(self, asked: str) -> None:
-        if asked not in PROBES:
-            raise EngineError(f"unknown probe {asked!r}", hint=f"choose one of {', '.join(PROBES)}")
-        self._asked = asked
+    def __init__(self, setting: str) -> None:
+        if setting not in PROBES:
+            raise EngineError(f"unknown probe {setting!r}", hint=f"choose one of {', '.join(PROBES)}")
+        self._setting = setting
         self._passed_over = ""
 
     @property
     def is_fast(self) -> bool:
-        """Whether the fast probe is to be tried, or goes on."""
-        return self._asked != "reference" and not self._passed_over
+        """Whether the fast probe is in use."""
+        return self._setting != "reference" and not self._passed_over
 
     def renew(self) -> None:
-        """Forget what the last model was like."""
+        """Forget the reason for another probe, for a new model."""
         self._passed_over = ""
 
     def pass_over(self, error: UnknownLayerError) -> None:
-        """Go on with the reference probe, and say once what it costs. Raises the error where `fast` was asked for."""
-        if self._asked == "fast":
+        """Switch to the reference probe, and warn once of its cost. Raises the error if the setting is `fast`."""
+        if self._setting == "fast":
             raise error
         self._passed_over = error.message
-        _warn(f"{error.message}: {COST}")
+        _warn_once(f"{error.message}: {COST}")
 
     def facts(self) -> dict[str, str]:
         """The reason for another probe, for an artifact's record."""
@@ -55,6 +55,6 @@ class ProbeChoice:
 
 
 @cache
-def _warn(text: str) -> None:
-    # Once in a process: engines come and go with every phase.
+def _warn_once(text: str) -> None:
+    # Cached, so once in a process: every phase creates its engines.
     warnings.warn(text, EngineWarning, stacklevel=3)

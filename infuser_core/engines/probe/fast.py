@@ -1,7 +1,7 @@
 """The fast exact probe: many questions per forward and backward, per-question gradients formed layer by layer.
 
-Every group that fits into a micro-batch shares it with others; its gradient exists one piece at a time (see sums). A
-group larger than the token budget takes the reference probe's way, whose one gradient buffer is allocated only then.
+Groups that fit share micro-batches; the gradient of each exists one piece at a time (see sums). A group larger than the
+token budget goes to the reference probe, whose gradient buffer is allocated only then.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,11 +32,9 @@ class HeadRows:
     """output_layer.Receiver: the output layer's gradient, question by question."""
 
     sums: QuestionSums
-    """Where it goes."""
     names: HeadNames
-    """The layer's parameters."""
     shape: tuple[int, int]
-    """Rows and columns of its weight."""
+    """Rows and columns of the layer's weight."""
     cells: int
     """Logits of a tile."""
 
@@ -50,7 +48,7 @@ class HeadRows:
         return min(self.sums.piece_rows(*self.shape), max(CPU_ROWS, self.cells // tokens))
 
     def take(self, span: int, rows: slice, left_SW: Tensor, hidden_SH: Tensor) -> None:
-        """Some rows of one question."""
+        """Add some rows of one question's gradient."""
         if self.names.bias is not None:
             self.sums.add_head_bias(self.names.bias, span, rows, left_SW)
         left_SW = left_SW.to(hidden_SH.dtype)
@@ -58,15 +56,14 @@ class HeadRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scored:
-    """The questions of one micro-batch."""
+class BatchScores:
+    """Sums and log-probabilities of the questions of one micro-batch."""
 
     places: list[int]
-    """Their places in the caller's list."""
+    """Places of the questions in the caller's list."""
     sums_Q4: Tensor
-    """`QuestionSums.totals` of each, g the gradient of -J."""
+    """`QuestionSums.totals` of each question, g the gradient of -J."""
     logprobs_S: Tensor
-    """Log-probabilities of their response tokens."""
 
 
 class LayerProbe:
@@ -76,7 +73,9 @@ class LayerProbe:
         self._packer = packer
         self._recorder = Recorder(policy.model, compute_dtype=policy.compute_dtype)
         self._output = policy.output
-        self._shape = self._output.layer.weight.shape
+        # Stored now: DeepSpeed empties the weight when it shards the model.
+        rows, columns = policy.output.layer.weight.shape
+        self._shape = (rows, columns)
 
     def score(
         self,
@@ -87,22 +86,19 @@ class LayerProbe:
         *,
         forward: Forward,
         backward: Callable[[Tensor], object],
-    ) -> Scored:
-        """One micro-batch; `backward(loss)` runs the pass that the recorded layers listen to."""
+    ) -> BatchScores:
+        """Score one micro-batch; `backward(loss)` runs the backward pass through the recorded layers."""
         batch = self._packer.pack(segments, trim=True)
         spans = spans_of(segments, batch)
         sums = QuestionSums(spans, against, workspace)
         with self._recorder.recording(sums):
-            logprobs_S = forward(batch, objective.temperature, self._receiver(sums))
+            names, receiver = self._recorder.head, None
+            # Without names, the output layer is frozen.
+            if names is not None:
+                receiver = HeadRows(sums=sums, names=names, shape=self._shape, cells=self._output.cells)
+            logprobs_S = forward(batch, objective.temperature, receiver)
             backward(batch_terms(logprobs_S, batch, objective, 1).loss)
-        return Scored(places=spans.places, sums_Q4=sums.totals(), logprobs_S=logprobs_S)
-
-    def _receiver(self, sums: QuestionSums) -> HeadRows | None:
-        """None where the output layer is frozen."""
-        if (names := self._recorder.head) is None:
-            return None
-        rows, columns = self._shape
-        return HeadRows(sums=sums, names=names, shape=(rows, columns), cells=self._output.cells)
+        return BatchScores(places=spans.places, sums_Q4=sums.totals(), logprobs_S=logprobs_S)
 
 
 class FastProbe(LayerProbe):
@@ -120,24 +116,25 @@ class FastProbe(LayerProbe):
         flat = self._flat
         form = self._optimizer.elementwise()
         if form is None:
-            raise refusal(f"{self._optimizer.options.name}'s direction, which is no function of each element")
+            raise refusal(f"{self._optimizer.options.name}'s direction, which is not elementwise")
         direction = Preconditioner(reference=flat.views(reference), second=form[1], form=form[0])
         workspace = Workspace(dtype=flat.data.dtype, device=self._packer.device)
+
+        def forward(batch: MicroBatch, temperature: float, receiver: Receiver | None) -> Tensor:
+            return self._policy.logprobs(batch, temperature=temperature, receiver=receiver)
+
         flat.unbind()
         try:
             for segments in batches:
-                found = self.score(
-                    segments, objective, direction, workspace, forward=self._forward, backward=Tensor.backward
+                scores = self.score(
+                    segments, objective, direction, workspace, forward=forward, backward=Tensor.backward
                 )
-                for name in flat.bound():
+                for name in flat.bound_names():
                     raise refusal(f"{name}, which is used outside of its layer")
-                ledger.sums[found.places] = found.sums_Q4
-                ledger.note(segments, found.logprobs_S)
-                ledger.finish(len(found.places))
+                ledger.sums[scores.places] = scores.sums_Q4
+                ledger.note(segments, scores.logprobs_S)
+                ledger.finish(len(scores.places))
         finally:
             flat.bind(flat.gradient)
         if split:
             self._plain.run_some(groups, split, reference, objective, ledger)
-
-    def _forward(self, batch: MicroBatch, temperature: float, receiver: Receiver | None) -> Tensor:
-        return self._policy.logprobs(batch, temperature=temperature, receiver=receiver)

@@ -1,8 +1,8 @@
-"""Recorder: a model's layers hand their weight gradients to the probe, question by question, instead of to autograd.
+"""Recorder: a model's layers pass their weight gradients to the probe, question by question, instead of to autograd.
 
-Inside `Recorder.recording` the forward methods of a model's parameter layers are replaced by functions that compute
-the same and whose backward gives the weight's operands to `note` instead of forming a gradient; weights take part in
-the graph and receive None. Gradient checkpointing runs such a forward twice and its backward once, so nothing is
+Inside `Recorder.recording` the forward methods of a model's parameter layers are replaced by functions that compute the
+same but whose backward passes the weight's operands to `note` instead of forming a gradient; weights are part of the
+graph and receive None. Gradient checkpointing runs such a forward twice and its backward once, so nothing is
 counted twice. Shapes: _T tokens, _O and _I output and input features.
 """
 
@@ -78,37 +78,36 @@ class RecordedNorm(torch.autograd.Function):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadNames:
-    """The output layer's parameters."""
+    """Names of the output layer's parameters."""
 
     weight: str
-    """Name of its weight, the embedding's where they are tied."""
+    """The embedding's name if they are tied."""
     bias: str | None
-    """Name of its bias."""
     tied: bool
     """Whether the embedding shares the weight."""
 
 
 class Recorder:
-    """The parameter layers of a model. Raises UnknownLayerError, which names those without a known gradient."""
+    """The parameter layers of a model. Raises UnknownLayerError with the layers that it does not support."""
 
     def __init__(self, model: PreTrainedModel, *, compute_dtype: torch.dtype) -> None:
         self._compute_dtype = compute_dtype
         self._names = {id(parameter): name for name, parameter in model.named_parameters()}
         self._sums: QuestionSums | None = None
         self._forwards: list[tuple[nn.Module, Callable[[Tensor], Tensor]]] = []
-        self.head = self._head(model)
-        """The output layer, where it is trained."""
+        self.head = self._head_names(model)
+        """Names of the output layer's parameters; None if it is frozen."""
         users: dict[str, list[str]] = {}
         unknown: dict[str, str] = {}
         for path, module in model.named_modules():
             trained = [parameter for parameter in module.parameters(recurse=False) if parameter.requires_grad]
-            own = [self._names[id(parameter)] for parameter in trained]
-            for name in own:
-                users.setdefault(name, []).append(path)
-            if own and module is not model.get_output_embeddings():
-                forward = self._forward(path, module)
+            for parameter in trained:
+                users.setdefault(self._names[id(parameter)], []).append(path)
+            if trained and module is not model.get_output_embeddings():
+                forward = self._recorded_forward(path, module)
                 if forward is None:
-                    unknown.setdefault(_kind(module), path)
+                    parameters = ", ".join(name for name, _ in module.named_parameters(recurse=False))
+                    unknown.setdefault(f"{type(module).__name__} with {parameters}", path)
                 else:
                     self._forwards.append((module, forward))
         if unknown:
@@ -120,25 +119,25 @@ class Recorder:
 
     @contextmanager
     def recording(self, sums: QuestionSums) -> Iterator[None]:
-        """Forward passes inside, and backward passes through them, report to `sums`."""
+        """Send the gradients of forward passes inside to `sums`, in their backward passes."""
         self._sums = sums
-        own = [(module, module.__dict__.get("forward")) for module, _ in self._forwards]
+        originals = [(module, module.__dict__.get("forward")) for module, _ in self._forwards]
         for module, forward in self._forwards:
             module.__dict__["forward"] = forward
         try:
             yield
         finally:
-            for module, before in own:
+            for module, original in originals:
                 del module.__dict__["forward"]
-                if before is not None:
-                    module.__dict__["forward"] = before
+                if original is not None:
+                    module.__dict__["forward"] = original
             self._sums = None
 
-    def _now(self) -> QuestionSums:
+    def _current_sums(self) -> QuestionSums:
         assert self._sums is not None, "recorded layers are in place only while recording"
         return self._sums
 
-    def _head(self, model: PreTrainedModel) -> HeadNames | None:
+    def _head_names(self, model: PreTrainedModel) -> HeadNames | None:
         head = model.get_output_embeddings()
         if type(head) is not nn.Linear:
             raise refusal(f"the output layer {type(head).__name__}")
@@ -148,23 +147,23 @@ class Recorder:
         bias = None if head.bias is None else self._names[id(head.bias)]
         return HeadNames(weight=weight, bias=bias, tied=head.weight is model.get_input_embeddings().weight)
 
-    def _forward(self, path: str, module: nn.Module) -> Callable[[Tensor], Tensor] | None:
+    def _recorded_forward(self, path: str, module: nn.Module) -> Callable[[Tensor], Tensor] | None:
         if is_rms_norm(module):
-            return self._norm(module)
+            return self._norm_forward(module)
         if "forward" in module.__dict__:
-            raise refusal(f"{path}, whose forward method something else has replaced")
+            raise refusal(f"{path}, whose forward method was replaced")
         if type(module) is nn.Linear:
-            return self._linear(module)
+            return self._linear_forward(module)
         if type(module) is nn.Embedding and module.max_norm is None and not module.scale_grad_by_freq:
-            return self._embedding(module)
+            return self._embedding_forward(module)
         return None
 
-    def _linear(self, module: nn.Linear) -> Callable[[Tensor], Tensor]:
+    def _linear_forward(self, module: nn.Linear) -> Callable[[Tensor], Tensor]:
         weight_name = self._names[id(module.weight)]
         bias_name = None if module.bias is None else self._names[id(module.bias)]
 
         def forward(states: Tensor) -> Tensor:
-            sums = self._now()
+            sums = self._current_sums()
 
             def note(left_TO: Tensor, right_TI: Tensor) -> None:
                 sums.add_linear(weight_name, left_TO, right_TI)
@@ -176,11 +175,11 @@ class Recorder:
 
         return forward
 
-    def _embedding(self, module: nn.Embedding) -> Callable[[Tensor], Tensor]:
+    def _embedding_forward(self, module: nn.Embedding) -> Callable[[Tensor], Tensor]:
         name = self._names[id(module.weight)]
 
         def forward(tokens: Tensor) -> Tensor:
-            sums = self._now()
+            sums = self._current_sums()
 
             def note(gradients_TI: Tensor) -> None:
                 sums.add_embedding(name, gradients_TI, padding=module.padding_idx)
@@ -190,7 +189,7 @@ class Recorder:
 
         return forward
 
-    def _norm(self, module: nn.Module) -> Callable[[Tensor], Tensor]:
+    def _norm_forward(self, module: nn.Module) -> Callable[[Tensor], Tensor]:
         weight = module.weight
         eps = epsilon_of(module)
         assert isinstance(weight, nn.Parameter) and eps is not None
@@ -200,7 +199,7 @@ class Recorder:
             widens = module(torch.ones(1, len(weight), dtype=torch.bfloat16, device=weight.device)).dtype == wide
 
         def forward(states: Tensor) -> Tensor:
-            sums = self._now()
+            sums = self._current_sums()
             _require_token_order(name, states, sums.num_tokens)
 
             def note(gradients: Tensor) -> None:
@@ -212,11 +211,7 @@ class Recorder:
         return forward
 
 
-def _kind(module: nn.Module) -> str:
-    return f"{type(module).__name__} with {', '.join(name for name, _ in module.named_parameters(recurse=False))}"
-
-
 def _require_token_order(name: str, states: Tensor, num_tokens: int) -> None:
-    """Per-question sums need the tokens outermost: [1, T, ...], one after the other in memory."""
+    """Raises UnknownLayerError unless tokens are outermost: [1, T, ...], one after another in memory."""
     if states.shape[:2] != (1, num_tokens) or states.stride(1) < max(states.stride()[2:]):
         raise refusal(f"{name}, whose input of shape {tuple(states.shape)} is not ordered by token")

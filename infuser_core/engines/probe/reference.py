@@ -1,4 +1,4 @@
-"""The reference probe: one question after the other, its whole gradient in a buffer. The fast one is checked by it."""
+"""The reference probe: one question after another, its whole gradient in a buffer; tests of the fast one use it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,18 +10,18 @@ from torch import Tensor
 from infuser_core.algorithm.preset import Objective
 from infuser_core.algorithm.score import norm
 from infuser_core.engines.training.flat import FlatParameters
-from infuser_core.engines.training.loss import Policy, Tally, forward_terms, in_order
+from infuser_core.engines.training.loss import PassTally, Policy, forward_terms, order_logprobs
 from infuser_core.engines.training.optimizer import Optimizer
 from infuser_core.engines.training.packing import Packer, Segment
 from infuser_core.protocols import ProbeResult, Progress, Similarity, TrainGroup
 
 
 def similarities(groups: Sequence[TrainGroup], sums: Tensor, reference_norm: float) -> list[Similarity]:
-    """Similarities of each group's gradient of -J, from its sums, with its ascent direction."""
+    """Similarity of each group's ascent direction, from the sums of its gradient of -J."""
     return [
         Similarity(
             group_id=group.group_id,
-            # Gamma is odd in g, so turning the sign of g turns both products.
+            # Gamma is odd in g, so the sign of g flips both products.
             dot=-dot,
             raw_dot=-raw_dot,
             direction_norm=norm(direction_sq),
@@ -33,7 +33,7 @@ def similarities(groups: Sequence[TrainGroup], sums: Tensor, reference_norm: flo
 
 
 class ProbeLedger:
-    """Collects what a probe finds, group by group, in the order of the caller's groups, and tells the reporter."""
+    """Collects a probe's results by group, in the order of the caller's groups, and reports progress."""
 
     def __init__(
         self, groups: Sequence[TrainGroup], *, reference_norm: float, device: torch.device, progress: Progress
@@ -43,24 +43,24 @@ class ProbeLedger:
         self._groups = groups
         self._reference_norm = reference_norm
         self._progress = progress
-        self._tally = Tally()
-        self._done = sum(not any(row.advantage and row.token_ids for row in group.rows) for group in groups)
+        self._tally = PassTally()
+        self._finished = sum(not any(row.advantage and row.token_ids for row in group.rows) for group in groups)
 
     def note(self, segments: Sequence[Segment], logprobs_S: Tensor) -> None:
-        """The log-probabilities of one micro-batch's rows."""
+        """Add the log-probabilities of one micro-batch's rows."""
         self._tally.note(segments, logprobs_S=logprobs_S)
 
     def finish(self, groups: int) -> None:
-        """That many more groups are done."""
-        self._done += groups
-        self._progress(self._done, len(self._groups), self._tally.tokens)
+        """Count this many finished groups, and report progress."""
+        self._finished += groups
+        self._progress(self._finished, len(self._groups), self._tally.tokens)
 
     def close(self) -> ProbeResult:
         """The result of the pass."""
         self._progress(len(self._groups), len(self._groups), self._tally.tokens)
         return ProbeResult(
             similarities=similarities(self._groups, self.sums, self._reference_norm),
-            logprobs=in_order(self._groups, self._tally.logprobs),
+            logprobs=order_logprobs(self._groups, self._tally.logprobs),
         )
 
 
@@ -72,7 +72,7 @@ class Probe(Protocol):
 
 
 class ReferenceProbe:
-    """One backward per micro-batch of one question; memory: one gradient of the model's size for all of them."""
+    """One backward per micro-batch of one question, with one gradient of the model's size in memory."""
 
     def __init__(self, policy: Policy, flat: FlatParameters, optimizer: Optimizer[Any], packer: Packer) -> None:
         self._policy = policy

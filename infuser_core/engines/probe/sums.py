@@ -1,12 +1,11 @@
-"""Per-question weight gradients, reduced to four scalars as soon as they exist, and dropped.
+"""Per-question weight gradients, each reduced to four scalars at once and dropped.
 
-A piece is some rows of one parameter's gradient, for one question or several. Pieces are made and scored in a
-Workspace and overwritten by the next one, so that extra memory is three pieces (the gradient, what is computed from
-it, and the decayed second moment) and never a model-sized tensor.
+A piece is some rows of one parameter's gradient, for one or several questions. Pieces are formed and scored in a
+Workspace and overwritten by the next one, so that extra memory is three pieces (the gradient, scratch space, and the
+decayed second moment) and never a model-sized tensor.
 
 Shapes: _T tokens, _O rows and _I columns of a weight, _K questions of a piece, _N elements of a piece, _M pieces times
-questions, _U pairs of a question and a token id it holds (Words), _Q
-questions, _S response tokens.
+questions, _U pairs of a question and a token id in it (EmbeddingRows), _Q questions, _S response tokens.
 """
 
 import math
@@ -27,93 +26,94 @@ from infuser_core.memory.sizes import PIECE as DEVICE_PIECE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """The embedding rows each question touches, ordered by question, then by token id."""
+class EmbeddingRows:
+    """The embedding rows with a gradient, by question, then by token id."""
 
     tokens: np.ndarray
     """Token ids."""
     tokens_U: Tensor
-    """The same on the device."""
+    """Token ids on the device."""
     member_QU: Tensor
-    """1 where a row belongs to a question, else 0; fp64."""
+    """1 if a row belongs to a question, else 0; fp64."""
     inverse_T: Tensor
     """Row of every token of the micro-batch."""
-    cuts: list[slice]
+    rows: list[slice]
     """Rows of each question."""
 
     def between(self, question: int, ids: slice) -> slice:
-        """Rows of a question whose token ids lie in `ids`."""
-        cut = self.cuts[question]
-        first, last = np.searchsorted(self.tokens[cut], [ids.start, ids.stop])
-        return slice(cut.start + int(first), cut.start + int(last))
+        """Rows of a question whose token ids are in `ids`."""
+        rows = self.rows[question]
+        first, last = np.searchsorted(self.tokens[rows], [ids.start, ids.stop])
+        return slice(rows.start + int(first), rows.start + int(last))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spans:
-    """Questions of a micro-batch; their tokens stand together."""
+class QuestionSpans:
+    """Questions of a micro-batch, each with contiguous tokens."""
 
     places: list[int]
     """Place of each question in the caller's list."""
     lengths: list[int]
-    """Number of its tokens in [0, T)."""
+    """Number of tokens of each question."""
     responses: list[slice]
-    """Its response tokens, in [0, S)."""
+    """Response tokens of each question, in [0, S)."""
     member_QT: Tensor
-    """1 where a token belongs to a question, else 0: sums over tokens are products with it."""
-    words: Words
-    """Embedding rows they touch."""
+    """1 if a token belongs to a question, else 0: sums over tokens are products with it."""
+    embedding: EmbeddingRows
 
     def __len__(self) -> int:
         return len(self.places)
 
 
-def spans_of(segments: Sequence[Segment], batch: MicroBatch) -> Spans:
-    """The spans of a micro-batch that was packed with `trim`. Segments of one group stand together."""
+def spans_of(segments: Sequence[Segment], batch: MicroBatch) -> QuestionSpans:
+    """The questions of a micro-batch that was packed with `trim`; segments of one group are neighbours."""
     places: list[int] = []
     lengths: list[int] = []
     bounds = [0]
-    for place, own in groupby(segments, key=lambda segment: segment.group):
-        parts = list(own)
+    for place, members in groupby(segments, key=lambda segment: segment.group):
+        parts = list(members)
         shapes = [shape_of(segment, trim=True) for segment in parts]
         places.append(place)
         lengths.append(sum(shape.prompt + sum(shape.rows) for shape in shapes))
         bounds.append(bounds[-1] + sum(len(row.token_ids) for segment in parts for row in segment.rows))
     owners_T = np.repeat(np.arange(len(places)), lengths)
     device, dtype = batch.input_ids.device, batch.advantages_S.dtype
-    return Spans(
+    return QuestionSpans(
         places=places,
         lengths=lengths,
         responses=[slice(start, stop) for start, stop in pairwise(bounds)],
-        member_QT=_member(owners_T, len(places)).to(device, dtype),
-        words=_words(batch.input_ids[0].cpu().numpy(), owners_T, len(places), device),
+        member_QT=_membership(owners_T, len(places)).to(device, dtype),
+        embedding=_embedding_rows(batch.input_ids[0].cpu().numpy(), owners_T, len(places), device),
     )
 
 
-def _member(owners: np.ndarray, questions: int) -> Tensor:
+def _membership(owners: np.ndarray, questions: int) -> Tensor:
     return torch.from_numpy(np.arange(questions)[:, None] == owners)
 
 
-def _words(input_ids_T: np.ndarray, owners_T: np.ndarray, questions: int, device: torch.device) -> Words:
+def _embedding_rows(
+    input_ids_T: np.ndarray, owners_T: np.ndarray, questions: int, device: torch.device
+) -> EmbeddingRows:
     stride = int(input_ids_T.max()) + 1
     keys_U, inverse_T = np.unique(owners_T * stride + input_ids_T, return_inverse=True)
     owners_U = keys_U // stride
     bounds = np.searchsorted(owners_U, np.arange(questions + 1)).tolist()
     tokens = keys_U % stride
-    return Words(
+    return EmbeddingRows(
         tokens=tokens,
         tokens_U=torch.from_numpy(tokens).to(device),
-        member_QU=_member(owners_U, questions).to(device, torch.float64),
+        member_QU=_membership(owners_U, questions).to(device, torch.float64),
         inverse_T=torch.from_numpy(inverse_T).to(device),
-        cuts=[slice(start, stop) for start, stop in pairwise(bounds)],
+        rows=[slice(start, stop) for start, stop in pairwise(bounds)],
     )
 
 
 NORMS = 1024
-"""Norms of pieces that a scorer has room for at first."""
+"""Initial capacity for the norms of pieces."""
 
 
 class Workspace:
-    """A piece, its scratch and its moment, each of `elements` elements or of one weight row where that is longer."""
+    """Buffers of a piece, scratch and a moment, each of `elements` elements or of one weight row if that is longer."""
 
     def __init__(self, *, dtype: torch.dtype, device: torch.device) -> None:
         self.elements = CPU_PIECE if device.type == "cpu" else DEVICE_PIECE
@@ -122,28 +122,28 @@ class Workspace:
         self._buffers = [torch.empty(0, dtype=dtype, device=device) for _ in range(3)]
 
     def tile(self, rows: int, columns: int) -> tuple[int, int]:
-        """Weight rows of a piece, and questions that fit into it with all of these rows."""
+        """Weight rows of a piece, and questions that fit into it with these rows."""
         height = max(1, min(rows, self.elements // columns))
         return height, max(1, self.elements // (height * columns))
 
     def piece(self, *shape: int) -> Tensor:
-        """Room for a piece, uninitialised; the previous piece is lost."""
-        return self._room(0, shape)
+        """Buffer for a piece, uninitialised; overwrites the previous piece."""
+        return self._buffer(0, shape)
 
     def scratch(self, *shape: int) -> Tensor:
-        """Room for what is computed from a piece, uninitialised."""
-        return self._room(1, shape)
+        """Buffer for values computed from a piece, uninitialised."""
+        return self._buffer(1, shape)
 
     def moment(self, *shape: int) -> Tensor:
-        """Room for the second moment that belongs to a piece, uninitialised."""
-        return self._room(2, shape)
+        """Buffer for the second moment of a piece, uninitialised."""
+        return self._buffer(2, shape)
 
-    def _room(self, which: int, shape: tuple[int, ...]) -> Tensor:
-        wanted = math.prod(shape)
-        if self._buffers[which].numel() < wanted:
-            size = max(wanted, self.elements)
-            self._buffers[which] = torch.empty(size, dtype=self.dtype, device=self.device)
-        return self._buffers[which][:wanted].view(shape)
+    def _buffer(self, number: int, shape: tuple[int, ...]) -> Tensor:
+        count = math.prod(shape)
+        if self._buffers[number].numel() < count:
+            size = max(count, self.elements)
+            self._buffers[number] = torch.empty(size, dtype=self.dtype, device=self.device)
+        return self._buffers[number][:count].view(shape)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,14 +159,14 @@ class Preconditioner:
 
 
 class QuestionSums:
-    """Forms the per-question gradients of one micro-batch, piece by piece, and adds up their sums in fp64."""
+    """Forms the per-question gradients of one micro-batch piece by piece, and accumulates their sums in fp64."""
 
-    def __init__(self, spans: Spans, against: Preconditioner, workspace: Workspace) -> None:
+    def __init__(self, spans: QuestionSpans, against: Preconditioner, workspace: Workspace) -> None:
         self.spans = spans
         self._against = against
         self._workspace = workspace
-        self._held: dict[str, Tensor] = {}
-        self._seen: set[str] = set()
+        self._tied_rows: dict[str, Tensor] = {}
+        self._used: set[str] = set()
         self._norms_4M = torch.empty(4, 0, dtype=workspace.dtype, device=workspace.device)
         self._owners: list[int] = []
         self._rest = torch.zeros(4, len(spans), dtype=torch.float64, device=workspace.device)
@@ -181,12 +181,12 @@ class QuestionSums:
         return self._workspace.tile(rows, columns)[0]
 
     def add_linear(self, name: str, left_TO: Tensor, right_TI: Tensor) -> None:
-        """The weight gradient left^T right of every question. Raises EngineError where the weight is used twice."""
-        self._once(name)
+        """Add every question's weight gradient left^T right. Raises UnknownLayerError if the weight is used twice."""
+        self._require_first_use(name)
         if len(left_TO) != self.num_tokens:
             raise refusal(f"{name}, which sees {len(left_TO)} of {self.num_tokens} tokens")
         if left_TO.device.type == "cpu":
-            # Here, once: a CPU has no product of bf16 matrices with an fp32 result.
+            # Converted once, here: a CPU has no product of bf16 matrices with an fp32 result.
             left_TO, right_TI = left_TO.to(self._workspace.dtype), right_TI.to(self._workspace.dtype)
         rows, columns = left_TO.shape[1], right_TI.shape[1]
         rights = right_TI.split(self.spans.lengths)
@@ -203,8 +203,8 @@ class QuestionSums:
                 self._score(pieces, target, picked)
 
     def add_tokens(self, name: str, gradients: Tensor) -> None:
-        """A vector that every token adds to, a bias or a norm's scale: [..., N], tokens outermost, heads between."""
-        self._once(name)
+        """Add the gradient of a vector, a bias or a norm's scale: [..., N], tokens outermost, heads between."""
+        self._require_first_use(name)
         member_QT = self.spans.member_QT
         pieces = member_QT @ gradients.reshape(self.num_tokens, -1).to(member_QT.dtype)
         size = self._against.reference[name].numel()
@@ -215,35 +215,35 @@ class QuestionSums:
     def add_head_rows(
         self, name: str, question: int, rows: slice, left_SO: Tensor, right_SI: Tensor, *, hold: bool
     ) -> None:
-        """Rows of one question's left^T right, at most a piece of them.
+        """Add rows of one question's left^T right, at most a piece.
 
-        `hold` keeps the rows that the question's own tokens touch for `add_embedding`: a tied weight's two parts are
-        added before the square root sees them.
+        `hold` stores the rows of the question's own tokens for `add_embedding`: the two parts of a tied weight's
+        gradient are added before the square root.
         """
         pieces = self._workspace.piece(1, left_SO.shape[1], right_SI.shape[1])
         product(left_SO.t(), right_SI, pieces.dtype, out=pieces[0])
         if hold:
-            self._hold(name, question, rows, pieces[0])
+            self._store_tied_rows(name, question, rows, pieces[0])
         self._score(pieces, self._target(name, rows), slice(question, question + 1))
 
     def add_head_bias(self, name: str, question: int, rows: slice, left_SO: Tensor) -> None:
-        """Elements of one question's bias gradient, from operands in the parameter's dtype."""
+        """Add elements of one question's bias gradient, from operands in the parameter's dtype."""
         pieces = left_SO.sum(0)[None]
         self._score(pieces, self._target(name, rows), slice(question, question + 1))
 
     def add_embedding(self, name: str, gradients_TI: Tensor, *, padding: int | None) -> None:
-        """The touched rows of an embedding; untouched ones have gradient 0 and add exactly 0."""
-        self._once(name)
-        words = self.spans.words
-        count = len(words.tokens_U)
+        """Add the rows of an embedding that the questions use; all others have gradient 0 and add exactly 0."""
+        self._require_first_use(name)
+        embedding = self.spans.embedding
+        count = len(embedding.tokens_U)
         gradients_TI = gradients_TI.to(self._workspace.dtype)
         # The kernel behind embedding's own backward: sums rows of equal index in a fixed order on every device.
-        rows_UI = torch.ops.aten.embedding_dense_backward(gradients_TI, words.inverse_T, count, -1, False)
+        rows_UI = torch.ops.aten.embedding_dense_backward(gradients_TI, embedding.inverse_T, count, -1, False)
         if padding is not None:
-            rows_UI.masked_fill_((words.tokens_U == padding)[:, None], 0.0)
-        if name in self._held:
-            rows_UI += self._held.pop(name)
-        self._score_rows(name, rows_UI, words)
+            rows_UI.masked_fill_((embedding.tokens_U == padding)[:, None], 0.0)
+        if name in self._tied_rows:
+            rows_UI += self._tied_rows.pop(name)
+        self._score_rows(name, rows_UI, embedding)
 
     def totals(self) -> Tensor:
         """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of every question so far, fp64 of shape [Q, 4]."""
@@ -254,34 +254,34 @@ class QuestionSums:
         member_MQ = (owners_M[:, None] == torch.arange(len(self.spans), device=sums_4M.device)).double()
         return (self._rest + sums_4M @ member_MQ).t()
 
-    def _once(self, name: str) -> None:
-        if name in self._seen:
+    def _require_first_use(self, name: str) -> None:
+        if name in self._used:
             raise refusal(f"{name}, which is used more than once in a forward pass")
-        self._seen.add(name)
+        self._used.add(name)
 
-    def _hold(self, name: str, question: int, rows: slice, piece: Tensor) -> None:
-        words = self.spans.words
-        if name not in self._held:
-            self._held[name] = piece.new_zeros(len(words.tokens_U), piece.shape[1])
-        touched = words.between(question, rows)
-        places = words.tokens_U[touched] - rows.start
-        self._held[name][touched] = piece[places]
+    def _store_tied_rows(self, name: str, question: int, rows: slice, piece: Tensor) -> None:
+        embedding = self.spans.embedding
+        if name not in self._tied_rows:
+            self._tied_rows[name] = piece.new_zeros(len(embedding.tokens_U), piece.shape[1])
+        touched = embedding.between(question, rows)
+        places = embedding.tokens_U[touched] - rows.start
+        self._tied_rows[name][touched] = piece[places]
         piece[places] = 0.0
 
     def _target(self, name: str, rows: slice) -> tuple[Tensor, Tensor]:
-        """The reference's part for pieces of these rows, and v times its weight, which the next target overwrites."""
+        """The reference for pieces of these rows, and v times its weight, which the next call overwrites."""
         reference_N = self._against.reference[name][rows].reshape(-1)
         second_N = self._against.second[name][rows].reshape(-1)
         decayed_N = torch.mul(second_N, self._against.form.decayed, out=self._workspace.moment(len(second_N)))
         return reference_N, decayed_N
 
     def _score(self, pieces: Tensor, target: tuple[Tensor, Tensor], picked: slice) -> None:
-        """Pieces [K, ...] of the questions `picked`."""
+        """Score pieces [K, ...] of the questions `picked`."""
         pieces_KN = pieces.flatten(1)
         first = len(self._owners)
         self._owners += range(picked.start, picked.stop)
         if len(self._owners) > self._norms_4M.shape[1]:
-            # One tensor and not a list: small ones, kept between large ones that come and go, fragment the heap.
+            # One tensor and not a list: small tensors between short-lived large ones fragment the heap.
             more = self._norms_4M.new_empty(4, max(NORMS, len(self._owners)))
             self._norms_4M = torch.cat([self._norms_4M[:, :first], more], dim=1)
         batched_norms(
@@ -293,16 +293,16 @@ class QuestionSums:
             out_4K=self._norms_4M[:, first : len(self._owners)],
         )
 
-    def _score_rows(self, name: str, rows_UI: Tensor, words: Words) -> None:
-        """Embedding rows, each its question's whole gradient of that row."""
+    def _score_rows(self, name: str, rows_UI: Tensor, embedding: EmbeddingRows) -> None:
+        """Score embedding rows, each its question's whole gradient of that row."""
         height, _ = self._workspace.tile(*rows_UI.shape)
         for start in range(0, len(rows_UI), height):
-            cut = slice(start, start + height)
-            tokens = words.tokens_U[cut]
+            tile = slice(start, start + height)
+            tokens = embedding.tokens_U[tile]
             sums_U4 = row_sums(
-                rows_UI[cut],
+                rows_UI[tile],
                 self._against.reference[name][tokens],
                 self._against.second[name][tokens],
                 self._against.form,
             )
-            self._rest += (words.member_QU[:, cut] @ sums_U4).t()
+            self._rest += (embedding.member_QU[:, tile] @ sums_U4).t()

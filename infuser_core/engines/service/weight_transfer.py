@@ -74,7 +74,7 @@ class Memory:
         import torch
 
         from infuser_core.engines.local.memory import free_host_memory
-        from infuser_core.engines.training.tensor_files import create
+        from infuser_core.engines.training.tensor_files import allocate_file
 
         kind = getattr(torch, dtype)
         needed, free = kind.itemsize * sum(map(prod, shapes.values())), free_host_memory()
@@ -82,7 +82,7 @@ class Memory:
             raise EngineError(f"{needed:,} bytes are needed, and of main memory {free:,} are free", hint="free some")
         self._descriptor = os.memfd_create("infuser-weights")
         self.path = Path(f"/proc/{os.getpid()}/fd/{self._descriptor}")
-        create(self.path, shapes, kind)
+        allocate_file(self.path, shapes, kind)
 
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):

@@ -1,7 +1,7 @@
 """Attention over packed segments: a response sees its prompt and itself, never its neighbours.
 
-Linear layers run on the flat tokens; attention alone goes through padded buckets of like-shaped segments, because a
-batched kernel beats one call per segment. Shapes: _T flat tokens, _G segments, _N responses, _P prompt tokens,
+Linear layers run on the flat tokens; only attention uses padded buckets of segments of similar shape, because a batched
+kernel is faster than one call per segment. Shapes: _T flat tokens, _G segments, _N responses, _P prompt tokens,
 _L response tokens, _H key-value heads, _D head size.
 """
 
@@ -17,20 +17,18 @@ from torch import Tensor
 from infuser_core.engines.hf.layouts import causal_window
 
 QUERIES = 96
-"""Tokens of a response that attend in one call: a long response's calls leave out the keys behind their own tokens."""
+"""Query tokens of a response per call: the calls of a long response skip the keys after their tokens."""
 
 PADDED_WORK = 1.25
-"""A bucket takes one more segment while padding multiplies its attention work by no more than this."""
+"""A bucket takes one more segment if padding multiplies its attention work by at most this factor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentShape:
-    """Lengths of one segment, tokens."""
+    """Lengths of a segment's prompt and of each of its responses, tokens."""
 
     prompt: int
-    """Prompt length."""
     rows: list[int]
-    """Length of each response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +36,7 @@ class Bucket:
     """Segments that attend in one kernel call, padded to the same shape."""
 
     start: int
-    """First padded slot of the bucket: prompts [G, P] lie there, responses [G, N, L] behind them."""
+    """First padded slot of the bucket: first the prompts [G, P], then the responses [G, N, L]."""
     groups: int
     """Segments, G."""
     prompt: int
@@ -48,7 +46,7 @@ class Bucket:
     response: int
     """Longest response, L."""
     padding_GP: Tensor | None
-    """True where a prompt slot is padding; None where all prompts have one length."""
+    """True at prompt slots that are padding; None if all prompts have one length."""
 
     @property
     def middle(self) -> int:
@@ -62,15 +60,15 @@ class Bucket:
 
 
 class PackedLayout:
-    """Layout of a packed sequence [1, T]; holds the two index maps between flat tokens and padded slots."""
+    """Layout of a packed sequence [1, T], with the index maps between flat tokens and padded slots."""
 
     def __init__(self, shapes: Sequence[SegmentShape], *, device: torch.device) -> None:
         self.longest = max(shape.prompt + max(shape.rows) for shape in shapes)
         self._buckets: list[Bucket] = []
         slots: list[np.ndarray] = []
         used, flat = 0, 0
-        for members in _bucketed(shapes):
-            bucket, places, flat = _bucket(members, used, flat, device)
+        for members in _split_buckets(shapes):
+            bucket, places, flat = _build_bucket(members, used, flat, device)
             self._buckets.append(bucket)
             slots.append(places)
             used = bucket.stop
@@ -101,7 +99,7 @@ class PackedLayout:
 
 
 class _Unpack(torch.autograd.Function):
-    """Flat tokens to padded slots. Pads repeat token 0; nothing reads them, so backward gathers as well."""
+    """Flat tokens to padded slots. Pads repeat token 0 and are never read, so backward gathers as well."""
 
     @staticmethod
     def forward(ctx: Any, flat: Tensor, slots: Tensor, inverse: Tensor) -> Tensor:
@@ -135,13 +133,15 @@ def _attend(
     prompts = slice(bucket.start, bucket.middle)
     responses = slice(bucket.middle, bucket.stop)
     grid = (bucket.groups, bucket.prompt)
-    given = [each[prompts].unflatten(0, grid) for each in (query, key, value)]
-    yield _prompt_attention(*given, scaling=scaling, window=window)
-    yield _response_attention(bucket, query[responses], *_keys(bucket, key, value), scaling=scaling, window=window)
+    operands = [each[prompts].unflatten(0, grid) for each in (query, key, value)]
+    yield _prompt_attention(*operands, scaling=scaling, window=window)
+    yield _response_attention(
+        bucket, query[responses], *_response_keys(bucket, key, value), scaling=scaling, window=window
+    )
 
 
 def _prompt_attention(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None) -> Tensor:
-    """Causal attention of [G, P, heads, D]; prompts are padded to the right, where no real token looks."""
+    """Causal attention of [G, P, heads, D]; prompts are padded on the right, where no real token looks."""
     repeats = query.shape[2] // key.shape[2]
     keys, values = (each.repeat_interleave(repeats, 2).transpose(1, 2) for each in (key, value))
     mask = None if window is None else causal_window(query.shape[1], window, device=query.device)
@@ -151,17 +151,17 @@ def _prompt_attention(query: Tensor, key: Tensor, value: Tensor, *, scaling: flo
     return output.transpose(1, 2).flatten(2).flatten(0, 1)
 
 
-def _keys(bucket: Bucket, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and values every response sees: its prompt, then itself, [G N, H, P + L, D]."""
+def _response_keys(bucket: Bucket, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Keys and values of every response: its prompt, then itself, [G N, H, P + L, D]."""
     groups, samples, width = bucket.groups, bucket.samples, bucket.prompt
 
-    def joined(states: Tensor) -> Tensor:
+    def join(states: Tensor) -> Tensor:
         prompt = states[bucket.start : bucket.middle].unflatten(0, (groups, 1, width))
         own = states[bucket.middle : bucket.stop].unflatten(0, (groups, samples, bucket.response))
         shared = prompt.expand(-1, samples, -1, -1, -1)
         return torch.cat([shared, own], dim=2).flatten(0, 1).transpose(1, 2)
 
-    return joined(key), joined(value)
+    return join(key), join(value)
 
 
 def _response_attention(
@@ -175,12 +175,12 @@ def _response_attention(
     parts = []
     for start in range(0, bucket.response, QUERIES):
         stop = min(start + QUERIES, bucket.response)
-        seen = bucket.prompt + stop
+        visible = bucket.prompt + stop
         part = F.scaled_dot_product_attention(
             grouped[..., start:stop, :].flatten(2, 3),
-            keys[:, :, :seen],
-            values[:, :, :seen],
-            attn_mask=mask[:, start:stop, :seen].repeat(1, repeats, 1)[:, None],
+            keys[:, :, :visible],
+            values[:, :, :visible],
+            attn_mask=mask[:, start:stop, :visible].repeat(1, repeats, 1)[:, None],
             scale=scaling,
         )
         parts.append(part.unflatten(2, (repeats, -1)))
@@ -188,13 +188,13 @@ def _response_attention(
 
 
 def _response_mask(bucket: Bucket, device: torch.device, window: int | None) -> Tensor:
-    """True where a response token may look, [rows or 1, L, P + L]: the real prompt and its own past within `window`."""
+    """Mask of response tokens, [rows or 1, L, P + L]: the unpadded prompt and the response's past within `window`."""
     own_LL = causal_window(bucket.response, window or bucket.response, device=device)
     prompt_GLP = torch.ones(1, 1, bucket.prompt, dtype=torch.bool, device=device)
     if bucket.padding_GP is not None:
         prompt_GLP = ~bucket.padding_GP[:, None]
     if window is not None:
-        # How far back a prompt's token lies depends on each prompt's own length.
+        # The distance to a prompt's token depends on the length of the prompt.
         lengths_G = prompt_GLP.expand(bucket.groups, -1, -1).sum((1, 2))
         places_GL = lengths_G[:, None] + torch.arange(bucket.response, device=device)
         prompt_GLP = prompt_GLP & (places_GL[:, :, None] - torch.arange(bucket.prompt, device=device) < window)
@@ -204,28 +204,28 @@ def _response_mask(bucket: Bucket, device: torch.device, window: int | None) -> 
     return mask if bucket.padding_GP is None and window is None else mask.repeat_interleave(bucket.samples, 0)
 
 
-def _work(groups: int, prompt: int, samples: int, response: int) -> int:
+def _attention_work(groups: int, prompt: int, samples: int, response: int) -> int:
     return groups * (prompt * prompt // 2 + samples * response * (prompt + response))
 
 
-def _bucketed(shapes: Sequence[SegmentShape]) -> Iterator[Sequence[SegmentShape]]:
-    """Runs of consecutive segments whose padding stays within PADDED_WORK."""
-    start, alone, prompt, samples, response = 0, 0, 0, 0, 0
+def _split_buckets(shapes: Sequence[SegmentShape]) -> Iterator[Sequence[SegmentShape]]:
+    """Split segments into runs whose padding stays within PADDED_WORK."""
+    start, unpadded, prompt, samples, response = 0, 0, 0, 0, 0
     for place, shape in enumerate(shapes):
-        own = _work(1, shape.prompt, len(shape.rows), max(shape.rows))
+        own = _attention_work(1, shape.prompt, len(shape.rows), max(shape.rows))
         wider = (max(prompt, shape.prompt), max(samples, len(shape.rows)), max(response, max(shape.rows)))
-        if place > start and _work(place - start + 1, *wider) > PADDED_WORK * (alone + own):
+        if place > start and _attention_work(place - start + 1, *wider) > PADDED_WORK * (unpadded + own):
             yield shapes[start:place]
-            start, alone, wider = place, 0, (shape.prompt, len(shape.rows), max(shape.rows))
-        alone += own
+            start, unpadded, wider = place, 0, (shape.prompt, len(shape.rows), max(shape.rows))
+        unpadded += own
         prompt, samples, response = wider
     yield shapes[start:]
 
 
-def _bucket(
+def _build_bucket(
     shapes: Sequence[SegmentShape], start: int, flat: int, device: torch.device
 ) -> tuple[Bucket, np.ndarray, int]:
-    """The bucket, the flat token of each of its slots (-1 for padding), and the first flat token behind it."""
+    """The bucket, the flat token of each of its slots (-1 for padding), and the first flat token after it."""
     width, samples = max(shape.prompt for shape in shapes), max(len(shape.rows) for shape in shapes)
     response = max(max(shape.rows) for shape in shapes)
     prompts = np.full((len(shapes), width), -1, dtype=np.int64)

@@ -2,15 +2,14 @@
 
 `model.safetensors` holds the master weights, `optimizer.safetensors` the optimizer's moments as `m.<parameter>` and
 `v.<parameter>`, `trainer.json` the step and the optimizer's constants. Above `SHARD_BYTES` either of the first two is
-several files and an index, in the layout that Hugging Face's readers know: `model-00001-of-00003.safetensors`, ...,
-`model.safetensors.index.json`. Of a model with adapters, `adapter_model.safetensors` holds these alone, in the place of
-`model.safetensors`, under the names that peft gives them (see infuser_core.store.adapter_files).
+several files and an index in the layout of Hugging Face: `model-00001-of-00003.safetensors`, ...,
+`model.safetensors.index.json`. For a model with adapters, `adapter_model.safetensors` replaces `model.safetensors` and
+holds only the adapters, under peft's names (see infuser_core.store.adapter_files).
 """
 
 import json
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,9 +33,9 @@ MOMENTS = "optimizer.safetensors"
 STATE = "trainer.json"
 FORMAT = 1
 SPLIT = (WEIGHTS, MOMENTS)
-"""Files that become several when they are large; a kept gradient stays one."""
+"""Files that are split into shards if they are large; a stored gradient is always one file."""
 SHARD_BYTES = 5_000_000_000
-"""Bytes of tensors per file. It decides what a checkpoint's files are called, so another value gives other digests."""
+"""Bytes of tensors per file. The names of a checkpoint's files, and thus digests, depend on it."""
 _CHECKPOINT = ("model", "adapter_model", "optimizer", "trainer")
 _REMEDY = "influence needs AdamW's moments: create the folder with prepare_anchor, or load one a trainer saved"
 
@@ -51,40 +50,42 @@ class TrainerState:
     step: int
     """Optimizer steps since the anchor."""
     optimizer: dict[str, Any]
-    """Constants of the optimizer, and its name where that is not AdamW."""
+    """Constants of the optimizer, and its name if it is not AdamW."""
 
 
 def write_checkpoint(
     folder: Path, *, weights: Tensors, moments: Tensors, state: TrainerState, adapter: bool = False
 ) -> None:
-    """Weights, or with `adapter` those of adapters alone, the optimizer's moments and `trainer.json`, flushed."""
-    file, named = (adapters.WEIGHTS, adapters.rename_for_peft(weights)) if adapter else (WEIGHTS, weights)
-    _write({folder / file: named, folder / MOMENTS: moments}, SHARD_BYTES)
+    """Write weights (only those of adapters if `adapter`), the optimizer's moments and `trainer.json`, flushed."""
+    file, tensors = (adapters.WEIGHTS, adapters.rename_for_peft(weights)) if adapter else (WEIGHTS, weights)
+    _write_files({folder / file: tensors, folder / MOMENTS: moments}, SHARD_BYTES)
     write_state(state, folder)
 
 
 def write_tensors(tensors: Tensors, path: Path, *, cap: int = SHARD_BYTES) -> None:
-    """Tensors as flushed safetensors: one file, or shards of at most `cap` bytes or of one tensor, and their index."""
-    _write({path: tensors}, cap)
+    """Write tensors as flushed safetensors: one file, or shards of at most `cap` bytes or one tensor, and an index."""
+    _write_files({path: tensors}, cap)
 
 
-def _write(contents: Mapping[Path, Tensors], cap: int) -> None:
-    """Files, whose digests the store then knows, and the indices of those that became several."""
+def _write_files(contents: Mapping[Path, Tensors], cap: int) -> None:
+    """Write files, register their digests with the store, and write the indices of sharded ones."""
     shards = {path: shard(tensors, path, cap) for path, tensors in contents.items()}
-    for file, sha256 in tensor_files.write_all({file: part for each in shards.values() for file, part in each.items()}):
-        written(file, sha256)
+    for file, sha256 in tensor_files.write_files(
+        {file: part for each in shards.values() for file, part in each.items()}
+    ):
+        register_file(file, sha256)
     for path, parts in shards.items():
         write_index(parts, path)
 
 
-def written(file: Path, sha256: str) -> None:
-    """A complete file, hashed on its way to the disk: whoever commits it need not read it again."""
+def register_file(file: Path, sha256: str) -> None:
+    """Register the digest of a complete file, so that the commit need not read it again."""
     remember_digest(file, sha256)
-    _point(file)
+    _hit_fault_point(file)
 
 
 def shard(tensors: Tensors, path: Path, cap: int = SHARD_BYTES) -> dict[Path, dict[str, Tensor]]:
-    """The files that `path` becomes, each with at most `cap` bytes of tensors or with one tensor, in their order."""
+    """Split tensors into the files of `path`, each of at most `cap` bytes or one tensor, in their order."""
     groups: list[dict[str, Tensor]] = [{}]
     room = cap
     for name, tensor in tensors.items():
@@ -100,75 +101,68 @@ def shard(tensors: Tensors, path: Path, cap: int = SHARD_BYTES) -> dict[Path, di
 
 
 def write_index(shards: Mapping[Path, Tensors], path: Path) -> None:
-    """The index of several files; one file needs none."""
+    """Write the index of several shards; a single file needs none."""
     if len(shards) > 1:
         total = sum(tensor.nbytes for part in shards.values() for tensor in part.values())
         places = {name: file.name for file, part in shards.items() for name in part}
-        _write_text(_index(path), {"metadata": {"total_size": total}, "weight_map": places})
+        _write_json(_index_path(path), {"metadata": {"total_size": total}, "weight_map": places})
 
 
-def _write_text(path: Path, content: object) -> None:
+def _write_json(path: Path, content: object) -> None:
     path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
     fsync(path)
-    _point(path)
+    _hit_fault_point(path)
 
 
-def _point(path: Path) -> None:
+def _hit_fault_point(path: Path) -> None:
     if path.name.startswith(_CHECKPOINT):
         faults.point("checkpoint:file")
 
 
-def _index(path: Path) -> Path:
+def _index_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.index.json")
 
 
 def shards_of(path: Path) -> list[Path]:
-    """The files that hold what `path` stands for. Raises CheckpointError where it is missing, StoreError if pruned."""
+    """The file `path`, or its shards. Raises CheckpointError if it is missing, StoreError if it was pruned."""
     if path.is_file():
         return [path]
     pruned.refuse_pruned(path)
-    pruned.refuse_pruned(_index(path))
-    if not _index(path).is_file():
+    pruned.refuse_pruned(_index_path(path))
+    if not _index_path(path).is_file():
         raise CheckpointError(f"{path} is missing", hint=_REMEDY)
-    found = [path.parent / name for name in shard_names(_index(path))]
-    for shard_path in found:
+    shards = [path.parent / name for name in shard_names(_index_path(path))]
+    for shard_path in shards:
         if not shard_path.is_file():
             pruned.refuse_pruned(shard_path)
             raise CheckpointError(
-                f"{shard_path} is missing", hint=f"{_index(path).name} names it: copy the folder again"
+                f"{shard_path} is missing", hint=f"{_index_path(path).name} names it: copy the folder again"
             )
-    return found
+    return shards
 
 
 def count_weights(folder: Path, name: str = WEIGHTS) -> int | None:
-    """Number of weights in a model folder, from the heads of its files; None where they are not safetensors."""
-    if not any((folder / each).is_file() for each in (name, _index(Path(name)).name)):
+    """Number of weights in a model folder, from the headers of its files; None if they are not safetensors."""
+    if not any((folder / each).is_file() for each in (name, _index_path(Path(name)).name)):
         return None
     total = 0
     for path in shards_of(folder / name):
-        with _opened(path) as file:
-            total += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+        try:
+            with safe_open(path, framework="pt") as file:
+                total += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118
+        except SafetensorError as error:
+            raise CheckpointError(f"{path} cannot be read: {error}", hint="fetch the model again") from error
     return total
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[safe_open]:
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield file
-    except SafetensorError as error:
-        raise CheckpointError(f"{path} cannot be read: {error}", hint="fetch the model again") from error
-
-
 def write_state(state: TrainerState, folder: Path) -> None:
-    """`trainer.json`, flushed to the disk."""
-    content = {"format": FORMAT, "step": state.step, "optimizer": state.optimizer}
-    _write_text(folder / STATE, content)
+    """Write `trainer.json`, flushed to the disk."""
+    _write_json(folder / STATE, {"format": FORMAT, "step": state.step, "optimizer": state.optimizer})
 
 
 def read_state(folder: Path, options: Options | None = None) -> TrainerState:
-    """`trainer.json` of a folder. Raises CheckpointError where it is missing, of another format, or was trained with
-    other constants than `options`: moments of other decay rates mean something else."""
+    """Read a folder's `trainer.json`. Raises CheckpointError if it is missing, has another format, or its moments were
+    accumulated with other constants than `options`."""
     path = folder / STATE
     if not path.is_file():
         raise CheckpointError(f"{folder} holds no optimizer state ({STATE} is missing)", hint=_REMEDY)
@@ -192,38 +186,38 @@ def _refuse_other_constants(options: Options, state: TrainerState, folder: Path)
             hint="keep the optimizer for a whole run",
         )
     for key in options.kept:
-        mine, stored = getattr(options, key), state.optimizer.get(key)
-        if stored is None or not math.isclose(mine, stored):
+        current, stored = getattr(options, key), state.optimizer.get(key)
+        if stored is None or not math.isclose(current, stored):
             raise CheckpointError(
-                f"{folder} was trained with {key} {stored}, and the trainer is set to {mine}",
+                f"{folder} was trained with {key} {stored}, and the trainer is set to {current}",
                 hint="keep the optimizer's constants for a whole run",
             )
 
 
 def read_reference(path: Path, targets: Tensors) -> None:
-    """Fill the given tensors from a kept gradient. Raises CheckpointError unless names and shapes agree."""
+    """Fill `targets` from a stored gradient. Raises CheckpointError unless names and shapes agree."""
     if not path.is_file():
         raise CheckpointError(f"the reference gradient {path} is missing", hint="run the dev_gradient phase first")
-    fill(targets, path, remedy="recompute it")
+    fill_tensors(targets, path, remedy="recompute it")
 
 
 @torch.no_grad()
-def fill(targets: Tensors, path: Path, *, remedy: str = "load its own checkpoint") -> None:
-    """Copy what `path` stands for into targets, one tensor at a time: moments are twice as large as the model.
+def fill_tensors(targets: Tensors, path: Path, *, remedy: str = "load its own checkpoint") -> None:
+    """Copy the tensors of `path` or of its shards into `targets`. Raises CheckpointError unless names and shapes agree.
 
-    Raises CheckpointError unless names and shapes agree.
+    Reads one tensor at a time: moments are twice as large as the model.
     """
     places: dict[str, Path] = {}
     for file in shards_of(path):
-        with safe_open(file, framework="pt") as opened:
-            places |= dict.fromkeys(opened.keys(), file)
+        with safe_open(file, framework="pt") as handle:
+            places |= dict.fromkeys(handle.keys(), file)
     differing = sorted(set(targets) ^ set(places))
     if differing:
         raise CheckpointError(f"{path} and the model disagree about {differing[:3]}", hint=remedy)
     for name, target in targets.items():
-        # Opened anew for each tensor: pages of a file that were read stay in memory until it is closed.
-        with safe_open(places[name], framework="pt") as opened:
-            stored = opened.get_tensor(name)
+        # Reopened for each tensor: the pages read stay in memory until the file is closed.
+        with safe_open(places[name], framework="pt") as handle:
+            stored = handle.get_tensor(name)
             if stored.shape != target.shape:
                 shapes = f"{tuple(stored.shape)}, not {tuple(target.shape)}"
                 raise CheckpointError(f"{name} in {path} has shape {shapes}", hint=remedy)

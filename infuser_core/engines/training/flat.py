@@ -1,4 +1,4 @@
-"""Flat buffers: a model's trained parameters in one tensor, and their gradients in another, with views by name."""
+"""A model's trained parameters in one flat tensor, and their gradients in another, with views by name."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -33,16 +33,16 @@ class FlatBuffers:
         return float(self.total(torch.stack(squares).sum()).sqrt())
 
     def views(self, buffer: Tensor) -> dict[str, Tensor]:
-        """The part of every parameter that is held here, of a buffer."""
+        """The part of every parameter in a buffer of this process."""
         raise NotImplementedError
 
     def total(self, value: Tensor) -> Tensor:
-        """A small fp64 tensor summed over everybody who holds a part of the parameters."""
+        """A small fp64 tensor summed over all processes that hold a part of the parameters."""
         return value
 
 
 class FlatParameters(FlatBuffers):
-    """Named parameters as views of one buffer, whose padding stays 0; `outer` names embedding and output layer."""
+    """Parameters as views of one buffer, whose padding stays 0; `outer` names the embedding and the output layer."""
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], *, outer: Collection[str] = ()) -> None:
         self.hidden = hidden_matrices(parameters, outer)
@@ -61,7 +61,7 @@ class FlatParameters(FlatBuffers):
         self.bind(self.gradient)
 
     def views(self, buffer: Tensor) -> dict[str, Tensor]:
-        """Every parameter's part of a buffer, in its own shape."""
+        """Every parameter's part of a buffer, in the parameter's shape."""
         return {
             name: buffer[start : start + shape.numel()].view(shape) for name, (start, shape) in self._slices.items()
         }
@@ -72,15 +72,15 @@ class FlatParameters(FlatBuffers):
             self._parameters[name].grad = view
 
     def unbind(self) -> None:
-        """Leave the parameters without gradients, until `bind`."""
+        """Remove the parameters' gradients until `bind`."""
         for parameter in self._parameters.values():
             parameter.grad = None
 
-    def bound(self) -> list[str]:
-        """Parameters that have a gradient."""
+    def bound_names(self) -> list[str]:
+        """Names of the parameters that have a gradient."""
         return [name for name, parameter in self._parameters.items() if parameter.grad is not None]
 
 
 def hidden_matrices(parameters: Mapping[str, Tensor], outer: Collection[str]) -> frozenset[str]:
-    """Names of the matrices that are neither in `outer` nor vectors or stacks."""
+    """Names of the matrices that are not in `outer`."""
     return frozenset(name for name, each in parameters.items() if each.dim() == 2 and name not in outer)

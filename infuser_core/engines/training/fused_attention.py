@@ -1,9 +1,11 @@
 """A fused attention kernel over packed segments, and the choice between it and the plain padded one.
 
-Queries are the flat tokens as they stand. Every prompt is a sequence of its own, and every response one whose keys are
-its prompt's and then its own, aligned at the end. On an accelerator, torch's variable-length kernel is tried once at a
-small size, forward and backward, against scaled-dot-product attention over padded buckets; where it is missing, refuses
-or disagrees it is passed over, with its reason. On a CPU the plain one is also the fastest. Shapes: _T flat tokens,
+Queries are the flat tokens. Every prompt is a separate sequence, and so is every response, whose keys are its prompt's
+followed by its own, aligned at the end. On an accelerator, torch's variable-length kernel is tested once at a small
+size, forward and backward, against scaled-dot-product attention over padded buckets; if it is missing, fails or
+disagrees, the padded one is used and the reason recorded. On a CPU the padded one is also the fastest.
+
+Shapes: _T flat tokens,
 _K gathered keys, heads, D head size.
 """
 
@@ -17,44 +19,47 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infuser_core.engines.hf.layouts import Layout
+from infuser_core.engines.hf.layouts import AttentionLayout
 from infuser_core.engines.training.attention import PackedLayout, SegmentShape
 from infuser_core.errors import EngineError
 
 Kernel = Callable[..., Tensor]
 """`kernel(query, key, value, starts_q, starts_k, longest_q, longest_k, scaling=, window=)` of [T, heads, D] tensors:
-sequence i is `starts[i]:starts[i + 1]`; its last query sees its last key, and nobody looks ahead."""
+sequence i is `starts[i]:starts[i + 1]`; its last query sees its last key, and attention is causal."""
 
-LayoutMaker = Callable[..., Layout]
-"""`make(shapes, device=...)`: who attends to whom in one micro-batch."""
+LayoutMaker = Callable[..., AttentionLayout]
+"""`make(shapes, device=...)`: the attention layout of one micro-batch."""
 
-TRIED = (SegmentShape(prompt=37, rows=[21, 5]), SegmentShape(prompt=9, rows=[33]))
-"""Prompts and responses of unlike lengths: a kernel that aligns them at their beginning is found out."""
+TEST_SHAPES = (SegmentShape(prompt=37, rows=[21, 5]), SegmentShape(prompt=9, rows=[33]))
+"""Prompts and responses of different lengths, to detect a kernel that aligns them at their start."""
 TOLERANCE = {torch.bfloat16: 3e-2, torch.float32: 5e-3, torch.float64: 1e-9}
 """Largest relative distance from the plain output and gradients, by compute dtype."""
 
 
 class VarlenLayout:
-    """Layout of a packed sequence [1, T] for a kernel of that form."""
+    """Layout of a packed sequence [1, T] for a `Kernel`."""
 
     def __init__(self, shapes: Sequence[SegmentShape], *, device: torch.device, kernel: Kernel) -> None:
         self.longest = max(shape.prompt + max(shape.rows) for shape in shapes)
         sequences = list(_sequences(shapes))
-        queries, keys = [len(own) for own, _ in sequences], [len(seen) for _, seen in sequences]
+        queries, keys = [len(query) for query, _ in sequences], [len(key) for _, key in sequences]
         self._kernel = kernel
-        self._seen = torch.from_numpy(np.concatenate([seen for _, seen in sequences])).to(device)
-        self._starts_q, self._starts_k = (_starts(lengths, device) for lengths in (queries, keys))
+        self._keys = torch.from_numpy(np.concatenate([key for _, key in sequences])).to(device)
+        self._starts_q, self._starts_k = (
+            torch.tensor([0, *np.cumsum(lengths).tolist()], dtype=torch.int32, device=device)
+            for lengths in (queries, keys)
+        )
         self._longest_q, self._longest_k = max(queries), max(keys)
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
     ) -> Tensor:
-        """Attention output [1, T, heads, D], in the dtype that the kernel computes in."""
-        flat = [_in_compute_dtype(each)[0].transpose(0, 1) for each in (query, key, value)]
+        """Attention output [1, T, heads, D], in the compute dtype of the kernel."""
+        flat = [_cast_for_autocast(each)[0].transpose(0, 1) for each in (query, key, value)]
         output = self._kernel(
             flat[0].contiguous(),
-            flat[1].index_select(0, self._seen),
-            flat[2].index_select(0, self._seen),
+            flat[1].index_select(0, self._keys),
+            flat[2].index_select(0, self._keys),
             self._starts_q,
             self._starts_k,
             self._longest_q,
@@ -65,14 +70,14 @@ class VarlenLayout:
         return output[None]
 
 
-def _in_compute_dtype(states: Tensor) -> Tensor:
-    """An operand as autocast would cast it: some norms hand on fp32, and the kernels take one dtype."""
+def _cast_for_autocast(states: Tensor) -> Tensor:
+    """Cast an operand as autocast would: some norms return fp32, and the kernels take one dtype."""
     kind = states.device.type
     return states.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else states
 
 
 def _sequences(shapes: Sequence[SegmentShape]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Flat places of the queries and of the keys of every sequence."""
+    """Indices of the queries and of the keys of every sequence among the flat tokens."""
     flat = 0
     for shape in shapes:
         prompt = np.arange(flat, flat + shape.prompt)
@@ -84,54 +89,45 @@ def _sequences(shapes: Sequence[SegmentShape]) -> Iterator[tuple[np.ndarray, np.
             flat += length
 
 
-def _starts(lengths: Sequence[int], device: torch.device) -> Tensor:
-    return torch.tensor([0, *np.cumsum(lengths).tolist()], dtype=torch.int32, device=device)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """The chosen layouts."""
+class AttentionChoice:
+    """The choice of an attention kernel."""
 
     name: str
     """flash or sdpa."""
     make: LayoutMaker
-    """Layouts of it."""
     passed_over: str = ""
-    """Why the fused kernel was not taken; empty where nobody tried it."""
+    """Reason not to use the fused kernel; empty if it was not tested."""
 
 
-def choose_attention(asked: str, config: object, *, dtype: torch.dtype, device: torch.device) -> Choice:
-    """`auto` takes the fused kernel where it agrees for a `config`; `flash` insists, or raises EngineError.
+def choose_attention(setting: str, config: object, *, dtype: torch.dtype, device: torch.device) -> AttentionChoice:
+    """Choose the kernel for a model's `config`: `auto` takes the fused one if it agrees with the plain one.
 
-    Raises EngineError where `flash` is missing, refuses or disagrees.
+    Raises EngineError if `flash` is set and the fused kernel is missing, fails or disagrees.
     """
-    if asked == "sdpa" or (asked == "auto" and device.type == "cpu"):
-        return Choice(name="sdpa", make=PackedLayout)
+    if setting == "sdpa" or (setting == "auto" and device.type == "cpu"):
+        return AttentionChoice(name="sdpa", make=PackedLayout)
     fused = partial(VarlenLayout, kernel=_torch_kernel)
-    reason = _refusal(fused, config, dtype, device)
-    if not reason:
-        return Choice(name="flash", make=fused)
-    if asked == "flash":
-        raise EngineError(f"engine.attention flash cannot be used on {device}: {reason}", hint="choose auto or sdpa")
-    return Choice(name="sdpa", make=PackedLayout, passed_over=reason)
-
-
-def _refusal(make: LayoutMaker, config: object, dtype: torch.dtype, device: torch.device) -> str:
-    """Reason for which a layout cannot be used here; empty where it can."""
     try:
-        error = disagreement(make, config, dtype, device)
-    except (RuntimeError, ImportError, ValueError, TypeError, AssertionError) as refused:
-        return str(refused).strip().splitlines()[0][:200] if str(refused).strip() else type(refused).__name__
-    return "" if error <= TOLERANCE[dtype] else f"differs from plain attention by {error:.1e}"
+        error = disagreement(fused, config, dtype, device)
+        if error <= TOLERANCE[dtype]:
+            return AttentionChoice(name="flash", make=fused)
+        reason = f"differs from plain attention by {error:.1e}"
+    except (RuntimeError, ImportError, ValueError, TypeError, AssertionError) as failure:
+        message = str(failure).strip()
+        reason = message.splitlines()[0][:200] if message else type(failure).__name__
+    if setting == "flash":
+        raise EngineError(f"engine.attention flash cannot be used on {device}: {reason}", hint="choose auto or sdpa")
+    return AttentionChoice(name="sdpa", make=PackedLayout, passed_over=reason)
 
 
 def disagreement(make: LayoutMaker, config: object, dtype: torch.dtype, device: torch.device) -> float:
     """Largest relative distance of outputs and gradients from those of the plain layout."""
-    ours, plain = (_tried(each, config, dtype, device) for each in (make, PackedLayout))
+    ours, plain = (_run_layout(each, config, dtype, device) for each in (make, PackedLayout))
     return max(float((a - b).norm() / b.norm()) for a, b in zip(ours, plain, strict=True))
 
 
-def _tried(make: LayoutMaker, config: Any, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
+def _run_layout(make: LayoutMaker, config: Any, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
     """Output and gradients of query, key and value, fp64, for fixed random operands."""
     queries = int(config.num_attention_heads)
     keys = int(getattr(config, "num_key_value_heads", None) or queries)
@@ -139,15 +135,15 @@ def _tried(make: LayoutMaker, config: Any, dtype: torch.dtype, device: torch.dev
         getattr(config, "qk_head_dim", None) or getattr(config, "head_dim", None) or config.hidden_size // queries
     )
     value_size = int(getattr(config, "v_head_dim", None) or size)
-    draw = torch.Generator().manual_seed(0)
-    total = sum(shape.prompt + sum(shape.rows) for shape in TRIED)
+    generator = torch.Generator().manual_seed(0)
+    total = sum(shape.prompt + sum(shape.rows) for shape in TEST_SHAPES)
 
     def random(count: int, width: int = size) -> Tensor:
-        return torch.randn(1, count, total, width, generator=draw).to(device, dtype)
+        return torch.randn(1, count, total, width, generator=generator).to(device, dtype)
 
     operands = [each.requires_grad_() for each in (random(queries), random(keys), random(keys, value_size))]
     slopes = random(queries, value_size).transpose(1, 2)
-    output = make(TRIED, device=device).attend(0, *operands, scaling=size**-0.5)
+    output = make(TEST_SHAPES, device=device).attend(0, *operands, scaling=size**-0.5)
     output.backward(slopes.to(output.dtype))
     return [each.detach().double() for each in (output, *(operand.grad for operand in operands)) if each is not None]
 
@@ -158,11 +154,11 @@ def _has_grouping(kernel: Callable[..., object]) -> bool:
 
 
 def _torch_kernel(query: Tensor, key: Tensor, *operands: Any, scaling: float, window: int | None) -> Tensor:
-    """Torch's own kernel, where it brings one."""
+    """Torch's variable-length kernel. Raises ImportError if torch has none."""
     from torch.nn.attention.varlen import varlen_attn
 
     sizes = (-1, 0) if window is None else (window - 1, 0)
-    # Until torch 2.12 the kernel takes grouped heads without being asked, and has no such argument.
+    # Until torch 2.12 the kernel always accepts grouped heads and has no such argument.
     grouped: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if _has_grouping(varlen_attn) else {}
     output = varlen_attn(query, key, *operands, scale=scaling, window_size=sizes, **grouped)
     assert isinstance(output, Tensor)

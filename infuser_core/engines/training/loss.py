@@ -1,4 +1,4 @@
-"""Loss of a packed micro-batch, and what the micro-batches of a pass add up to: its report and its log-probabilities.
+"""Loss of a packed micro-batch, and the sums over a pass: its report and its log-probabilities.
 
 Shapes: _S response tokens of a micro-batch.
 """
@@ -28,13 +28,13 @@ class Policy(Protocol):
         """log pi(token) of every response token, logits divided by `temperature`, [S]."""
 
     def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
-        """The same, and the entropy of pi at every response token, nats, [S]."""
+        """`logprobs`, and the entropy of pi at every response token, nats, [S]."""
 
 
 def forward_terms(
     policy: Policy, batch: MicroBatch, objective: Objective, denominator: int
 ) -> tuple[ObjectiveTerms, Tensor]:
-    """`batch_terms` of a forward pass, and its log-probabilities; entropies are computed for a bonus alone."""
+    """`batch_terms` of a forward pass, and its log-probabilities; entropies are computed only for an entropy bonus."""
     entropy_S = None
     if objective.entropy:
         logprobs_S, entropy_S = policy.with_entropy(batch, temperature=objective.temperature)
@@ -73,7 +73,7 @@ class Sums:
     tokens: int
     """Response tokens computed."""
     sums: Mapping[str, float]
-    """Sums over those tokens (see ObjectiveTerms)."""
+    """Sums over these tokens (see ObjectiveTerms)."""
 
     def __add__(self, other: "Sums") -> "Sums":
         return Sums(
@@ -83,25 +83,25 @@ class Sums:
         )
 
     def report(self, groups: Sequence[TrainGroup]) -> StepReport:
-        """The whole pass; token means are over computed tokens."""
+        """The report of a whole pass; token means are over computed tokens."""
         means = {name: self.sums[name] / self.tokens if self.tokens else NEUTRAL.get(name, 0.0) for name in TOKEN_MEANS}
         tokens = sum(len(row.token_ids) for group in groups for row in group.rows)
         return StepReport(loss=self.loss, num_tokens=tokens, means=means)
 
 
-class Tally:
+class PassTally:
     """Adds up the micro-batches of one pass."""
 
     def __init__(self) -> None:
         self.logprobs: dict[int, dict[int, Sequence[float]]] = {}
-        """Log-probabilities that were handed in, by place of the group and place of the row."""
+        """Log-probabilities by place of the group and place of the row."""
         self.rows, self.tokens = 0, 0
         self._terms: list[Tensor] = []
 
     def note(
         self, segments: Sequence[Segment], *, terms: ObjectiveTerms | None = None, logprobs_S: Tensor | None = None
     ) -> None:
-        """One micro-batch, its terms where it had a backward, its log-probabilities where they are wanted."""
+        """Add one micro-batch: its terms if it had a backward, its log-probabilities if they are to be returned."""
         self.rows += sum(len(segment.rows) for segment in segments)
         self.tokens += sum(len(row.token_ids) for segment in segments for row in segment.rows)
         if terms is not None:
@@ -122,17 +122,17 @@ class Tally:
         return Sums(loss=loss, tokens=self.tokens, sums=dict(zip(TOKEN_MEANS, sums, strict=True)))
 
 
-def in_order(groups: Sequence[TrainGroup], values: Values) -> list[list[Sequence[float]]]:
-    """Log-probabilities as the caller wants them, [group][row][token]; empty where none were computed."""
+def order_logprobs(groups: Sequence[TrainGroup], values: Values) -> list[list[Sequence[float]]]:
+    """Log-probabilities in the order of `groups`, [group][row][token]; empty for rows that were not computed."""
     return [
         [values.get(place, {}).get(row, []) for row in range(len(group.rows))] for place, group in enumerate(groups)
     ]
 
 
-def merged(found: Iterable[Values]) -> Values:
-    """Log-probabilities of several parts as one."""
+def merge_logprobs(parts: Iterable[Values]) -> Values:
+    """Merge the log-probabilities of several parts of a pass."""
     together: dict[int, dict[int, Sequence[float]]] = {}
-    for values in found:
+    for values in parts:
         for place, rows in values.items():
             together.setdefault(place, {}).update(rows)
     return together

@@ -1,8 +1,8 @@
-"""Optimizers of a trainer, found by name: the step that they make, and their direction of one gradient alone.
+"""Optimizers of a trainer, looked up by name: their step, and their direction for one gradient alone.
 
 A file of `optimizers` has its class as OPTIMIZER and the dataclass of its constants as OPTIONS; see config/optimizers.
-The influence score needs the direction Gamma: of AdamW it is the paper's (eq:adamw_moments); of another optimizer it is
-likewise the step on a question's gradient alone, over the learning rate, without momentum, weight decay and clipping.
+The influence score needs the direction Gamma: the paper's for AdamW (eq:adamw_moments); for any other optimizer,
+likewise, the step on a question's gradient alone over the learning rate, without momentum, weight decay and clipping.
 """
 
 import math
@@ -19,11 +19,11 @@ from infuser_core.engines.training.flat import FlatBuffers, hidden_matrices
 Constants = TypeVar("Constants", bound=Options)
 Value = TypeVar("Value")
 OptimizerSetting = Options | Mapping[str, Any] | None
-"""Options as an engine takes them: see `options_of`."""
+"""Options as engines accept them: see `options_of`."""
 
 
 class Optimizer(Generic[Constants]):
-    """Steps flat parameters, and says what it would do on one gradient alone."""
+    """Steps flat parameters, and computes its direction for one gradient alone."""
 
     def __init__(self, parameters: FlatBuffers, options: Constants) -> None:
         self.options = options
@@ -41,9 +41,9 @@ class Optimizer(Generic[Constants]):
         return norm
 
     def below_epsilon(self) -> float:
-        """Share of parameters whose second moment's root, bias corrected, is below epsilon; 0 where there is none.
+        """Share of parameters whose second moment's root, bias corrected, is below epsilon; 0 without second moments.
 
-        There the direction is the gradient's own, over epsilon, and no longer its sign's.
+        Their direction is close to the gradient over epsilon, no longer to its sign.
         """
         return 0.0
 
@@ -51,31 +51,31 @@ class Optimizer(Generic[Constants]):
         raise NotImplementedError
 
     def state(self) -> dict[str, Tensor]:
-        """The moments themselves, as `m.<parameter>` and `v.<parameter>`."""
+        """The moments, not copied, as `m.<parameter>` and `v.<parameter>`."""
         raise NotImplementedError
 
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
-        """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of one flat gradient g, fp64, over all who hold a part of it."""
+        """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of one flat gradient g, fp64, over all processes."""
         raise NotImplementedError
 
     def elementwise(self) -> tuple[Elementwise, Mapping[str, Tensor]] | None:
-        """Form of Gamma and v of every parameter where each element of it depends on g's own alone, else None."""
+        """Form of Gamma, and v of every parameter; None unless Gamma is elementwise in g."""
         return None
 
 
-def optimizer_of(parameters: FlatBuffers, options: Options) -> Optimizer[Any]:
-    """The optimizer of these options, its moments zero."""
+def build_optimizer(parameters: FlatBuffers, options: Options) -> Optimizer[Any]:
+    """The optimizer of these options, with zero moments."""
     kind: type[Optimizer[Any]] = OPTIMIZERS.find(options.name, "OPTIMIZER")[1]
     return kind(parameters, options)
 
 
 def named_moments(first: Mapping[str, Value], second: Mapping[str, Value]) -> dict[str, Value]:
-    """Both moments of parameters, under the names of their file."""
+    """Both moments of parameters, by their names in a checkpoint."""
     return {f"m.{name}": each for name, each in first.items()} | {f"v.{name}": each for name, each in second.items()}
 
 
 def first_moments(options: Options, weights: Mapping[str, Tensor], outer: Collection[str]) -> dict[str, Tensor]:
-    """Moments before the first step; `outer` names embedding and output layer."""
+    """Moments before the first step; `outer` names the embedding and the output layer."""
     hidden = hidden_matrices(weights, outer)
     return {
         f"{letter}.{name}": torch.zeros_like(weight)

@@ -1,8 +1,8 @@
-"""Log-probabilities of target tokens under an output layer: one autograd function that cuts itself into pieces.
+"""Log-probabilities of target tokens under an output layer: one autograd function that works in tiles.
 
-Logits of a whole vocabulary are many times larger than anything else of a micro-batch. Few are kept from forward to
-backward; many exist a tile at a time, a tile being some tokens by some rows of the vocabulary, and are computed
-twice. The layer is called once either way, so that ranks with different numbers of tokens make the same calls.
+Logits of a whole vocabulary are many times larger than any other tensor of a micro-batch. If they are few, they are
+kept from forward to backward; otherwise they exist one tile at a time, some tokens by some rows of the vocabulary, and
+are computed twice. The layer is called once either way: ranks with different numbers of tokens make the same calls.
 Shapes: _S response tokens, _H hidden, _V vocabulary, _W a tile's vocabulary rows.
 """
 
@@ -23,39 +23,37 @@ CPU_ROWS = 64
 """Fewest tokens or vocabulary rows of a tile on a CPU: thinner products are slow."""
 
 BLOCK_CELLS = 1 << 18
-"""Kept logits that elementwise passes take at a time: 1 MiB in fp32, so that they stay in the cache."""
+"""Kept logits that elementwise passes process at a time: 1 MiB in fp32, so that they stay in the cache."""
 
 
 class Receiver(Protocol):
-    """Takes the gradient of the layer's weight as it comes, tile by tile."""
+    """Receives the gradient of the layer's weight tile by tile."""
 
     @property
     def spans(self) -> Sequence[slice]:
-        """Runs of tokens whose gradients stay apart, in [0, S)."""
+        """Runs of tokens with separate gradients, in [0, S)."""
 
     def height(self, tokens: int) -> int:
-        """Vocabulary rows of a tile of so many tokens."""
+        """Vocabulary rows of a tile of `tokens` tokens."""
 
     def take(self, span: int, rows: slice, left_SW: Tensor, hidden_SH: Tensor) -> None:
-        """Slopes of these rows' logits for one span: left^T hidden is the gradient of the rows."""
+        """Take the slopes of these rows' logits for one span: left^T hidden is the gradient of the rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputLayer:
-    """An output layer without anything behind it, in the dtype that computes."""
+    """A plain linear output layer that computes in `compute_dtype`."""
 
     layer: nn.Linear
-    """The layer."""
     compute_dtype: torch.dtype
-    """Dtype of its products."""
     cells: int
     """Logits of a tile."""
     kept_cells: int = LOGIT_CELLS
-    """Logits of a micro-batch that are kept for backward; more are computed twice."""
+    """Most logits of a micro-batch that are kept for backward; more are computed twice."""
 
     @classmethod
     def of(cls, layer: nn.Linear, compute_dtype: torch.dtype) -> "OutputLayer":
-        """The layer with tiles that suit its device."""
+        """The layer with tiles of a size for its device."""
         on_cpu = layer.weight.device.type == "cpu"
         return cls(layer=layer, compute_dtype=compute_dtype, cells=CPU_CELLS if on_cpu else LOGIT_CELLS)
 
@@ -72,16 +70,19 @@ class OutputLayer:
     def _apply(
         self, hidden_SH: Tensor, targets_S: Tensor, temperature: float, receiver: Receiver | None, *, entropy: bool
     ) -> tuple[Tensor, Tensor]:
-        """Log-probabilities, and entropies or nothing."""
+        """Log-probabilities, and entropies if requested, else an empty tensor."""
         hidden_SH, weight_VH, bias_V = hidden_SH.to(self.compute_dtype), self.layer.weight, self.layer.bias
         few = len(hidden_SH) * len(weight_VH) <= self.kept_cells
-        given = (hidden_SH, weight_VH, bias_V, targets_S, temperature, entropy)
-        found: tuple[Tensor, Tensor]
-        found = _Kept.apply(*given) if few and receiver is None else _Tiled.apply(*given, self, few, receiver)
-        return found
+        inputs = (hidden_SH, weight_VH, bias_V, targets_S, temperature, entropy)
+        result: tuple[Tensor, Tensor]
+        if few and receiver is None:
+            result = _WholeLogits.apply(*inputs)
+        else:
+            result = _TiledLogits.apply(*inputs, self, few, receiver)
+        return result
 
 
-class _Kept(torch.autograd.Function):
+class _WholeLogits(torch.autograd.Function):
     """All logits at once, in one buffer that backward turns into their gradient: the bits of torch's cross entropy."""
 
     @staticmethod
@@ -97,7 +98,7 @@ class _Kept(torch.autograd.Function):
         logits_SV = wide_logits(hidden_SH, weight_VH.to(hidden_SH.dtype), bias_V)
         logprobs_S = logits_SV.new_empty(len(logits_SV))
         entropies: list[Tensor] = []
-        for logits, targets, logprobs in _blocks(logits_SV, targets_S, logprobs_S):
+        for logits, targets, logprobs in _split_blocks(logits_SV, targets_S, logprobs_S):
             logits.div_(temperature)
             torch.ops.aten._log_softmax.out(logits, 1, False, out=logits)
             torch.gather(logits, 1, targets[:, None], out=logprobs[:, None])
@@ -112,10 +113,10 @@ class _Kept(torch.autograd.Function):
         hidden_SH, weight_VH, bias_V, targets_S = ctx.saved_tensors
         logits_SV, ctx.logits_SV = ctx.logits_SV, None
         room = None
-        for logits, targets, slopes, *entropies in _blocks(logits_SV, targets_S, *gradients[: 1 + ctx.entropy]):
+        for logits, targets, slopes, *entropies in _split_blocks(logits_SV, targets_S, *gradients[: 1 + ctx.entropy]):
             room = torch.zeros_like(logits) if room is None else room[: len(logits)]
             for entropy in entropies:
-                # Of the entropy's slopes, -p log p - p, the last part is what log_softmax maps to nothing.
+                # The entropy's slopes are -p log p - p; log_softmax's backward maps the last term to 0.
                 torch.exp(logits, out=room).mul_(logits).mul_(-entropy[:, None])
             room.scatter_add_(1, targets[:, None], slopes[:, None])
             torch.ops.aten._log_softmax_backward_data.out(room, logits, 1, logits.dtype, out=logits)
@@ -133,14 +134,14 @@ def _entropy(logprobs_SV: Tensor) -> Tensor:
     return -torch.linalg.vecdot(logprobs_SV.exp(), logprobs_SV)
 
 
-def _blocks(logits_SV: Tensor, *others: Tensor) -> Any:
-    """Rows of logits that fit the cache, and the same rows of other tensors."""
+def _split_blocks(logits_SV: Tensor, *others: Tensor) -> Any:
+    """Blocks of rows of logits that fit into the cache, with the same rows of other tensors."""
     rows = max(1, BLOCK_CELLS // logits_SV.shape[1]) if logits_SV.device.type == "cpu" else max(1, len(logits_SV))
     return zip(*(each.split(rows) for each in (logits_SV, *others)), strict=True)
 
 
-class _Tiled(torch.autograd.Function):
-    """Forward keeps the logits' log-sum, and the logits themselves where they are `few`; backward goes by tiles."""
+class _TiledLogits(torch.autograd.Function):
+    """Forward keeps the logits' log-sum, and the logits if they are `few`; backward works by tiles."""
 
     @staticmethod
     def forward(
@@ -163,19 +164,19 @@ class _Tiled(torch.autograd.Function):
         logprobs_S, logsums_S, entropy_S = (
             weight_VH.new_empty(len(hidden_SH), dtype=wide_dtype(weight_VH)) for _ in range(3)
         )
-        kept: list[Tensor] = []
+        kept_logits: list[Tensor] = []
         parts = (each.split(sizes) for each in (hidden_SH, targets_S, logprobs_S, logsums_S, entropy_S))
         for hidden, targets, logprobs, logsums, entropies in zip(*parts, strict=True):
             logits = tiles.logits(hidden, weight, bias_V, keep=keep)
             torch.logsumexp(logits, 1, out=logsums)
             torch.sub(logits.gather(1, targets[:, None])[:, 0], logsums, out=logprobs)
             if keep:
-                kept.append(logits)
+                kept_logits.append(logits)
             elif entropy:
                 entropies.copy_(_entropy(logits.sub_(logsums[:, None])))
         entropy_S = entropy_S if entropy else entropy_S[:0]
         ctx.save_for_backward(hidden_SH, weight_VH, bias_V, targets_S, logsums_S, entropy_S)
-        ctx.temperature, ctx.layer, ctx.receiver, ctx.kept = temperature, layer, receiver, kept
+        ctx.temperature, ctx.layer, ctx.receiver, ctx.kept_logits = temperature, layer, receiver, kept_logits
         return logprobs_S, entropy_S
 
     @staticmethod
@@ -183,7 +184,9 @@ class _Tiled(torch.autograd.Function):
         hidden_SH, weight_VH, bias_V, targets_S, logsums_S, entropy_S = ctx.saved_tensors
         dense = None
         if ctx.receiver is None:
-            dense = _Dense(weight_VH, bias_V, tokens=len(hidden_SH), cells=ctx.layer.cells, wanted=ctx.needs_input_grad)
+            dense = _DenseReceiver(
+                weight_VH, bias_V, tokens=len(hidden_SH), cells=ctx.layer.cells, needs=ctx.needs_input_grad
+            )
         weight = weight_VH.to(ctx.layer.compute_dtype)
         result = torch.empty_like(hidden_SH)
         for number, span in enumerate((dense or ctx.receiver).spans):
@@ -192,8 +195,8 @@ class _Tiled(torch.autograd.Function):
             if len(entropy_S):
                 tokens += [entropy_S[span], gradients[1][span] / ctx.temperature]
             result[span] = _span_backward(ctx, dense or ctx.receiver, number, weight, bias_V, *tokens)
-        own = (None, None) if dense is None else (dense.weight, dense.bias)
-        return result, *own, None, None, None, None, None, None
+        parameters = (None, None) if dense is None else (dense.weight, dense.bias)
+        return result, *parameters, None, None, None, None, None, None
 
 
 def _span_backward(
@@ -209,7 +212,7 @@ def _span_backward(
     entropy_S: Tensor | None = None,
     entropy_slopes_S: Tensor | None = None,
 ) -> Tensor:
-    """The span's gradient of its hidden states; that of the weight's rows goes to the receiver."""
+    """The gradient of a span's hidden states; that of the weight's rows goes to the receiver."""
     tiles = Tiles(ctx.temperature, like=weight_VH)
     result, share = (torch.zeros_like(hidden_SH, dtype=logsums_S.dtype) for _ in range(2))
     # A CPU has no product of bf16 matrices with an fp32 result.
@@ -217,8 +220,8 @@ def _span_backward(
     height = receiver.height(len(hidden_SH))
     for start in range(0, len(weight_VH), height):
         rows = slice(start, min(len(weight_VH), start + height))
-        if ctx.kept:
-            logits = ctx.kept[span][:, rows]
+        if ctx.kept_logits:
+            logits = ctx.kept_logits[span][:, rows]
         else:
             bias = None if bias_V is None else bias_V[rows]
             logits = tiles.logits(hidden_SH, weight_VH[rows], bias)
@@ -237,15 +240,15 @@ def _span_backward(
     return result
 
 
-class _Dense:
-    """The whole gradient of the weight, and of the bias, in memory taken once."""
+class _DenseReceiver:
+    """Receiver of the whole gradient of weight and bias, in memory allocated once."""
 
     def __init__(
-        self, weight_VH: Tensor, bias_V: Tensor | None, *, tokens: int, cells: int, wanted: Sequence[bool]
+        self, weight_VH: Tensor, bias_V: Tensor | None, *, tokens: int, cells: int, needs: Sequence[bool]
     ) -> None:
         self.spans = [slice(0, tokens)]
-        self.weight = torch.empty_like(weight_VH) if wanted[1] else None
-        self.bias = torch.empty_like(bias_V) if bias_V is not None and wanted[2] else None
+        self.weight = torch.empty_like(weight_VH) if needs[1] else None
+        self.bias = torch.empty_like(bias_V) if bias_V is not None and needs[2] else None
         self._cells = cells
 
     def height(self, tokens: int) -> int:
@@ -259,7 +262,7 @@ class _Dense:
 
 
 class Tiles:
-    """Logits of one tile after the other, in memory taken once: a C allocator fragments where tiles come and go."""
+    """Logits of one tile after another, in memory allocated once: new memory per tile would fragment the heap."""
 
     def __init__(self, temperature: float, *, like: Tensor) -> None:
         self._temperature = temperature
@@ -267,7 +270,7 @@ class Tiles:
         self._buffer: Tensor | None = None
 
     def logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, *, keep: bool = False) -> Tensor:
-        """Logits over the temperature, at least in fp32; the next tile overwrites them, but for those to keep."""
+        """Logits over the temperature, in fp32 or wider; the next tile overwrites them unless `keep`."""
         cells = len(hidden) * len(weight)
         if self._buffer is None or self._buffer.numel() < cells:
             self._buffer = self._like.new_empty(cells, dtype=self._wide)

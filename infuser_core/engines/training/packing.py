@@ -1,6 +1,6 @@
 """Packing: rows of several groups as flat token sequences without padding, within a token budget.
 
-A segment is `prompt | r1 | r2 | ...`: the prompt is computed once, every response's positions continue after it.
+A segment is `prompt | r1 | r2 | ...`: the prompt is computed once; the positions of every response continue after it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infuser_core.engines.hf.layouts import Layout
+from infuser_core.engines.hf.layouts import AttentionLayout
 from infuser_core.engines.training.attention import PackedLayout, SegmentShape
 from infuser_core.errors import EngineError
 from infuser_core.protocols import TrainGroup, TrainRow
@@ -21,18 +21,16 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Rows of one group that are computed together behind one copy of its prompt."""
+    """Rows of one group that are computed together after one copy of its prompt."""
 
     group: int
     """Place of the group in the caller's list."""
     group_id: str
-    """Question or document id."""
     prompt: Sequence[int]
     """Prompt tokens."""
     places: list[int]
     """Places of the rows in the group."""
     rows: list[TrainRow]
-    """The rows."""
     group_size: int
     """Rows of the whole group, n of eq:unified_obj."""
 
@@ -43,7 +41,7 @@ class Segment:
 
 
 def runs_within(items: Iterable[Item], budget: int, size: Callable[[Item], int]) -> list[list[Item]]:
-    """Items in their order, as many in a run as the budget allows; one that is larger has a run to itself."""
+    """Runs of items in their order, each filled up to the budget; a larger item has a run to itself."""
     runs: list[list[Item]] = []
     room = 0
     for item in items:
@@ -55,17 +53,28 @@ def runs_within(items: Iterable[Item], budget: int, size: Callable[[Item], int])
     return runs
 
 
-def _segments(groups: Sequence[TrainGroup], token_budget: int, kept: int, *, only_trained: bool) -> list[Segment]:
+def _split_segments(
+    groups: Sequence[TrainGroup], token_budget: int, short: int, *, only_trained: bool
+) -> list[Segment]:
+    """Segments within the budget; rows of at most `short` tokens with their prompt are apart from longer ones."""
     segments: list[Segment] = []
     for place, group in enumerate(groups):
         rows = [row for row, each in enumerate(group.rows) if each.token_ids and (each.advantage or not only_trained)]
         if rows and not group.prompt_token_ids:
             raise EngineError(f"the prompt of {group.group_id!r} is empty", hint="render at least one token")
         prompt, lengths = len(group.prompt_token_ids), [len(row.token_ids) for row in group.rows]
-        for budget, long in ((kept, False), (token_budget, True)):
-            own = [row for row in rows if (prompt + lengths[row] > kept) == long]
-            for part in runs_within(own, budget - prompt, lengths.__getitem__):
-                segments.append(_segment(place, group, part))
+        for budget, is_long in ((short, False), (token_budget, True)):
+            members = [row for row in rows if (prompt + lengths[row] > short) == is_long]
+            for places in runs_within(members, budget - prompt, lengths.__getitem__):
+                segment = Segment(
+                    group=place,
+                    group_id=group.group_id,
+                    prompt=group.prompt_token_ids,
+                    places=places,
+                    rows=[group.rows[row] for row in places],
+                    group_size=len(group.rows),
+                )
+                segments.append(segment)
     for segment in segments:
         if segment.num_tokens > token_budget:
             raise EngineError(
@@ -81,30 +90,16 @@ def _shape_key(segment: Segment) -> tuple[int, int, int, int]:
     return len(segment.prompt), longest, segment.group, segment.places[0]
 
 
-def _segment(place: int, group: TrainGroup, rows: list[int]) -> Segment:
-    return Segment(
-        group=place,
-        group_id=group.group_id,
-        prompt=group.prompt_token_ids,
-        places=rows,
-        rows=[group.rows[row] for row in rows],
-        group_size=len(group.rows),
-    )
-
-
-def _size(segments: Sequence[Segment]) -> int:
+def _num_tokens(segments: Sequence[Segment]) -> int:
     return sum(segment.num_tokens for segment in segments)
 
 
-def _by_size(units: Sequence[list[Segment]], budget: int, kept: int) -> list[list[Segment]]:
-    """Micro-batches of the units of at most `kept` tokens, filled to as many, and those of larger ones."""
-    small = [unit for unit in units if _size(unit) <= kept]
-    return _filled(small, kept) + _filled([unit for unit in units if _size(unit) > kept], budget)
-
-
-def _filled(units: Sequence[list[Segment]], budget: int) -> list[list[Segment]]:
-    """Micro-batches of units in their order; a unit is never cut."""
-    return [[segment for unit in run for segment in unit] for run in runs_within(units, budget, _size)]
+def _fill_batches(units: Sequence[list[Segment]], budget: int, short: int) -> list[list[Segment]]:
+    """Micro-batches of at most `short` tokens for units that fit, then those of larger units; no unit is split."""
+    small = [unit for unit in units if _num_tokens(unit) <= short]
+    large = [unit for unit in units if _num_tokens(unit) > short]
+    runs = runs_within(small, short, _num_tokens) + runs_within(large, budget, _num_tokens)
+    return [[segment for unit in run for segment in unit] for run in runs]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +110,7 @@ class MicroBatch:
     """Token ids [1, T]."""
     position_ids: Tensor
     """Positions [1, T]."""
-    layout: Layout
-    """Attention layout of the tokens."""
+    layout: AttentionLayout
     predictors_S: Tensor
     """Index in [0, T) of the token whose hidden state predicts each response token."""
     targets_S: Tensor
@@ -130,56 +124,55 @@ class MicroBatch:
     sampler_logprobs_S: Tensor
     """The sampler's log-probabilities, nats."""
     old_logprobs_S: Tensor | None
-    """Log-probabilities of the policy before the update, nats; None where the current policy is meant."""
+    """Log-probabilities of the policy before the update, nats; None means the current policy."""
     anchor_logprobs_S: Tensor | None
-    """Those of the anchor, nats; None where the loss has no distance to it."""
+    """The anchor's log-probabilities, nats; None if the loss has no distance to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packer:
-    """Groups to micro-batches, the way one trainer wants them."""
+    """Packs groups into micro-batches for one trainer."""
 
     token_budget: int
     """Most tokens of a micro-batch."""
     device: torch.device
-    """Where the tensors go."""
     dtype: torch.dtype
     """Dtype of per-token reals."""
-    layout: Callable[..., Layout] = PackedLayout
+    layout: Callable[..., AttentionLayout] = PackedLayout
     """Makes the layout of a micro-batch."""
     kept_tokens: int = 0
-    """Most tokens of a micro-batch that keeps its matrix products; 0 where none does."""
+    """Most tokens of a micro-batch that keeps its matrix products; 0 if none does."""
     stretches: bool = False
     """True lets a response that exceeds the budget have a micro-batch of its size; False refuses it."""
 
     def plan(self, groups: Sequence[TrainGroup], *, only_trained: bool = True) -> list[list[Segment]]:
         """Segments of each micro-batch.
 
-        Rows that fit into `kept_tokens` with their prompt are in micro-batches of no more, and come first.
-        `only_trained` leaves out rows whose advantage is 0: their gradient is exactly 0. Segments of like shape come
-        together, so that attention pads little. Raises EngineError for a row that exceeds the budget by itself.
+        Rows that fit into `kept_tokens` with their prompt come first, in micro-batches of at most that size.
+        `only_trained` leaves out rows whose advantage is 0: their gradient is exactly 0. Segments of similar shape are
+        neighbours, so that attention pads little. Raises EngineError for a row that exceeds the budget by itself.
         """
-        budget, kept = self._budgets(groups)
-        segments = _segments(groups, budget, kept, only_trained=only_trained)
-        return _by_size([[segment] for segment in sorted(segments, key=_shape_key)], budget, kept)
+        budget, short = self._budgets(groups)
+        segments = _split_segments(groups, budget, short, only_trained=only_trained)
+        return _fill_batches([[segment] for segment in sorted(segments, key=_shape_key)], budget, short)
 
     def plan_whole(self, groups: Sequence[TrainGroup]) -> tuple[list[list[Segment]], list[int]]:
         """Micro-batches in which every group is complete, and the places of the groups too large for one.
 
-        Groups that fit into `kept_tokens` are in micro-batches of no more, and come first. Rows of advantage 0 are left
-        out, and so are groups without any other. Raises as `plan` does.
+        Groups that fit into `kept_tokens` come first, in micro-batches of at most that size. Rows of advantage 0 are
+        left out, and so are groups without other rows. Raises as `plan` does.
         """
-        budget, kept = self._budgets(groups)
+        budget, short = self._budgets(groups)
         by_group: dict[int, list[Segment]] = {}
-        for segment in _segments(groups, budget, budget, only_trained=True):
+        for segment in _split_segments(groups, budget, budget, only_trained=True):
             by_group.setdefault(segment.group, []).append(segment)
-        sizes = {place: _size(parts) for place, parts in by_group.items()}
+        sizes = {place: _num_tokens(parts) for place, parts in by_group.items()}
         whole = [parts for place, parts in by_group.items() if sizes[place] <= budget]
         whole.sort(key=lambda parts: max(_shape_key(segment) for segment in parts))
-        return _by_size(whole, budget, kept), [place for place in by_group if sizes[place] > budget]
+        return _fill_batches(whole, budget, short), [place for place in by_group if sizes[place] > budget]
 
     def _budgets(self, groups: Sequence[TrainGroup]) -> tuple[int, int]:
-        """Most tokens of a micro-batch of these groups, and of one that keeps its matrix products."""
+        """Most tokens of a micro-batch of these groups, and of a short one, which keeps its matrix products."""
         rows = (len(group.prompt_token_ids) + len(row.token_ids) for group in groups for row in group.rows)
         budget = max(self.token_budget, *rows, 0) if self.stretches else self.token_budget
         return budget, min(self.kept_tokens or budget, budget)
@@ -187,7 +180,7 @@ class Packer:
     def pack(self, segments: Sequence[Segment], *, trim: bool = False) -> MicroBatch:
         """Tensors of a micro-batch. Raises EngineError for mismatched rows.
 
-        `trim` leaves out the last token of every response of several: it predicts nothing and no token looks at it.
+        `trim` leaves out the last token of every response of two or more: it predicts nothing and no token looks at it.
         """
         device, dtype = self.device, self.dtype
         tokens: list[np.ndarray] = []
@@ -203,10 +196,10 @@ class Packer:
                 length = len(row.token_ids)
                 # The first token of every response is predicted by the prompt's last one, which they share.
                 predictors.append(np.concatenate([[last], np.arange(start, start + length - 1)]))
-                shown = shown_length(row, trim=trim)
-                positions.append(np.arange(len(segment.prompt), len(segment.prompt) + shown))
-                tokens.append(np.asarray(row.token_ids[:shown], np.int64))
-                start += shown
+                visible = input_length(row, trim=trim)
+                positions.append(np.arange(len(segment.prompt), len(segment.prompt) + visible))
+                tokens.append(np.asarray(row.token_ids[:visible], np.int64))
+                start += visible
         rows = [(segment, row) for segment in segments for row in segment.rows]
         lengths = [len(row.token_ids) for _, row in rows]
         advantages = np.repeat([row.advantage for _, row in rows], lengths)
@@ -216,7 +209,7 @@ class Packer:
             position_ids=torch.from_numpy(np.concatenate(positions)[None]).to(device),
             layout=self.layout([shape_of(segment, trim=trim) for segment in segments], device=device),
             predictors_S=torch.from_numpy(np.concatenate(predictors)).to(device),
-            targets_S=_joined([row.token_ids for _, row in rows], np.int64).to(device),
+            targets_S=_concatenate([row.token_ids for _, row in rows], np.int64).to(device),
             advantages_S=torch.from_numpy(advantages).to(device, dtype),
             weights_S=torch.from_numpy(weights).to(device, dtype),
             rows_S=torch.from_numpy(np.repeat(np.arange(len(rows)), lengths)).to(device),
@@ -226,15 +219,15 @@ class Packer:
         )
 
 
-def shown_length(row: TrainRow, *, trim: bool) -> int:
-    """Tokens of a response that the model is shown."""
+def input_length(row: TrainRow, *, trim: bool) -> int:
+    """Tokens of a response that enter the model."""
     length = len(row.token_ids)
     return length - 1 if trim and length > 1 else length
 
 
 def shape_of(segment: Segment, *, trim: bool = False) -> SegmentShape:
-    """Prompt and response lengths of a segment as the model is shown it."""
-    return SegmentShape(prompt=len(segment.prompt), rows=[shown_length(row, trim=trim) for row in segment.rows])
+    """Lengths of a segment's prompt and responses as they enter the model."""
+    return SegmentShape(prompt=len(segment.prompt), rows=[input_length(row, trim=trim) for row in segment.rows])
 
 
 def _sampler_logprobs(rows: list[tuple[Segment, TrainRow]]) -> Tensor:
@@ -245,16 +238,16 @@ def _sampler_logprobs(rows: list[tuple[Segment, TrainRow]]) -> Tensor:
                 f"{len(row.sampler_logprobs)} sampler log-probabilities",
                 hint="keep the sampler's log-probabilities with its tokens",
             )
-    return _joined([row.sampler_logprobs for _, row in rows], np.float64)
+    return _concatenate([row.sampler_logprobs for _, row in rows], np.float64)
 
 
 def _all_or_none(
     rows: list[tuple[Segment, TrainRow]], name: str, *, device: torch.device, dtype: torch.dtype
 ) -> Tensor | None:
-    """Log-probabilities that all rows have, or none. Raises EngineError where some lack them."""
+    """Log-probabilities that all rows have, or None if none does. Raises EngineError if only some do."""
     values = [getattr(row, name) for _, row in rows]
-    given = [each for each in values if each is not None]
-    if not given:
+    present = [each for each in values if each is not None]
+    if not present:
         return None
     for (segment, row), each in zip(rows, values, strict=True):
         if each is None or len(each) != len(row.token_ids):
@@ -262,9 +255,11 @@ def _all_or_none(
                 f"a response of {segment.group_id!r} lacks {name} that others of its batch have",
                 hint=f"give {name} to every row of an update, or to none",
             )
-    return _joined(given, np.float64).to(device, dtype)
+    return _concatenate(present, np.float64).to(device, dtype)
 
 
-def _joined(values: Sequence[Sequence[int]] | Sequence[Sequence[float]], kind: type[np.int64 | np.float64]) -> Tensor:
+def _concatenate(
+    values: Sequence[Sequence[int]] | Sequence[Sequence[float]], kind: type[np.int64 | np.float64]
+) -> Tensor:
     """Numbers of several sequences as one tensor of 64 bits each."""
     return torch.from_numpy(np.concatenate([np.asarray(each, kind) for each in values]))

@@ -36,7 +36,7 @@ class ModelPolicy:
         return self.output.logprobs(self.predictors(batch), batch.targets_S, temperature, receiver)
 
     def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
-        """`logprobs` of every response token, and the entropy of the distribution it was drawn from, each [S]."""
+        """`logprobs`, and the entropy of the distribution of every response token, each [S]."""
         return self.output.with_entropy(self.predictors(batch), batch.targets_S, temperature)
 
     def predictors(self, batch: MicroBatch) -> Tensor:
@@ -50,7 +50,7 @@ class ModelPolicy:
 
 
 def tied_names(model: nn.Module) -> dict[str, str]:
-    """Further names of parameters that a model has twice, with the name that its checkpoints know them by."""
-    own = {id(parameter): name for name, parameter in model.named_parameters()}
+    """Other names of tied parameters, with the name that checkpoints use."""
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
     every = model.named_parameters(remove_duplicate=False)
-    return {name: own[id(parameter)] for name, parameter in every if own[id(parameter)] != name}
+    return {name: names[id(parameter)] for name, parameter in every if names[id(parameter)] != name}

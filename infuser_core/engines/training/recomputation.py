@@ -1,8 +1,8 @@
-"""Activation checkpointing by micro-batch: long ones compute their layers again in backward, short ones keep products.
+"""Activation checkpointing by micro-batch: long ones recompute whole layers in backward, short ones keep products.
 
-Either way a layer keeps its input and runs its forward a second time. For a short micro-batch matrix products and
-attention then give what they gave the first time, and only norms, rotations and gates between them are computed again:
-the same bits as without checkpointing, with less than half of its memory.
+Either way a layer keeps its input and runs its forward a second time. For a short micro-batch the results of matrix
+products and attention are stored, and only the norms, rotations and gates between them are recomputed: the same bits as
+without checkpointing, with less than half of the memory.
 """
 
 from contextlib import AbstractContextManager
@@ -24,14 +24,14 @@ PRODUCTS = {
     "aten::_scaled_dot_product_cudnn_attention",
     "torch_attn::_varlen_attn",
 }
-"""Operators whose results a short micro-batch keeps. Batched products are not among them: where attention is one, its
-scores are larger than everything else."""
+"""Operators whose results a short micro-batch keeps. Not batched products: as attention scores they are larger than all
+other activations."""
 
 
 class Recomputation:
-    """The activations that a model's layers compute again in backward, chosen before every forward pass.
+    """The activations that a model's layers recompute in backward, chosen before every forward pass.
 
-    Passes of several ranks reach the same modules in the same order, whichever each of them has chosen.
+    All ranks enter the same modules in the same order, even if they choose differently.
     """
 
     def __init__(self, model: PreTrainedModel, *, kept_tokens: int) -> None:
@@ -43,7 +43,7 @@ class Recomputation:
         model.train()
 
     def choose(self, tokens: int) -> None:
-        """Say how many tokens the next forward pass has."""
+        """Choose for a forward pass of this many tokens."""
         self._whole = tokens > self.kept_tokens
 
     def _contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
@@ -53,10 +53,10 @@ class Recomputation:
 
 
 def enable_recomputation(model: PreTrainedModel, checkpointing: Checkpointing) -> Recomputation | None:
-    """Recomputation of a model by `engine.gradient_checkpointing`; None where everything is kept."""
+    """Enable recomputation by `engine.gradient_checkpointing`; None if all activations are kept."""
     return None if checkpointing is False else Recomputation(model, kept_tokens=kept_tokens(checkpointing))
 
 
 def _keep_products(_: object, operator: torch._ops.OpOverload, *operands: object, **more: object) -> CheckpointPolicy:
-    kept = operator.name().partition(".")[0] in PRODUCTS
-    return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+    name = operator.name().partition(".")[0]
+    return CheckpointPolicy.MUST_SAVE if name in PRODUCTS else CheckpointPolicy.PREFER_RECOMPUTE

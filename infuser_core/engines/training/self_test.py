@@ -1,11 +1,9 @@
 """Self-test of a loaded model: sampler and trainer compute the log-probabilities of transformers' own forward.
 
-An architecture may look back by other means than attention, scale its logits, or let the frequencies of its positions
-depend on the longest row of a call. No list of families is complete, so a few random tokens decide.
+An architecture may mix tokens outside of attention, scale its logits, or let the frequencies of its positions depend on
+the longest row of a call. No list of families is complete, so the test compares results for a few random tokens.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -25,13 +23,13 @@ from infuser_core.system.sealed import digest_of, digest_of_file
 PROMPTS, RESPONSE, SAMPLES = (4, 7), 3, 2
 """Tokens of the prompts and of every response, and responses to each prompt."""
 LIMITS = {torch.float64: 1e-3, torch.float32: 1e-2, torch.bfloat16: 0.25}
-"""Largest mean difference of a token's log-probability, nats. What a wrong model gives is 1 and more."""
+"""Largest mean difference of a token's log-probability, nats. A wrong model gives 1 and more."""
 
 
-def verdict(model: str, *, device: str = "cpu", dtype: str = "float32") -> str:
-    """Seal of a test that a model of this digest passed; anchors are tested on the CPU, in float32.
+def seal_of_test(model: str, *, device: str = "cpu", dtype: str = "float32") -> str:
+    """Digest that identifies a passed test of a model; anchors are tested on the CPU, in float32.
 
-    It holds for these versions of torch and transformers and for this code of the engines; any other tests again.
+    It depends on the versions of torch and transformers and on the engines' code, so that any change tests again.
     """
     engines = Path(__file__).parents[1]
     code = {str(path.relative_to(engines)): digest_of_file(path) for path in engines.rglob("*.py")}
@@ -39,16 +37,16 @@ def verdict(model: str, *, device: str = "cpu", dtype: str = "float32") -> str:
     return digest_of({"model": model, "device": device, "dtype": dtype, "code": code, **packages})
 
 
-def require_once(model: PreTrainedModel, digest: str, seals: Path | None) -> None:
+def require_same_once(model: PreTrainedModel, digest: str, seals: Path | None) -> None:
     """`require_same`, unless a model of this digest has passed before.
 
-    `seals` is a folder of empty files, one for each `verdict`; without it, every call tests.
+    `seals` is a folder of empty files named by `seal_of_test`; without it, every call tests.
     """
     if seals is None:
         require_same(model)
         return
     dtype = str(model.dtype).removeprefix("torch.")
-    seal = seals / verdict(digest, device=device_name(model.device), dtype=dtype)
+    seal = seals / seal_of_test(digest, device=device_name(model.device), dtype=dtype)
     if not seal.is_file():
         require_same(model)
         seals.mkdir(parents=True, exist_ok=True)
@@ -57,18 +55,18 @@ def require_once(model: PreTrainedModel, digest: str, seals: Path | None) -> Non
 
 @torch.inference_mode()
 def require_same(model: PreTrainedModel) -> None:
-    """Raises EngineError with place and size for a model that the engines compute otherwise than transformers does."""
+    """Raises EngineError, with place and size, for a model that the engines compute differently from transformers."""
     groups = _groups(model)
     family = type(model).__name__
     try:
-        expected = _plain(model, groups)
+        expected = _stock_logprobs(model, groups)
         require_finite(model, expected)
-        found = {
-            "sampled with a cache": _sampled(model, groups),
-            "packed with other responses": _packed(model, groups),
+        results = {
+            "sampled with a cache": _sampled_logprobs(model, groups),
+            "packed with other responses": _packed_logprobs(model, groups),
         }
         if (most := most_positions(model.config)) is not None:
-            found["packed with a row at the last position"] = _packed(model, groups, last=most - 1)
+            results["packed with a row at the last position"] = _packed_logprobs(model, groups, last=most - 1)
     except (torch.OutOfMemoryError, EngineError):
         raise
     except (RuntimeError, TypeError, ValueError, AttributeError, LookupError) as error:
@@ -77,24 +75,24 @@ def require_same(model: PreTrainedModel) -> None:
             f"{family} cannot be computed by sampler and trainer: {type(error).__name__}: {message[0][:200]}",
             hint="choose another model: see the page on models",
         ) from error
-    for place, logprobs in found.items():
+    for place, logprobs in results.items():
         gap = float((logprobs - expected[: len(logprobs)]).abs().mean())
-        # Written so that a gap that is no number is refused as well.
+        # The negation refuses NaN as well.
         if not gap <= LIMITS[model.dtype]:
             raise EngineError(
                 f"{family}: log-probabilities {place} differ from those of transformers by {gap:.2g} nats a token, "
                 f"over {LIMITS[model.dtype]}",
-                hint="its layers look at other rows of a call: choose another model",
+                hint="its layers use other rows of a call: choose another model",
             )
 
 
 def _groups(model: PreTrainedModel) -> list[TrainGroup]:
     """Two groups of random tokens, the same for every model of a vocabulary."""
-    draw = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     vocabulary = int(model.config.get_text_config().vocab_size)
 
     def tokens(count: int) -> list[int]:
-        return torch.randint(vocabulary, (count,), generator=draw).tolist()
+        return torch.randint(vocabulary, (count,), generator=generator).tolist()
 
     return [
         TrainGroup(
@@ -109,33 +107,27 @@ def _groups(model: PreTrainedModel) -> list[TrainGroup]:
     ]
 
 
-def _chosen(logits: Tensor, tokens: Tensor) -> Tensor:
+def _select_logprobs(logits: Tensor, tokens: Tensor) -> Tensor:
     return torch.log_softmax(logits.float(), -1).gather(-1, tokens[..., None])[..., 0].flatten()
 
 
-def _plain(model: PreTrainedModel, groups: list[TrainGroup]) -> Tensor:
-    """Log-probabilities of all response tokens, one row after the other, by the model's own forward."""
+def _stock_logprobs(model: PreTrainedModel, groups: list[TrainGroup]) -> Tensor:
+    """Log-probabilities of all response tokens, one row after the other, by transformers' own forward."""
     rows = [(group.prompt_token_ids, row.token_ids) for group in groups for row in group.rows]
-    with _own_attention(model):
-        found = []
+    logprobs = []
+    model.set_attn_implementation("eager")
+    try:
         for prompt, response in rows:
             ids = torch.tensor([[*prompt, *response]], device=model.device)
             logits = model(ids, use_cache=False).logits[0, len(prompt) - 1 : -1]
-            found.append(_chosen(logits, ids[0, len(prompt) :]))
-    return torch.cat(found)
-
-
-@contextmanager
-def _own_attention(model: PreTrainedModel) -> Iterator[None]:
-    model.set_attn_implementation("eager")
-    try:
-        yield
+            logprobs.append(_select_logprobs(logits, ids[0, len(prompt) :]))
     finally:
         model.set_attn_implementation(IMPLEMENTATION)
+    return torch.cat(logprobs)
 
 
-def _packed(model: PreTrainedModel, groups: list[TrainGroup], *, last: int | None = None) -> Tensor:
-    """The same in one packed call; with `last`, of the first group alone, next to a second one that ends there."""
+def _packed_logprobs(model: PreTrainedModel, groups: list[TrainGroup], *, last: int | None = None) -> Tensor:
+    """The same in one packed call; with `last`, only of the first group, packed with a second one that ends there."""
     packer = Packer(token_budget=1 << 20, device=model.device, dtype=torch.float32)
     (segments,) = packer.plan(groups)
     batch, first = packer.pack(segments), segments[0].num_tokens
@@ -143,12 +135,12 @@ def _packed(model: PreTrainedModel, groups: list[TrainGroup], *, last: int | Non
     if last is not None:
         positions[:, first:] += last - int(positions[:, first:].max())
     hidden = hidden_states(model, batch.input_ids, positions, batch.layout)[0].index_select(0, batch.predictors_S)
-    found = _chosen(OutputHead(model).logits(hidden), batch.targets_S)
-    return found if last is None else found[: RESPONSE * SAMPLES]
+    logprobs = _select_logprobs(OutputHead(model).logits(hidden), batch.targets_S)
+    return logprobs if last is None else logprobs[: RESPONSE * SAMPLES]
 
 
-def _sampled(model: PreTrainedModel, groups: list[TrainGroup]) -> Tensor:
-    """The same as the sampler does it: prompts padded side by side, then token by token with the cache."""
+def _sampled_logprobs(model: PreTrainedModel, groups: list[TrainGroup]) -> Tensor:
+    """The same by the sampler's calls: one padded call for the prompts, then token by token with the cache."""
     device, width, head = model.device, max(PROMPTS), OutputHead(model)
     lengths = torch.tensor(PROMPTS, device=device)
     cache = DecodeCache(lengths, SAMPLES, RESPONSE)
@@ -161,4 +153,4 @@ def _sampled(model: PreTrainedModel, groups: list[TrainGroup]) -> Tensor:
         positions = (lengths + step).repeat_interleave(SAMPLES)[:, None]
         states.append(hidden_states(model, responses[:, step : step + 1], positions, cache)[:, 0])
         cache.next_step()
-    return _chosen(head.logits(torch.stack(states, 1).flatten(0, 1)).unflatten(0, responses.shape), responses)
+    return _select_logprobs(head.logits(torch.stack(states, 1).flatten(0, 1)).unflatten(0, responses.shape), responses)

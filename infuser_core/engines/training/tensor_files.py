@@ -1,7 +1,7 @@
-"""safetensors files: their layout, room that processes fill in, and one pass that writes, hashes and flushes a file.
+"""safetensors files: their layout, parallel writes by several processes, and one pass that writes, hashes and flushes.
 
-A large file goes past the page cache, where a copy costs more than the disk does, and its digest is that of the bytes
-on their way: nothing is read again. The bytes are those of safetensors' own writer.
+A large file bypasses the page cache, where a copy costs more than the disk, and is hashed while it is written, so that
+it need not be read again. The bytes are those of safetensors' own writer.
 """
 
 import errno
@@ -25,56 +25,53 @@ from torch import Tensor
 BLOCK = 8 << 20
 """Bytes per write; a multiple of every disk's unit."""
 PAGE = 4096
-"""Unit of writes past the page cache, bytes: a file on its way needs no more room than this beyond its size."""
+"""Unit of writes that bypass the page cache, bytes; a file needs at most this much more room while it is written."""
 BLOCKS = 3
-"""Blocks of a file in memory: one is filled and hashed while another one is written."""
+"""Blocks of a file in memory: one is filled and hashed while another is written."""
 LARGE = 64 << 20
-"""Bytes from which a file goes past the page cache, and others are written beside it."""
+"""Bytes from which a file bypasses the page cache, and files are written in parallel."""
 FILES = min(16, os.cpu_count() or 1)
-"""Large files that are written at the same time: hashing one keeps a core busy."""
+"""Large files written at the same time: hashing one keeps a core busy."""
 KINDS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-_PAST_CACHE = getattr(os, "O_DIRECT", 0)
+_BYPASS_CACHE = getattr(os, "O_DIRECT", 0)
 
 Shapes = Mapping[str, torch.Size]
-"""Every tensor of a file, by its name."""
+"""Shapes of the tensors of a file by name."""
 
 
-def header(shapes: Shapes, dtype: torch.dtype) -> bytes:
-    """The first bytes of a file of tensors of one kind; their values follow in the order of their names."""
+def build_header(shapes: Shapes, dtype: torch.dtype) -> bytes:
+    """The first bytes of a file of tensors of one dtype; the values follow in the order of the names."""
     content: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name in sorted(shapes):
         start, end = end, end + dtype.itemsize * prod(shapes[name])
         content[name] = {"dtype": KINDS[dtype], "shape": list(shapes[name]), "data_offsets": [start, end]}
-    made = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     # Values start at a multiple of 8 bytes; the format pads with spaces.
-    made += b" " * (-len(made) % 8)
-    return len(made).to_bytes(8, "little") + made
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """Place of a tensor in a file."""
+class TensorEntry:
+    """A tensor of a file."""
 
     path: Path
-    """Its file."""
     shape: torch.Size
-    """Its shape."""
     offset: int
-    """Its first byte in the file."""
+    """First byte of its values in the file."""
     dtype: torch.dtype
-    """Its dtype."""
 
 
-def read_entries(path: Path) -> dict[str, Entry]:
-    """Places of all tensors of a file of a known dtype."""
+def read_entries(path: Path) -> dict[str, TensorEntry]:
+    """All tensors of a file, by name."""
     with path.open("rb") as handle:
         length = int.from_bytes(handle.read(8), "little")
         content = json.loads(handle.read(length))
     content.pop("__metadata__", None)
     kinds = {kind: dtype for dtype, kind in KINDS.items()}
     return {
-        name: Entry(
+        name: TensorEntry(
             path=path,
             shape=torch.Size(facts["shape"]),
             offset=8 + length + facts["data_offsets"][0],
@@ -84,89 +81,89 @@ def read_entries(path: Path) -> dict[str, Entry]:
     }
 
 
-def create(path: Path, shapes: Shapes, dtype: torch.dtype = torch.float32) -> None:
+def allocate_file(path: Path, shapes: Shapes, dtype: torch.dtype = torch.float32) -> None:
     """Create a file with room for tensors of one dtype, which any number of processes fill with `write_run`."""
-    head = header(shapes, dtype)
+    head = build_header(shapes, dtype)
     with path.open("wb") as handle:
         handle.write(head)
         handle.truncate(len(head) + dtype.itemsize * sum(map(prod, shapes.values())))
 
 
-def write_run(handle: IO[bytes], entry: Entry, start: int, values: Tensor) -> None:
-    """Write a run of a tensor that starts at its element `start`."""
+def write_run(handle: IO[bytes], entry: TensorEntry, start: int, values: Tensor) -> None:
+    """Write a run of a tensor's values from its element `start` on."""
     handle.seek(entry.offset + entry.dtype.itemsize * start)
-    # A copy: memory that numpy has seen can never be given away (see deepspeed.zero.Parked).
+    # A copy: memory shared with numpy cannot be released (see deepspeed.zero.Parked).
     values.detach().to("cpu", entry.dtype, copy=True).reshape(-1).view(torch.uint8).numpy().tofile(handle)
 
 
-def write_all(files: Mapping[Path, Mapping[str, Tensor]]) -> Iterator[tuple[Path, str]]:
-    """Write files, flushed to the disk, and give the sha256 of each, in their order; large ones at the same time."""
+def write_files(files: Mapping[Path, Mapping[str, Tensor]]) -> Iterator[tuple[Path, str]]:
+    """Write files, flushed to the disk, and yield the sha256 of each in their order; large ones in parallel."""
     total = sum(tensor.nbytes for tensors in files.values() for tensor in tensors.values())
     if total < LARGE:
-        yield from ((path, write(path, tensors)) for path, tensors in files.items())
+        yield from ((path, write_file(path, tensors)) for path, tensors in files.items())
         return
     with ThreadPoolExecutor(FILES) as pool:
-        yield from zip(files, pool.map(write, files, files.values()), strict=True)
+        yield from zip(files, pool.map(write_file, files, files.values()), strict=True)
 
 
-def write(path: Path, tensors: Mapping[str, Tensor]) -> str:
-    """Write tensors of one kind, flushed to the disk; returns the file's sha256, hex."""
+def write_file(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    """Write tensors of one dtype, flushed to the disk; returns the file's sha256, hex."""
     (dtype,) = {tensor.dtype for tensor in tensors.values()} or {torch.float32}
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    return write_as_they_come(path, shapes, dtype, (tensors[name] for name in sorted(tensors)))
+    return write_stream(path, shapes, dtype, (tensors[name] for name in sorted(tensors)))
 
 
-def write_as_they_come(path: Path, shapes: Shapes, dtype: torch.dtype, values: Iterable[Tensor]) -> str:
-    """Write tensors that arrive one after the other, in the order of their names; flushed, and hashed as in `write`."""
-    head, found, size = header(shapes, dtype), hashlib.sha256(), 0
+def write_stream(path: Path, shapes: Shapes, dtype: torch.dtype, values: Iterable[Tensor]) -> str:
+    """Write tensors that arrive one by one in the order of their names, flushed; returns the file's sha256, hex."""
+    head, digest, size = build_header(shapes, dtype), hashlib.sha256(), 0
     total = len(head) + dtype.itemsize * sum(map(prod, shapes.values()))
     large = total >= LARGE
     slots = SimpleQueue[Tensor]()
-    # A write past the cache needs whole pages; fresh ones cost more than the copy, so that a small file does without.
+    # A write that bypasses the cache needs whole pages, which are too expensive to allocate for a small file.
     for _ in range(BLOCKS if large else 1):
         slots.put(
             torch.frombuffer(mmap.mmap(-1, BLOCK), dtype=torch.uint8)
             if large
             else torch.empty(total, dtype=torch.uint8)
         )
-    with _created(path, large=large) as file:
+    with _open_for_writing(path, large=large) as file:
         with ThreadPoolExecutor(1) as disk:
-            begun = []
-            for block, count in _blocks(_bytes(head, values), slots):
-                begun.append(disk.submit(_put, file, block, -(-count // PAGE) * PAGE, size, slots))
-                found.update(block.numpy().data[:count])
+            writes = []
+            for block, count in _fill_blocks(_byte_pieces(head, values), slots):
+                writes.append(disk.submit(_write_block, file, block, -(-count // PAGE) * PAGE, size, slots))
+                digest.update(block.numpy().data[:count])
                 size += count
-            for each in begun:
-                each.result()
-        # Of the last block whole pages went there.
+            for write in writes:
+                write.result()
+        # The last block was written in whole pages.
         os.ftruncate(file, size)
         os.fsync(file)
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 @contextmanager
-def _created(path: Path, *, large: bool) -> Iterator[int]:
+def _open_for_writing(path: Path, *, large: bool) -> Iterator[int]:
     with path.open("wb", buffering=0) as handle:
         file = handle.fileno()
-        # Who may read the folder may read the file: a store may have several readers.
+        # Users who may read the folder may read the file: a store may have several readers.
         with suppress(PermissionError):
             os.fchmod(file, path.parent.stat().st_mode & 0o666)
         if large:
-            # Not every file system can.
+            # Not every file system supports it.
             with suppress(OSError):
-                fcntl(file, F_SETFL, _PAST_CACHE)
+                fcntl(file, F_SETFL, _BYPASS_CACHE)
         yield file
 
 
-def _bytes(head: bytes, values: Iterable[Tensor]) -> Iterator[Tensor]:
-    """The file's bytes: the header, and one tensor after the other wherever it lies."""
+def _byte_pieces(head: bytes, values: Iterable[Tensor]) -> Iterator[Tensor]:
+    """The file's bytes: the header, then one tensor after another from any device."""
     yield torch.frombuffer(bytearray(head), dtype=torch.uint8)
     for each in values:
         yield each.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
-def _blocks(pieces: Iterable[Tensor], slots: SimpleQueue[Tensor]) -> Iterator[tuple[Tensor, int]]:
-    """Bytes in blocks, with the number of those that count: all, but for the last one."""
+def _fill_blocks(pieces: Iterable[Tensor], slots: SimpleQueue[Tensor]) -> Iterator[tuple[Tensor, int]]:
+    """Copy bytes into blocks, each with its number of bytes; only the last block may be partial."""
     block, filled = slots.get(), 0
     for piece in pieces:
         rest = piece
@@ -181,18 +178,18 @@ def _blocks(pieces: Iterable[Tensor], slots: SimpleQueue[Tensor]) -> Iterator[tu
         yield block, filled
 
 
-def _put(file: int, block: Tensor, count: int, place: int, slots: SimpleQueue[Tensor]) -> None:
+def _write_block(file: int, block: Tensor, count: int, place: int, slots: SimpleQueue[Tensor]) -> None:
     try:
         rest = block.numpy().data[:count]
         while rest:
             try:
-                done = os.pwrite(file, rest, place)
+                size = os.pwrite(file, rest, place)
             except OSError as error:
                 if error.errno != errno.EINVAL:
                     raise
-                # A file system that wants writes past the cache otherwise.
+                # The file system does not support such unbuffered writes: use the cache.
                 fcntl(file, F_SETFL, 0)
-                done = os.pwrite(file, rest, place)
-            rest, place = rest[done:], place + done
+                size = os.pwrite(file, rest, place)
+            rest, place = rest[size:], place + size
     finally:
         slots.put(block)

@@ -88,13 +88,13 @@ def _recorded(draft: Path, facts: dict[str, str], remarks: Iterable[str]) -> dic
     from infuser_core.engines.hf.causal_lm import read_end_tokens
     from infuser_core.engines.hf.renderer import Renderer
     from infuser_core.engines.training.checkpoint import count_weights
-    from infuser_core.engines.training.self_test import verdict
+    from infuser_core.engines.training.self_test import seal_of_test
 
     renderer = Renderer(draft)
     ends = ", ".join(renderer.token(each) for each in read_end_tokens(draft, renderer.end_token))
     origin = {**facts, "weights": count_weights(draft), "ends": ends, "remarks": list(remarks)}
     # Only in the record: it means nothing to people.
-    record = origin | {"tested": verdict(anchor_digest(draft))}
+    record = origin | {"tested": seal_of_test(anchor_digest(draft))}
     (draft / ORIGIN).write_text(yaml.safe_dump(record, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return origin
 

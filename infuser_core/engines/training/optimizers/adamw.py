@@ -1,4 +1,4 @@
-"""AdamW over one flat buffer of all parameters, operation by operation as torch.optim.AdamW does it."""
+"""AdamW over one flat buffer of all parameters, with the same operations as torch.optim.AdamW."""
 
 from collections.abc import Mapping
 
@@ -32,8 +32,8 @@ class AdamW(Optimizer[AdamWOptions]):
         views = self._parameters.views(self.second).values()
         counts = [sum(int((piece < least).sum()) for piece in view.flatten().split(DEVICE_CHUNK)) for view in views]
         sizes = [float(view.numel()) for view in views]
-        found, size = self._parameters.total(torch.tensor([sum(counts), sum(sizes)], dtype=torch.float64)).tolist()
-        return found / size
+        count, size = self._parameters.total(torch.tensor([sum(counts), sum(sizes)], dtype=torch.float64)).tolist()
+        return count / size
 
     def state(self) -> dict[str, Tensor]:
         views = self._views()
@@ -47,7 +47,7 @@ class AdamW(Optimizer[AdamWOptions]):
 
     @property
     def form(self) -> Elementwise:
-        """Gamma as the moments stand (eq:adamw_moments)."""
+        """Gamma at the current moments (eq:adamw_moments)."""
         return Elementwise.of_adamw(step=self.steps, beta2=self.options.beta2, eps=self.options.eps)
 
     def elementwise(self) -> tuple[Elementwise, Mapping[str, Tensor]]:
@@ -61,7 +61,7 @@ class AdamW(Optimizer[AdamWOptions]):
 def update(
     data: Tensor, gradient: Tensor, first: Tensor, second: Tensor, *, options: AdamWOptions, rate: float, steps: int
 ) -> None:
-    """The step number `steps` on one piece of the parameters, in place; a gradient that is clipped already."""
+    """Make step number `steps` on one piece of the parameters, in place, with a clipped gradient."""
     data.mul_(1.0 - rate * options.weight_decay)
     first.lerp_(gradient, 1.0 - options.beta1)
     second.mul_(options.beta2).addcmul_(gradient, gradient, value=1.0 - options.beta2)

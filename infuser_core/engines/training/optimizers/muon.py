@@ -1,8 +1,8 @@
 """Muon: hidden matrices step along their orthogonalised momentum, all other parameters as under AdamW.
 
 K. Jordan et al. 2024 (Muon; its coefficients of Newton-Schulz), and the scale 0.2 sqrt(max(rows, columns)) of Moonlight
-(J. Liu et al. 2025, arXiv 2502.16982), with which AdamW's learning rates fit. The direction of one gradient alone is
-that scale times the orthogonalised gradient, and Gamma of eq:adamw_moments elsewhere.
+(J. Liu et al. 2025, arXiv 2502.16982), with which AdamW's learning rates fit. The direction for one gradient alone is
+that scale times the orthogonalised gradient; for other parameters, Gamma of eq:adamw_moments.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ SCALE = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MuonOptions(AdamWOptions):
-    """Constants of the optimizer; AdamW's hold for what is no hidden matrix."""
+    """Constants of the optimizer; AdamW's apply to all parameters but the hidden matrices."""
 
     trainers = ("local",)
     elementwise = False
@@ -33,16 +33,16 @@ class MuonOptions(AdamWOptions):
     momentum: float = 0.95
     """Decay of the mean gradient of a hidden matrix."""
     nesterov: bool = True
-    """Whether a step looks ahead."""
+    """Whether steps use Nesterov momentum."""
 
     @classmethod
     def moments(cls, *, hidden: bool) -> str:
-        """The mean gradient; AdamW's two elsewhere."""
+        """`m`, the mean gradient, for hidden matrices; AdamW's two for other parameters."""
         return "m" if hidden else "mv"
 
     @classmethod
     def direction_flops(cls, rows: int, columns: int) -> float:
-        """Those of Newton-Schulz."""
+        """FLOPs of Newton-Schulz."""
         short, long = sorted((rows, columns))
         return STEPS * (4.0 * short * short * long + 2.0 * short**3)
 
@@ -56,11 +56,11 @@ def orthogonalise(matrices: Tensor) -> Tensor:
     return x
 
 
-def scaled(matrix: Tensor) -> Tensor:
-    """The orthogonalised matrix, whichever side is longer, at Moonlight's scale."""
-    wide = matrix.shape[0] <= matrix.shape[1]
-    found = orthogonalise(matrix) if wide else orthogonalise(matrix.mT).mT
-    return found * (SCALE * max(matrix.shape) ** 0.5)
+def scale_orthogonal(matrix: Tensor) -> Tensor:
+    """The orthogonalised matrix, of any shape, at Moonlight's scale."""
+    is_wide = matrix.shape[0] <= matrix.shape[1]
+    result = orthogonalise(matrix) if is_wide else orthogonalise(matrix.mT).mT
+    return result * (SCALE * max(matrix.shape) ** 0.5)
 
 
 class Muon(Optimizer[MuonOptions]):
@@ -87,22 +87,19 @@ class Muon(Optimizer[MuonOptions]):
             first.lerp_(gradient, 1.0 - options.momentum)
             step = gradient.lerp(first, options.momentum) if options.nesterov else first
             data.mul_(1.0 - learning_rate * options.weight_decay)
-            data.add_(scaled(step), alpha=-learning_rate)
+            data.add_(scale_orthogonal(step), alpha=-learning_rate)
 
     def state(self) -> dict[str, Tensor]:
         return named_moments(self._first, self._second)
 
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
+        form = Elementwise.of_adamw(step=self.steps, beta2=self.options.beta2, eps=self.options.eps)
         references, parts = self._flat.views(reference), []
         for name, g in self._flat.views(gradient).items():
-            parts.append(partial_sums(g, references[name], self._alone(name, g)))
+            second = self._second.get(name)
+            gamma = scale_orthogonal(g) if second is None else direction(g, second, form)
+            parts.append(partial_sums(g, references[name], gamma))
         return torch.stack(parts).sum(0)
-
-    def _alone(self, name: str, gradient: Tensor) -> Tensor:
-        if name not in self._second:
-            return scaled(gradient)
-        form = Elementwise.of_adamw(step=self.steps, beta2=self.options.beta2, eps=self.options.eps)
-        return direction(gradient, self._second[name], form)
 
 
 OPTIMIZER = Muon

@@ -1,7 +1,7 @@
-"""Stochastic gradient descent with momentum, as torch.optim.SGD does it but for its decoupled weight decay.
+"""Stochastic gradient descent with momentum, as torch.optim.SGD but with decoupled weight decay.
 
-m <- momentum m + g; theta <- theta - rate (m, or g + momentum m with Nesterov's look ahead). The direction of one
-gradient alone is that gradient.
+m <- momentum m + g; theta <- theta - rate (m, or g + momentum m with Nesterov momentum). The direction for one gradient
+alone is that gradient.
 """
 
 from collections.abc import Mapping
@@ -25,11 +25,11 @@ class SGDOptions(Options):
     momentum: float = 0.9
     """Decay of the sum of gradients."""
     nesterov: bool = False
-    """Whether a step looks ahead."""
+    """Whether steps use Nesterov momentum."""
 
     @classmethod
     def moments(cls, *, hidden: bool) -> str:
-        """The sum of gradients, of every parameter."""
+        """`m`, the sum of gradients, for every parameter."""
         return "m"
 
 
