@@ -21,7 +21,7 @@ from infuser_core.memory.sizes import (
 )
 
 SINGLE = ("hf", "local", "fake")
-"""Engines that use one GPU, whatever there is."""
+"""Engines that use one GPU, however many there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class EngineLayout:
     bytes_per_weight: int
     """Bytes of a compute weight."""
     bytes_sent: int = 4
-    """Bytes of a weight as DeepSpeed holds it; ranks send fewer where it is only multiplied in a narrower dtype."""
+    """Bytes of a weight as DeepSpeed holds it; ranks send fewer if it is only multiplied in a narrower dtype."""
     optimizer: str
     """Name of the optimizer."""
     probe: str
@@ -94,7 +94,7 @@ def layout_of(config: RunConfig, cluster: Cluster) -> EngineLayout:
         token_budget=engine.token_budget if isinstance(engine.token_budget, int) else AUTOMATIC,
         tensor_parallel=min(engine.tensor_parallel, cluster.per_node),
         sampler_share=engine.sampler_share,
-        # One trainer serves both roles where ranks take turns with the sampler, or have accelerators of their own.
+        # One trainer serves both roles if ranks take turns with the sampler, or have separate accelerators.
         warm_trainers=1 if turns or engine.is_pooled else roles,
         bytes_per_weight={"bfloat16": 2, "float32": 4, "float64": 8}[engine.dtype],
         optimizer=config.cotrain.optimizer.name,
@@ -164,7 +164,7 @@ def trainer_memory(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: fl
         MemoryPart(name="fp32 masters", bytes=4 * state * on_gpu * roles),
         MemoryPart(name="moments (fp32)", bytes=4 * shape.moments(layout.optimizer) * state / trained * on_gpu * roles),
         MemoryPart(name="reference gradient (fp32)", bytes=4 * state * on_gpu),
-        # DeepSpeed reduces a micro-batch's gradient into a buffer of its own.
+        # DeepSpeed reduces a micro-batch's gradient into a separate buffer.
         MemoryPart(name="reduced gradients (fp32)", bytes=4 * gradients * on_gpu * sharded),
         MemoryPart(name="activations", bytes=activation_bytes(shape, layout, tokens, on_host=gpu.is_host)),
         MemoryPart(name="logits", bytes=_logit_bytes(shape, tokens, on_host=gpu.is_host)),
@@ -227,7 +227,7 @@ def _weight_bytes(shape: Shape, layout: EngineLayout) -> float:
         return 0.0
     if stage == 0:
         return layout.bytes_per_weight * whole * layout.warm_trainers
-    # What autograd keeps of them in the compute dtype: a layer's where layers are computed again.
+    # What autograd keeps of them in the compute dtype: a layer's if layers are computed again.
     cast = whole if layout.gradient_checkpointing is False else shape.layer_parameters
     cast *= layout.bytes_per_weight if layout.bytes_per_weight < layout.bytes_sent else 0
     if stage < 3:

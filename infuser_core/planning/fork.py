@@ -5,7 +5,7 @@ Three rules, by kind of stage:
 - stages before the loop (corpus, reference questions, anchor) have the settings that the run began with;
 - the phases of iteration t have the settings that held at t;
 - measurements (validation, benchmarks, selection) have the latest settings, whichever checkpoint they measure, because
-  checkpoints are compared with each other; only the seed of a checkpoint's answers is that of its own iteration.
+  checkpoints are compared with each other; only the seed of its answers follows its iteration.
 """
 
 import time
@@ -95,7 +95,7 @@ def _refuse_fixed(config: RunConfig, own: RunConfig, at: int) -> None:
         if reason:
             raise ConfigError(
                 f"{leaf.name} cannot change at iteration {at}: {reason}",
-                hint="start a run of its own: `infuser run ... --set`; what the setting does not change is reused",
+                hint="start a separate run: `infuser run ... --set`; what the setting does not change is reused",
             )
     if own.cotrain.iterations < at:
         raise ConfigError(

@@ -119,7 +119,7 @@ def _missing_accelerators(config: RunConfig, machine: MachineRoom) -> list[Short
         return []
     if engine.device == "cuda" and not cards:
         what = "engine.device = 'cuda', and this machine has no accelerator"
-        return [(what, "run it where there is one, or set engine.device auto")]
+        return [(what, "run it on a machine with one, or set engine.device auto")]
     ranks = engine.ranks if engine.trainer == "deepspeed" else 1
     if not cards or ranks <= len(cards):
         return []
@@ -172,7 +172,7 @@ def _remedy(setup: Setup) -> str:
     for knob in advice(setup) if not setup.cluster.gpu.is_host else []:
         if knob.fits and not knob.settings[0].startswith("--"):
             return f"by the plan it fits with --set {' --set '.join(knob.settings)}"
-    return "take a smaller model or a larger machine: `infuser plan CONFIG --gpus 8xH100` says what fits where"
+    return "take a smaller model or a larger machine: `infuser plan CONFIG --gpus 8xH100` shows what fits on which GPUs"
 
 
 def _disk_shortages(setup: Setup, machine: MachineRoom, stored: float) -> Iterator[Shortage]:

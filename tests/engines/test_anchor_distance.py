@@ -8,6 +8,7 @@ import pytest
 import torch
 from engine_tiny import OBJECTIVE, SHAPES, gradient, make_groups, step, stock_logprobs, stock_model, trainer
 from solver_rows import answers, question
+from stock_engines import local_trainer
 
 from infuser_core.config import shipped
 from infuser_core.config.overlays import load
@@ -100,7 +101,7 @@ def test_an_update_loads_the_anchor_only_for_it_and_stays_nearer(anchor: Checkpo
     for kl in (0.0, 50.0):
         settings = phase.settings_of(CONFIG, iteration=0)
         settings = replace(settings, step=replace(settings.step, learning_rate=3e-3, minibatch=1, kl=kl))
-        engine, out = Watched(device="cpu"), tmp_path / f"out-{kl}"
+        engine, out = local_trainer(Watched), tmp_path / f"out-{kl}"
         engine.load(moved)
         out.mkdir()
         done = phase.update_solver(

@@ -9,10 +9,10 @@ from infuser_core.engines.local.trainer import LocalTrainer
 from infuser_core.engines.pool import EnginePool
 
 
-def local_trainer(**options: Any) -> LocalTrainer:
-    """A local trainer with micro-batches of 2,048 tokens."""
+def local_trainer(kind: type[LocalTrainer] = LocalTrainer, **options: Any) -> LocalTrainer:
+    """A local trainer, or one of a subclass, with micro-batches of 2,048 tokens."""
     defaults = options_of("local", EngineSettings(device="cpu", token_budget=2048))
-    return LocalTrainer(**defaults | {"roles": 1} | options)
+    return kind(**defaults | {"roles": 1} | options)
 
 
 def hf_sampler(**options: Any) -> HFSampler:
