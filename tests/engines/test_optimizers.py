@@ -15,7 +15,7 @@ from infuser_core.config.optimizers import options_of
 from infuser_core.engines.local.hub import prepare_anchor
 from infuser_core.engines.training.flat import FlatParameters
 from infuser_core.engines.training.optimizer import Optimizer, build_optimizer, first_moments
-from infuser_core.engines.training.optimizers.muon import orthogonalise, scaled
+from infuser_core.engines.training.optimizers.muon import orthogonalise, scale_orthogonal
 from infuser_core.errors import CheckpointError, EngineError, EngineWarning
 from infuser_core.schemas import Checkpoint
 
@@ -97,7 +97,7 @@ def test_newton_schulz_brings_singular_values_near_one_and_keeps_their_vectors(s
     large = values > 0.1 * values.max()
     assert 0.65 < float(found.diagonal()[large].min()) <= float(found.diagonal().max()) < 1.25
     assert float((found - found.diagonal().diag()).abs().max()) < 1e-9
-    torch.testing.assert_close(scaled(matrix.T), scaled(matrix).T)
+    torch.testing.assert_close(scale_orthogonal(matrix.T), scale_orthogonal(matrix).T)
     torch.testing.assert_close(orthogonalise(1e3 * matrix), orthogonalise(matrix), rtol=1e-5, atol=1e-7)
 
 

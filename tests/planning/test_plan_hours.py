@@ -9,7 +9,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from infuser_core.config.overlays import load
-from infuser_core.engines.training.optimizers.muon import MuonOptions, scaled
+from infuser_core.engines.training.optimizers.muon import MuonOptions, scale_orthogonal
 from infuser_core.memory.shape import Shape
 from infuser_core.planning.answer import plan_as_json
 from infuser_core.planning.hours import (
@@ -144,7 +144,7 @@ def test_muon_orthogonalises_every_questions_gradient():
     sizes = [(96, 48), (48, 48), (48, 48), (48, 96), (80, 48), (80, 48), (48, 80)]
     with FlopCounterMode(display=False) as counted:
         for size in sizes * SMALL.layers:
-            scaled(torch.randn(size))
+            scale_orthogonal(torch.randn(size))
     assert counted.get_total_flops() == orthogonalising(SMALL)
     plain, muon = (flops(f"cotrain.optimizer.name={name}")["score_influence"][SCORING] for name in ("adamw", "muon"))
     groups = next(phase.work.groups for phase in setup().phases if phase.name == "score_influence")
