@@ -140,7 +140,7 @@ class Holder:
 
     @property
     def broken(self) -> str:
-        """Why its artifacts are unknown; empty for a sound record."""
+        """Reason why its artifacts are unknown; empty for a sound record."""
         return self.unknown or next(iter(self.damaged.values()), "")
 
     @property
@@ -234,7 +234,7 @@ def _holder(root: Path, folder: Path, record: str) -> Holder:
 
 
 def _why_unknown(folder: Path, record: str, journal: Journal) -> str:
-    """Why a folder's contents are unknown: its record is lost or damaged, or its journal is lost; empty if known."""
+    """Reason why a folder's contents are unknown: a lost or damaged record, or a lost journal; empty if known."""
     if not (folder / record).is_file():
         # A refused start leaves a folder with nothing but a lock.
         return f"{folder / record} is lost" if journal.path.exists() and record == runs.RECORD else ""

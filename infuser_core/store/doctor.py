@@ -181,7 +181,7 @@ def _unreadable(holder: Holder) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairPlan:
-    """What a repair computes, after damaged artifacts and records were moved aside."""
+    """The work of a repair, after damaged artifacts and records were moved aside."""
 
     aside: Sequence[str]
     """A message for each damaged artifact or record that was moved: its first problem and its new path."""

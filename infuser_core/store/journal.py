@@ -97,7 +97,7 @@ class JournalState:
     is_finished: bool
     """Whether the newest attempt completed."""
     damage: str
-    """What is damaged; empty for a sound journal."""
+    """Description of the damage; empty for a sound journal."""
     torn: int
     """Number, from 1, of an incomplete last line, left by a kill; 0 for none."""
 
