@@ -39,7 +39,7 @@ class RunState:
     """State of a run for retention."""
 
     iterations: Collection[int]
-    """Iterations behind each of its checkpoints, the anchor's 0 included."""
+    """Iterations of its checkpoints, the anchor (0) included."""
     passed: int
     """The run needs nothing older to go on from here: for a finished run its last iteration."""
     selected: int | None
@@ -55,9 +55,9 @@ Retention = tuple[Extent, str]
 
 
 def retention_of_checkpoints(state: RunState, rule: KeepSettings) -> dict[int, Retention]:
-    """A verdict for each checkpoint of a run by the number of iterations behind it."""
-    behind = sorted(number for number in state.iterations if number <= state.passed)
-    newest = set(behind[-rule.full :]) | {number for number in state.iterations if number > state.passed}
+    """Retention of each checkpoint of a run by its number of iterations."""
+    passed = sorted(number for number in state.iterations if number <= state.passed)
+    newest = set(passed[-rule.full :]) | {number for number in state.iterations if number > state.passed}
     return {number: _verdict(number, state, rule, newest) for number in sorted(state.iterations)}
 
 
@@ -79,7 +79,7 @@ def _verdict(number: int, state: RunState, rule: KeepSettings, newest: Collectio
 
 
 def retention_of_gradients(iteration: int, state: RunState) -> Retention:
-    """A verdict for the gradients of an iteration, which are for its own phases."""
+    """Retention of the gradients of an iteration, which only its phases need."""
     if iteration in state.pinned:
         return Extent.WHOLE, "pinned"
     if iteration >= state.passed:
@@ -94,11 +94,11 @@ def retention_by_key(
 
     The newest are those of each role: where the roles take turns, one waits on an old checkpoint.
     """
-    found = checkpoints_of(catalogue, holder)
-    for phase in sorted({record.phase for _, record in found}):
-        own = [(number, record.key) for number, record in found if record.phase == phase]
-        told = retention_of_checkpoints(replace(state, iterations={number for number, _ in own}), rule)
-        yield from ((key, told[number]) for number, key in own)
+    pairs = checkpoints_of(catalogue, holder)
+    for phase in sorted({record.phase for _, record in pairs}):
+        own = [(number, record.key) for number, record in pairs if record.phase == phase]
+        retention = retention_of_checkpoints(replace(state, iterations={number for number, _ in own}), rule)
+        yield from ((key, retention[number]) for number, key in own)
     yield from (
         (record.key, retention_of_gradients(record.iteration, state)) for record in gradients_of(catalogue, holder)
     )
@@ -120,10 +120,10 @@ def pin(root: Path, place: str) -> str:
     catalogue, name = Catalogue(root), holder.name
     records = checkpoints_at(catalogue, holder, iteration)
     runs.change_run(root, name, pins=sorted(pinned_iterations(root, name) | {iteration}))
-    said = f"pinned {name}@{iteration}: {', '.join(record.key for record in records)}"
+    message = f"pinned {name}@{iteration}: {', '.join(record.key for record in records)}"
     if pruned_keys(catalogue, records):
-        said += f"; gc thinned it out: `infuser doctor {name} --repair --iteration {iteration}` makes it whole"
-    return said
+        message += f"; gc thinned it out: `infuser doctor {name} --repair --iteration {iteration}` makes it whole"
+    return message
 
 
 def unpin(root: Path, place: str) -> str:
@@ -138,20 +138,20 @@ def unpin(root: Path, place: str) -> str:
 
 def list_pins(root: Path) -> list[dict[str, Any]]:
     """Every pin: run, iteration, keys of its checkpoints. Raises StoreError where the run has lost an artifact."""
-    catalogue, found = Catalogue(root), []
+    catalogue, result = Catalogue(root), []
     for holder in list_holders(root):
         pins = sorted(pinned_iterations(root, holder.name))
         if pins:  # what cannot be read would be missing in the list
             catalogue.journal_entries(holder.name)
         for iteration in pins:
             keys = [record.key for number, record in checkpoints_of(catalogue, holder) if number == iteration]
-            found.append({"run": holder.name, "iteration": iteration, "checkpoints": keys})
-    return found
+            result.append({"run": holder.name, "iteration": iteration, "checkpoints": keys})
+    return result
 
 
-def pin_lines(found: list[dict[str, Any]]) -> list[str]:
+def pin_lines(pins: list[dict[str, Any]]) -> list[str]:
     """The pins for people."""
-    return [f"{each['run']}@{each['iteration']}  {' '.join(each['checkpoints'])}" for each in found] or ["no pins"]
+    return [f"{each['run']}@{each['iteration']}  {' '.join(each['checkpoints'])}" for each in pins] or ["no pins"]
 
 
 def _parse(root: Path, place: str) -> tuple[Holder, int]:

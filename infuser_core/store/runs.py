@@ -79,19 +79,19 @@ def find_run(root: Path, name: str | None) -> str:
 
     Raises UsageError for none, and for several.
     """
-    known = list_runs(root)
-    if name is not None and known:
-        return match_name(name, known, kind="run", where=f" in {root}")
-    if not known:
-        wanted = f"no run named {name}" if name else "no runs yet"
-        raise UsageError(f"{wanted} in {root}", hint="start one with `infuser run nano`")
-    return known[-1]
+    names = list_runs(root)
+    if name is not None and names:
+        return match_name(name, names, kind="run", where=f" in {root}")
+    if not names:
+        problem = f"no run named {name}" if name else "no runs yet"
+        raise UsageError(f"{problem} in {root}", hint="start one with `infuser run nano`")
+    return names[-1]
 
 
 def match_run(root: Path, name: str) -> str:
     """The run that a text names, where other things may be meant: empty for none. Raises UsageError for several."""
-    known = list_runs(root)
-    return find_run(root, name) if names_starting_with(name, known) else ""
+    names = list_runs(root)
+    return find_run(root, name) if names_starting_with(name, names) else ""
 
 
 def find_runs(root: Path, names: Sequence[str]) -> list[str]:
@@ -101,10 +101,10 @@ def find_runs(root: Path, names: Sequence[str]) -> list[str]:
 
 def finished_runs(root: Path, names: Sequence[str]) -> list[str]:
     """Runs by name, once each; without names all that are finished. Raises UsageError when none is."""
-    found = find_runs(root, names) if names else [n for n in list_runs(root) if Journal(root, n).is_finished()]
-    if not found:
+    finished = find_runs(root, names) if names else [n for n in list_runs(root) if Journal(root, n).is_finished()]
+    if not finished:
         raise UsageError("no finished runs to compare", hint="name runs, or finish one")
-    return found
+    return finished
 
 
 def create_run(
@@ -136,16 +136,16 @@ def create_run(
 
 def software() -> dict[str, str]:
     """Versions of this program, its commit where it is a checkout, Python and the libraries that compute."""
-    found = {"Python": platform.python_version()}
+    versions = {"Python": platform.python_version()}
     for name in ("infuser", "torch", "transformers"):
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
+            versions[name] = version(name)
     folder = Path(__file__).parents[2]
     if (folder / ".git").exists():
-        asked = ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"]
+        command = ["git", "-C", str(folder), "rev-parse", "--short=12", "HEAD"]
         with suppress(OSError):
-            found["commit"] = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-    return {name: value for name, value in found.items() if value}
+            versions["commit"] = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return {name: value for name, value in versions.items() if value}
 
 
 def write_record(root: Path, name: str, file: str, record: Mapping[str, Any]) -> None:
@@ -156,7 +156,7 @@ def write_record(root: Path, name: str, file: str, record: Mapping[str, Any]) ->
 
 
 def change_run(root: Path, name: str, **facts: Any) -> None:
-    """Put facts into the run's record, beside its configuration, in one step. Raises StoreError."""
+    """Add facts to the run's record, in one step. Raises StoreError."""
     folder = runs_folder(root) / name
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -212,7 +212,7 @@ def read_run_or_empty(root: Path, name: str) -> dict[str, Any]:
 
 
 def describe_origin(root: Path, name: str) -> str:
-    """Origin of a run, in words; empty for one that was not made from another."""
+    """Origin of a forked run for messages; empty for other runs."""
     record = read_run_or_empty(root, name)
     if not record.get("forked_from"):
         return ""
@@ -237,11 +237,11 @@ def read_attempt(root: Path, name: str) -> dict[str, Any]:
 def list_differences(old: Any, new: Any, where: str = "", *, absent: Any = None) -> list[tuple[str, Any, Any]]:
     """Leaves of two nested settings that differ: dotted name and both values, `absent` for one that is not there."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
-        found = []
+        differences = []
         for key in sorted({*old, *new}):
             name = f"{where}.{key}".lstrip(".")
-            found += list_differences(old.get(key, absent), new.get(key, absent), name, absent=absent)
-        return found
+            differences += list_differences(old.get(key, absent), new.get(key, absent), name, absent=absent)
+        return differences
     return [] if old == new else [(where, old, new)]
 
 
@@ -251,11 +251,11 @@ def hold_run(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold
 
     Raises BusyRunError with the holder's process when another one lives.
     """
-    with lease.hold(root / shelf / name, name) as held:
+    with lease.hold(root / shelf / name, name) as hold:
         if (root / _SWEEP).exists():
             with (root / _SWEEP).open("r") as handle:
                 fcntl.flock(handle, fcntl.LOCK_SH)
-        yield held
+        yield hold
 
 
 @contextmanager
@@ -275,8 +275,8 @@ def hold_sweep_lock(root: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            said = f"another process removes files in {root}"
-            raise BusyRunError(said, hint="wait for its end") from error
+            message = f"another process removes files in {root}"
+            raise BusyRunError(message, hint="wait for its end") from error
         yield
 
 
@@ -292,6 +292,6 @@ def refuse_if_held(root: Path, name: str) -> None:
 
 
 def wait_until_free(root: Path, name: str) -> None:
-    """Return when nobody executes the run, a dead holder on another machine included."""
+    """Wait until no living process executes the run."""
     while is_held(root, name):
         time.sleep(_LOOK_AGAIN)

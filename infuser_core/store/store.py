@@ -46,7 +46,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Output of a phase, beside the files it wrote into its workspace."""
+    """Output of a phase, in addition to the files in its workspace."""
 
     tables: Mapping[str, Table]
     """Table name to rows."""
@@ -91,8 +91,8 @@ class Store:
                 handle.write(f"process {os.getpid()} on {platform.node()}")
                 handle.flush()
             # Whoever worked on this key before and is gone was killed.
-            for left in (self.root / ".staging").glob(f"{recipe.key}.*"):
-                shutil.rmtree(left, ignore_errors=True)
+            for workspace in (self.root / ".staging").glob(f"{recipe.key}.*"):
+                shutil.rmtree(workspace, ignore_errors=True)
             yield
 
     @contextmanager
@@ -114,16 +114,16 @@ class Store:
         return folder
 
     def commit(self, recipe: Recipe, workspace: Path, outcome: Outcome, *, seconds: float) -> ArtifactRef:
-        """Write the tables beside the workspace's files, then move the folder into place by one rename."""
+        """Write the tables into the workspace, then move the folder into place by one rename."""
         from infuser_core.store import tables
 
         with _store_errors(self.root):
             for name, table in outcome.tables.items():
                 tables.write_rows(workspace / f"{name}.parquet", table.rows, table.row_type)
                 faults.point(f"{recipe.phase}:writing")
-            written = sorted(path for path in workspace.rglob("*") if path.is_file())
-            names = [path.relative_to(workspace).as_posix() for path in written]
-            files = dict(zip(names, verify.describe_files(written), strict=True))
+            paths = sorted(path for path in workspace.rglob("*") if path.is_file())
+            names = [path.relative_to(workspace).as_posix() for path in paths]
+            files = dict(zip(names, verify.describe_files(paths), strict=True))
             volatile = sorted(f"{name}.parquet" for name, table in outcome.tables.items() if table.volatile)
             digest = digest_of({name: facts["sha256"] for name, facts in files.items() if name not in volatile})
             ref = ArtifactRef(kind=recipe.phase, key=recipe.key, digest=digest)
@@ -163,7 +163,7 @@ class Store:
         return True
 
     def put_aside(self, folder: Path) -> Path:
-        """Move an artifact's folder out of the way, into `damaged`; returns where it lies now."""
+        """Move an artifact's folder into `damaged`; returns its new path."""
         aside = self.root / "damaged" / f"{folder.name}.{uuid.uuid4().hex[:8]}"
         aside.parent.mkdir(exist_ok=True)
         folder.rename(aside)
@@ -190,8 +190,8 @@ class Store:
         """
         folder, record = self.folder(ref.key), self.manifest(ref)
         thinned = {name for name, each in pruned.read_removed(folder).items() if each.part == pruned.MOMENTS}
-        kept = [name for name in record.files if name not in thinned or (folder / name).exists()]
-        verify.verified_paths(self.root, [(record, name) for name in kept])
+        names = [name for name in record.files if name not in thinned or (folder / name).exists()]
+        verify.verified_paths(self.root, [(record, name) for name in names])
         if (base := base_folder(folder)) is not None:
             below = read_record(base)
             verify.verified_paths(self.root, [(below, name) for name in below.files])
@@ -207,8 +207,8 @@ class Store:
     def refs(self, start: str = "") -> list[ArtifactRef]:
         """Committed artifacts whose key or id begins with `start`, ordered by kind and key; reads no other's record."""
         key = start.partition("@")[0]
-        found = sorted((self.root / "artifacts").glob(f"*/{escape(key)}*/{MANIFEST}")) if "/" not in key else []
-        return [ref for path in found if (ref := read_record(path.parent).ref).id.startswith(start)]
+        paths = sorted((self.root / "artifacts").glob(f"*/{escape(key)}*/{MANIFEST}")) if "/" not in key else []
+        return [ref for path in paths if (ref := read_record(path.parent).ref).id.startswith(start)]
 
     def ref(self, start: str) -> ArtifactRef | None:
         """The artifact whose key or id begins with `start`, if any. Raises UsageError for several."""

@@ -192,8 +192,8 @@ class TableRows(Sequence[Row]):
         with pq.ParquetFile(path) as file:
             self._names, self._metadata = file.schema_arrow.names, file.metadata
         fields = dataclasses.fields(typing.cast(Any, row_type))
-        known = [field.name for field in fields if field.name in self._names or field.default is dataclasses.MISSING]
-        assert self._names == known, f"{path.name}: columns {self._names}, expected {known}"
+        expected = [field.name for field in fields if field.name in self._names or field.default is dataclasses.MISSING]
+        assert self._names == expected, f"{path.name}: columns {self._names}, expected {expected}"
         self._series = _series_of(row_type)
 
     def __len__(self) -> int:
@@ -238,17 +238,17 @@ def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
     if rows.num_groups < 2:
         return list(rows)
     with ThreadPoolExecutor(_WORKERS) as pool:
-        found = [row for group in pool.map(rows.group, range(rows.num_groups)) for row in group]
+        all_rows = [row for group in pool.map(rows.group, range(rows.num_groups)) for row in group]
     pa.default_memory_pool().release_unused()
-    return found
+    return all_rows
 
 
 def _slices(column: pa.ChunkedArray, kind: type) -> list[Series]:
-    found: list[Series] = []
+    series: list[Series] = []
     for chunk in column.chunks:
         flat = chunk.values.to_numpy().astype(KINDS[kind], copy=False)
-        found += [Series(flat[start:end]) for start, end in pairwise(chunk.offsets.to_numpy())]
-    return found
+        series += [Series(flat[start:end]) for start, end in pairwise(chunk.offsets.to_numpy())]
+    return series
 
 
 def concatenate_files(parts: Sequence[tuple[Path, Collection[str]]], target: Path, *, column: str) -> None:

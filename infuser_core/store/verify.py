@@ -53,7 +53,7 @@ class Problem:
     lost: bool = False
     """For damage: nothing here can make it anew; a person has to say what it was."""
     remedy: str = ""
-    """Remedy in words; empty where nothing need be done."""
+    """Remedy; empty if nothing needs to be done."""
     key: str = ""
     """Artifact at fault, if one is."""
     runs: tuple[str, ...] = ()
@@ -140,10 +140,10 @@ def format_size(count: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """A file whose content is to be compared."""
+    """A file to verify."""
 
     path: Path
-    """Where it lies."""
+    """Path of the file."""
     key: str
     """Its artifact."""
     sha256: str
@@ -232,9 +232,11 @@ def _compare(root: Path, files: Sequence[_File]) -> None:
     # Nothing is remembered where that is damaged.
     with suppress(OSError, ValueError, KeyError, TypeError):
         remembered = dict(sealed.read(root / REMEMBERED)["files"]) if large else {}
-    known = {file.path for file in large if remembered.get(_place(root, file)) == [*_identity(file.path), file.sha256]}
+    unchanged = {
+        file.path for file in large if remembered.get(_place(root, file)) == [*_identity(file.path), file.sha256]
+    }
     before = {file.path: _identity(file.path) for file in files}
-    unread = [file for file in files if file.path not in known]
+    unread = [file for file in files if file.path not in unchanged]
     for problem in filter(None, _mapped(_File.changed, unread, sum(file.bytes for file in unread))):
         raise DamagedArtifactError(problem.what, hint=REMEDY)
     _known.update((before[file.path], file.sha256) for file in files)
@@ -249,15 +251,17 @@ def link_to(folder: Path, name: str) -> Path | None:
 
 
 def _identity(path: Path) -> Identity:
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    stat = path.stat()
+    return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
 def _place(root: Path, file: _File) -> str:
     return file.path.relative_to(root).as_posix()
 
 
-def _remember(root: Path, read: Sequence[_File], before: dict[Path, Identity], known: dict[str, list[Any]]) -> None:
+def _remember(
+    root: Path, read: Sequence[_File], before: dict[Path, Identity], remembered: dict[str, list[Any]]
+) -> None:
     now = time.time_ns()
     fresh = {
         _place(root, file): [*before[file.path], file.sha256]
@@ -265,7 +269,7 @@ def _remember(root: Path, read: Sequence[_File], before: dict[Path, Identity], k
         if before[file.path] == _identity(file.path) and before[file.path][3] < now - _SETTLED
     }
     if fresh:
-        files = {place: facts for place, facts in known.items() if (root / place).is_file()} | fresh
+        files = {place: facts for place, facts in remembered.items() if (root / place).is_file()} | fresh
         # Who may only read the store reads it all the same.
         with suppress(OSError):
             sealed.write(root / REMEMBERED, {"files": files})
@@ -273,15 +277,15 @@ def _remember(root: Path, read: Sequence[_File], before: dict[Path, Identity], k
 
 def check_artifacts(folders: Sequence[Path], progress: Progress) -> tuple[list[Problem], dict[str, int]]:
     """Problems of artifacts, without their runs, and the counts of `Health`. Several files are looked at at once."""
-    found = [each for folder in folders for each in _look(folder)]
-    problems = [each for each in found if isinstance(each, Problem)]
-    files = [each for each in found if isinstance(each, _File)]
-    total, done = sum(file.bytes for file in files), 0
+    findings = [each for folder in folders for each in _look(folder)]
+    problems = [each for each in findings if isinstance(each, Problem)]
+    files = [each for each in findings if isinstance(each, _File)]
+    total, done_bytes = sum(file.bytes for file in files), 0
     with ThreadPoolExecutor(_WORKERS) as pool:
         for file, problem in zip(files, pool.map(_File.changed, files), strict=True):
             problems += [problem] if problem else []
-            done += file.bytes
-            progress(done, total)
+            done_bytes += file.bytes
+            progress(done_bytes, total)
     thin = sum((folder / pruned.FILE).is_file() for folder in folders)
     return problems, {"artifacts": len(folders), "files": len(files), "bytes": total, "pruned": thin}
 
@@ -302,35 +306,35 @@ def _look(folder: Path) -> list[Problem | _File]:
         return [_damage("record_unreadable", key, error.message)]
     except _GARBLED as error:
         return [_damage("record_unreadable", key, f"{record} is garbled: {error!r}")]
-    found: list[Problem | _File] = []
+    findings: list[Problem | _File] = []
     for file in expected:
         link = link_to(folder, file.path.relative_to(folder).as_posix())
         if link is not None:
-            found.append(_damage("file_linked", key, f"{link} {LINKED}"))
+            findings.append(_damage("file_linked", key, f"{link} {LINKED}"))
         elif file.path.is_file():
             length = file.path.stat().st_size
-            cut = f"{file.path} has {length} bytes instead of {file.bytes}"
-            found.append(file if length == file.bytes else _damage("file_truncated", key, cut))
+            what = f"{file.path} has {length} bytes instead of {file.bytes}"
+            findings.append(file if length == file.bytes else _damage("file_truncated", key, what))
         elif file.path.relative_to(folder).as_posix() not in removed:
-            found.append(_damage("file_missing", key, f"{file.path} is missing"))
-    return [*found, *_notes(folder, manifest, removed)]
+            findings.append(_damage("file_missing", key, f"{file.path} is missing"))
+    return [*findings, *_notes(folder, manifest, removed)]
 
 
 def _notes(folder: Path, manifest: Record, removed: dict[str, pruned.Removed]) -> Iterator[Problem]:
-    left = [folder / name for name in removed if (folder / name).exists()]
-    if left:
+    unremoved = [folder / name for name in removed if (folder / name).exists()]
+    if unremoved:
         yield Problem(
             kind="pruning_unfinished",
             damage=False,
             key=folder.name,
-            what=f"{folder}: pruning was interrupted, {len(left)} files are still there",
+            what=f"{folder}: pruning was interrupted, {len(unremoved)} files are still there",
             remedy="`infuser gc --apply` ends it",
-            bytes=sum(path.stat().st_size for path in left),
+            bytes=sum(path.stat().st_size for path in unremoved),
         )
-    known = {MANIFEST, pruned.FILE, *manifest.files}
+    expected = {MANIFEST, pruned.FILE, *manifest.files}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if (path.is_file() or path.is_symlink()) and name not in known:
+        if (path.is_file() or path.is_symlink()) and name not in expected:
             remedy = "`infuser gc --apply` removes it" if name.endswith(".tmp") else "nobody reads it; take it away"
             what = f"{path} is no part of the artifact ({format_size(path.lstat().st_size)})"
             yield Problem(kind="file_foreign", damage=False, key=folder.name, what=what, remedy=remedy)
