@@ -1,6 +1,7 @@
-"""The interface between algorithm and machine: protocols, and the plain data that crosses it.
+"""Interfaces of samplers, trainers and chat models, and the plain data that they exchange with the algorithm.
 
-Engines are caches of checkpoints: their state can be dropped and loaded again without loss.
+Engines are caches of checkpoints: their state can be dropped and loaded again without loss. The anchor is the
+pre-trained base model from which generator and solver both start.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +20,12 @@ Progress = Callable[[int, int, int], None]
 
 
 def no_progress(rows: int, total: int, tokens: int) -> None:
-    """Report nothing."""
+    """Progress callback that reports nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """Temperature, nucleus, top-k and response limit."""
+    """Settings of sampling: temperature, top-p, top-k and response limit."""
 
     temperature: float
     """Softmax temperature; 0 means greedy."""
@@ -38,7 +39,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptGroup:
-    """A prompt and the seeds of its samples: one response per seed."""
+    """A prompt and the random seeds of its samples: one response per seed."""
 
     group_id: str
     """Question or document id."""
@@ -47,10 +48,10 @@ class PromptGroup:
     seeds: list[int]
     """One 63-bit seed per sample (see `seeding.seed_of`)."""
     max_tokens: int | None = None
-    """Limit of its responses, tokens, if it is below that of the others."""
+    """Additional limit for responses to this prompt, tokens; None for `SamplingParams.max_tokens` alone."""
 
     def limit(self, params: SamplingParams) -> int:
-        """Most tokens of a response to this prompt."""
+        """Return the most tokens that a response to this prompt may have."""
         return params.max_tokens if self.max_tokens is None else min(self.max_tokens, params.max_tokens)
 
 
@@ -71,31 +72,31 @@ Keep = Callable[[int, int, Completion], None]
 
 
 def no_keep(place: int, row: int, completion: Completion) -> None:
-    """Store nothing."""
+    """Callback for finished responses that stores nothing."""
 
 
 class Tokenizer(Protocol):
-    """Text to tokens and back, and the chat template."""
+    """Converts text to tokens and back, and applies the chat template."""
 
     @property
     def end_token(self) -> int | None:
-        """The token that ends a reply."""
+        """Token that ends a reply; None if there is none."""
 
     def render(self, messages: Messages, chat: str = "own") -> list[int]:
-        """Tokens of the chat turns, ready for the assistant's reply.
+        """Convert chat turns to the tokens of a prompt, which ends just before the assistant's reply.
 
         `chat` is `own` for the model's template, `off` for plain text, or a template in Jinja.
         """
 
     def encode(self, text: str) -> list[int]:
-        """Tokens of plain text, without special tokens."""
+        """Convert plain text to tokens, without special tokens."""
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text without special tokens."""
+        """Convert tokens to text, without special tokens."""
 
 
 class Sampler(Protocol):
-    """Draws responses from a checkpoint."""
+    """Draws responses from a checkpoint's model."""
 
     @property
     def tokenizer(self) -> Tokenizer: ...
@@ -111,16 +112,17 @@ class Sampler(Protocol):
         progress: Progress = no_progress,
         keep: Keep = no_keep,
     ) -> list[list[Completion]]:
-        """One list of completions per group, in order. A function of (weights, prompt, seed) alone.
+        """Sample one response per seed; returns one list of completions per group, in the order of `groups`.
 
-        `keep` receives every response as it ends. At each call of `progress`, sampling again only the responses that
-        `keep` has not received gives the same results; with rounding, if the sampler forms its batches itself.
+        A response is a function of (weights, prompt, seed) alone. `keep` receives every response as it ends. After an
+        interruption in a call of `progress`, sampling only the responses that `keep` has not received gives the same
+        results, up to rounding if the sampler forms its batches itself.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRow:
-    """One response with the inputs of its loss."""
+    """A response and the numbers that its loss needs."""
 
     token_ids: Sequence[int]
     """Response tokens."""
@@ -136,7 +138,7 @@ class TrainRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainGroup:
-    """A prompt with its responses; the prompt is shared by all of them."""
+    """A prompt and the responses to it."""
 
     group_id: str
     """Question or document id."""
@@ -148,7 +150,7 @@ class TrainGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
-    """Numbers of one forward_backward, by their names in `schemas.Update`."""
+    """Loss and token means of one `forward_backward`, named as in `schemas.Update`."""
 
     loss: float
     """Negative objective, mean over groups."""
@@ -160,7 +162,7 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Similarity:
-    """AdamW's step for one group alone, against a reference direction (eq:adamw_moments)."""
+    """Products and norms of a group's gradient g, its AdamW direction Gamma and the reference (eq:adamw_moments)."""
 
     group_id: str
     """Question id."""
@@ -178,7 +180,7 @@ class Similarity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """Results of one scoring pass."""
+    """Results of one pass that scores the influence of questions (`Trainer.probe`)."""
 
     similarities: list[Similarity]
     """One per group, in order."""
@@ -188,10 +190,10 @@ class ProbeResult:
 
 
 class Trainer(Protocol):
-    """Holds one role's weights and AdamW state; accumulates gradients; steps; probes."""
+    """Holds one role's weights and optimizer state; accumulates gradients, makes steps, scores influence."""
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Load weights, moments and step; refuses a checkpoint without optimizer state."""
+        """Load weights, moments and step count. Raises CheckpointError for a folder without optimizer state."""
 
     def zero_grad(self) -> None:
         """Drop accumulated gradients."""
@@ -202,33 +204,33 @@ class Trainer(Protocol):
         """Accumulate the gradient of the negative objective, summed over groups and divided by `denominator`."""
 
     def below_epsilon(self) -> float:
-        """Share of parameters whose root of the second moment is below epsilon; 0 for optimizers without one."""
+        """Share of parameters whose second moment has a root below epsilon; 0 for optimizers without second moments."""
 
     def optim_step(self, learning_rate: float) -> float:
-        """One AdamW step; returns the gradient's global norm before clipping. Non-finite norms skip the step."""
+        """Make one optimizer step; returns the gradient's global norm before clipping. No step if it is not finite."""
 
     def logprobs(
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
     ) -> list[list[Sequence[float]]]:
-        """Log-probability of every response token, no gradient: [group][row][token]."""
+        """Compute the log-probability of every response token, nats, without gradients: [group][row][token]."""
 
     def probe(
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> ProbeResult:
-        """Per group, the AdamW-preconditioned direction against the reference, and the pass's log-probabilities.
+        """Compare each group's AdamW-preconditioned direction with the gradient in the file `reference`.
 
-        Weights, optimizer state and accumulated gradients do not change.
+        Also returns the pass's log-probabilities. Weights, optimizer state and accumulated gradients do not change.
         """
 
     def keep_gradient(self, path: Path) -> float:
-        """Write the accumulated gradient, ascent direction, as fp32 safetensors; returns its norm."""
+        """Write the accumulated gradient, negated to point uphill, as fp32 safetensors; returns its norm."""
 
     def save(self, path: Path) -> int:
         """Write weights, moments and step into an existing folder; returns the step."""
 
 
 class ChatModel(Protocol):
-    """Answers chat turns: the judge, taxonomy labels, choice of textbooks."""
+    """Answers chat prompts: those of the judge, of taxonomy labels, and of the choice of textbooks."""
 
     @property
     def name(self) -> str:
