@@ -1,7 +1,7 @@
 """Verify arguments of a function: correct if it returns the same value for them as for the reference arguments.
 
-The function is `program` in the question's grading facts and runs in the sandbox. The boxed arguments are comma-separated
-Python literals, with or without the call around them. Presets choose the box as in `literal.py`.
+The function is `program` in the question's grading facts and runs in the sandbox. The boxed arguments are
+comma-separated Python literals, with or without the call around them. Presets choose the box as in `literal.py`.
 """
 
 import re
@@ -25,7 +25,7 @@ _CALL = re.compile(r"f\s*\((.*)\)", re.DOTALL)
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Verify one response: correct if the boxed arguments give the same value as the reference. Raises SandboxUnavailable."""
+    """Verify one response: correct if its arguments give the same value as the reference. Raises SandboxUnavailable."""
     return check_many([Job(response=response, question=question)], preset=preset)[0]
 
 

@@ -271,7 +271,7 @@ def verify_solution(
 ) -> Finding:
     """Verify the source of a program by tests `{"stdin", "stdout"}` or `{"call", "args", "expected"}`.
 
-    `setup` runs before the program in the same namespace; `scientific` programs may import numpy. A tuple equals a list, because
+    `setup` runs before the program in its namespace; `scientific` programs may import numpy. A tuple equals a list, as
     JSON has no tuples. Raises DocumentError for malformed tests, SandboxUnavailable if this host cannot run programs.
     """
     common = {"seconds": seconds, "tuples_equal_lists": True, "setup": setup, "scientific": scientific}

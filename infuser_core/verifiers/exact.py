@@ -1,7 +1,7 @@
 """Verify short text answers: equal as trimmed lower-case text, or as decimal numbers.
 
-`paper` reads the first closed LaTeX box, `strict-last` the last closed one. `official` is the authors' general comparison:
-the last opened box, equal as text or as floats.
+`paper` reads the first closed LaTeX box, `strict-last` the last closed one. `official` is the authors' general
+comparison: the last opened box, equal as text or as floats.
 """
 
 import re

@@ -1,7 +1,8 @@
 r"""Verify competition answers that are integers of at most three digits (AIME): `042` equals `42`, `42.7` is wrong.
 
-`paper` reads the first closed LaTeX box, `strict-last` the last closed one; both accept leading zeros, zeros as decimals,
-names before an equals sign (`m+n = 42`), and words or a unit that do not change the number (`42 \text{ minutes}`).
+`paper` reads the first closed LaTeX box, `strict-last` the last closed one; both accept leading zeros, zeros as
+decimals, names before an equals sign (`m+n = 42`), and words or a unit that do not change the number
+(`42 \text{ minutes}`).
 `official` reads the last opened box as a float and truncates it.
 """
 

@@ -23,7 +23,7 @@ _ESCAPED = re.compile(r"\\([{}_%&#$])")
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Verify one response: correct if the boxed literal has the reference's value. Raises ConfigError for an unknown preset."""
+    """Verify one response: correct if its literal equals the reference. Raises ConfigError for an unknown preset."""
     answer = boxed_literal(response, preset=preset)
     if answer is None:
         return no_answer()

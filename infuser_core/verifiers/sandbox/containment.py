@@ -53,8 +53,8 @@ class Interpreter:
 def find_interpreters() -> list[Interpreter]:
     """Python installations to try in the sandbox, best first: that of this process and, if it exists, the system's.
 
-    The system's is better if it has the same version and the other one is in a folder that ordinary users may not enter,
-    which root would have to mount at every start.
+    The system's is better if it has the same version and the other one is in a folder that ordinary users may not
+    enter, which root would have to mount at every start.
     """
     path = Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
     own = _interpreter(path, Path(sys.base_prefix).resolve())

@@ -1,7 +1,8 @@
 """Code that runs inside the sandbox: sets resource limits, then runs the untrusted program.
 
-Its text is sent into the sandbox after that of `literals.py`. Nothing here defends against the untrusted program, which shares the interpreter: the kernel contains it, and its
-answers are only claims. For a fast start this imports only modules that are compiled into the interpreter.
+Its text is sent into the sandbox after that of `literals.py`. Nothing here defends against the untrusted program, which
+shares the interpreter: the kernel contains it, and its answers are only claims. For a fast start this imports only
+modules that are compiled into the interpreter.
 
 The process's arguments are the descriptors of requests and answers. A request is its length (8 bytes) and a marshalled
 value; an answer is the request's nonce (16 bytes), a length (8 bytes) and tagged JSON. No exception is caught: a
