@@ -101,7 +101,7 @@ def _more_gpus(setup: Setup, place: int) -> list[Knob]:
 
 def _trainer_options(setup: Setup) -> list[list[list[str]]]:
     """Alternatives for the trainer, cheapest first.
-    
+
     Recomputation costs a third more time, smaller micro-batches little, ZeRO stages traffic, host memory most.
     """
     engine, budget = setup.config.engine, setup.layout.token_budget

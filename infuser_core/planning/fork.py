@@ -105,7 +105,7 @@ def _refuse_fixed(config: RunConfig, own: RunConfig, at: int) -> None:
 
 
 def record_fork(root: Path, fork: Fork) -> None:
-    """Record the fork as a run that can be resumed, unless it exists. Raises ConfigError if another run has its name."""
+    """Record the fork as a resumable run, unless it exists. Raises ConfigError if another run has its name."""
     path = runs.runs_folder(root) / fork.name / "run.json"
     if path.is_file():
         if load_history(root, fork.name, validate(runs.read_config(root, fork.name))) != fork.history:

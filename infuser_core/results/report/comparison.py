@@ -146,7 +146,7 @@ def _spread(name: str, values: Sequence[float]) -> dict[str, float | None]:
 
 def contrasts(comparison: Comparison, against: str = "") -> list[Contrast]:
     """Differences of all pairs of variants, or of all from `against`, on every benchmark and in AUC.
-    
+
     With a single variant, its runs are compared with each other.
     """
     runs = {run: [run] for names in comparison.groups.values() for run in names}

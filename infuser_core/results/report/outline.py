@@ -114,7 +114,7 @@ _TRAINING: tuple[Builder, ...] = (
 
 
 def headline(query: Query, run: str) -> ReportSection:
-    """Section on the result: benchmark accuracy of the anchor (the pre-trained base model) and the selected checkpoint."""
+    """Section on the result: benchmark accuracy of the anchor (pre-trained base model) and the selected checkpoint."""
     rows = []
     for row in results(query, run):
         before, after = row["anchor"], row["selected"]

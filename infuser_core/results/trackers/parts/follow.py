@@ -1,6 +1,6 @@
 """Trackers of a run: each follows `metrics.jsonl` in a separate process, so that none can disturb the run.
 
-Each process records its position in the file, where the next attempt continues. It ends when its run asks, or when
+Each process records its position in the file, where the next attempt continues. It ends when its run asks, or
 when the run's process is gone.
 """
 
