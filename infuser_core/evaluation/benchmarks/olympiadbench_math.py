@@ -14,7 +14,7 @@ _TOLERANCE = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    """Make a question from a mathematics or physics row. A context shared by several questions precedes each of them."""
+    """Make a question from a mathematics or physics row. A context of several questions precedes each of them."""
     context, text = fields.read_label(row, "context"), fields.read_text(row, "question")
     multiple = row["is_multiple_answer"]
     if not isinstance(multiple, bool | str | int) and multiple is not None:
