@@ -84,7 +84,7 @@ class OutputLayer:
 
 
 class _WholeLogits(torch.autograd.Function):
-    """Computes all logits at once, in a buffer that backward turns into their gradient: bits as torch's cross entropy."""
+    """All logits at once, in a buffer that backward turns into their gradient; same bits as torch's cross entropy."""
 
     @staticmethod
     def forward(
