@@ -118,14 +118,14 @@ ORNAMENTS = {
     **dict(enumerate("0123456789", 0x2735)), **dict(enumerate("ABCDEF", 0x2746)), **dict(enumerate("RST", 0x2758)),
     0x2751: "K", 0x2756: "O", 0x276F: "U", **dict(enumerate("VWX", 0x2771)), 0x2768: "Y", 0x2769: "Z",
 }  # fmt: skip
-"""Characters by the ornament as which PDFium reads them: TeX names its bitmaps by codes, such as a67, like ornaments."""
+"""Characters by the ornament as which PDFium reads them: TeX names bitmaps by codes, such as a67, like ornaments."""
 BULLET = 0x88
 """Code of the bullet in TeX's companion fonts."""
 EXTENSION = FAMILIES[0][0]
 """Fonts of large operators and brackets; their signs hang below the baseline."""
 SUITS, HEARTS_SPADES = frozenset({0x2662, 0x2663, 0x2666}), frozenset({0x2660, 0x2661, 0x2664, 0x2665})
 BRACES = {0xB6: 0x7B, 0x2663: 0x7C, 0x2662: 0x7D, 0x2666: 0x7D}
-"""Braces and the bar by the signs at the same codes of TeX's symbols, which some files give as Unicode values."""
+"""Braces and the bar by TeX's symbols of the same codes, which some files give as values; all suits mean cards."""
 PIECES = re.compile("[\uf8e5-\uf8fe\u239b-\u23ae]")
 """Pieces of tall brackets that have Unicode values."""
 ACCENTS = {
