@@ -172,8 +172,8 @@ def verdicts_of(
 ) -> tuple[str, ...]:
     """Names of the rules that a pair of texts fulfils, out of whole, first, second, run and shared.
 
-    whole: the texts are equal and too short for the other rules. first, second: at least the share `containment` of that
-    text's n-grams is in the other text. run: a common run of at least `run_words` words. shared: a common n-gram. The
+    whole: the texts are equal and too short for the other rules. first, second: at least the share `containment` of
+    its n-grams is in the other text. run: a common run of at least `run_words` words. shared: a common n-gram. The
     first name other than `shared` is the reason for a match.
     """
     if min(len(first), len(second)) < config.min_words:
