@@ -19,7 +19,7 @@ from infuser_core.nano.world import WORLD, Schedule, WorldConfig
 from infuser_core.seeding import seed_of
 
 
-class Muon:
+class PretrainingMuon:
     """Muon for hidden matrices, in groups of one shape; tall matrices are transposed."""
 
     def __init__(self, matrices: Iterable[torch.nn.Parameter], *, momentum: float = 0.95) -> None:
@@ -202,7 +202,7 @@ def pretrain(
     teacher = Teacher(tokenizer, schedule, seed=seed, world=world)
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     rest = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]
-    muon = Muon(matrices)
+    muon = PretrainingMuon(matrices)
     adam = torch.optim.AdamW(rest, lr=schedule.learning_rate, betas=(0.9, 0.98), weight_decay=0.0, foreach=True)
     tokens = 0
     model.train()

@@ -49,7 +49,7 @@ PrintedLine = tuple[str, Style, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutlineEntry:
+class Bookmark:
     """One entry of the PDF's outline."""
 
     level: int
@@ -74,7 +74,7 @@ class Pages:
 
     def __init__(self, *, first_page: int) -> None:
         self.pages: list[list[PrintedLine]] = []
-        self.marks: list[OutlineEntry] = []
+        self.marks: list[Bookmark] = []
         self._first_page = first_page
         self._y = TOP
 
@@ -94,7 +94,7 @@ class Pages:
             self.new_page()
         page = self._first_page + len(self.pages) - 1
         if mark is not None:
-            self.marks.append(OutlineEntry(level=mark, title=block[0][1], page=page, top=self._y))
+            self.marks.append(Bookmark(level=mark, title=block[0][1], page=page, top=self._y))
         for text, style, after in lines:
             self._y -= style.leading
             self.pages[-1].append((text, style, self._y))

@@ -126,7 +126,11 @@ def test_a_full_disk_and_a_folder_that_cannot_be_written_are_named(infuser, tmp_
     script = f"{limit}; import sys; sys.argv = ['infuser', *{command!r}]; from flows.cli.main import main; main()"
     # -B: compiled modules are files too, and would be cut off.
     done = subprocess.run([sys.executable, "-B", "-c", script], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 3 and done.stderr.startswith("infuser: no space left") and "goes on" in done.stderr
+    assert (
+        done.returncode == 3
+        and done.stderr.startswith("infuser: no space left")
+        and "continues from here" in done.stderr
+    )
     assert infuser("build", tmp_path / "a.md", "--out", tmp_path / "o").returncode == 0
     (tmp_path / "file").touch()
     for arguments in (

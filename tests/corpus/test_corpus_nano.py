@@ -33,7 +33,7 @@ def test_every_section_of_the_admitted_books_is_one_chunk(tmp_path):
         offers = [offer for found in searches for offer in found.offers]
         rankings = [row for found in searches for row in found.rankings]
         ranked = admit_offers(offers, topics, CatalogueSettings(), rankings)
-        held, address = Holdings(tmp_path / "held"), partial(local.address, catalogue)
+        held, address = Holdings(tmp_path / "held"), partial(local.resolve, catalogue)
         fetched, _ = download_sources(ranked.sources, address, tmp_path / "pdf", held, GUARD)
     assert {row.subdomain for row in ranked.coverage if row.source_id} == {topic.subdomain for topic in topics}
     assert base.rpartition(":")[2] not in repr(ranked)

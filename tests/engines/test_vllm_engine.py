@@ -208,7 +208,7 @@ def test_weights_that_a_running_engine_takes_badly_are_noticed(
     folder: Path, spoil: Callable[..., None], tensor: str
 ) -> None:
     width = 2 if spoil is nudged else 1
-    sampler = SpoiledSampler(spoil, dtype="float32", device="cpu", max_num_seqs=16, tensor_parallel=width)
+    sampler = SpoiledSampler(spoil, dtype="float32", device="cpu", threads=1, max_num_seqs=16, tensor_parallel=width)
     sampler.load(checkpoint("windows", folder, seed=11))
     with pytest.warns(EngineWarning, match=rf"checksums of 1 of \d+ tensors differ, e.g. model.layers.0.{tensor}_proj"):
         sampler.load(checkpoint("windows", folder, seed=12))
@@ -223,7 +223,7 @@ def test_weights_from_a_trainers_memory_change_running_engines_without_a_restart
     board = Board(dtype)
     first = checkpoint(name, folder, seed=21)
     trained = trainer(first, board=board)
-    sampler = SpoiledSampler(None, dtype=dtype, device="cpu", max_num_seqs=16, board=board)
+    sampler = SpoiledSampler(None, dtype=dtype, device="cpu", threads=1, max_num_seqs=16, board=board)
     sampler.load(first)
     assert sampler.facts()["head_dtype"] == "torch.float32"
     for number in range(3):
