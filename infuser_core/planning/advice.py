@@ -1,4 +1,4 @@
-"""Settings that make a run fit: single ones first, then the cheapest ones together."""
+"""Suggested settings for a run that exceeds GPU memory: single changes first, then the cheapest combination."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,24 +15,24 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
-    """Settings, and a role's memory with them."""
+    """A suggested change of settings, with the GPU memory that a role needs after it."""
 
     settings: tuple[str, ...]
     """`key=value` of the configuration, or `--gpus`."""
     role: str
     bytes: float
-    """The role's need on one GPU."""
+    """GPU memory that the role needs with these settings, per GPU."""
     fits: bool
 
 
 def advice(setup: Setup) -> list[Knob]:
-    """Knobs for every role that does not fit, the best first; none if all fit."""
+    """Suggested changes for every role (trainer, sampler) that does not fit, the best first; empty if all fit."""
     needs = enumerate(setup.memory)
     return [knob for place, need in needs if not need.fits for knob in _role_knobs(setup, place, need)]
 
 
 def _role_knobs(setup: Setup, place: int, need: RoleMemory) -> list[Knob]:
-    """Every knob alone; if none is enough, the cheapest ones together; and a larger cluster."""
+    """Changes for one role: each alone; if none suffices, a combination; then adapters and more GPUs."""
     choices = _trainer_options(setup) if need.role == "trainer" else [_tensor_parallel_options(setup)]
     alone = [_best_knob(setup, place, (), options) for options in choices]
     helpful = [knob for knob in alone if knob is not None and knob.bytes < need.total]
@@ -43,7 +43,7 @@ def _role_knobs(setup: Setup, place: int, need: RoleMemory) -> list[Knob]:
 
 
 def _with_adapters(setup: Setup, place: int, need: RoleMemory) -> list[Knob]:
-    """Adapters on one GPU, if that is enough: another algorithm, so never combined with other knobs."""
+    """Suggest adapters on one GPU if they fit; never combined, because they change the algorithm."""
     if need.role != "trainer" or setup.config.cotrain.adapter is not None:
         return []
     local = [] if setup.config.engine.trainer == "local" else ["engine.trainer=local", "engine.ranks=1"]
@@ -52,7 +52,7 @@ def _with_adapters(setup: Setup, place: int, need: RoleMemory) -> list[Knob]:
 
 
 def _best_knob(setup: Setup, place: int, before: Sequence[str], options: Iterable[Sequence[str]]) -> Knob | None:
-    """The first setting of a knob that fits, else the one that needs least memory; None if it has no valid setting."""
+    """Of alternative settings, the first that fits, else the one that needs least memory; None if all are invalid."""
     knobs: list[Knob] = []
     for settings in options:
         try:
@@ -71,7 +71,7 @@ def _knob(settings: tuple[str, ...], setup: Setup, place: int) -> Knob:
 
 
 def _combine(setup: Setup, place: int, need: RoleMemory, choices: Sequence[Iterable[Sequence[str]]]) -> list[Knob]:
-    """Knobs added one after another until the role fits; if it never does, all that help."""
+    """Combine changes one after another until the role fits; if it never does, combine all that save memory."""
     best: Knob | None = None
     for options in choices:
         before, least = (best.settings, best.bytes) if best else ((), need.total)
@@ -84,12 +84,12 @@ def _combine(setup: Setup, place: int, need: RoleMemory, choices: Sequence[Itera
 
 
 def _merge_settings(settings: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
-    """Both lists of settings; a later value of a key replaces an earlier one."""
+    """Join two lists of settings; a later value of a key replaces an earlier one."""
     return tuple({text.partition("=")[0]: text for text in (*settings, *more)}.values())
 
 
 def _more_gpus(setup: Setup, place: int) -> list[Knob]:
-    """The smallest number of GPUs that the same settings fit on."""
+    """Suggest the smallest larger cluster on which the role fits with unchanged settings."""
     for ranks in SIZES:
         if ranks > setup.cluster.ranks:
             more = setup.on(cluster_of_size(setup.cluster.gpu, ranks))
@@ -100,13 +100,16 @@ def _more_gpus(setup: Setup, place: int) -> list[Knob]:
 
 
 def _trainer_options(setup: Setup) -> list[list[list[str]]]:
-    """Cheapest first: recomputation costs a third, smaller micro-batches little, stages traffic, host memory most."""
+    """Alternatives for the trainer, cheapest first.
+
+    Recomputation costs a third more time, smaller micro-batches little, ZeRO stages traffic, host memory most.
+    """
     engine, budget = setup.config.engine, setup.layout.token_budget
     budgets = []
     while budget > setup.sequence:
         budget = max(setup.sequence, budget // 2)
         budgets.append([f"engine.token_budget={budget}"])
-    # A sharded trainer on all GPUs that alternates with the sampler.
+    # Settings of a trainer that is sharded over all GPUs and takes turns with the sampler.
     sharded = [
         *(["engine.trainer=deepspeed"] if engine.trainer != "deepspeed" else []),
         *([f"engine.ranks={setup.cluster.ranks}"] if engine.ranks != setup.cluster.ranks else []),

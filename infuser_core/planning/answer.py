@@ -1,4 +1,4 @@
-"""A plan as JSON and as text: memory, disk, hours, advice, and the basis of every figure."""
+"""Hardware plan of a run as JSON and as text: memory, disk, hours, advice, and the source of every figure."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -14,9 +14,9 @@ from infuser_core.store.verify import format_size
 from infuser_core.terminal import table
 
 OVERLAYS = "configs/engine/one-gpu.yaml, eight-gpus.yaml or eight-gpus-split.yaml"
-"""Ready-made engine settings."""
+"""Ready-made engine settings that the text recommends."""
 Utilisations = Mapping[str, tuple[float, str]]
-"""Share of the dense rate by kind of work, and its source."""
+"""Utilisation (share of the dense FLOP rate) and its source, by kind of work."""
 
 
 def plan_as_json(setup: Setup, measured: Utilisations) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _notes(setup: Setup) -> list[str]:
 
 
 def plan_as_text(plan: Mapping[str, Any]) -> str:
-    """The plan for a terminal, from its JSON."""
+    """The plan as text for a terminal, from the JSON of `plan_as_json`."""
     model, files, host_memory = plan["model"], plan["files"], plan["host_bytes_per_node"]
     number = model["parameters"]
     parameters = f"{number / 1e9:.2f}B" if number >= 1e8 else f"{number / 1e6:.2f}M"

@@ -1,4 +1,4 @@
-"""Bytes that a run writes into its store, and the part that retention leaves."""
+"""Disk space of a run: bytes that it writes into the store, and bytes that remain after old checkpoints are removed."""
 
 from dataclasses import dataclass
 
@@ -7,29 +7,29 @@ from infuser_core.memory.shape import Shape
 from infuser_core.planning.hours import needs_influence
 
 WEIGHTS, GRADIENT = 4.0, 4.0
-"""Bytes per parameter of fp32 weights, and of a stored gradient."""
+"""Bytes per parameter of fp32 weights and of a stored gradient."""
 _GC = KeepSettings()
-"""Retention by `infuser gc`; the selected checkpoint stays whole, too."""
+"""Checkpoints that `infuser gc` keeps; the selected checkpoint is also kept completely."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFiles:
-    """Bytes in the store."""
+    """Estimated bytes of a run's files in the store."""
 
     checkpoint: float
     """One role's checkpoint."""
     per_iteration: float
     """Checkpoints and dev gradient of one iteration."""
     in_all: float
-    """Of all iterations, anchor included, if nothing is removed."""
+    """Bytes of all iterations and of the anchor (the pre-trained base model), if nothing is removed."""
     after_gc: float
-    """The part of them that `infuser gc` leaves."""
+    """Bytes that remain after `infuser gc`."""
     peak: float
-    """Most at a time, with what the run removes itself (`store.keep`)."""
+    """Maximum at any time, if the run removes old checkpoints itself (`store.keep`)."""
 
 
 def run_files(config: RunConfig, shape: Shape) -> RunFiles:
-    """Sizes of a run's files."""
+    """Estimate the sizes of a run's files from its settings and its model's shape."""
     cotrain, parameters = config.cotrain, float(shape.trained)
     base = WEIGHTS * shape.parameters if shape.adapters else 0.0
     checkpoint = WEIGHTS * parameters + 4.0 * shape.moments(cotrain.optimizer.name)
@@ -52,10 +52,10 @@ def run_files(config: RunConfig, shape: Shape) -> RunFiles:
 
 
 def _peak(config: RunConfig, checkpoint: float, thin: float, gradient: float) -> float:
-    """Bytes without the anchor's at the end of the last iteration, before retention: the maximum of the run.
+    """Bytes, without the anchor's, at the end of the last iteration before removal: the maximum of the run.
 
-    `checkpoint` and `thin`: bytes of the roles' checkpoints, whole and without moments. Of candidates for selection,
-    the best one keeps its weights, or with `within_noise` every validated one.
+    `checkpoint` and `thin`: bytes of the roles' checkpoints with and without moments. Of candidates for selection,
+    the best one keeps its weights; with `within_noise`, every validated one does.
     """
     keep, iterations = config.store.keep, config.cotrain.iterations
     if keep is None:

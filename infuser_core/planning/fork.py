@@ -1,11 +1,11 @@
-"""Forks: runs that share another run's work before an iteration and have other settings from there on.
+"""Forks: runs that share another run's iterations up to a point and have different settings from there on.
 
-A run's history is its settings over its iterations: a fork has its origin's before the iteration at which it leaves.
-Three rules, by kind of stage:
-- stages before the loop (corpus, reference questions, anchor) have the settings that the run began with;
-- the phases of iteration t have the settings that held at t;
-- measurements (validation, benchmarks, selection) have the latest settings, whichever checkpoint they measure, because
-  checkpoints are compared with each other; only the seed of its answers follows its iteration.
+A run's history lists its settings by iteration; a fork starts with its origin's earlier settings.
+Rules by kind of stage:
+- stages before the loop (corpus, reference questions, anchor) use the settings that the run began with;
+- the phases of iteration t use the settings valid at t;
+- measurements (validation, benchmarks, selection) use the latest settings for every checkpoint, because
+  checkpoints are compared with each other; only the sampling seed is that of the checkpoint's iteration.
 """
 
 import time
@@ -34,26 +34,26 @@ _FIXED = {
     "engine.trainer": "the anchor and every checkpoint are made with it",
     "engine.dtype": "the anchor and every checkpoint are made with it",
 }
-"""Settings that hold for a whole run, and why."""
+"""Settings that a fork cannot change, with the reason."""
 _EXCLUDE = "corpus.exclude"
-"""An exception among them: it changes what an iteration draws."""
+"""Exception: excluded documents can change, because they affect only which documents later iterations draw."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fork:
-    """A fork before it is recorded."""
+    """A planned fork, not yet recorded as a run."""
 
     origin: str
-    """The run that it leaves."""
+    """Name of the original run."""
     name: str
     at: int
-    """First iteration with its own settings."""
+    """First iteration with the fork's settings."""
     history: History
     repeats: Sequence[Repeat]
-    """Repeats of the origin before that iteration, which the fork shares."""
+    """The origin's requests to recompute stages before that iteration, which also apply to the fork."""
 
     def to_json(self) -> dict[str, Any]:
-        """Facts of the run's record in addition to its settings."""
+        """Origin, iteration and earlier settings, for the run's record."""
         return {
             "forked_from": self.origin,
             "at": self.at,
@@ -62,7 +62,7 @@ class Fork:
 
 
 def make_fork(root: Path, origin: str, *, at: int, changes: Sequence[str], name: str = "") -> Fork:
-    """The fork of a run with `key=value` changes. Raises UsageError or ConfigError if it is impossible."""
+    """Plan a fork of a run with `key=value` changes. Raises UsageError or ConfigError if it is impossible."""
     config = validate(runs.read_config(root, origin))
     if not changes:
         raise UsageError("a fork needs other settings", hint="e.g. --set cotrain.solver.learning_rate=1e-5")
@@ -105,7 +105,7 @@ def _refuse_fixed(config: RunConfig, own: RunConfig, at: int) -> None:
 
 
 def record_fork(root: Path, fork: Fork) -> None:
-    """Record the fork as a run that can be resumed, once. Raises ConfigError if another run has its name."""
+    """Record the fork as a resumable run, unless it exists. Raises ConfigError if another run has its name."""
     path = runs.runs_folder(root) / fork.name / "run.json"
     if path.is_file():
         if load_history(root, fork.name, validate(runs.read_config(root, fork.name))) != fork.history:
@@ -115,7 +115,7 @@ def record_fork(root: Path, fork: Fork) -> None:
 
 
 def record_variant(root: Path, origin: str, name: str, change: Callable[[RunConfig], RunConfig]) -> None:
-    """Record a run like `origin` with a change in all its settings, those before forks too, unless it is recorded."""
+    """Record a copy of the run `origin` with a change in its settings of every iteration, unless the copy exists."""
     if (runs.runs_folder(root) / name / "run.json").is_file():
         return
     former = load_history(root, origin, validate(runs.read_config(root, origin)))

@@ -1,8 +1,8 @@
-"""Hours of a run as plain arithmetic: tokens, FLOPs of matrix products, and one utilisation per kind of work.
+"""Estimated hours of a run: tokens, FLOPs of matrix products, and a utilisation per kind of work.
 
 Rows, tokens and FLOPs are formulas over mean lengths. Seconds are FLOPs divided by the dense rate of the accelerators
-that do the work and by a utilisation: measured (see timings), or an assumption in `utilisations.csv`. Checkpoint files,
-weights sent to samplers, optimizer steps and waiting for the longest response are not counted: they lower utilisation.
+that do the work and by a utilisation: measured (see timings.py), or assumed in `utilisations.csv`. Checkpoint files,
+weights sent to samplers, optimizer steps and waiting for the longest response are part of the utilisation.
 """
 
 import json
@@ -28,7 +28,7 @@ SHARES = ("valid", "varied_dev", "varied_questions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """Mean lengths in tokens, and shares of rows that the next phase works on."""
+    """Mean lengths in tokens, and shares of rows that the next phase uses."""
 
     generator_prompt: float
     """Document and instruction."""
@@ -45,19 +45,19 @@ class Lengths:
     valid: float
     """Share of generator rollouts that are questions."""
     varied_dev: float
-    """Share of dev questions whose answers differ in reward: the others have no gradient."""
+    """Share of dev questions whose sampled answers differ in reward; the others give no gradient."""
     varied_questions: float
-    """The same share of generated questions."""
+    """Share of generated questions whose sampled answers differ in reward."""
 
 
 def known_lengths(model: str) -> dict[str, tuple[float, str]]:
-    """Value and source of every quantity: from the model's row, else from that of all models."""
+    """Mean lengths and shares with their sources: from the table's row of the model, else from that of all models."""
     rows = sorted(read_table("lengths", package=__package__), key=lambda row: row["model"] != "*")
     return {row["quantity"]: (float(row["value"]), row["source"]) for row in rows if row["model"] in ("*", model)}
 
 
 def parse_lengths(model: str, settings: CotrainSettings, assignments: Sequence[str] = ()) -> Lengths:
-    """Lengths of a model with `quantity=value` assignments, none beyond the limits of the settings.
+    """Lengths of a model, changed by `quantity=value` assignments and capped at the token limits of the settings.
 
     Raises UsageError for an unknown quantity or an impossible value.
     """
@@ -83,7 +83,7 @@ def parse_lengths(model: str, settings: CotrainSettings, assignments: Sequence[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupWork:
-    """Groups of responses of mean length."""
+    """A batch of prompts with several responses each, all of mean length."""
 
     groups: float
     """Number of prompts."""
@@ -107,7 +107,7 @@ class GroupWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseWork:
-    """One phase of an iteration, or a validation."""
+    """Tokens and FLOPs of a phase of an iteration, or of a validation."""
 
     name: str
     work: GroupWork
@@ -120,26 +120,26 @@ class PhaseWork:
 
 
 def needs_influence(config: RunConfig) -> bool:
-    """Whether questions are scored against the dev gradient."""
+    """Whether the run computes influence scores, which need the dev gradient."""
     cotrain = config.cotrain
     return cotrain.generator.update and not cotrain.dev_only and find_reward(cotrain.reward.name).needs_influence
 
 
 def gradient_flops(config: RunConfig, shape: Shape, work: GroupWork) -> float:
-    """FLOPs of forward and backward: three forward passes, two with adapters, one more if all layers are recomputed."""
+    """FLOPs of a gradient: three forward passes, two with adapters, one more if all layers are recomputed."""
     passes = (2 if shape.adapters else 3) + int(config.engine.gradient_checkpointing is True)
     return passes * work.forward(shape)
 
 
 def scoring_flops(config: RunConfig, shape: Shape, work: GroupWork) -> float:
-    """FLOPs of the probes: a gradient of every question, and the optimizer's direction of each hidden matrix."""
+    """FLOPs of influence scoring: a gradient per question, and the optimizer's step direction per hidden matrix."""
     flops = options_class(config.cotrain.optimizer.name).direction_flops
     directions = shape.layers * sum(flops(*sides) for sides in shape.hidden_matrices)
     return gradient_flops(config, shape, work) + work.groups * directions
 
 
 def phase_work(config: RunConfig, shape: Shape, lengths: Lengths) -> list[PhaseWork]:
-    """The phases of one iteration in the order of the paper's table, means over rows.
+    """Work of the phases of one iteration, in the order of the paper's table; means over rows.
 
     Raises ConfigError for a question file of unknown size.
     """
@@ -162,7 +162,7 @@ def phase_work(config: RunConfig, shape: Shape, lengths: Lengths) -> list[PhaseW
         return PhaseWork(name=name, work=work, flops={SAMPLING: work.forward(shape)})
 
     def update(name: str, work: GroupWork, minibatch: int, *, scored: bool) -> PhaseWork:
-        # Old log-probabilities, unless one step or the scoring makes them unnecessary, and the anchor's.
+        # Forward passes for old log-probabilities (needless for one step or after scoring) and for the anchor's (KL).
         before = int(work.groups > minibatch and not scored) + int(cotrain.loss.kl > 0)
         flops = {TRAINING: gradient_flops(config, shape, work), SCORING: before * work.forward(shape)}
         return PhaseWork(name=name, work=work, flops=flops)
@@ -184,7 +184,7 @@ def phase_work(config: RunConfig, shape: Shape, lengths: Lengths) -> list[PhaseW
 
 
 def validation_work(config: RunConfig, shape: Shape, lengths: Lengths) -> PhaseWork:
-    """One validation: its questions are answered like dev questions. Raises ConfigError as `phases_of`."""
+    """Work of one validation, answered like dev questions. Raises ConfigError like `phase_work`."""
     groups, rows = _count_questions(config.data.validation, "data.validation"), config.cotrain.validation_samples
     work = GroupWork(groups=groups, rows=rows, prompt=lengths.dev_prompt, response=lengths.dev_response)
     return PhaseWork(name=Phase.VALIDATE, work=work, flops={SAMPLING: work.forward(shape)})

@@ -1,4 +1,4 @@
-"""Places in the pipeline, `PHASE@ITERATION`, and stages that are computed again from a place on."""
+"""Places in the pipeline, written `PHASE@ITERATION`, and requests to recompute stages from a place on."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ _FORM = "PHASE@ITERATION, e.g. update_solver@3, or a phase outside the loop alon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A phase, in one iteration or in any."""
+    """A phase of the pipeline in one iteration, or in any iteration."""
 
     phase: str
     iteration: int | None
@@ -30,10 +30,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlaces:
-    """The part of a run to compute; the whole run if all are None."""
+    """The part of a run to compute (--from, --until, --only); the whole run if all are None."""
 
     again: Place | None = None
-    """First stage to compute again although the store has it."""
+    """First stage to recompute although the store has its artifact."""
     until: Place | None = None
     """Last stage."""
     only: Place | None = None
@@ -82,7 +82,7 @@ def resolve_place(place: Place, recipes: Sequence[Recipe], *, option: str, first
 
 
 def _format_ranges(numbers: Sequence[int]) -> str:
-    """`0..4, 10` for 0, 1, 2, 3, 4, 10."""
+    """Write numbers as ranges: `0..4, 10` for 0, 1, 2, 3, 4, 10."""
     ordered = sorted(numbers)
     spans: list[list[int]] = []
     for number in ordered:
@@ -94,31 +94,31 @@ def _format_ranges(numbers: Sequence[int]) -> str:
 
 
 SALT = "attempt"
-"""Name of the salt among a recipe's settings."""
+"""Setting that holds a recipe's salt, a number that changes the key so that the stage is recomputed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repeat:
-    """A request to compute a run again from a place on."""
+    """A request to recompute a run from a place on."""
 
     phase: str
     iteration: int
     """Co-training iteration, or -1 outside the loop."""
     attempt: int
-    """The salt: larger than any other in the store at the time of the request."""
+    """The salt in recipes: larger than any other in the store at the time of the request."""
     asked_by: str = ""
     """The flow run that requested it; its second request counts as the first."""
 
 
 class Salts:
-    """The salts of one run: of repeated places, and of the stages that use their artifacts."""
+    """The salts of one run: of places to recompute, and of the stages that use their artifacts."""
 
     def __init__(self, repeats: Sequence[Repeat] = ()) -> None:
         self._places = {(repeat.phase, repeat.iteration): repeat.attempt for repeat in repeats}
         self._by_artifact: dict[str, int] = {}
 
     def of(self, phase: str, iteration: int, inputs: Mapping[str, str]) -> int:
-        """Salt of a stage; 0 for none. The highest of its place's and its inputs'."""
+        """Salt of a stage, 0 for none: the highest among its place's and its inputs'."""
         inherited = (self._by_artifact.get(identity, 0) for identity in inputs.values())
         return max(self._places.get((phase, iteration), 0), *inherited, 0)
 
@@ -133,12 +133,12 @@ class Salts:
 
 
 def load_repeats(root: Path, name: str) -> list[Repeat]:
-    """Repeats recorded in a run. Raises StoreError when the record is damaged."""
+    """Read the requests to recompute that a run's record holds. Raises StoreError when the record is damaged."""
     return [Repeat(**row) for row in runs.read_run_or_empty(root, name).get("repeats", [])]
 
 
 def add_repeat(root: Path, name: str, place: Place, *, asked_by: str = "") -> list[Repeat]:
-    """The run's repeats and one more with a new salt, unless the same flow run has requested it."""
+    """The run's requests to recompute, with a new one unless the same flow run has already requested it."""
     repeats = load_repeats(root, name)
     if asked_by and any(repeat.asked_by == asked_by for repeat in repeats):
         return repeats
@@ -150,5 +150,5 @@ def add_repeat(root: Path, name: str, place: Place, *, asked_by: str = "") -> li
 
 
 def record_repeats(root: Path, name: str, repeats: Sequence[Repeat]) -> None:
-    """Write the run's repeats into its record, atomically."""
+    """Write the requests to recompute into the run's record, atomically."""
     runs.change_run(root, name, repeats=[asdict(repeat) for repeat in repeats])

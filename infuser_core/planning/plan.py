@@ -1,4 +1,4 @@
-"""Plan of a run: every stage, cached or not, and its time estimated from earlier runs."""
+"""Plan of a run: for each stage whether it is cached or why it would run, and its time by earlier runs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +17,7 @@ MISSING = "(none)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaf:
-    """One setting with two values."""
+    """A setting whose value differs between two configurations."""
 
     name: str
     """Its keys, joined by dots."""
@@ -25,12 +25,12 @@ class Leaf:
     new: Any
 
     def is_at_or_below(self, key: str) -> bool:
-        """Whether the leaf is this key or one below it."""
+        """Whether the setting is this key or nested below it."""
         return self.name == key or self.name.startswith(f"{key}.")
 
     @property
     def last(self) -> str:
-        """The last of its keys."""
+        """The last part of the dotted name."""
         return self.name.rpartition(".")[2]
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Leaf:
 
 
 def leaves_that_differ(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Leaf]:
-    """Every leaf with different values; a leaf that one side lacks is `(none)` there."""
+    """Settings whose values differ; a setting that one side lacks is `(none)` there."""
     return [
         Leaf(name=name, old=before, new=after) for name, before, after in list_differences(old, new, absent=MISSING)
     ]
@@ -60,14 +60,14 @@ class SurveyedStage:
     recipe: Recipe
     """Recipe of the artifact; only phase, iteration and inputs if more is not known."""
     ref: ArtifactRef
-    """The artifact; an assumed one if it is not stored."""
+    """The artifact, with a placeholder digest if it is not stored."""
     stored: bool
     is_known: bool
     """False if the recipe depends on the content of an artifact that is missing."""
 
     @property
     def is_final(self) -> bool:
-        """Whether its key is certain: the recipe and the id of every input are known."""
+        """Whether the artifact's key is certain: its recipe and the id of every input are known."""
         assumed = [identity for identity in self.recipe.inputs.values() if identity.endswith(f"@{UNKNOWN[:16]}")]
         return self.is_known and not assumed
 
@@ -79,30 +79,30 @@ class RunReason:
     kind: str
     """forced, version, setting, seed, depends, input or missing."""
     text: str
-    """For people."""
+    """Human-readable."""
     key: str = ""
     """Setting, input or phase that changed."""
     old: Any = None
     new: Any = None
 
     def to_json(self) -> dict[str, Any]:
-        """The reason for scripts."""
+        """The reason as JSON values, without empty ones."""
         return {name: value for name, value in asdict(self).items() if value not in ("", None)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormerRun:
-    """Former artifacts that a plan is compared with."""
+    """Artifacts and settings of an earlier run, with which a plan is compared."""
 
     records: Sequence[Record]
-    """Artifacts of the run to compare with, in the order of the pipeline."""
+    """Artifacts of the earlier run, in the order of the pipeline."""
     settings: Sequence[Leaf]
     """Settings in which the two runs differ."""
     keys_of_all_runs: frozenset[str]
-    """Keys of artifacts of any run of the store, removed ones too."""
+    """Keys of all artifacts that any run in the store made, including removed ones."""
 
     def like(self, recipe: Recipe) -> Record | None:
-        """The artifact at the recipe's place, the most similar of several, or None."""
+        """The earlier artifact of the same phase, iteration and label, the most similar if several; None if none."""
         place = [r for r in self.records if (r.phase, r.iteration) == (recipe.phase, recipe.iteration)]
         alike = [record for record in place if record.config.get("label") == recipe.config.get("label")]
 
@@ -119,7 +119,7 @@ def reasons_to_run(
 ) -> list[RunReason]:
     """Reasons why this stage would run, the most important first.
 
-    `record` is the former artifact at its place, if any; `missing` are assumed artifacts by id.
+    `record` is the earlier artifact of this stage, if any; `missing`: recipes of artifacts that are not stored, by id.
     """
     recipe = step.recipe
     if not step.is_known:
@@ -155,7 +155,7 @@ def _forced_repeat(recipe: Recipe, record: Record | None, salts: Salts) -> list[
 
 
 def _setting_changes(recipe: Recipe, record: Record, changed: Sequence[Leaf]) -> list[RunReason]:
-    """Settings of the phase that differ, under their names in the configuration if they have one."""
+    """Reasons for settings of the phase that differ, named as in the configuration where possible."""
     leaves = leaves_that_differ(record.config, recipe.config)
     leaves = [_as_configured(recipe, leaf, changed) for leaf in leaves if leaf.name != SALT]
     return [_change("setting", leaf.name, leaf.old, leaf.new) for leaf in leaves]
@@ -164,7 +164,7 @@ def _setting_changes(recipe: Recipe, record: Record, changed: Sequence[Leaf]) ->
 def _as_configured(recipe: Recipe, leaf: Leaf, changed: Sequence[Leaf]) -> Leaf:
     same = [other for other in changed if (other.old, other.new) == (leaf.old, leaf.new)]
     alike = [other for other in same if other.last == leaf.last] or same
-    # Both roles have a learning rate: the phase's name tells which one is meant.
+    # Several settings can match, e.g. the learning rates of both roles: prefer the one named like the phase.
     own = [other for other in alike if any(part in recipe.phase for part in other.name.split("."))] or alike
     return own[0] if own else leaf
 
@@ -186,7 +186,7 @@ def _input_changes(recipe: Recipe, record: Record | None, missing: Mapping[str, 
 _DEPENDS = RunReason(kind="depends", text="depends on stages before it, which would run", new="stages before it")
 
 _LISTED = 8
-"""More consecutive cached stages than this share a line."""
+"""Longest list of consecutive cached stages that is printed line by line; a longer one takes a single line."""
 _MAX_REASONS = 3
 
 
@@ -195,18 +195,18 @@ class PlannedStage:
     """One stage of a plan."""
 
     recipe: Recipe
-    """Recipe of its artifact; its key is not final if inputs are unknown."""
+    """Recipe of its artifact; its key can still change if inputs are unknown."""
     label: str
     """Benchmark or part that distinguishes it from others of its phase and iteration; empty for most."""
     cached: bool
     reasons: Sequence[RunReason]
     """Why it would run; empty for a cached stage."""
     seconds: float | None
-    """Estimated time; 0 for a cached stage, None if the store has no former one."""
+    """Estimated seconds; 0 for a cached stage, None if the store has no earlier stage of the phase."""
 
     @property
     def title(self) -> str:
-        """Name of the stage for people."""
+        """Human-readable name of the stage."""
         return f"{self.recipe.title}{f' ({self.label})' if self.label else ''}"
 
     @property
@@ -215,7 +215,7 @@ class PlannedStage:
         return all(reason.kind != "depends" for reason in self.reasons)
 
     def to_json(self) -> dict[str, Any]:
-        """The stage for scripts."""
+        """The stage as JSON values."""
         return {
             "phase": self.recipe.phase,
             "iteration": self.recipe.iteration if self.recipe.iteration >= 0 else None,
@@ -236,7 +236,7 @@ class RunPlan:
     """Run that the reasons refer to; empty if the store has none."""
     stages: Sequence[PlannedStage]
     notes: Sequence[str] = ()
-    """To read before starting it."""
+    """Remarks to read before starting the run."""
 
     @property
     def running(self) -> list[PlannedStage]:
@@ -254,7 +254,7 @@ class RunPlan:
         return sum(stage.seconds is None for stage in self.running)
 
     def to_json(self) -> dict[str, Any]:
-        """The plan for scripts."""
+        """The plan as JSON values."""
         return {
             "run": self.run,
             "compared_with": self.compared_with or None,
@@ -267,7 +267,7 @@ class RunPlan:
         }
 
     def text(self) -> str:
-        """The plan for people."""
+        """The plan as text for a terminal."""
         lines = [self._headline(), *_stage_lines(self.stages), *(f"note: {note}" for note in self.notes)]
         return "\n".join(lines)
 
@@ -306,7 +306,7 @@ def _line(stage: PlannedStage, width: int) -> str:
 
 
 def _reason_texts(reasons: Sequence[RunReason]) -> list[str]:
-    """Texts of the first reasons; one of them lists the stages that would run before."""
+    """Texts of the first reasons; dependencies on stages that would run share one text."""
     texts = [reason.text for reason in reasons if reason.kind != "depends"]
     dependencies = list(dict.fromkeys(str(reason.new) for reason in reasons if reason.kind == "depends"))
     if dependencies:
@@ -329,7 +329,7 @@ def make_plan(
     places: RunPlaces,
     notes: Sequence[str] = (),
 ) -> RunPlan:
-    """Plan of the surveyed stages; `stored` are all artifacts of the store, for the estimates."""
+    """Make the plan from the surveyed stages; `stored` are all artifacts of the store, for the estimates."""
     usual = usual_seconds(stored) | usual_seconds(before.records)
     stages = []
     for step, label in zip(steps, stage_labels(steps), strict=True):
@@ -346,7 +346,7 @@ def make_plan(
 
 
 def stage_labels(steps: Sequence[SurveyedStage]) -> list[str]:
-    """Labels that distinguish stages of one phase and iteration: their own, else that of their responses."""
+    """Labels that distinguish stages of one phase and iteration: the recipe's, else that of its input `responses`."""
     label_of: dict[str, str] = {}
     labels = []
     for step in steps:

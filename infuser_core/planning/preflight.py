@@ -1,4 +1,4 @@
-"""Checks before a run: files, templates and plug-ins must be there. Costs no torch, unless adapters name layers."""
+"""Preflight checks before a run: files, templates, plug-ins and models must exist. Imports torch only for adapters."""
 
 import shlex
 import shutil
@@ -31,7 +31,7 @@ from infuser_core.verifiers.sandbox import run as sandbox
 
 
 def missing_for_corpus(config: RunConfig) -> list[ConfigError]:
-    """Everything that this machine lacks for the corpus, in the order of a run; nothing without a corpus."""
+    """Errors for everything that building the corpus needs and this machine lacks; empty without a corpus."""
     if not needs_documents(config):
         return []
     if config.corpus.pool:
@@ -61,7 +61,7 @@ def _missing_models(config: RunConfig) -> Iterator[ConfigError]:
 
 
 def _invalid_model_folders(models: Mapping[str, object]) -> Iterator[ConfigError]:
-    """An error for each setting whose model folder has no model."""
+    """An error for each setting that names a model folder without a config.json."""
     for key, source in models.items():
         if isinstance(source, FolderAnchor) and not (Path(source.path) / "config.json").is_file():
             message = f"{key}.path = {source.path!r}: no config.json there"
@@ -69,7 +69,7 @@ def _invalid_model_folders(models: Mapping[str, object]) -> Iterator[ConfigError
 
 
 def _missing_marker(config: RunConfig) -> Iterator[ConfigError]:
-    """An error if the external converter of all books is missing, unless the store has a pool already."""
+    """An error if the external PDF converter Marker is configured but missing, unless the store has a pool already."""
     words = shlex.split(settings.marker_command())
     if config.corpus.convert.type != "marker" or (words and shutil.which(words[0])):
         return
@@ -104,7 +104,7 @@ def preflight(config: RunConfig) -> None:
     for number, benchmark in enumerate(config.evaluate.benchmarks):
         if benchmark.path:
             _must_exist(f"evaluate.benchmarks.{number}.path", benchmark.path)
-    # Read here once: a damaged file must not surface only after training.
+    # Read the questions now, so that a damaged file is reported before training.
     sets = load_sets(config)
     require_apart(config, sets)
     questions = [question for each in sets for question in each.questions]
@@ -135,7 +135,7 @@ def preflight(config: RunConfig) -> None:
 
 
 def _check_adapter(config: RunConfig) -> None:
-    """Raises ConfigError for adapters of layers that the model lacks, if it is on this machine."""
+    """Raise ConfigError if the adapter targets layers that the model lacks. Models that are only on the hub pass."""
     adapter = config.cotrain.adapter
     if adapter is None or adapter.targets == ALL_LINEAR or isinstance(config.anchor, HubAnchor):
         return
@@ -147,7 +147,7 @@ def _check_adapter(config: RunConfig) -> None:
 
 
 def _generator_prompts(config: RunConfig) -> list[str]:
-    """Prompts of the generator. Raises ConfigError if the route lacks problems, or prompts for an update."""
+    """Names of the generator's templates. Raises ConfigError if problems, or templates for an update, are missing."""
     route = find_route(config.cotrain.route or MAIN_ROUTE)
     problems = [find_route(each.route) for each in config.data.problems]
     if route.carry and not any(other.carry for other in problems):
@@ -167,7 +167,7 @@ def _generator_prompts(config: RunConfig) -> list[str]:
 
 
 def _sources(config: RunConfig) -> list[tuple[str, QuestionSource]]:
-    """Every set of questions with its key; the parts of a mixed set are listed one by one."""
+    """Every source of questions with its configuration key; a mixed source is listed part by part."""
     data = config.data
     sources: list[tuple[str, QuestionSource]] = [("data.dev", data.dev), ("data.validation", data.validation)]
     sources += [(f"data.problems.{number}.source", each.source) for number, each in enumerate(data.problems)]

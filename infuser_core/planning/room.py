@@ -1,7 +1,7 @@
-"""Least memory and disk of a run, compared with this machine: a run that cannot fit is refused at its start.
+"""Minimum memory and disk of a run, compared with this machine: a run that cannot fit is refused at its start.
 
-Only what is certain counts: the planner's parts without its reserve, micro-batches as small as the trainer can make
-them, rows of mean length. A run that passes may still run out of memory; `infuser plan` has a margin.
+Only certain needs count: the planner's parts without its reserve, micro-batches as small as the trainer can make
+them, rows of mean length. A run that passes may still run out of memory; `infuser plan` includes a margin.
 """
 
 import math
@@ -31,14 +31,14 @@ from infuser_core.store.store import Store
 from infuser_core.store.verify import format_size
 
 QUERY = ("nvidia-smi", "--query-gpu=index,uuid,memory.total", "--format=csv,noheader,nounits")
-"""Command that lists accelerators and their MiB, in a fraction of the time that torch takes to start."""
+"""Command that lists accelerators and their memory in MiB; much faster than importing torch."""
 DEVICES = ("nvidia[0-9]*", "kfd", "dxg")
-"""Files of accelerators in /dev."""
+"""Device files in /dev that reveal accelerators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRoom:
-    """Room of the machine on which a run starts."""
+    """Memory and free disk of the machine on which a run starts."""
 
     cards: Sequence[float] | None
     """Bytes of every accelerator that programs may use; None if unknown."""
@@ -49,17 +49,17 @@ class MachineRoom:
 
 
 Shortage = tuple[str, str]
-"""Two texts: what a run needs with the machine's limit, and the remedy."""
+"""Two texts: the need that exceeds a limit of the machine, and the remedy."""
 
 
 def this_machine(root: Path) -> MachineRoom:
-    """This machine, with the disk of a store that may not exist yet."""
+    """Measure this machine's memory and free disk; the store's folder need not exist yet."""
     existing = next(folder for folder in (root, *root.parents) if folder.exists())
     return MachineRoom(cards=visible_accelerators(), memory=host_memory(), disk=float(shutil.disk_usage(existing).free))
 
 
 def visible_accelerators() -> list[float] | None:
-    """Bytes of every accelerator in CUDA_VISIBLE_DEVICES; None if unknown."""
+    """Memory in bytes of every accelerator that CUDA_VISIBLE_DEVICES allows; None if unknown."""
     try:
         output = subprocess.run(QUERY, capture_output=True, text=True, timeout=10, check=True).stdout
         rows = [[part.strip() for part in line.split(",")] for line in output.splitlines()]
@@ -75,9 +75,9 @@ def visible_accelerators() -> list[float] | None:
 
 
 def require_room(config: RunConfig, name: str, places: RunPlaces) -> None:
-    """Raises ConfigError for a run that this machine cannot hold.
+    """Raise ConfigError if this machine lacks the memory or disk for the run.
 
-    A complete run computes nothing, and one up to a place needs no disk for the rest. A cluster's machines are checked
+    A complete run is not checked; disk is not checked for a run up to a place. A cluster's machines are checked
     when its engines start.
     """
     root = settings.store_root()
@@ -89,7 +89,7 @@ def require_room(config: RunConfig, name: str, places: RunPlaces) -> None:
 
 
 def require_memory(config: RunConfig) -> None:
-    """Raises ConfigError if this machine's memory cannot hold the models; its disk is not checked."""
+    """Raise ConfigError if this machine's memory cannot hold the models; its disk is not checked."""
     _refuse(shortages(config, replace(this_machine(settings.store_root()), disk=math.inf)))
 
 
@@ -100,7 +100,7 @@ def _refuse(problems: Sequence[Shortage]) -> None:
 
 
 def shortages(config: RunConfig, machine: MachineRoom, *, stored: float = 0.0) -> list[Shortage]:
-    """Everything that certainly does not fit; `stored` are bytes of the run that the store already has."""
+    """Needs that certainly exceed the machine; `stored` are bytes of the run that the store already has."""
     if config.cluster is not None:
         machine = replace(machine, cards=None, memory=math.inf)
     on_cards = config.engine.device != "cpu" and machine.cards != []
@@ -113,7 +113,7 @@ def shortages(config: RunConfig, machine: MachineRoom, *, stored: float = 0.0) -
 
 
 def _missing_accelerators(config: RunConfig, machine: MachineRoom) -> list[Shortage]:
-    """Accelerators that the settings require and the machine lacks."""
+    """Shortages of accelerators: the settings require more than the machine has."""
     engine, cards = config.engine, machine.cards
     if cards is None or engine.device == "cpu":
         return []
@@ -128,12 +128,12 @@ def _missing_accelerators(config: RunConfig, machine: MachineRoom) -> list[Short
 
 
 def _as_cluster(machine: MachineRoom, *, on_cards: bool) -> Cluster:
-    """The machine for the planner; its speed is not set."""
+    """The machine as a cluster for the planner; its speed is a dummy value."""
     cards = machine.cards or []
     card = Gpu(
         name="accelerator" if on_cards else HOST,
         memory=min(cards, default=math.inf) if on_cards else machine.memory,
-        # The driver's share differs, and may be small.
+        # The memory that the driver takes varies and may be small: count none.
         context=0.0 if on_cards else PYTHON,
         graphs=0.0,
         flops=1.0,
@@ -142,7 +142,7 @@ def _as_cluster(machine: MachineRoom, *, on_cards: bool) -> Cluster:
 
 
 def least_memory(setup: Setup) -> list[RoleMemory]:
-    """Memory of both roles without the reserve, and with the trainer's smallest micro-batch."""
+    """Minimum memory of trainer and sampler: no reserve, and the trainer's smallest micro-batch."""
     engine = setup.config.engine
     halves = engine.trainer == "local" and (engine.token_budget == "auto" or not setup.cluster.gpu.is_host)
     passes = [phase.work.tokens for phase in setup.phases if SAMPLING not in phase.flops]
@@ -168,7 +168,7 @@ def _memory_shortages(setup: Setup, machine: MachineRoom) -> Iterator[Shortage]:
 
 
 def _remedy(setup: Setup) -> str:
-    """The planner's first setting with which the run fits."""
+    """The first suggestion of the planner with which the run fits, as a hint."""
     for knob in advice(setup) if not setup.cluster.gpu.is_host else []:
         if knob.fits and not knob.settings[0].startswith("--"):
             return f"by the plan it fits with --set {' --set '.join(knob.settings)}"
@@ -189,7 +189,7 @@ def _disk_shortages(setup: Setup, machine: MachineRoom, stored: float) -> Iterat
 
 
 def _stored_bytes(root: Path, name: str, config: RunConfig) -> float:
-    """Bytes of a run's state in the store, and of the run that it was forked from."""
+    """Bytes of checkpoints and gradients in the store, of the run and of the run that it was forked from."""
     store, names = Store(root), (name, load_history(root, name, config).forked_from)
     state = (*CHECKPOINTS, *GRADIENTS)
     entries = [entry for run in names if run for entry in Journal(root, run).latest() if entry.phase in state]

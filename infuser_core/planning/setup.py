@@ -1,4 +1,4 @@
-"""A run on a cluster: its settings, model, mean lengths and layout, resolved for the planner."""
+"""A run on given GPUs, prepared for the planner: settings, model shape, mean lengths, and use of the GPUs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from infuser_core.planning.hours import SAMPLING, Lengths, PhaseWork, parse_leng
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """A run on a cluster."""
+    """A run on given GPUs, with everything that the planner needs."""
 
     config: RunConfig
     """The run."""
@@ -24,13 +24,13 @@ class Setup:
     lengths: Lengths
     """Mean lengths and shares."""
     layout: EngineLayout
-    """Use of the accelerators."""
+    """Division of the accelerators between trainer and sampler."""
 
     @staticmethod
     def of(
         config: RunConfig, gpus: str | Cluster, *, shape: Shape | None = None, tokens: Sequence[str] = ()
     ) -> "Setup":
-        """The setup of a run on `gpus`. Raises UsageError or ConfigError for an unknown GPU, model or length.
+        """Prepare a run on `gpus`. Raises UsageError or ConfigError for an unknown GPU, model or length.
 
         `shape` replaces the anchor's; `tokens` are lengths as `quantity=value`.
         """
@@ -62,7 +62,7 @@ class Setup:
         return ranks * self.cluster.gpu.flops
 
     def having(self, settings: Sequence[str]) -> "Setup":
-        """The same run with `key=value` settings. Raises ConfigError for invalid ones."""
+        """The same run with changed `key=value` settings. Raises ConfigError for invalid ones."""
         config = with_overrides(self.config, settings)
         shape = self.shape.adapted(config.cotrain.adapter)
         return replace(self, config=config, shape=shape, layout=layout_of(config, self.cluster))

@@ -1,4 +1,4 @@
-"""Checks that the questions for training and selection share none with those that measure the result."""
+"""Check that questions used for training and selection are disjoint from questions that measure the result."""
 
 import itertools
 from collections.abc import Sequence
@@ -20,18 +20,18 @@ EXAMPLES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionSet:
-    """Questions of one setting."""
+    """Questions that one setting of the configuration names."""
 
     part: str
     """dev, validation, problems or benchmarks."""
     name: str
-    """For messages."""
+    """Name in messages."""
     questions: Sequence[Question]
     """In the order of the source."""
 
 
 def load_sets(config: RunConfig) -> list[QuestionSet]:
-    """Every set of questions of a run. Raises DocumentError or ConfigError for a set that cannot be read."""
+    """Load every set of questions of a run. Raises DocumentError or ConfigError for a set that cannot be read."""
     data, evaluated = config.data, config.evaluate.benchmarks
     sources = [
         ("dev", "data.dev", data.dev),
@@ -49,7 +49,7 @@ def load_sets(config: RunConfig) -> list[QuestionSet]:
 
 
 def require_apart(config: RunConfig, sets: Sequence[QuestionSet]) -> None:
-    """Raises ConfigError if two of the sets share questions and `data.allow_overlap` does not name the pair."""
+    """Raise ConfigError if two of the sets share questions and `data.allow_overlap` does not name the pair."""
     pairs: list[str] = []
     counts: list[str] = []
     examples: list[str] = []

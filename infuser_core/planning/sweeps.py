@@ -1,4 +1,4 @@
-"""Sweep files: grids of runs, one choice from each axis."""
+"""Sweep files: grids of runs, one run for every combination of the axes' values."""
 
 import re
 import statistics
@@ -39,7 +39,7 @@ class AxisValue:
     """One value of an axis."""
 
     label: str
-    """Its part of the variant's name; empty for values that are repetitions, not variants."""
+    """Part of the variant's name; empty for seeds, which repeat a variant."""
     files: tuple[Path, ...] = ()
     """Overlays."""
     overrides: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class AxisValue:
 
 
 def read_sweeps(paths: Sequence[Path], overrides: Sequence[str] = (), *, against: str = "") -> list[RunConfig]:
-    """The runs of several sweep files, each once.
+    """Read the runs of several sweep files, each run once.
 
     Raises ConfigError like `read_sweep`, and if no run has the variant `against`.
     """
@@ -58,7 +58,7 @@ def read_sweeps(paths: Sequence[Path], overrides: Sequence[str] = (), *, against
 
 
 def read_sweep(path: Path, overrides: Sequence[str] = ()) -> list[RunConfig]:
-    """The runs of a sweep file, each once, with `key=value` on top.
+    """Read the runs of a sweep file, each run once, with `key=value` overrides on top.
 
     A run's name follows from its settings, so that sweeps share runs.
 
@@ -78,7 +78,7 @@ def read_sweep(path: Path, overrides: Sequence[str] = ()) -> list[RunConfig]:
 
 
 def _refuse_alike(path: Path, configs: Iterable[RunConfig]) -> None:
-    """Comparisons go by the label: other settings under the same one would be averaged as if they were seeds."""
+    """Refuse different settings under one label: comparisons would average them as if they were seeds."""
     run_of_cell: dict[tuple[str, int], str] = {}
     for config in configs:
         run = config.run_name()
@@ -115,7 +115,7 @@ def _run_config(sweep: SweepFile, folder: Path, values: Sequence[AxisValue], on_
 
 
 class Pace:
-    """Times of runs, for an estimate of the end."""
+    """Durations of finished runs, to estimate when a sweep ends."""
 
     def __init__(self) -> None:
         self._started: dict[str, float] = {}
@@ -126,7 +126,7 @@ class Pace:
         self._started[run] = time.monotonic()
 
     def end(self, run: str) -> None:
-        """Note that it ended."""
+        """Note that a run ended."""
         self._seconds.append(time.monotonic() - self._started.pop(run))
 
     def remaining(self, waiting: int, jobs: int) -> float:

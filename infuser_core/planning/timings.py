@@ -1,4 +1,4 @@
-"""Measured utilisations: from the file of a rehearsal, or from the stages of a run.
+"""Measured utilisations, from a file of `infuser rehearse` or from the stages of a run.
 
 A utilisation is the share of the accelerators' dense rate that a kind of work reaches, files and waiting included.
 """
@@ -22,11 +22,11 @@ from infuser_core.store.store import Store
 Utilisations = dict[str, tuple[float, str]]
 """Value and source by kind of work."""
 RESPONSES: dict[str, str] = {Phase.ROLLOUT_DEV: "dev_response", Phase.ROLLOUT_QUESTIONS: "solver_response"}
-"""Phases whose summary counts response tokens, and the mean length that follows."""
+"""Phases whose summary counts response tokens, with the mean length that these give."""
 
 
 def read_utilisations(path: Path) -> Utilisations:
-    """Utilisations in a YAML file as `infuser rehearse --to` writes it. Raises ConfigError for any other content."""
+    """Read utilisations from a YAML file of `infuser rehearse --to`. Raises ConfigError for any other content."""
     hint = "`infuser rehearse CONFIG --gpus 8xH100 --to FILE` writes one"
     content = read_yaml(path, hint=hint)
     for kind, value in content.items():
@@ -36,7 +36,7 @@ def read_utilisations(path: Path) -> Utilisations:
 
 
 def run_utilisations(root: Path, name: str, gpus: str) -> Utilisations:
-    """Utilisations of a run on `gpus`, by the seconds of its stages and its own mean lengths.
+    """Utilisations that a run reached on `gpus`, from the seconds of its stages and its actual mean lengths.
 
     Raises UsageError for a run that computed no phase of an iteration.
     """
@@ -44,7 +44,7 @@ def run_utilisations(root: Path, name: str, gpus: str) -> Utilisations:
     entries = [entry for entry in Journal(root, run).entries() if entry.state == "ran" and entry.phase in LOOP]
     if not entries:
         raise UsageError(f"--measured {name}: no phase of it ran", hint="name a run that computed an iteration")
-    # Loading and compiling belong to a start, not to an iteration.
+    # Skip the first iteration, which includes loading and compiling.
     first = min(entry.iteration for entry in entries)
     entries = [entry for entry in entries if entry.iteration > first] or entries
     means: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""`infuser run --without`: what depends on a textbook, chunk or question, and a run without it."""
+"""`infuser run --without`: plan a run without one textbook, chunk or question, with all that depends on it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -37,9 +37,9 @@ class ExclusionPlan:
     exclude: Mapping[str, Any]
     """Exclusions that the fork adds to the run's configuration."""
     documents: Sequence[str]
-    """Excluded chunks."""
+    """Ids of excluded chunks."""
     questions: Sequence[str]
-    """Generated questions that go with the chunks."""
+    """Ids of the generated questions that are excluded with the chunks."""
     affected: Sequence[Record]
     """Artifacts that depend on the item and are computed again, in the order of the pipeline."""
     reused: int
@@ -61,7 +61,7 @@ class ExclusionPlan:
         return validate(_extend(config.model_dump(mode="json"), self.exclude))
 
     def to_json(self) -> dict[str, Any]:
-        """The plan for scripts."""
+        """The plan as JSON values."""
         return {
             "run": self.run,
             "fork": self.fork,
@@ -79,7 +79,7 @@ class ExclusionPlan:
         }
 
     def text(self, *, applied: bool) -> str:
-        """The plan for people."""
+        """The plan as text for a terminal."""
         lines = [f"run {self.run} without {self.without}"]
         if not self.affected:
             lines.append(f"nothing of the run depends on it: all {self.reused} artifacts stay")
@@ -96,7 +96,7 @@ class ExclusionPlan:
 
 
 def plan_exclusion(root: Path, run: str | None, name: str) -> ExclusionPlan:
-    """Everything that depends on the question, chunk or textbook of this name. Raises UsageError for an unknown one."""
+    """Plan the run without the question, chunk or textbook of this name. Raises UsageError for an unknown one."""
     with closing(Lens(Store(root), runs=[])) as lens:
         view = RunView(lens=lens, graph=graph_of(lens.catalogue, find_run(root, run)))
         if re.match("[0-9]+/", name):
@@ -165,7 +165,7 @@ def _build_plan(
 
 
 def _extend(config: Mapping[str, Any], exclude: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration with more exclusions in addition to its own."""
+    """The configuration with exclusions added to those it has."""
     more: dict[str, Any] = {}
     for key, value in exclude.items():
         old = config[key]

@@ -1,4 +1,4 @@
-"""Import of a pretrained model as an anchor: a folder that runs start from, with a record of its origin."""
+"""Import a pre-trained model as an anchor: the model folder that runs start from, with a record of its origin."""
 
 import os
 import re
@@ -22,7 +22,7 @@ _PLAIN = "the tokenizer has no chat template: prompts are put as plain turns, `U
 
 
 def text(facts: dict[str, Any]) -> str:
-    """An imported anchor for people."""
+    """The facts of an imported anchor as text for a terminal."""
     lines = [f"{facts['out']}: {facts['weights']:,} weights from {facts['file']}"]
     lines += [f"  {key}: {facts[key]}" for key in ("architecture", "quantisation", "licence", "ends", "sha256")]
     lines += [f"  note: {remark}" for remark in facts["remarks"]]
@@ -84,7 +84,7 @@ def _from_folder(source: Path, draft: Path) -> dict[str, Any]:
 
 
 def _recorded(draft: Path, facts: dict[str, str], remarks: Iterable[str]) -> dict[str, Any]:
-    """Write the origin into the finished folder."""
+    """Write the model's origin into the finished folder, and return it."""
     from infuser_core.engines.hf.causal_lm import read_end_tokens
     from infuser_core.engines.hf.renderer import Renderer
     from infuser_core.engines.training.checkpoint import count_weights
@@ -93,14 +93,14 @@ def _recorded(draft: Path, facts: dict[str, str], remarks: Iterable[str]) -> dic
     renderer = Renderer(draft)
     ends = ", ".join(renderer.token(each) for each in read_end_tokens(draft, renderer.end_token))
     origin = {**facts, "weights": count_weights(draft), "ends": ends, "remarks": list(remarks)}
-    # Only in the record: it means nothing to people.
+    # Only in the file: the digest of the self-test means nothing to a reader.
     record = origin | {"tested": seal_of_test(anchor_digest(draft))}
     (draft / ORIGIN).write_text(yaml.safe_dump(record, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return origin
 
 
 def _licence(folder: Path) -> str:
-    """The licence in the metadata of the model card."""
+    """The licence stated in the metadata of the model card."""
     card = folder / "README.md"
     stated = re.search(r"^license:\s*(\S+)", card.read_text(encoding="utf-8"), re.MULTILINE) if card.is_file() else None
     return stated[1] if stated else "not stated"
@@ -108,7 +108,7 @@ def _licence(folder: Path) -> str:
 
 @contextmanager
 def _gguf_of(source: Path, out: Path) -> Iterator[Path]:
-    """A temporary folder with the GGUF file alone: other files next to it would be taken for its tokenizer."""
+    """Put the GGUF file alone into a temporary folder: other files next to it could be taken for its tokenizer."""
     with tempfile.TemporaryDirectory(prefix=".gguf-", dir=_existing(out)) as folder:
         if zipfile.is_zipfile(source):
             yield _taken_out(source, Path(folder))
@@ -136,5 +136,5 @@ def _taken_out(source: Path, folder: Path) -> Path:
 
 
 def _existing(path: Path) -> Path:
-    """The nearest existing parent folder that is writable."""
+    """The nearest parent folder that exists and is writable."""
     return next(folder for folder in path.absolute().parents if os.access(folder, os.W_OK))

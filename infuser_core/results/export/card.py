@@ -1,4 +1,4 @@
-"""Model card of an exported checkpoint: its facts collected from the store, and the README made of them."""
+"""Model card (README) of an exported checkpoint, from facts that the store holds."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ def card(
     adapter: bool = False,
     name: str = ".",
 ) -> str:
-    """Model card of a run's checkpoint as Markdown; `files` are exported ones by sha256, `name` is what loads it."""
+    """Model card of a run's checkpoint as Markdown; `files`: sha256 of exported files; `name`: what a user loads."""
     chain = graph.trained(record.key)
     updates = [record for record in chain if record.phase in UPDATES]
     steps = [row for record in updates for row in store.rows(record.ref, "updates", Update) if not row.skipped]
@@ -67,7 +67,7 @@ def card(
 
 
 def render(template: str, *, sources: Sequence[Source], **values: Any) -> str:
-    """A card by its template; `sources` are the textbooks that it lists."""
+    """Render a card from its template; `sources` are the textbooks that it lists."""
     environment = Environment(
         loader=PackageLoader("infuser_core.results.export"),
         # A Markdown file: cells are escaped one by one.
@@ -82,7 +82,7 @@ def render(template: str, *, sources: Sequence[Source], **values: Any) -> str:
 
 
 def _row(cells: Sequence[object]) -> str:
-    """A line of a Markdown table."""
+    """Join cells to a line of a Markdown table."""
     plain = (" ".join(str(cell).replace("|", "\\|").split()) for cell in cells)
     return f"| {' | '.join(plain)} |"
 
@@ -101,13 +101,13 @@ def _metadata(config: RunConfig, role: str, *, adapter: bool) -> str:
 
 
 def base_name(config: RunConfig) -> str:
-    """The base model as an adapter names it: on the hub, or a folder of this machine."""
+    """Name of the base model in an adapter's configuration: a hub repository, or a folder of this machine."""
     anchor = config.anchor
     return anchor.repo if isinstance(anchor, HubAnchor) else str(anchor_folder(anchor))
 
 
 def base_text(config: RunConfig) -> str:
-    """Description of the base model."""
+    """Describe the base model in a sentence fragment."""
     anchor = config.anchor
     if isinstance(anchor, HubAnchor):
         return f"`{anchor.repo}` at revision `{anchor.revision}`"
@@ -117,13 +117,13 @@ def base_text(config: RunConfig) -> str:
 
 
 def _questions(graph: Graph, updates: Sequence[Record]) -> int:
-    """Generated questions that the updates read."""
+    """Number of generated questions that the updates read."""
     read = {graph.inputs(record.key).get("questions", "") for record in updates}
     return sum(batch.rows.get("questions", 0) for key in read if (batch := graph.catalogue.find(key)))
 
 
 def _scores(graph: Graph, store: Store, record: Record) -> list[tuple[bool, BenchmarkScore]]:
-    """Scores of the checkpoint, each with whether it was a validation; benchmarks first."""
+    """Benchmark scores of the checkpoint, each with whether it was a validation; benchmarks first."""
     scores = [
         (scored.phase == Phase.VALIDATE, row)
         for answered in graph.users(record.key, Phase.RESPOND)

@@ -1,4 +1,4 @@
-"""Export of a checkpoint as a separate model folder, written completely or not at all (`infuser export`)."""
+"""Export a checkpoint as a model folder that other programs load (`infuser export`), completely or not at all."""
 
 import re
 from pathlib import Path
@@ -28,9 +28,9 @@ def export(
 ) -> dict[str, Any]:
     """Write a role's checkpoint after `iteration` iterations (a number, or `selected`) into a new folder.
 
-    Returns, as JSON values, the folder, the checkpoint with its iterations, and the files with their sha256.
+    Returns the folder, the checkpoint with its iterations, and the files with their sha256, as JSON values.
 
-    Writes a whole model with adapters merged, or with `adapter` the adapters alone; `name` is what the card loads.
+    Adapters are merged into the model, or with `adapter` written alone; `name` is what the card tells users to load.
     Raises UsageError if the run has no such checkpoint or trains no adapters, or the folder is not empty.
     """
     if role not in ROLES:
@@ -68,7 +68,7 @@ def _write(source: Path, draft: Path, config: RunConfig, *, role: str, adapter: 
 
 
 def number_of(graph: Graph, store: Store, text: str) -> int:
-    """The iteration that `text` means. Raises UsageError if the run does not have it."""
+    """Parse an iteration, a number or `selected`. Raises UsageError if the run does not have it."""
     iterations = max((record.iteration + 1 for record in graph.of(*UPDATES)), default=0)
     valid = f"0 (the anchor) to {iterations}, or {SELECTED}"
     if text == SELECTED:
@@ -83,7 +83,7 @@ def number_of(graph: Graph, store: Store, text: str) -> int:
 
 def _checkpoint(graph: Graph, role: str, number: int) -> Record:
     updates = graph.of(f"update_{role}", iteration=number - 1)
-    # Attempts that started again may have left several for one iteration: the last one counts.
+    # Several attempts may have left one each for this iteration: use the last.
     record = updates[-1] if updates else graph.checkpoint(role, number)
     if record is None:
         raise UsageError(f"run {graph.run} has no checkpoint yet", hint=f"`infuser resume {graph.run}` continues it")

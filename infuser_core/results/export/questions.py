@@ -1,4 +1,4 @@
-"""Export of a run's generated questions as a data set: rows for people and for `data.dev`, and a card."""
+"""Export a run's generated questions as a data set: a parquet file, also readable as `data.dev`, and a card."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -24,7 +24,7 @@ from infuser_core.system.durable import refuse_nonempty, replacing_folder
 
 FILE = "questions.parquet"
 MEASURED = {name: get_type_hints(InfluenceScore)[name] for name in overview(InfluenceScore)}
-"""Measured columns of a question with their types."""
+"""Columns of influence scores in the data set, with their types."""
 _QUERY = f"""
     select q.*, h.source_title, h.header_path, {", ".join(f"h.{name}" for name in MEASURED)}
     from questions q
@@ -39,7 +39,7 @@ class PublishedQuestion:
     """A generated question in the layout of published question sets."""
 
     question_id: str
-    """Identifier, its iteration in front."""
+    """Identifier, prefixed with its iteration."""
     question_text: str
     """Question without its choices."""
     choices: list[str]
@@ -47,7 +47,7 @@ class PublishedQuestion:
     ground_truth: str
     """The generator's reference answer: the text of a choice, or the value."""
     verifier: str
-    """Rule that compared answers with it."""
+    """Verifier that compared answers with the reference answer."""
     field: str
     """Broad area of the textbook, or empty."""
     subfield: str
@@ -68,11 +68,11 @@ QuestionRow: Any = make_dataclass(
     slots=True,
     kw_only=True,
 )
-"""A published question with the measured columns, which are empty for a question that was not scored."""
+"""A published question with its influence columns, which are empty if it was not scored."""
 
 
 def export_questions(root: Path, run: str, *, iteration: str, out: Path, name: str = ".") -> dict[str, Any]:
-    """Write the questions of a run's first iterations (a number, or `selected`) into a new folder, and count them.
+    """Write the questions of a run's first `iteration` iterations (or `selected`) into a new folder, and count them.
 
     Raises UsageError if there are none, or the folder is not empty.
     """

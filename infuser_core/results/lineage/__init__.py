@@ -1,1 +1,1 @@
-"""Lineage: the origin of every number, and what depends on it."""
+"""Lineage: explain any number, artifact or question by its origin and by what depends on it (`infuser why`)."""

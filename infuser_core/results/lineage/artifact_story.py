@@ -1,4 +1,4 @@
-"""Stories of `infuser why` about a checkpoint and any other artifact."""
+"""Explanations by `infuser why` of checkpoints and of all other artifacts."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from infuser_core.system.sealed import canonical
 
 
 def artifact_story(view: RunView, record: Record) -> Story:
-    """Story of an artifact: its recipe, what it was made from and its users; of a checkpoint, its updates."""
+    """Explain an artifact by its recipe, its inputs and its users; a checkpoint by its updates."""
     if record.phase in CHECKPOINTS:
         return checkpoint_story(view, record)
     users = view.graph.users(record.key)
@@ -33,7 +33,7 @@ def artifact_story(view: RunView, record: Record) -> Story:
 
 
 def _record_passage(name: str, title: str, record: Record, facts: dict[str, Any]) -> Passage:
-    """Facts of a commit record, after `facts`."""
+    """Passage with `facts`, followed by those of the artifact's commit record."""
     machine = {"machine": record.machine} if record.machine else {}
     facts |= {"code_version": record.version, "seconds": record.seconds, "bytes": record.num_bytes}
     facts |= {"created": record.created, **machine, "id": record.id}
@@ -46,7 +46,7 @@ def _records_passage(name: str, title: str, records: Sequence[Record]) -> Passag
 
 
 def checkpoint_story(view: RunView, record: Record) -> Story:
-    """Story of a checkpoint: the updates that made it, what they were made from, and what it scored."""
+    """Explain a checkpoint by its updates, their textbooks, its scores and its users."""
     chain = view.graph.trained(record.key)
     tests = {user.key: user for user in view.graph.below([record.key], phases=TESTS)}
     scores = [
@@ -81,7 +81,7 @@ def checkpoint_story(view: RunView, record: Record) -> Story:
 
 
 def _textbooks_passage(view: RunView, chain: Sequence[Record]) -> Passage:
-    """Textbooks of the questions that the updates read."""
+    """Passage on the textbooks of the questions that the updates read."""
     updates = [record for record in chain if "questions" in view.graph.inputs(record.key)]
     batches = {batch.key: batch for batch in (view.source(update.key, "questions") for update in updates)}
     questions = view.rows("questions", "document_id", of=batches.values())

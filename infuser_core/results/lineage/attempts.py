@@ -1,4 +1,4 @@
-"""Attempts of a run, read from its journal: their stages, how they ended, and when."""
+"""Attempts of a run (its starts and resumptions), read from its journal: stages, times, and how each ended."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,13 +10,13 @@ from infuser_core.store.journal import FINISHED, Entry, Journal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One start of a run."""
+    """One start or resumption of a run."""
 
     run: str
     number: int
     """Number of the start, from 1."""
     entries: Sequence[Entry]
-    """Its stages, each with a time."""
+    """Its stages, each with the time at which it ended."""
     state: str
     """running, done, stopped, failed or killed."""
     message: str
@@ -24,13 +24,13 @@ class Attempt:
 
 
 def span_of(entries: Sequence[Entry]) -> tuple[float, float, float]:
-    """Start of the first of these stages and end of the last, seconds since the epoch, and the seconds between."""
+    """Start of the first stage and end of the last, as seconds since the epoch, and the seconds between."""
     start, end = min(entry.at - entry.seconds for entry in entries), max(entry.at for entry in entries)
     return start, end, end - start
 
 
 def attempts_of(root: Path, name: str) -> list[Attempt]:
-    """Attempts of a run in order. Raises DamagedArtifactError for a damaged journal."""
+    """All attempts of a run, the earliest first. Raises DamagedArtifactError for a damaged journal."""
     journal, is_held = Journal(root, name), runs.is_held(root, name)
     at = journal.path.stat().st_mtime if journal.path.exists() else 0.0
     entries_by_attempt: dict[int, list[Entry]] = {}
@@ -44,7 +44,7 @@ def attempts_of(root: Path, name: str) -> list[Attempt]:
 
 
 def state_of(root: Path, name: str) -> str:
-    """Description of a run's state: running, done, stopped or failed with the stage, interrupted."""
+    """Describe a run's state: running, done, stopped or failed with the stage, interrupted."""
     if runs.is_held(root, name):
         return "running"
     for last in attempts_of(root, name)[-1:]:

@@ -1,4 +1,4 @@
-"""`infuser diff`: two runs side by side, the first artifact that differs and why, and their metrics."""
+"""`infuser diff`: compare two runs by settings, metrics, and the first artifact that differs, with the reason."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ _METRICS = (
     """,
 )
 Slot = tuple[str, int, str, int]
-"""Phase, iteration, label, and number among those with the same three."""
+"""Phase, iteration, label, and a counter for artifacts that share these three."""
 
 
 def _lines(rows: Sequence[Mapping[str, Any]], nothing: str) -> list[str]:
@@ -44,7 +44,7 @@ def _lines(rows: Sequence[Mapping[str, Any]], nothing: str) -> list[str]:
 
 
 def text(comparison: Mapping[str, Any]) -> str:
-    """The comparison for people."""
+    """The comparison as text for a terminal."""
     runs, origins = comparison["runs"], comparison["origins"]
     parts = [f"{runs[0]} and {runs[1]}: {comparison['shared_artifacts']} artifacts in common"]
     parts += [f"{run} was {origin}" for run, origin in zip(runs, origins, strict=True) if origin]
@@ -56,10 +56,10 @@ def text(comparison: Mapping[str, Any]) -> str:
 
 
 def compare(root: Path, first: str, second: str) -> dict[str, Any]:
-    """Two runs side by side, as JSON values. Raises UsageError when there is no such run.
+    """Compare two runs; returns JSON values. Raises UsageError when there is no such run.
 
-    `origins`: the run that each was made from. `config`, `versions`: settings, and phases by their code version,
-    that differ. `first_difference`: the first artifact, in the order of the pipeline, that is not the same, and why.
+    `origins`: how each run was made from another. `config`, `versions`: settings and code versions of phases
+    that differ. `first_difference`: the first artifact in the order of the pipeline that differs, and why.
     """
     names = [find_run(root, first), find_run(root, second)]
     with closing(Lens(Store(root), runs=list(dict.fromkeys(names)))) as lens:
@@ -83,7 +83,7 @@ def _versions(one: Graph, other: Graph) -> list[dict[str, Any]]:
 
 
 def _slots(graph: Graph) -> dict[Slot, Record]:
-    """Artifacts by their place in the pipeline, in its order."""
+    """Artifacts by phase, iteration and label, in the order of the pipeline."""
     counts: Counter[tuple[str, int, str]] = Counter()
     slots = {}
     for record in graph.records.values():
@@ -108,7 +108,7 @@ def _first(a: Mapping[Slot, Record], b: Mapping[Slot, Record]) -> dict[str, Any]
 
 
 def _first_slot(a: Mapping[Slot, Record], b: Mapping[Slot, Record]) -> Slot | None:
-    """The first place that differs, in the order of run a, or a place that only run b has if it comes earlier."""
+    """The first slot whose artifacts differ, in the order of run a, or an earlier one that only run b has."""
     unlike = {slot for slot in {*a, *b} if slot not in a or slot not in b or a[slot].digest != b[slot].digest}
     in_a, in_b = (next((slot for slot in side if slot in unlike), None) for side in (a, b))
     if in_a is None or in_b is None or in_b in a:

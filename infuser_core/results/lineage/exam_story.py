@@ -1,4 +1,4 @@
-"""Stories of `infuser why` about a benchmark's accuracy and the questions of an exam."""
+"""Explanations by `infuser why` of a benchmark's accuracy, and of dev, validation and benchmark questions."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from infuser_core.store.views import Rows
 
 
 def exam_question_story(view: RunView, question_id: str, *, rollout_id: str = "", label: str = "") -> Story | None:
-    """Story of a dev, validation or benchmark question, with the answers of every checkpoint; None if unknown."""
+    """Explain a dev, validation or benchmark question by the answers of every checkpoint; None if unknown."""
     candidates = (view.row(table, question_id=question_id) for table in ("reference_questions", "asked_questions"))
     row = next((row for row in candidates if row is not None), None)
     if row is None and not view.rows(
@@ -48,7 +48,7 @@ def exam_question_story(view: RunView, question_id: str, *, rollout_id: str = ""
 
 
 def _answers_to(view: RunView, question_id: str, label: str) -> Rows:
-    """Answers from rollout tables and from saved responses with their latest verdicts, the earliest first."""
+    """All answers to the question, from rollouts and saved responses with their latest verdicts, the earliest first."""
     records = {record.key: record for record in view.graph.of(Phase.ROLLOUT_DEV, *TESTS)}
     names = ("text", "verdict", "finish_reason", "checkpoint_id", "rollout_id")
     rows = view.rows("rollouts", *names, of=records.values(), group_id=question_id)
@@ -69,7 +69,7 @@ def _answers_to(view: RunView, question_id: str, label: str) -> Rows:
 
 
 def benchmark_story(view: RunView, label: str) -> Story | None:
-    """Story of a benchmark's accuracy: both checkpoints, the selection between, and the questions that moved."""
+    """Explain a benchmark's accuracy: scores of all checkpoints, the selection, and the questions that changed."""
     scores = view.scores(*GRADINGS, benchmark=label)
     if not scores:
         return None
@@ -95,7 +95,7 @@ def benchmark_story(view: RunView, label: str) -> Story | None:
 
 
 def _changes_passage(view: RunView, first: dict[str, Any], last: dict[str, Any]) -> Passage:
-    """Questions that the checkpoints of a benchmark's first and last scores answer differently."""
+    """Passage on questions that the first and the last scored checkpoint answer differently."""
     names = ("question_id", "domain", "num_samples", "num_correct")
     before, after = (
         {row["question_id"]: row for row in view.rows("question_scores", *names, of=[view.graph.records[key]])}

@@ -1,4 +1,4 @@
-"""The artifacts of one run as a graph of inputs and users."""
+"""Artifact graph of one run: inputs and users of every artifact."""
 
 from collections.abc import Collection, Iterable, Iterator
 from functools import cached_property
@@ -11,7 +11,7 @@ from infuser_core.store.runs import find_run, list_runs
 
 
 class Graph:
-    """One run: its artifacts in the order of the pipeline, with their inputs and users inside the run."""
+    """Artifacts of one run in the order of the pipeline, linked by input and user."""
 
     def __init__(self, catalogue: Catalogue, run: str, keys: Iterable[str]) -> None:
         self.catalogue = catalogue
@@ -28,12 +28,12 @@ class Graph:
         return users
 
     def inputs(self, key: str) -> dict[str, str]:
-        """Input name to key, without inputs that are no longer in the store."""
+        """Keys of an artifact's inputs by input name, without inputs that are no longer in the store."""
         inputs = self.catalogue.record(key).inputs.items()
         return {name: identity.split("@")[0] for name, identity in inputs if self.catalogue.find_by_id(identity)}
 
     def users(self, key: str, phase: str = "") -> list[Record]:
-        """Artifacts of the run that were made from this one, of one phase or of all."""
+        """Artifacts of the run that used this one as an input, of one phase or of all."""
         records = [self.records[user] for user in self._users.get(key, [])]
         return [record for record in records if phase in ("", record.phase)]
 
@@ -46,7 +46,7 @@ class Graph:
         return [record for record in self.records.values() if table in record.rows]
 
     def below(self, keys: Iterable[str], *, phases: Collection[str] = ()) -> list[Record]:
-        """These artifacts and what the run made from them through these phases, in the order of the pipeline."""
+        """These artifacts and all that the run derived from them (through `phases` only, if set), in pipeline order."""
         reached: set[str] = set()
         ahead = [key for key in keys if key in self.records]
         while ahead:
@@ -57,7 +57,7 @@ class Graph:
         return [record for key, record in self.records.items() if key in reached]
 
     def above(self, key: str) -> list[Record]:
-        """Everything that this artifact was made from, the nearest first."""
+        """All direct and indirect inputs of an artifact, the nearest first."""
         reached: dict[str, Record] = {}
         ahead = [key]
         while ahead:
@@ -68,7 +68,7 @@ class Graph:
         return list(reached.values())
 
     def trained(self, key: str) -> list[Record]:
-        """The updates that led from the anchor to a checkpoint, the anchor first, the checkpoint itself last."""
+        """The chain of checkpoints from the anchor to this one, both included."""
         chain = [self.catalogue.record(key)]
         while before := self.inputs(chain[-1].key).get(chain[-1].phase.removeprefix("update_")):
             chain.append(self.catalogue.record(before))
@@ -82,12 +82,12 @@ class Graph:
 
 
 def graph_of(catalogue: Catalogue, run: str) -> Graph:
-    """The graph of a run. Raises StoreError if an artifact is lost or its commit record is damaged."""
+    """Load the artifact graph of a run. Raises StoreError if an artifact is lost or its commit record is damaged."""
     return Graph(catalogue, run, dict.fromkeys(entry.key for entry in catalogue.journal_entries(run)))
 
 
 def graphs(catalogue: Catalogue, run: str | None, *, holding: Collection[str] | None = None) -> Iterator[Graph]:
-    """The graph of `run`, or of all runs, the latest first; with `holding`, of those that have one of these keys."""
+    """Graphs of `run`, or of all runs, the latest first; with `holding`, of those that have one of these keys."""
     for name in [find_run(catalogue.root, run)] if run is not None else list_runs(catalogue.root)[::-1]:
         if holding is None or any(entry.key in holding for entry in Journal(catalogue.root, name).latest()):
             yield graph_of(catalogue, name)

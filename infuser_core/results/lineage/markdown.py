@@ -1,4 +1,4 @@
-"""Markdown pages of an artifact and of a run's lineage, as Prefect's UI and `infuser show` show them."""
+"""Markdown pages about artifacts and runs, for Prefect's UI and for `infuser show`."""
 
 import base64
 import json
@@ -14,34 +14,34 @@ from infuser_core.store.recipe import Record, stage_title
 from infuser_core.store.store import Store
 
 VIEW = "/view"
-"""Path of Prefect's server that leads to a running `infuser view`."""
+"""Path on Prefect's server that redirects to a running `infuser view`."""
 _PREVIEW, _FACTS, _LINE = 5, 3, 160
 
 
 def artifact_key(*parts: str) -> str:
-    """A Prefect artifact key: lower case, digits, dashes."""
+    """Build a Prefect artifact key: lower case, digits, dashes."""
     return "-".join(parts).lower().replace("_", "-").replace(".", "-")
 
 
 def heading(phase: str, iteration: int) -> str:
-    """Title of a stage's artifact."""
+    """Title of a stage's page: its product and its iteration."""
     words = FACTS[phase].words if phase in FACTS else ""
     return stage_title((words or phase.replace("_", " ")).capitalize(), iteration)
 
 
 def page_key(phase: str, iteration: int, key: str) -> str:
-    """The key of an artifact's page, which Prefect's UI shows as its title: the heading and six digits of its key."""
+    """Prefect key of an artifact's page, shown by the UI as title: the heading and the key's last six digits."""
     return artifact_key(*heading(phase, iteration).replace(",", "").split(), key[-6:])
 
 
 def described(record: Record, run: str) -> str:
-    """The line below an artifact's title in Prefect's lists."""
+    """Description of an artifact below its title in Prefect's lists."""
     facts = "; ".join(f"{name} {format_value(value)}" for name, value in list(record.summary.items())[:_FACTS])
     return f"run {run}{': ' if facts else ''}{facts[:_LINE]}; see `infuser why {record.key}`"
 
 
 def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (), run: str = "") -> str:
-    """Markdown page of an artifact and its `users`; with a `run`, for Prefect's UI, with links."""
+    """Markdown page of an artifact with its `users`. With a `run`, it has links for Prefect's UI."""
     lines = [f"# {heading(record.phase, record.iteration)}", "", f"`{record.id}`, made in {record.seconds:.2f} s", ""]
     if run:
         lines += [f"[Its story in infuser view]({VIEW}/runs/{run}/why/{record.key})", ""]
@@ -68,7 +68,7 @@ def artifact_page(store: Store, record: Record, *, users: Sequence[Record] = (),
 
 
 def markdown_table(rows: Sequence[dict[str, Any]], *, width: int = 60) -> str:
-    """A Markdown table of a few rows, long values cut."""
+    """A Markdown table of rows; long values are cut."""
     names = list(rows[0])
     body = ["| " + " | ".join(_cell(row[name], width) for name in names) + " |" for row in rows]
     return "\n".join(["| " + " | ".join(names) + " |", "|" + "---|" * len(names), *body])
@@ -86,7 +86,7 @@ def link(record: Record, text: str = "") -> str:
 
 
 def run_page(graph: Graph, figures: Sequence[tuple[str, str]] = ()) -> str:
-    """Markdown of a run: its figures, each a caption with an SVG text, and a row per iteration with links."""
+    """Markdown page of a run: figures (caption and SVG text), and links to artifacts by iteration."""
     iterations: dict[int, list[Record]] = {}
     for record in graph.records.values():
         iterations.setdefault(record.iteration, []).append(record)

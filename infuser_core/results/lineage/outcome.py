@@ -1,4 +1,4 @@
-"""Outcomes of runs: accuracies of the anchor and of the selected checkpoint, what ran, and how long it took."""
+"""Outcome of a run: accuracies of the anchor (base model) and the selected checkpoint, stages, time and memory."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -23,7 +23,7 @@ _RESULTS = """with chosen as (select min(selected_iteration) as chosen from sele
 
 
 def count_phases(entries: Sequence[Entry]) -> dict[str, dict[str, float]]:
-    """Stages that ran or were cached, and seconds, by phase."""
+    """Count stages that ran and that were cached, and their seconds, by phase."""
     phases: dict[str, dict[str, float]] = {}
     for entry in entries:
         facts = phases.setdefault(entry.phase, {"ran": 0, "cached": 0, "seconds": 0.0})
@@ -84,12 +84,12 @@ def describe_result(root: Path, name: str) -> str:
 
 
 ENDS = 3
-"""Iterations at either end of a run whose keys are counted."""
+"""Number of iterations at the start and at the end of a run whose keys are counted."""
 _SIDES = {"target": True, "other": False}
 
 
 def count_keys(query: Callable[[str], list[dict[str, Any]]], run: str) -> dict[str, dict[str, tuple[int, int]]]:
-    """Right keys and labelled questions of a run's first and last iterations, on topics of `target` and on others."""
+    """Count right keys and labelled questions of the first and last iterations, on `target` topics and on others."""
     rows = query(f"""
         select iteration, topic in (select subdomain from reference_questions where run = '{run}') as aimed,
             count(*) as questions, count(*) filter (key = 'sound') as sound
@@ -107,7 +107,7 @@ def _counted(rows: Sequence[Mapping[str, Any]], span: range, aimed: bool) -> tup
 
 
 def describe_keys(root: Path, name: str) -> str:
-    """The generator's questions at the start and at the end: right keys and topics, as two lines for a terminal."""
+    """Right keys and topics of the generator's questions at the start and the end, as two lines for a terminal."""
     with closing(Lens(Store(root), runs=[name])) as lens:
         counts = count_keys(lens.query, name)
     if not counts:

@@ -1,4 +1,4 @@
-"""`infuser why --graph`: the artifact graph of a run as text, JSON and an HTML page; the page of a story of `why`."""
+"""`infuser why --graph`: the artifact graph as text, JSON and HTML; and the HTML page of an explanation."""
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _MANY = 400
 
 
 def links(graph: Graph) -> list[dict[str, str]]:
-    """Edges of a run's graph."""
+    """Edges of a run's artifact graph: source, target and name of the input."""
     return [
         {"source": source, "target": key, "input": name}
         for key in graph.records
@@ -35,7 +35,7 @@ def links(graph: Graph) -> list[dict[str, str]]:
 
 
 def headline(graph: Graph) -> str:
-    """The run in one sentence."""
+    """Summarize a run in one sentence: artifacts, links, seconds, megabytes."""
     records, origin = graph.records.values(), describe_origin(graph.catalogue.root, graph.run)
     seconds = sum(record.seconds for record in records)
     megabytes = sum(record.num_bytes for record in records) / 1e6
@@ -46,12 +46,12 @@ def headline(graph: Graph) -> str:
 
 
 def graph_text(graph: Graph) -> str:
-    """One line per artifact, in the order of the pipeline."""
+    """The graph as text: one line per artifact, in the order of the pipeline."""
     return "\n".join([headline(graph), *table_lines([_line(graph, record) for record in graph.records.values()])])
 
 
 def graph_json(graph: Graph) -> dict[str, Any]:
-    """Nodes and links."""
+    """The graph as JSON: nodes and links."""
     names = ("key", "id", "phase", "iteration", "rows", "seconds")
     nodes = [
         {**{name: getattr(record, name) for name in names}, "bytes": record.num_bytes}
@@ -61,7 +61,7 @@ def graph_json(graph: Graph) -> dict[str, Any]:
 
 
 def graph_html(graph: Graph) -> str:
-    """One self-contained page: the drawing in parts that fold, without a script."""
+    """The graph as one self-contained HTML page: a drawing in foldable parts, without scripts."""
     title = f"Lineage of {graph.run}"
     return _render("graph.html", title=title, headline=headline(graph), folds=folds(graph))
 
@@ -79,7 +79,7 @@ def _line(graph: Graph, record: Record) -> dict[str, Any]:
 
 
 def to_html(story: Story) -> str:
-    """A story as one page: no script, no external resource, dark and light."""
+    """An explanation of `infuser why` as one self-contained HTML page, without scripts, in light and dark."""
     return _render("story.html", title=f"{story.kind} {story.id} (run {story.run})", story=story, many=_MANY)
 
 
@@ -90,7 +90,7 @@ def _render(template: str, **values: object) -> str:
 
 
 def environment(*packages: str) -> Environment:
-    """Templates of these packages, with data escaped."""
+    """Jinja environment with the templates of these packages; data is escaped."""
     templates = Environment(
         loader=ChoiceLoader([PackageLoader(package) for package in packages]),
         autoescape=True,
@@ -112,36 +112,36 @@ def _templates() -> Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Box:
-    """An artifact in a drawing."""
+    """An artifact in the drawing of a graph."""
 
     record: Record
     corner: tuple[int, int]
     """Left and top, px."""
     own: bool
-    """False for an input from another part."""
+    """False for an input that belongs to another part of the run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """A part of a run's graph, such as an iteration, that a page folds."""
+    """A foldable part of a run's graph, such as an iteration, with its drawing."""
 
     title: str
     records: tuple[Record, ...]
     boxes: tuple[Box, ...]
-    """The artifacts, and their inputs from other parts on the left."""
+    """The artifacts and, on the left, their inputs from other parts."""
     curves: tuple[tuple[str, str, str], ...]
-    """Name of the input, key of the source and SVG path of each link."""
+    """Links: name of the input, key of the source, SVG path."""
     size: tuple[int, int]
     """Width and height, px."""
 
     @property
     def seconds(self) -> float:
-        """Time of its phases."""
+        """Seconds that its stages took in sum."""
         return sum(record.seconds for record in self.records)
 
 
 def folds(graph: Graph) -> list[Fold]:
-    """The parts of a run in their order."""
+    """Split a run's graph into parts: before, during (one per iteration) and after the iterations."""
     trained = {record.key for record in graph.below(record.key for record in graph.of(*CHECKPOINTS))}
     iterations = {record.iteration for record in graph.of(*LOOP)}
     parts: dict[float, list[Record]] = {}
@@ -152,7 +152,7 @@ def folds(graph: Graph) -> list[Fold]:
 
 
 def _part(graph: Graph, record: Record, trained: Container[str], iterations: Container[int]) -> float:
-    """The iteration that an artifact is drawn in; minus or plus infinity for before and after the iterations."""
+    """Iteration in which an artifact is drawn; minus or plus infinity for before and after the iterations."""
     if record.phase in LOOP:
         return record.iteration
     if record.key not in trained or record.phase == Phase.ANCHOR:

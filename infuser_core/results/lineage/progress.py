@@ -1,4 +1,4 @@
-"""Progress of runs: state, date, iterations, accuracy and size of every run, and one line per iteration of a run."""
+"""Progress of runs: a summary of every run in the store, and one line per iteration of a run's latest attempt."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,27 +19,27 @@ _ENDED = ("failed", "killed", "stopped")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A run in the list of runs."""
+    """Summary of a run in the list of runs."""
 
     run: str
     created: str = ""
     """Time of its record, ISO 8601; empty if unknown."""
     state: str
-    """Description of its state; for a damaged run, of the damage."""
+    """Its state as text; for a damaged run, the damage."""
     iterations_done: int | None = None
     """Iterations whose updates are complete."""
     iterations: int | None = None
-    """Iterations in its settings."""
+    """Number of iterations that its settings ask for."""
     score: float | None = None
-    """Validation accuracy of the selected checkpoint; before the selection, of the last that was validated."""
+    """Validation accuracy of the selected checkpoint; before the selection, of the last validated one."""
     bytes: int | None = None
     """Size of its artifacts, including those that it shares with other runs."""
     forked_from: str = ""
-    """Description of its origin; empty if it was not made from another run."""
+    """How it was made from another run; empty if it was not."""
 
 
 def summaries(root: Path) -> tuple[list[Summary], list[StoreError]]:
-    """Every run of the store, the latest last, and the errors of damaged runs."""
+    """Summaries of all runs of the store, the latest last, and the errors of damaged runs."""
     catalogue, rows, damage = Catalogue(root), [], []
     for name in runs.list_runs(root):
         try:
@@ -110,12 +110,12 @@ class AttemptPart:
     stages: tuple[Entry, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """For scripts, without the stages."""
+        """The part as JSON values, without its stages."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "stages"}
 
 
 def parts_of(root: Path, name: str, *, state: str) -> list[AttemptPart]:
-    """The parts of a run's latest attempt in order. Raises StoreError if an accuracy cannot be read."""
+    """Parts of a run's latest attempt in order. Raises StoreError if an accuracy cannot be read."""
     entries = Journal(root, name).last_attempt()
     catalogue = Catalogue(root)
     grouped: dict[str, list[Entry]] = {}

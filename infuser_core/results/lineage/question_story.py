@@ -1,4 +1,4 @@
-"""Stories of `infuser why` about a generated question, its texts and answers, its chunk and its textbook."""
+"""Explanations by `infuser why` of generated questions, generator texts, answers, chunks and textbooks."""
 
 from bisect import bisect_right
 from collections import Counter
@@ -16,15 +16,15 @@ from infuser_core.store.views import Rows
 
 QUESTION = "The question, with its reference answer"
 GIVEN = "given"
-"""Verdict of a question that a row of the pool carries."""
+"""Verdict shown for a question that the pool gives, rather than a generator's text."""
 FOREIGN = ("model-", "openai:")
-"""Prefixes of rollouts' models that are no checkpoint of the run: a digest of weights, or an address."""
+"""Prefixes of checkpoint ids of foreign models: a digest of weights, or an address."""
 
 
 def generated_story(view: RunView, batch: Record, name: str, question_id: str, rollout_id: str) -> Story | None:
-    """Story of a question of an iteration's `batch`, of a generator's text, or of an answer to a question.
+    """Explain a generated question, a generator's text, or an answer; `batch` is the artifact of its iteration.
 
-    `question_id` is empty for a text; `name` is longer than it for an answer. None if the question has no such answer.
+    `question_id` is empty for a text; for an answer, `name` extends it. None if the question has no such answer.
     """
     ids = {"question_id": question_id} if question_id else {"rollout_id": rollout_id}
     question = view.row("questions", of=[batch], **ids)
@@ -62,7 +62,7 @@ def _headline(passages: Sequence[Passage], batch: Record) -> str:
 def _generated_passages(
     view: RunView, batch: Record, question: dict[str, Any] | None, rollout_id: str
 ) -> list[Passage]:
-    """From the page to the effect: of a question, which has no author if a row gave it, or of a malformed text."""
+    """Passages from the textbook page to the effect on validation, for a question or a malformed text."""
     author = question["rollout_id"] if question else rollout_id
     passages, updates = [], []
     document_id = question["document_id"] if question else ""
@@ -144,7 +144,7 @@ def _reward_passage(view: RunView, update: Record, document_id: str, rollout_id:
 
 
 def _reason_left_out(view: RunView, update: Record, question_id: str, document_id: str) -> str:
-    """Reason for which a question's answers, or a document's texts, entered no step of an update; empty if they did."""
+    """Reason why a question's answers, or a document's texts, entered no step of an update; empty if they did."""
     is_solver, config = update.phase == Phase.UPDATE_SOLVER, update.config
     row = view.row("not_finite", of=[update], group_id=question_id if is_solver else document_id)
     if row is not None:
@@ -155,12 +155,12 @@ def _reason_left_out(view: RunView, update: Record, question_id: str, document_i
         return "" if any(row["trained"] for row in rows) else reason
     if question_id in config.get("left_out", ()):
         return "the configuration leaves it out"
-    # Only an update with a band of accuracies has the table.
+    # The table exists only for updates with a band of accuracies.
     difficulty = view.row("difficulties", "inside", of=[update], question_id=question_id)
     if difficulty is not None and not difficulty["inside"]:
         return "its accuracy is outside the band"
     names, penalty = ("reward", "verdict", "finish_reason"), config.get("mid_eos_penalty", 0.0)
-    # Recipes of older versions have the options elsewhere.
+    # Recipes of older versions hold the options in another place.
     step = config.get("step", config)
     verdicts = step.get("objective", step)["options"]["mid_eos_verdicts"] if penalty else ()
     rows = view.rows("rollouts", *names, of=[view.source(update.key, "rollouts")], group_id=question_id)
@@ -169,7 +169,7 @@ def _reason_left_out(view: RunView, update: Record, question_id: str, document_i
 
 
 def _validation_passage(view: RunView, iteration: int) -> Passage:
-    """The last validation before an iteration's updates and the first after them."""
+    """Passage on the last validation before an iteration's updates and the first after them."""
     scores = view.scores(Phase.VALIDATE)
     before = [row for row in scores if row["after_iterations"] <= iteration][-1:]
     after = [row for row in scores if row["after_iterations"] > iteration][:1]
@@ -187,11 +187,11 @@ def _validation_passage(view: RunView, iteration: int) -> Passage:
 
 
 def _document_passages(view: RunView, document_id: str) -> list[Passage]:
-    """Textbook, chunk with its pages, and the judgement on it."""
+    """Passages on the textbook, the chunk with its pages, and the judgement on it."""
     row = _find_document(view, document_id)
     if row is None:
         return [Passage(name="document", title="Document", note=f"document {document_id} is gone from the store")]
-    # Documents of this phase are no chunks of textbooks, but problems with their answers and blank rows.
+    # Documents of this phase are not chunks of textbooks but given problems and blank rows.
     if view.graph.records[row["artifact_key"]].phase == Phase.TRAINING_POOL:
         title = "Row of the pool: a problem that is given" if row["text"] else "Blank row of the pool"
         return [row_passage("document", title, row)]
@@ -202,7 +202,7 @@ def _document_passages(view: RunView, document_id: str) -> list[Passage]:
     judgements = view.rows("judgements", document_id=document_id)
     if judgements:
         overlaps = view.rows("overlaps", document_id=document_id)
-        # The last decision counts: the judge's comes after chunking, the overlap rule of the pool after the judge's.
+        # The last decision counts: chunking, then the judge, then the overlap rule of the pool.
         order = list(view.graph.records)
         last = max(judgements, key=lambda row: order.index(row["artifact_key"]))
         title = "Why the chunk was kept" if last["keep"] else "Why the chunk was dropped"
@@ -213,7 +213,7 @@ def _document_passages(view: RunView, document_id: str) -> list[Passage]:
 
 
 def _find_document(view: RunView, document_id: str) -> dict[str, Any] | None:
-    """A chunk's row, from the pool or from the chunks that did not reach it; None if the run has none."""
+    """Row of a chunk, from the pool or from the chunks dropped before it; None if the run has none."""
     for table in ("documents", "chunks"):
         row = view.row(table, document_id=document_id)
         if row is not None:
@@ -224,7 +224,7 @@ def _find_document(view: RunView, document_id: str) -> dict[str, Any] | None:
 def _source_passage(view: RunView, source_id: str) -> Passage:
     entries = view.rows("sources", source_id=source_id)
     if entries:
-        # Another copy of the book may have been rejected under the same identifier.
+        # Prefer the admitted copy: another may have been rejected under the same identifier.
         return row_passage("source", "Textbook", min(entries, key=lambda row: row["status"] != "admitted"))
     if not source_id:
         note = "the document names no source"
@@ -236,7 +236,7 @@ def _source_passage(view: RunView, source_id: str) -> Passage:
 
 
 def _pages(view: RunView, chunk: dict[str, Any]) -> dict[str, Any]:
-    """Pages of the book that a chunk is on, counted from 1, if the converter knows them."""
+    """Pages of the book that a chunk is on, counted from 1; without a page if the converter recorded none."""
     names = ("num_pages", "converter", "page_starts", "sha256")
     book = view.row("pages", *names, source_id=chunk["source_id"], reason="")
     if book is None:
@@ -250,7 +250,7 @@ def _pages(view: RunView, chunk: dict[str, Any]) -> dict[str, Any]:
 
 
 def document_story(view: RunView, document_id: str) -> Story | None:
-    """Story of a chunk: its textbook, what was written from it, and the rewards; None if the run has no such chunk."""
+    """Explain a chunk by its textbook, the texts written from it, and their rewards; None if the run lacks it."""
     if _find_document(view, document_id) is None:
         return None
     texts = generated_texts(view, [document_id])
@@ -273,13 +273,13 @@ def document_story(view: RunView, document_id: str) -> Story | None:
 
 
 def generated_texts(view: RunView, document_ids: list[str]) -> Rows:
-    """Every text the generator wrote from these documents, with the question in it and the question's score."""
+    """Texts that the generator wrote from these documents, with their questions and scores."""
     batches = {record.key: record for record in view.graph.of(Phase.GENERATE_QUESTIONS)}
     names = ("rollout_id", "group_id", "verdict", "malformed_reason")
     texts = view.rows("rollouts", *names, of=batches.values(), group_id=document_ids)
     ids = ("question_id", "rollout_id", "document_id")
     questions = view.rows("questions", *ids, of=batches.values(), document_id=document_ids)
-    # A row of the pool that carries its question gives it without a text of the generator.
+    # Add given questions: rows of the pool with a question, which no generator wrote.
     texts += [
         row | {"group_id": row["document_id"], "verdict": GIVEN, "malformed_reason": ""}
         for row in questions
@@ -313,7 +313,7 @@ def generated_texts(view: RunView, document_ids: list[str]) -> Rows:
 
 
 def source_story(view: RunView, source_id: str) -> Story | None:
-    """Story of a textbook: its chunks and the questions written from them; None if the run has no such textbook."""
+    """Explain a textbook by its chunks and the questions written from them; None if the run has no such textbook."""
     chunks = view.rows("chunks", "document_id", "header_path", source_id=source_id)
     pool = {row["document_id"] for row in view.rows("documents", "document_id", source_id=source_id)}
     source = _source_passage(view, source_id)

@@ -1,4 +1,4 @@
-"""One run for reading: its artifact graph, the rows of its tables, its checkpoints and validations."""
+"""Read access to one run: its artifact graph, the rows of its tables, its checkpoints and validations."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class RunView:
     graph: Graph
 
     def rows(self, table: str, *names: str, of: Iterable[Record] | None = None, **values: Any) -> Rows:
-        """Rows of a table whose columns have these values (one of them, if a list); the named columns, or all.
+        """Rows of a table that match column values (any of a list's); the named columns, or all.
 
-        They are read from the artifacts `of`, by default from all of the run that have the table.
+        Reads the artifacts `of`, by default all of the run that have the table.
         """
         keys = [record.key for record in (self.graph.holding(table) if of is None else of)]
         where = [f'list_contains(?, "{n}")' if isinstance(value, list) else f'"{n}" = ?' for n, value in values.items()]
@@ -30,31 +30,31 @@ class RunView:
         return self.lens.rows(table, keys, names, where=" and ".join(where) or "true", parameters=[*values.values()])
 
     def row(self, table: str, *names: str, of: Iterable[Record] | None = None, **values: Any) -> dict[str, Any] | None:
-        """The first such row, or None."""
+        """The first row that `rows` would return, or None."""
         return next(iter(self.rows(table, *names, of=of, **values)), None)
 
     def source(self, key: str, name: str) -> Record:
-        """The named input of an artifact."""
+        """Commit record of an artifact's named input."""
         catalogue = self.graph.catalogue
         return catalogue.record(catalogue.input_ref(key, name).key)
 
     def story(self, kind: str, name: str, headline: str, passages: Sequence[Passage]) -> Story:
-        """Story of a thing in this run."""
+        """Build an explanation of something in this run."""
         return Story(id=name, kind=kind, run=self.graph.run, headline=headline, passages=passages)
 
     def scores(self, *phases: str, **values: Any) -> Rows:
-        """Benchmark scores of some phases with the iterations done before them, the earliest first."""
+        """Benchmark scores of some phases with the iterations that each checkpoint has seen, the earliest first."""
         records = {record.key: record for record in self.graph.of(*phases)}
         rows = self.rows("benchmark_scores", of=records.values(), **values)
         rows = [{"after_iterations": records[row["artifact_key"]].iteration, **row} for row in rows]
         return sorted(rows, key=lambda row: row["after_iterations"])
 
     def selected(self) -> dict[str, Any] | None:
-        """The selected checkpoint; None before the selection."""
+        """Row of the selected checkpoint; None before the selection."""
         return self.row("selections", of=self.graph.of(Phase.SELECT))
 
     def steps(self, updates: Sequence[Record]) -> list[dict[str, Any]]:
-        """Optimizer steps of each update, in sum."""
+        """Totals over the optimizer steps of each update."""
         rows = self.rows("updates", "num_groups", "num_tokens", "gradient_norm", "loss", of=updates)
         sums = []
         for update in updates:
@@ -72,7 +72,7 @@ class RunView:
         return sums
 
     def describe_checkpoint(self, identity: str) -> str:
-        """The role, iteration and key of the checkpoint with this id or key."""
+        """Describe a checkpoint, given by id or key, by its role, iteration and key."""
         record = self.graph.catalogue.find(identity.split("@")[0])
         if record is None:
             return "a checkpoint that is gone from the store"
@@ -82,5 +82,5 @@ class RunView:
 
 
 def role_of(update: Record) -> str:
-    """Role whose checkpoint an update makes."""
+    """Role (solver or generator) whose checkpoint an update makes."""
     return update.phase.removeprefix("update_")

@@ -1,4 +1,4 @@
-"""The answer of `infuser why`: passages of facts, each with the artifact it was read from, as text or JSON."""
+"""Explanations as `infuser why` gives them: passages of facts with their source artifacts, as text or JSON."""
 
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ _WIDTH = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """One step between a textbook and a number."""
+    """One section of an explanation: facts, texts and rows, usually from one artifact."""
 
     name: str
     """Short name, the key in JSON."""
@@ -28,25 +28,25 @@ class Passage:
     """Longer texts of a model or a textbook by column name."""
     rows: Sequence[Mapping[str, Any]] = ()
     note: str = ""
-    """A sentence: what is missing, and why."""
+    """A remark, e.g. on missing data and the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """Origin and effects of one thing in the store, in passages."""
+    """Explanation of one object in the store: its origin and its effects, in passages."""
 
     id: str
     kind: str
     """question, generator rollout, solver rollout, checkpoint, document, source, benchmark, ... or artifact."""
     run: str
     headline: str
-    """The story in one sentence."""
+    """The explanation in one sentence."""
     passages: Sequence[Passage]
     also: Sequence[str] = ()
-    """Other runs that have the same identifier."""
+    """Remarks on other runs that have the same identifier."""
 
     def to_json(self) -> dict[str, Any]:
-        """JSON object with the passages by name; NaN and infinities become null."""
+        """The explanation as a JSON object, passages by name; NaN and infinities become null."""
         passages = {p.name: {k: v for k, v in asdict(p).items() if k != "name"} for p in self.passages}
         head = {"id": self.id, "kind": self.kind, "run": self.run, "headline": self.headline, "also": list(self.also)}
         return {**head, "passages": null_nonfinite(passages)}
@@ -57,7 +57,7 @@ class Story:
 
 
 def to_readable(row: Mapping[str, Any], *, without: Collection[str] = ()) -> dict[str, Any]:
-    """A row for a reader: texts first, identifiers last; numbers per token become their count or their mean."""
+    """Human-readable row: texts first, identifiers last; lists with a value per token become a count or a mean."""
 
     def place(name: str) -> int:
         column = COLUMNS.get(name, Column())
@@ -86,7 +86,7 @@ def row_passage(
     rows: Sequence[Mapping[str, Any]] = (),
     note: str = "",
 ) -> Passage:
-    """A passage about one row: its short columns, with more `facts`, and its texts."""
+    """Make a passage about one row: its short columns and more `facts`, and its long texts."""
     filled = {key: value for key, value in to_readable(row, without=without).items() if value not in (None, "")}
     artifact = filled.pop("artifact_key", artifact)
     texts = {key: value for key, value in filled.items() if COLUMNS.get(key, Column()).is_text}
@@ -97,7 +97,7 @@ def row_passage(
 def table_passage(
     name: str, title: str, rows: Sequence[Mapping[str, Any]], *, without: Collection[str] = (), **fields: Any
 ) -> Passage:
-    """A passage with rows as its table, without the columns that are empty in every row."""
+    """Make a passage with a table of rows, without the columns that are empty in every row."""
     lines = [to_readable(row, without=without) for row in rows]
     empty = {key for key in (lines[0] if lines else ()) if key != "text" and all(r[key] in (None, "") for r in lines)}
     filled = [{key: value for key, value in line.items() if key not in empty} for line in lines]
@@ -105,7 +105,7 @@ def table_passage(
 
 
 def to_text(story: Story) -> str:
-    """The story for a terminal."""
+    """The explanation as text for a terminal."""
     lines = [f"{story.kind} {story.id} (run {story.run})", story.headline]
     lines += [f"also: {line}" for line in story.also]
     for passage in story.passages:
@@ -121,12 +121,12 @@ def to_text(story: Story) -> str:
 
 
 def printable(value: str) -> str:
-    """Text without control characters but line breaks and tabs: a model's text must not steer a terminal."""
+    """Remove control characters except line breaks and tabs: a model's text must not steer a terminal."""
     return "".join(char for char in value if char in "\n\t" or char.isprintable())
 
 
 def format_value(value: Any) -> str:
-    """A value on one line."""
+    """Format a value on one line."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -141,6 +141,6 @@ def format_value(value: Any) -> str:
 
 
 def table_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Rows as the lines of a table, long cells cut; none for no rows."""
+    """Lines of a text table of rows, long cells cut; empty for no rows."""
     cells = [{name: format_value(value) for name, value in row.items()} for row in rows]
     return table(cells).splitlines() if cells else []

@@ -1,4 +1,4 @@
-"""`infuser why`: resolve an identifier, find the run that has it, and tell its story."""
+"""`infuser why`: resolve an identifier, find the run that has it, and explain it."""
 
 import re
 from collections.abc import Callable
@@ -20,11 +20,11 @@ from infuser_core.store.views import Lens
 
 _GENERATED = re.compile(r"(?P<rollout>(?P<iteration>\d+)/.+?/\d+)((?P<question>-[0-9a-f]+)(/\d+)?)?")
 _SHORTEST = 6
-"""Characters below which the beginning of a key is no name of an artifact."""
+"""Fewest characters of an artifact's key that can name the artifact."""
 
 
 def why(root: Path, name: str, *, run: str | None = None) -> Story:
-    """Story of anything by its name: its origin, and what it did. Raises UsageError for an unknown name."""
+    """Explain anything by its name: its origin and its effects. Raises UsageError for an unknown name."""
     run = find_run(root, run) if run else None
     head = re.split("[@/]", name, maxsplit=1)[0]
     with closing(Lens(Store(root), runs=[])) as lens:
@@ -41,7 +41,7 @@ def why(root: Path, name: str, *, run: str | None = None) -> Story:
 
 
 def _story_in_run(lens: Lens, name: str, head: str, run: str | None) -> Story | None:
-    """Names that begin with a run's (`head`): RUN@ITERATION, RUN/BENCHMARK and RUN/BENCHMARK/QUESTION."""
+    """Explain names that begin with a run's name `head`: RUN@ITERATION, RUN/BENCHMARK and RUN/BENCHMARK/QUESTION."""
     names = list_runs(lens.catalogue.root)
     matches = [head] if head in names else names_starting_with(head, names)
     if head == name or len(matches) != 1 or run not in (None, *matches):
@@ -62,7 +62,7 @@ def _story_in_run(lens: Lens, name: str, head: str, run: str | None) -> Story | 
 
 
 def _story_in_runs(lens: Lens, name: str, run: str | None) -> Story | None:
-    """Everything else: its story in the latest run that has it, with the others that do."""
+    """Explain all other names, in the latest run that has them; other runs that do are mentioned."""
     catalogue = lens.catalogue
     ref = Store(catalogue.root).ref(name) if len(name) >= _SHORTEST else None
     if ref is not None:
@@ -83,7 +83,7 @@ def _story_in_runs(lens: Lens, name: str, run: str | None) -> Story | None:
 
 
 def _generated_in_runs(lens: Lens, run: str | None, match: re.Match[str]) -> Story | None:
-    """A generated question, a generator's text or an answer: the identifier begins with its iteration."""
+    """Explain a generated question, a generator's text or an answer: the identifier begins with its iteration."""
     rollout_id, iteration = match["rollout"], int(match["iteration"])
     question_id = rollout_id + match["question"] if match["question"] else ""
     batches = [r.key for r in lens.catalogue.records_of_phase(Phase.GENERATE_QUESTIONS) if r.iteration == iteration]

@@ -1,1 +1,1 @@
-"""SQL over a run's views to tables, figures, one Markdown file and one self-contained page."""
+"""Reports of runs: SQL queries over a run's views become tables and figures in Markdown and in one HTML page."""

@@ -1,4 +1,4 @@
-"""Reports of the runs in a store: pages for one run or several, curves."""
+"""Build and write reports: a page for one run, a page for several runs, and curves over iterations."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ _QUESTIONS = f"""
 def write_report(
     root: Path, name: str, *, compare_with: str | None = None, html: Path | None = None, figures: Path | None = None
 ) -> Path:
-    """Write a run's report, with another run's curve, a copy `html` and its charts in the folder `figures` if set."""
+    """Write a run's report; optionally add another run's curve, a copy at `html` and charts in the folder `figures`."""
     raw = runs.read_config(root, name)
     others = [compare_with] if compare_with else []
     checks = newest_checks(root, [name])
@@ -63,7 +63,7 @@ def write_report(
 
 
 def save_figures(report: Report, folder: Path) -> list[Path]:
-    """Every chart as an SVG and a PNG file on white, named by what it shows; returns the paths."""
+    """Write every chart of a report as SVG and PNG on a white background, named after its content; return the paths."""
     saved = []
     for figure in (one for section in report.sections for one in section.figures):
         for ending, content in (("svg", charts.svg(figure, themed=False)), ("png", charts.png(figure))):
@@ -83,7 +83,7 @@ def write_several(root: Path, names: Sequence[str], *, html: Path, figures: Path
 
 
 def comparison_page(root: Path, name: str, other: str) -> Path:
-    """The run's report with another run's curve, written again only if one of the runs has new artifacts."""
+    """Write the run's report with another run's curve, only if one of them has new artifacts; return its path."""
     path = runs.report_folder(root, name) / "report.html"
     has_new = any(entry.state == "ran" for run in (name, other) for entry in Journal(root, run).last_attempt())
     return write_report(root, name, compare_with=other) if has_new or not path.exists() else path
@@ -102,7 +102,7 @@ def _notes(config: RunConfig, lens: Lens, name: str) -> list[str]:
 
 
 def newest_checks(root: Path, names: Sequence[str]) -> dict[str, Path]:
-    """The file of the newest checks by `infuser report quality`, by run; runs without checks are absent."""
+    """Files of the newest checks by `infuser report quality`, by run; runs without checks are absent."""
     store, refs = Store(root), {}
     checks = [store.manifest(ref) for ref in store.refs("quality-")]
     checks.sort(key=lambda record: (record.created, record.key))
@@ -115,7 +115,7 @@ def newest_checks(root: Path, names: Sequence[str]) -> dict[str, Path]:
 
 
 def curves(root: Path, names: Mapping[str, str]) -> str:
-    """Validation curves of several runs side by side; `names` maps a heading to a run."""
+    """Table of the validation accuracy of several runs per iteration; `names` maps a column's heading to a run."""
     with closing(Lens(Store(root), runs=list(names.values()))) as lens:
         rows = lens.query(
             "select iteration, run, accuracy from benchmark_scores where phase = 'validate' order by iteration"
@@ -130,7 +130,7 @@ def curves(root: Path, names: Mapping[str, str]) -> str:
 
 
 def influence_curve(root: Path, name: str, *, figure: Path | None = None) -> dict[str, Any]:
-    """Mean influence score per iteration over all questions, with the means of the first and the last five."""
+    """Mean influence score per iteration over all questions; `first` and `last` are means over five iterations."""
     with closing(Lens(Store(root), runs=[name])) as lens:
         curve = lens.query("select iteration, avg(score) as score from scores group by iteration order by iteration")
     means = [row["score"] for row in curve]

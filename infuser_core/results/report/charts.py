@@ -1,4 +1,4 @@
-"""Charts as values (lines, grouped bars, points), and their SVG, which follows a page's theme, and PNG."""
+"""Charts of a report: line, bar and point charts as values, rendered to SVG (in the page's theme) and PNG."""
 
 import io
 import math
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 """One row of a query, by column name."""
 INK = "#010203"
-"""Placeholder of the text colour while matplotlib draws."""
+"""Placeholder for the text colour while matplotlib draws; replaced afterwards."""
 PRINTED_INK = "#1d232b"
 """Text colour of charts on white."""
 COLOURS = (
@@ -41,7 +41,7 @@ class ChartSeries:
 
     label: str
     x: Sequence[float]
-    """Iterations, or what else the axis counts."""
+    """Positions on the horizontal axis, such as iterations."""
     y: Sequence[float]
     low: Sequence[float] = ()
     """Lower ends of the intervals; empty for none."""
@@ -51,12 +51,12 @@ class ChartSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A chart before it is rendered; its numbers are also in a table of the section."""
+    """A chart before it is rendered; its numbers are also in a table of its section."""
 
     title: str
-    """Caption, and the description for those who cannot see the chart."""
+    """Caption, which is also the alternative text for screen readers."""
     name: str
-    """Distinct in its report: file name, and start of the ids inside."""
+    """File name and prefix of the ids in the SVG; unique in the report."""
     draw: "Callable[[Axes], None]"
     """Draws the data on the axes."""
     xlabel: str
@@ -78,14 +78,14 @@ class Figure:
 def series_of(
     label: str, rows: Sequence[Row], y: str, *, x: str = "iteration", low: str = "", high: str = ""
 ) -> ChartSeries:
-    """Columns of query results as one line."""
+    """A chart series from columns of query results."""
     ends = [column(rows, name) if name else () for name in (low, high)]
     return ChartSeries(label=label, x=column(rows, x), y=column(rows, y), low=ends[0], high=ends[1])
 
 
 def column(rows: Sequence[Row], name: str) -> list[float]:
-    """Numbers of one column, 0 for a missing one."""
-    # Sums over threads differ in the last bits; charts must not.
+    """Numbers of one column, 0 for a cell without a number."""
+    # Round: sums over threads differ in the last bits, and charts must be reproducible.
     return [round(to_number(row[name]), 9) for row in rows]
 
 
@@ -101,7 +101,7 @@ def shortened(label: str, longest: int = 40) -> str:
 
 
 def svg(figure: Figure, *, themed: bool = True) -> str:
-    """The chart as one `<svg>` element; `themed` takes the page's colours, else it has dark ink on white."""
+    """Render a chart as one `<svg>` element, in the page's theme colours or, if not `themed`, in dark ink on white."""
     out = io.StringIO()
     no_dates = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with _settings(figure.name):
@@ -118,7 +118,7 @@ def svg(figure: Figure, *, themed: bool = True) -> str:
 
 
 def png(figure: Figure) -> bytes:
-    """The chart as pixels on white, 200 per inch."""
+    """Render a chart as PNG on white, 200 pixels per inch."""
     out = io.BytesIO()
     with _settings(figure.name, ink=PRINTED_INK):
         _draw(figure).savefig(out, format="png", dpi=200, metadata={"Software": None})
@@ -129,7 +129,7 @@ def _settings(name: str, *, ink: str = INK) -> Any:
     # Imported here: `infuser --help` and runs without a report need no plotting library.
     from matplotlib import rc_context
 
-    # Labels come from models: no mathtext, no TeX. Text stays text, so that no font outlines are embedded.
+    # Labels can come from models: no mathtext, no TeX. Text remains text, so that no font outlines are embedded.
     plain: dict[Any, Any] = {
         "svg.hashsalt": name,
         "svg.fonttype": "none",
@@ -193,7 +193,7 @@ def _legend_grid(labels: Sequence[str]) -> tuple[int, int]:
 
 
 STROKES, MARKERS = ("-", "--", "-.", ":"), "os^D"
-"""Styles of successive lines, which stay distinct if they coincide or are printed without colour."""
+"""Styles of successive lines, so that lines that coincide or are printed without colour can be told apart."""
 
 
 def lines(
@@ -206,7 +206,7 @@ def lines(
     xlabel: str = "iteration",
     ticks: Sequence[float] = (),
 ) -> Figure:
-    """A line chart; `ticks` are the only marks of the axis, which is logarithmic if they span a decade or double."""
+    """A line chart. `ticks` are the only axis marks; the axis is logarithmic if they span a decade or keep doubling."""
     doubling = all(after == 2 * before for before, after in pairwise(ticks))
     spread = len(ticks) > 1 and min(ticks) > 0 and (max(ticks) / min(ticks) >= 10 or doubling)
 
@@ -217,7 +217,7 @@ def lines(
                 one.x, one.y, color=_colour(index), label=shortened(one.label), markersize=3.5, linewidth=1.8, **style
             )
             if len(one.x) == 1 and one.low:
-                # A band over a single place has no width.
+                # A band over a single point has no width.
                 axes.vlines(one.x, one.low, one.high, color=_colour(index), linewidth=1.2)
             elif one.low:
                 axes.fill_between(one.x, one.low, one.high, color=_colour(index), alpha=0.18, linewidth=0)
@@ -232,7 +232,7 @@ def lines(
 
 
 def _legend(series: Sequence[ChartSeries], more: str = "") -> tuple[str, ...]:
-    """Entries of the legend; none for a single one."""
+    """Entries of the legend; empty for a single entry."""
     labels = (*(one.label for one in series), *([more] if more else []))
     return labels if len(labels) > 1 else ()
 
@@ -247,7 +247,7 @@ def groups(
     share: bool = False,
     xlabel: str = "",
 ) -> Figure:
-    """Bars side by side, one group per name, one bar per series; `low` and `high` draw whiskers."""
+    """A grouped bar chart: one group per name, one bar per series; `low` and `high` of a series draw whiskers."""
     width = 0.8 / max(1, len(series))
     tilted = sum(len(shortened(text, 24)) for text in names) > 80
 
@@ -290,7 +290,7 @@ def points(
     fit: tuple[float, float] | None = None,
     share: bool = False,
 ) -> Figure:
-    """Points by series; `fit` (intercept, slope) draws intercept + slope ln(x)."""
+    """A scatter chart, one colour per series; `fit` (intercept, slope) adds the curve intercept + slope ln(x)."""
     places = [x for one in series for x in one.x]
 
     def draw(axes: "Axes") -> None:
@@ -313,7 +313,7 @@ def _colour(index: int) -> str:
 
 
 def correlations(rows: "Sequence[RankCorrelation]") -> Figure:
-    """Rank correlation of every predictor with every measured change, with its interval."""
+    """Bar chart of the rank correlation of every predictor with every measured change, with intervals."""
     names = list(dict.fromkeys(row.predictor for row in rows))
     placed = [{**asdict(row), "place": names.index(row.predictor)} for row in rows]
     series = [

@@ -1,4 +1,4 @@
-"""Comparison of runs by variant: means over seeds, paired differences with intervals over questions and over seeds."""
+"""Comparison of runs by variant: means over seeds, and paired differences with intervals over questions and seeds."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -25,15 +25,15 @@ from infuser_core.terminal import table, to_json
 Exam = tuple[str, str]
 """Phase (evaluate or validate) and benchmark label."""
 AUC = "validation AUC"
-"""Area under the validation curve over the number of iterations: how early a variant is good, not only how good."""
+"""Mean validation accuracy over the iterations: rewards a variant for being good early, not only at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """Variant minus `against`, on one benchmark, at the checkpoint that each run selected."""
+    """Difference in accuracy between two variants on one benchmark, at the checkpoint that each run selected."""
 
     phase: str
-    """evaluate, or validate: the selection saw the validation set, so its differences are no test."""
+    """evaluate, or validate. Checkpoints were selected on the validation set, so its differences are no test."""
     benchmark: str
     """Benchmark label, or `validation AUC`."""
     variant: str
@@ -41,47 +41,47 @@ class Contrast:
     against: str
     """The first variant of the pair."""
     difference: float | None = None
-    """Mean over common questions of the difference in accuracy, runs of a variant averaged; None without questions."""
+    """Mean difference in accuracy over common questions, averaged over a variant's runs; None without questions."""
     low: float | None = None
-    """2.5% quantile of the question-clustered bootstrap, paired by question. It holds the runs fixed."""
+    """2.5% quantile of a bootstrap over questions, paired by question; the runs are fixed."""
     high: float | None = None
-    """97.5% quantile."""
+    """97.5% quantile of this bootstrap."""
     sign_share: float | None = None
-    """Twice the smaller share of bootstrap draws on one side of zero: small when the sign is clear."""
+    """Twice the smaller share of bootstrap draws on one side of zero; small if the sign is clear."""
     detectable: float | None = None
-    """Smallest true difference that this design finds with 80% power at 5%; None if no question differs."""
+    """Smallest true difference that this many questions detect with 80% power at 5%; None if no question differs."""
     questions: int = 0
     """Questions that every run answered."""
     left_out: int = 0
-    """Questions that some run did not answer; no number of this row counts them."""
+    """Questions that some run did not answer, excluded from all numbers of this row."""
     seeds: int = 0
     """Seeds that both variants have; 0 if their seeds differ."""
     seed_sd: float | None = None
     """Sample standard deviation of the difference over common seeds; None for fewer than two."""
     seed_low: float | None = None
-    """Lower end of the 95% t interval over common seeds: it holds the questions fixed."""
+    """Lower end of the 95% t interval over common seeds; the questions are fixed."""
     seed_high: float | None = None
-    """Upper end."""
+    """Upper end of the interval over seeds."""
     verdict: str
-    """above or below: every interval leaves zero out; within noise: one holds it; unknown: one is missing."""
+    """above or below: every interval excludes zero; within noise: one contains zero; unknown: one is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Data of a comparison of runs, read in one pass over their files."""
+    """Data for a comparison of runs, read in one pass over their files."""
 
     groups: Mapping[str, Sequence[str]]
     """Variant to its runs, in order of first appearance."""
     seeds: Mapping[str, int]
     """Run to its seed."""
     areas: Mapping[str, float]
-    """Run to the area under its validation curve over the number of iterations; absent for runs without validations."""
+    """Run to its area under the validation curve, per iteration; absent for runs without validations."""
     tallies: Mapping[str, Mapping[Exam, Tally]]
     """Run to the counts of every evaluation at its selected checkpoint."""
 
 
 def read_comparison(query: Query, runs: Sequence[ReportRun]) -> Comparison:
-    """Read the data by which runs are compared."""
+    """Read the accuracies, seeds and variants by which runs are compared."""
     groups: dict[str, list[str]] = {}
     for one in runs:
         groups.setdefault(one.variant, []).append(one.run)
@@ -100,7 +100,7 @@ WHERE phase = 'validate' ORDER BY run, iteration""")
 
 
 def area(iterations: Sequence[int], accuracies: Sequence[float]) -> float:
-    """Trapezoidal area under the curve over its span of iterations; the single value when there is no span."""
+    """Trapezoidal area under a curve divided by its span of iterations; the accuracy itself for a single point."""
     span = iterations[-1] - iterations[0]
     if span == 0:
         return accuracies[0]
@@ -109,7 +109,7 @@ def area(iterations: Sequence[int], accuracies: Sequence[float]) -> float:
 
 
 def tallies(query: Query, runs: Sequence[ReportRun]) -> dict[str, dict[Exam, Tally]]:
-    """Counts per question of every evaluation at each run's selected checkpoint, in one pass over the files."""
+    """Right answers per question at each run's selected checkpoint, by run and evaluation, read in one pass."""
     rows = query(f"""{runs_sql(runs)}
 SELECT q.run, q.phase, q.benchmark, q.question_id, q.num_samples, q.num_correct
 FROM question_scores q JOIN chosen c ON c.run = q.run JOIN selections s ON s.run = q.run
@@ -122,7 +122,7 @@ ORDER BY q.run, q.phase, q.benchmark, q.question_id""")
 
 
 def summaries(comparison: Comparison) -> list[dict[str, Any]]:
-    """One row per variant: area under the validation curve and accuracy on the first benchmark; None where unknown."""
+    """One row per variant: area under the validation curve and accuracy on the first benchmark; None if unknown."""
     tallies_of = comparison.tallies.items()
     exams = {run: [exam for exam in by_exam if exam[0] == "evaluate"][:1] for run, by_exam in tallies_of}
     return [
@@ -145,7 +145,10 @@ def _spread(name: str, values: Sequence[float]) -> dict[str, float | None]:
 
 
 def contrasts(comparison: Comparison, against: str = "") -> list[Contrast]:
-    """Pairs of variants, or all `against` one, on every measure of all their runs; of a single one its runs."""
+    """Differences of all pairs of variants, or of all from `against`, on every benchmark and in AUC.
+
+    With a single variant, its runs are compared with each other.
+    """
     runs = {run: [run] for names in comparison.groups.values() for run in names}
     units = comparison.groups if len(comparison.groups) > 1 else runs
     if against:
@@ -157,7 +160,7 @@ def contrasts(comparison: Comparison, against: str = "") -> list[Contrast]:
 def _against(
     comparison: Comparison, first: str, base: Sequence[str], second: str, other: Sequence[str]
 ) -> list[Contrast]:
-    """Two groups of runs on every benchmark that all of them have, and by the areas under their curves."""
+    """Compare two groups of runs on every benchmark that all of them have, and by their areas under the curve."""
     run_tallies = [comparison.tallies[run] for run in [*base, *other]]
     rows = []
     for phase, label in (exam for exam in run_tallies[0] if all(exam in one for one in run_tallies)):
@@ -177,7 +180,7 @@ def _against(
 
 
 def _paired(base: Sequence[Tally], other: Sequence[Tally]) -> dict[str, Any]:
-    """The difference over the questions that every run answered."""
+    """Paired difference over the questions that all runs answered."""
     ids, left_out = common_questions([*base, *other])
     if not ids:
         return {"low": None, "high": None, "left_out": left_out}
@@ -201,7 +204,7 @@ def _seeds(over: Spread | None) -> dict[str, Any]:
 
 
 def _verdict(over: Spread | None, *questions: tuple[float | None, float | None]) -> str:
-    """Verdict on a difference, which has to exceed the noise of seeds and of questions. An area has no questions."""
+    """Judge whether a difference exceeds the noise over seeds and over questions; areas have no questions."""
     ends = [(over.low, over.high) if over else (None, None), *questions]
     complete = [(lower, upper) for lower, upper in ends if lower is not None and upper is not None]
     if len(complete) < len(ends):
@@ -212,7 +215,7 @@ def _verdict(over: Spread | None, *questions: tuple[float | None, float | None])
 
 
 def _over_seeds(seeds: Mapping[str, int], *sides: Mapping[str, float]) -> Spread | None:
-    """The difference over seeds; None unless both sides have one run for each of the same seeds."""
+    """Paired difference over seeds; None unless both sides have exactly one run for each of the same seeds."""
     base, other = ({seeds[run]: value for run, value in side.items()} for side in sides)
     if base.keys() != other.keys() or any(len(base) != len(side) for side in sides):
         return None
@@ -220,13 +223,13 @@ def _over_seeds(seeds: Mapping[str, int], *sides: Mapping[str, float]) -> Spread
 
 
 def compare(root: Path, names: Sequence[str], *, as_json: bool, against: str = "") -> str:
-    """Runs by variant, and differences between variants (or from `against`) with intervals, as tables or JSON."""
+    """Compare runs by variant, with differences between variants (or from `against`), as tables or JSON."""
     names = runs.finished_runs(root, names)
     with closing(Lens(Store(root), runs=names)) as lens:
         comparison = read_comparison(lens.query, [report_run(name, runs.read_config(root, name)) for name in names])
     rows, gaps = summaries(comparison), contrasts(comparison, against)
     if as_json:
-        # Of a single variant: the differences between its runs.
+        # With a single variant, the differences are those between its runs.
         own = [[asdict(gap) for gap in gaps if len(rows) == 1 or gap.variant == row["variant"]] for row in rows]
         return to_json([{**row, "differences": each} for row, each in zip(rows, own, strict=True)])
     differences = section(gaps)

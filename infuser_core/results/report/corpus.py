@@ -1,4 +1,4 @@
-"""Report sections on the corpus: funnel, pool, overlap audit, the anchor's training data, coverage."""
+"""Report sections on the corpus: dropped books and chunks, document pool, overlap audit, the anchor's training data."""
 
 from collections.abc import Sequence
 
@@ -30,15 +30,15 @@ from infuser_core.results.report.queries import (
 SHOWN_REASONS = 12
 """Most reasons listed per stage and decision; one row counts the others."""
 SHOWN_PAIRS = 20
-"""Most matching pairs with the anchor's data that are listed; the store has all."""
+"""Most matching pairs with the anchor's training data that are listed; the store has all."""
 SIDES = {"dev": "dev set", "document": "document pool", "validation": "validation set"}
 
 _SAME = tuple(f"questions: {name}" for name in ("read", "texts", "empty", "short", "tiny"))
-"""Counts of the questions, with which every group is compared."""
+"""Counts of questions; every group of books is compared with the same questions, so these are not added up."""
 
 
 def corpus(query: Query, run: str) -> ReportSection:
-    """From textbooks offered to the document pool, and the overlap audit."""
+    """Section on the corpus: items kept and dropped at each stage, the document pool, and the overlap audit."""
     pool = query(f"""
         SELECT domain, count(DISTINCT source_id) AS textbooks, count(*) AS chunks, sum(num_tokens)::BIGINT AS tokens
         FROM documents WHERE run = {literal(run)} AND phase <> 'training_pool' GROUP BY domain ORDER BY domain""")
@@ -62,7 +62,7 @@ def _table(title: str, rows: Sequence[Row], formats: Formats | None = None) -> l
 
 
 def _funnel(query: Query, run: str) -> list[Row]:
-    """Each corpus stage with what it kept and dropped, and why; the most frequent reasons first within a stage."""
+    """Items kept and dropped at each corpus stage, with the reasons, the most frequent first."""
     name = literal(run)
     return query(f"""
         SELECT stage, CASE WHEN kept THEN 'kept' ELSE 'dropped' END AS decision,
@@ -80,7 +80,7 @@ def _funnel(query: Query, run: str) -> list[Row]:
 
 
 def _audit(query: Query, run: str) -> list[ReportTable]:
-    """The audits' numbers over all groups of books: counts added up, of shares the worst group's."""
+    """Numbers of the audits over all book groups: counts are summed, of shares the worst group's is shown."""
     same = ", ".join(map(literal, _SAME))
     facts = query(f"""
         SELECT name, regexp_matches(name, 'recall|false[_ ]matches') AS is_share,
@@ -102,7 +102,7 @@ def _fact(value: float) -> str:
 
 
 def mixture(query: Query, run: str) -> ReportSection:
-    """Overlap of an instruction-finetuned anchor's training data with pool and questions, the longest matches first."""
+    """Section on overlap of the anchor's finetuning data with this run's pool and questions, longest matches first."""
     title, name = "Anchor's training data", literal(run)
     facts = query(f"""
         SELECT name, any_value(value) AS value FROM audit_summary
@@ -146,7 +146,7 @@ def mixture(query: Query, run: str) -> ReportSection:
 
 
 def coverage(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Share of the document pool that the generator has read by each iteration, and the pool by domain."""
+    """Section on the share of the document pool that the generator has read by each iteration, and on its domains."""
     title = "Corpus coverage"
     per_run = """    SELECT c.variant, '' AS part, f.run, f.iteration,
         sum(f.fresh) OVER (PARTITION BY f.run ORDER BY f.iteration)

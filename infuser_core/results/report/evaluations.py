@@ -1,4 +1,4 @@
-"""Report sections on evaluations, by variant: benchmarks, categories, pass@k, and gains on dev questions."""
+"""Report sections on evaluations, by variant: benchmarks, categories, pass@k, and the leakage split."""
 
 from collections.abc import Mapping, Sequence
 from statistics import mean
@@ -43,7 +43,7 @@ MOST_NAMES = 14
 
 
 def benchmarks(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Accuracy of anchor and selected checkpoint on every benchmark."""
+    """Section on benchmark accuracy of the anchor (the pre-trained base model) and the selected checkpoints."""
     rows = ranked(
         query(f"""{runs_sql(runs)},
 {MEASURED},
@@ -65,13 +65,13 @@ FROM shown GROUP BY variant, benchmark, checkpoint ORDER BY benchmark, checkpoin
 
 
 def ranked(rows: Sequence[Row], runs: Sequence[ReportRun]) -> list[Row]:
-    """Anchors first, then variants in the order of the runs."""
+    """Sort rows: anchors first, then variants in the order of the runs."""
     places = {variant: at for at, variant in enumerate(variants(runs))}
     return sorted(rows, key=lambda row: -1 if row["checkpoint"] == ANCHOR else places[str(row["variant"])])
 
 
 def categories(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Accuracy by the categories of registered benchmarks, or by the questions' domains if no benchmark has one."""
+    """Section on accuracy by the categories of benchmarks, or by the questions' domains if there are no categories."""
     title, what = "Categories", "category"
     benchmark_rows = query(f"""{runs_sql(runs)},
 {MEASURED}
@@ -90,7 +90,7 @@ SELECT DISTINCT benchmark FROM measured ORDER BY benchmark""")
 
 
 def _by_category(query: Query, runs: Sequence[ReportRun], names: Sequence[str]) -> list[Row]:
-    """Mean over runs of the unweighted mean over a category's benchmarks."""
+    """Accuracy by category: unweighted mean over a category's benchmarks, averaged over runs."""
     registered = set(BENCHMARKS.names())
     benchmarks = {name: describe_benchmark(name) for name in names if name in registered}
     pairs = [
@@ -110,7 +110,7 @@ per_run AS (
 
 
 def _by_domain(query: Query, runs: Sequence[ReportRun]) -> list[Row]:
-    """Mean over seeds of the accuracy on all questions of a domain."""
+    """Accuracy by domain: over all questions of the domain, averaged over seeds."""
     return query(f"""{runs_sql(runs)},
 counted AS (
     SELECT c.variant, q.artifact_key, q.domain,
@@ -133,7 +133,7 @@ FROM per_run GROUP BY variant, {what}, checkpoint ORDER BY {what}, checkpoint, v
 
 
 def pass_at_k(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """pass@k of anchor and selected checkpoint on benchmarks with several saved answers per question."""
+    """Section on pass@k of anchor and selected checkpoint, for benchmarks with several saved answers per question."""
     title = "pass@k"
     counts = _counts(query, runs)
     curves: dict[str, dict[str, list[list[PassPoint]]]] = {}
@@ -188,7 +188,7 @@ GROUP BY ALL ORDER BY ALL""")
 
 
 def leakage_split(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Gain on benchmark questions that the dev set contains, against the gain on all others (paper: dev leakage)."""
+    """Section on gains: benchmark questions that are in the dev set against all others (paper: dev leakage)."""
     title = "Leakage split"
     members = _dev_members(query, runs)
     tallies = _counts(query, runs) if members else {}
@@ -250,7 +250,7 @@ def _split_table(splits: Mapping[tuple[str, str], Mapping[str, Any]]) -> ReportT
 
 
 def _dev_members(query: Query, runs: Sequence[ReportRun]) -> Mapping[tuple[str, str], set[str]]:
-    """Benchmark questions that are also in the dev set, by run and benchmark; copies are recognised by their text."""
+    """Benchmark questions that are also in the dev set, by run and benchmark, matched by their text."""
     dev = query(f"""{runs_sql(runs)}
 SELECT DISTINCT r.run, r.question_id, r.text, r.choices FROM reference_questions r JOIN chosen c ON c.run = r.run
 WHERE r.artifact_key IN (SELECT input_key FROM artifact_inputs WHERE input = 'dev') ORDER BY ALL""")

@@ -1,4 +1,4 @@
-"""Outlines of report pages: the sections of one run, and of several runs by variant."""
+"""Assemble report pages: the list of sections for one run, and for several runs by variant."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -37,7 +37,7 @@ from infuser_core.results.report.queries import (
 )
 
 MOST_CHARTS, MOST_TICKS = 6, 8
-"""Most settings with a chart (the table has all), and most values with a mark on its axis."""
+"""Most settings with a chart (the table has all), and most values marked on the axis of a chart."""
 
 
 def run_report(
@@ -48,7 +48,7 @@ def run_report(
     notes: Sequence[str] = (),
     quality_facts: Mapping[str, Any] | None = None,
 ) -> Report:
-    """The report of one run, with another's curve; `quality_facts` are the checks of `infuser report quality`."""
+    """The report of one run, optionally with another's curve; `quality_facts`: checks of `infuser report quality`."""
     run = report_run.run
     other = [ReportRun(run=compare_with, variant=compare_with, seed=0, leaves={})] if compare_with else []
 
@@ -71,7 +71,7 @@ def run_report(
 
 
 def _filled(query: Query, runs: Sequence[ReportRun], builders: Sequence[Builder]) -> list[ReportSection]:
-    """The sections that are not empty for these runs."""
+    """Build the sections for these runs; empty ones are left out."""
     sections = [with_sql(query, runs, build) for build in builders]
     return [one for one in sections if any((one.lines, one.figures, one.tables))]
 
@@ -79,7 +79,7 @@ def _filled(query: Query, runs: Sequence[ReportRun], builders: Sequence[Builder]
 def runs_report(
     query: Query, runs: Sequence[ReportRun], *, checks: Mapping[str, Path] = MappingProxyType({})
 ) -> Report:
-    """One page for several runs; `checks` are files of `infuser report quality` by run."""
+    """The report of several runs; `checks` are files of `infuser report quality` by run."""
     builders: tuple[Builder, ...] = (
         _runs_section,
         training.validation,
@@ -110,11 +110,11 @@ _TRAINING: tuple[Builder, ...] = (
     training.durations,
     corpus.coverage,
 )
-"""Sections by variant, of one run or several: questions, updates and their cost."""
+"""Sections on training, in reports of one run and of several."""
 
 
 def headline(query: Query, run: str) -> ReportSection:
-    """Anchor against selected checkpoint, per benchmark."""
+    """Section on the result: benchmark accuracy of the anchor (pre-trained base model) and the selected checkpoint."""
     rows = []
     for row in results(query, run):
         before, after = row["anchor"], row["selected"]
@@ -138,7 +138,7 @@ def headline(query: Query, run: str) -> ReportSection:
 
 
 def selection(query: Query, run: str) -> ReportSection:
-    """Certainty of the choice of the checkpoint, and what the validation set has leaks of the benchmarks."""
+    """Section on checkpoint selection: candidates, and benchmark questions that the validation set contains."""
     candidates = query(f"""
         SELECT at_iteration AS iteration, accuracy, behind AS "behind the best",
             behind_error AS "standard error, paired", CASE WHEN selected THEN 'chosen' ELSE '' END AS choice
@@ -162,12 +162,12 @@ def _runs_section(_: Query, runs: Sequence[ReportRun]) -> ReportSection:
 
 
 def differences(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Variant against variant, on every benchmark that both have."""
+    """Section on differences between variants, on every benchmark that both have."""
     return comparison.section(comparison.contrasts(comparison.read_comparison(query, runs)))
 
 
 def sweeps(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Accuracy on the benchmarks against every setting that differs, mean and ends over the runs of a value."""
+    """Section on settings that differ: benchmark accuracy against each, mean and range over the runs of a value."""
     title = "Settings that differ"
     leaves = differing(runs)
     if not leaves:
@@ -195,7 +195,7 @@ FROM measured JOIN settings USING (run) WHERE checkpoint = 'selected' GROUP BY A
 
 
 def _values_sql(runs: Sequence[ReportRun], leaves: Sequence[str]) -> str:
-    """SQL rows of setting, run, value, and the value's place on an axis: a number itself, else its first position."""
+    """SQL rows of setting, run, value and axis position: the number itself, else the order of appearance."""
     rows = []
     for at, leaf in enumerate(leaves):
         values = [one.leaves.get(leaf) for one in runs]
@@ -211,7 +211,7 @@ def _are_numbers(values: Sequence[Any]) -> bool:
 
 
 def _against(leaf: str, rows: Sequence[Row], values: Sequence[Any], *, name: str) -> Figure:
-    """Lines over numbers, groups of bars over anything else."""
+    """Chart of accuracy against a setting: lines for numbers, grouped bars for other values."""
     caption = f"Accuracy of the selected checkpoint against {leaf}"
     layers = [spread_series(label, members, x="place") for label, members in rows_by(rows, "benchmark").items()]
     if not _are_numbers(values):
@@ -223,7 +223,7 @@ def _against(leaf: str, rows: Sequence[Row], values: Sequence[Any], *, name: str
 
 
 def _overview(runs: Sequence[ReportRun], leaves: Sequence[str]) -> ReportTable:
-    """Values by variant."""
+    """Table of the differing settings' values by variant."""
     rows = []
     for leaf in leaves:
         values: dict[str, dict[str, None]] = {}

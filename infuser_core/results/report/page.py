@@ -1,4 +1,4 @@
-"""A report as one HTML page that loads nothing, readable in dark and light, and as Markdown."""
+"""Render a report as one self-contained HTML page, with light and dark theme, and as Markdown."""
 
 import re
 from base64 import b64encode
@@ -19,7 +19,7 @@ from infuser_core.results.report.charts import Row
 from infuser_core.results.report.content import Report, ReportSection, ReportTable
 
 OPEN = ("Runs", "Notes", "Benchmarks", "Differences")
-"""Sections that are not folded."""
+"""Sections that are open when the page loads."""
 
 
 def render(
@@ -30,7 +30,7 @@ def render(
     questions: Sequence[Row] = (),
     total: int = 0,
 ) -> str:
-    """The whole page; `questions`, of `total` in the run, become a table that can be searched."""
+    """Render the HTML page; `questions`, of `total` in the run, become a searchable table."""
     alive = ["uPlot.iife.min.js", "view.js"] if run or charts or questions else []
     texts = map(_asset, alive)
     scripts = {Markup(text): f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" for text in texts}
@@ -46,7 +46,7 @@ def _asset(name: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    """Templates of reports. Data is escaped, so that a model's text cannot make the page load or run anything."""
+    """Jinja environment of reports. Data is escaped: a model's text cannot make the page load or run anything."""
     templates = environment("infuser_core.results.report", "infuser_core.results.view", "infuser_core.results.lineage")
     templates.filters["code"] = _code
     templates.filters["dedent"] = lambda statement: dedent(statement).strip()
@@ -61,7 +61,7 @@ def style() -> Markup:
 
 
 def _code(line: str) -> Markup:
-    """A sentence with the parts in backticks as code."""
+    """HTML of a sentence, with the parts in backticks as code."""
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(html_escape(line))))
 
 
@@ -69,12 +69,12 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|~#])")
 
 
 def markdown(report: Report) -> str:
-    """The report as Markdown: tables and texts; the charts are in the page, their numbers are in the tables."""
+    """Render the report as Markdown, without the charts: their numbers are in the tables."""
     return "\n\n".join([f"# {escape(report.title)}", *(_section(section) for section in report.sections)]) + "\n"
 
 
 def escape(text: str) -> str:
-    """One line of text, escaped for Markdown: no HTML, links, pictures or table borders."""
+    """Escape text for one line of Markdown: no HTML, links, pictures or table borders."""
     text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", text)
 
@@ -93,6 +93,6 @@ def _table(table: ReportTable) -> str:
 
 
 def grid(columns: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: int = 1) -> list[str]:
-    """Lines of a Markdown table of escaped cells; columns after those of text are aligned right."""
+    """Lines of a Markdown table; cells are escaped already, and columns after the text columns are aligned right."""
     marks = [":---" if index < text_columns else "---:" for index in range(len(columns))]
     return ["| " + " | ".join(row) + " |" for row in [columns, marks, *rows]]

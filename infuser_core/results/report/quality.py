@@ -1,4 +1,4 @@
-"""Report sections on generated questions: the checks of `infuser report quality`, and gaps between solvers."""
+"""Report sections on generated questions: checks of `infuser report quality`, gaps between strong and weak solvers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,14 +31,14 @@ _ITERATION = "iteration of the questions"
 
 
 def strong_weak(query: Query, checks: Mapping[str, Path]) -> ReportSection:
-    """Strong-against-weak gap of several runs' questions; `checks` has the file of the newest ones by run."""
+    """Section on the strong-against-weak gap of several runs' questions; `checks`: newest files of checks, by run."""
     statements = [_SOLVERS.format(run=literal(run), file=literal(str(file))) for run, file in checks.items()]
     rows = [row for statement in statements for row in query(statement)]
     return ReportSection(title="Strong-against-weak gap", figures=_gaps(rows, "the base solver"), tables=_solvers(rows))
 
 
 def quality_section(checks: Mapping[str, Any] | None) -> ReportSection:
-    """Agreement and gap per solver, checks per iteration, and questions of the same document side by side."""
+    """Section on question quality: agreement per solver, checks per iteration, and pairs of questions on a document."""
     title = "Generated questions over training"
     if checks is None:
         return ReportSection(title=title)
@@ -90,7 +90,7 @@ def _gaps(rows: Sequence[Row], base: str) -> list[Figure]:
 
 
 def _lines(rows: Sequence[Row], name: str, low: str, high: str, *, scale: float = 1.0) -> list[ChartSeries]:
-    """One line per solver that has the number."""
+    """One chart series per solver for which the number is known."""
     scaled = [
         {**row, **{field: scale * row[field] for field in (name, low, high)}} for row in rows if row[name] is not None
     ]

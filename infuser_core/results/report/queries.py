@@ -1,4 +1,4 @@
-"""SQL of the reports: runs and settings, common tables, and one measure over iterations and seeds."""
+"""SQL shared by the report sections: runs and settings, common tables, and a value's spread over seeds by iteration."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,14 +26,14 @@ def literal(value: str) -> str:
 
 
 def selected_iteration(query: Query, run: str) -> int | None:
-    """Iteration that the selection chose; None before the run has selected."""
+    """Iteration of the selected checkpoint; None before the run has selected."""
     rows = query(f"SELECT selected_iteration FROM selections WHERE run = {literal(run)} ORDER BY ALL LIMIT 1")
     value = rows[0]["selected_iteration"] if rows else None
     return int(value) if isinstance(value, int) else None
 
 
 NAMING = ("seed", "name", "variant")
-"""Leaves that name or seed a run and do not change its method."""
+"""Settings that name or seed a run and do not change its method."""
 ANCHOR = "anchor"
 LONGEST = 24
 """Most characters of a setting's value in a label."""
@@ -41,7 +41,7 @@ LONGEST = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRun:
-    """One run of a report."""
+    """A run in a report, with its variant, seed and settings."""
 
     run: str
     variant: str
@@ -50,15 +50,15 @@ class ReportRun:
     leaves: Mapping[str, Any]
     """Settings by dotted name."""
     anchor: str = ""
-    """Model that it starts from."""
+    """Model that the run starts from."""
 
 
 Builder = Callable[[Query, Sequence[ReportRun]], ReportSection]
-"""Builds a section about these runs."""
+"""Function that builds a section about these runs."""
 
 
 def report_runs(configs: Mapping[str, Mapping[str, Any]]) -> list[ReportRun]:
-    """The runs; runs of one variant whose settings differ become separate variants, named by these settings."""
+    """The runs of a report by their configurations. Runs of a variant that differ in settings become variants."""
     runs = [report_run(name, config) for name, config in configs.items()]
     distinct = []
     for run in runs:
@@ -69,7 +69,7 @@ def report_runs(configs: Mapping[str, Mapping[str, Any]]) -> list[ReportRun]:
 
 
 def report_run(name: str, config: Mapping[str, Any]) -> ReportRun:
-    """A run by its configuration."""
+    """Describe a run by its configuration."""
     leaves = flat(config)
     variant = "-".join(part for part in (str(config.get("name", "")), str(config.get("variant") or "")) if part)
     model = leaves.get("anchor.model") or leaves.get("anchor.path") or leaves.get("anchor.type") or ""
@@ -79,7 +79,7 @@ def report_run(name: str, config: Mapping[str, Any]) -> ReportRun:
 
 
 def flat(config: Any, *, within: str = "") -> dict[str, Any]:
-    """Leaves of nested settings by dotted name; an empty mapping or list is a leaf."""
+    """Flatten nested settings to values by dotted name; an empty mapping or list is a value."""
     if isinstance(config, Mapping) and config:
         items = [(str(key), value) for key, value in config.items()]
     elif isinstance(config, list) and config and any(isinstance(part, Mapping) for part in config):
@@ -94,13 +94,13 @@ def flat(config: Any, *, within: str = "") -> dict[str, Any]:
 
 
 def differing(runs: Sequence[ReportRun]) -> list[str]:
-    """Leaves that are not the same in all runs, in the order of the settings; names and seeds aside."""
+    """Names of settings that differ between runs, in the order of the settings; names and seeds are ignored."""
     names = dict.fromkeys(leaf for one in runs for leaf in one.leaves)
     return [leaf for leaf in names if leaf not in NAMING and len({repr(one.leaves.get(leaf)) for one in runs}) > 1]
 
 
 def short(value: Any) -> str:
-    """A setting's value as part of a label."""
+    """Shorten a setting's value for a label."""
     label = f"{value:g}" if isinstance(value, float) else str(value).lower() if isinstance(value, bool) else str(value)
     return label if len(label) <= LONGEST else label[: LONGEST - 1] + "\u2026"
 
@@ -118,30 +118,30 @@ MEASURED = """measured AS (
     SELECT c.variant, c.run, c.seed, b.artifact_key, b.benchmark, 'selected', b.accuracy
     FROM benchmark_scores b JOIN chosen c ON c.run = b.run JOIN selections s ON s.run = b.run
     WHERE b.phase = 'evaluate' AND b.iteration = s.selected_iteration)"""
-"""Accuracy per run, benchmark and checkpoint; `chosen` comes before it."""
+"""SQL table `measured`: accuracy per run, benchmark and checkpoint; it needs the table `chosen` before it."""
 
 
 def anchor_sql(runs: Sequence[ReportRun]) -> str:
-    """SQL of `variant` with anchors as separate variants: one if all runs start from the same model."""
+    """SQL column `variant` that groups anchors: a single `anchor` if all runs start from the same model."""
     same = len({tuple((k, repr(v)) for k, v in one.leaves.items() if k.startswith("anchor.")) for one in runs}) == 1
     anchor = literal(ANCHOR) if same else f"{literal(ANCHOR + ' of ')} || variant"
     return f"CASE WHEN checkpoint = 'anchor' THEN {anchor} ELSE variant END AS variant"
 
 
 def runs_sql(runs: Sequence[ReportRun]) -> str:
-    """The runs as the first table of a statement: `WITH chosen(run, variant, seed) AS (...)`."""
+    """SQL that lists the runs as the first table of a statement: `WITH chosen(run, variant, seed) AS (...)`."""
     rows = ",\n    ".join(f"({literal(one.run)}, {literal(one.variant)}, {one.seed})" for one in runs)
     return f"WITH chosen(run, variant, seed) AS (VALUES\n    {rows})"
 
 
 def by_variant(query: Query, runs: Sequence[ReportRun], sql: str) -> list[Row]:
-    """Rows of a statement that begins after `chosen`, variants in the order of the runs."""
+    """Run a statement that continues after the table `chosen`; rows are sorted by variant in the order of the runs."""
     places = {variant: at for at, variant in enumerate(variants(runs))}
     return sorted(query(runs_sql(runs) + sql), key=lambda row: places[str(row["variant"])])
 
 
 def tally_of(rows: Sequence[Row]) -> Tally:
-    """Counts of the questions of one evaluation, from rows with `question_id`, `num_correct` and `num_samples`."""
+    """Tally of one evaluation, from rows with `question_id`, `num_correct` and `num_samples`."""
     return from_counts(
         {str(row["question_id"]): int(row["num_correct"]) for row in rows},
         {str(row["question_id"]): int(row["num_samples"]) for row in rows},
@@ -149,7 +149,7 @@ def tally_of(rows: Sequence[Row]) -> Tally:
 
 
 def with_sql(query: Query, runs: Sequence[ReportRun], build: Builder) -> ReportSection:
-    """A section of these runs with the statements that it used."""
+    """Build a section and attach the SQL statements that it used."""
     statements: dict[str, None] = {}
 
     def recorded(sql: str) -> list[Row]:
@@ -165,7 +165,7 @@ SPREAD = ("mean", "sd over seeds", "smallest", "largest")
 
 
 def spread(query: Query, runs: Sequence[ReportRun], per_run: str, extra: Sequence[str] = ()) -> list[Row]:
-    """Mean, deviation and ends of `value` over a variant's runs, by part and iteration; of `extra` columns the mean."""
+    """Mean, deviation and range of `value` over a variant's runs, by part and iteration; means of `extra` columns."""
     means = "".join(f', avg("{name}") AS "{name}"' for name in extra)
     sql = f""",
 per_run AS (
@@ -178,7 +178,7 @@ FROM finite GROUP BY variant, part, iteration ORDER BY variant, part, iteration"
 
 
 def bands(rows: Sequence[Row]) -> list[ChartSeries]:
-    """One line per variant and part, with a band if some point has several seeds."""
+    """Chart series per variant and part, with a band if some point has several seeds."""
     lines: dict[str, list[Row]] = {}
     for row in rows:
         if row["mean"] is not None:
@@ -187,7 +187,7 @@ def bands(rows: Sequence[Row]) -> list[ChartSeries]:
 
 
 def spread_series(label: str, rows: Sequence[Row], *, x: str = "iteration") -> ChartSeries:
-    """Means over runs, with the smallest and the largest run if some place has several."""
+    """Chart series of means over runs, with a band from smallest to largest run if some point has several."""
     several = any(row["runs"] > 1 for row in rows)
     low, high = ("smallest", "largest") if several else ("", "")
     return series_of(label, rows, "mean", x=x, low=low, high=high)
@@ -196,7 +196,7 @@ def spread_series(label: str, rows: Sequence[Row], *, x: str = "iteration") -> C
 def spread_table(
     title: str, rows: Sequence[Row], *, share: bool, part: str = "", extra: Formats | None = None
 ) -> ReportTable:
-    """Mean, deviation and ends per variant and iteration; `part` names the middle column if rows have one."""
+    """Table of mean, deviation and range per variant and iteration; `part` names the middle column if rows have one."""
     renamed = [{part if name == "part" else name: cell for name, cell in row.items()} for row in rows]
     formats = {**dict.fromkeys(SPREAD, percent if share else small), **(extra or {})}
     return table(title, renamed, formats, without=() if part else ("",))
@@ -215,7 +215,7 @@ def band_section(
     extra: Formats | None = None,
     lines: Sequence[str] = (),
 ) -> ReportSection:
-    """A whole section of one measure, its table with the `extra` columns."""
+    """A section on one measure over iterations, with figure and table; the table also has the `extra` columns."""
     rows = spread(query, runs, per_run, tuple(extra or ()))
     if not rows:
         return ReportSection(title=title)
@@ -230,7 +230,7 @@ def band_section(
 
 
 def rows_by(rows: Sequence[Row], name: str) -> dict[str, list[Row]]:
-    """Rows by the text of one column, in order of appearance."""
+    """Group rows by the text of one column, in order of appearance."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(text(row[name]), []).append(row)
@@ -240,7 +240,7 @@ def rows_by(rows: Sequence[Row], name: str) -> dict[str, list[Row]]:
 def bar_chart(
     title: str, rows: Sequence[Row], by: str, names: Sequence[str], *, y: str = "mean", **axis: Any
 ) -> Figure:
-    """Bars of `y` for each variant over these names of one column; means have whiskers. `axis`: see `charts.groups`."""
+    """Bar chart of `y` per variant over the values `names` of column `by`. `axis`: see `charts.groups`."""
     places = {each: at for at, each in enumerate(names)}
     placed = [{**row, "place": places[text(row[by])]} for row in rows if text(row[by]) in places]
     bars = [

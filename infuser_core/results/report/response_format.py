@@ -1,4 +1,4 @@
-"""Report section on the form of answers over training."""
+"""Report section on the form of responses over training: boxes, marks, length, script."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -30,11 +30,11 @@ from infuser_core.store.views import Lens
 
 TITLE = "Habits of the anchor"
 ANSWERS = phases(lambda facts: facts.responses)
-"""Phases whose responses can be described; the first that a run has is the default."""
+"""Phases whose responses can be described; the default is the first that the run has."""
 
 
 def form_of(query: Query, run: str, *, phase: str = "") -> dict[str, Any]:
-    """The form of a run's responses. Raises UsageError for a phase without responses in this run.
+    """Describe the form of a run's responses. Raises UsageError for a phase without responses in this run.
 
     `phase` is the phase of the responses, empty if there are none; `at` is the iteration of the checkpoint that is
     compared with the first one: the selected one, or the last.
@@ -53,7 +53,7 @@ def form_of(query: Query, run: str, *, phase: str = "") -> dict[str, Any]:
 
 
 def format_section(form: Mapping[str, Any]) -> ReportSection:
-    """The form of responses as a section: figure, checkpoints, changes."""
+    """Section on the form of responses: figure, table of checkpoints, table of changes."""
     tables = format_tables(form)
     if not tables:
         return ReportSection(title=TITLE)
@@ -66,7 +66,7 @@ def format_section(form: Mapping[str, Any]) -> ReportSection:
 
 
 def format_tables(form: Mapping[str, Any]) -> list[ReportTable]:
-    """Tables of checkpoints and of changes, without empty ones."""
+    """Tables of checkpoints and of changes; empty ones are left out."""
     checkpoints = [
         {
             "iteration": one["iteration"],
@@ -115,7 +115,7 @@ def _phase_of(query: Query, run: str, phase: str) -> str:
 
 
 def _answers(query: Query, run: str, phase: str) -> dict[int, list[ResponseForm]]:
-    """Answers by iteration. Of the text only the part from the first box leaves the database."""
+    """Form of every answer, by iteration. Only the text from the first box on is read from the database."""
     source = (
         f"""SELECT iteration, question_id, finish_reason, response_tokens, response FROM benchmark_answers
             WHERE run = {literal(run)} AND phase = '{Phase.VALIDATE}'"""
@@ -143,7 +143,7 @@ def _answers(query: Query, run: str, phase: str) -> dict[int, list[ResponseForm]
 
 
 def run_response_format(root: Path, name: str | None, *, phase: str) -> tuple[str, dict[str, Any]]:
-    """A run's name, and the form of its responses."""
+    """Find a run, and describe the form of its responses; returns its full name and the description."""
     run = find_run(root, name)
     with closing(Lens(Store(root), runs=[run])) as lens:
         return run, form_of(lens.query, run, phase=phase)

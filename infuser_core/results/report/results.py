@@ -1,4 +1,4 @@
-"""Tables of an evaluation: for a terminal, in Markdown, CSV and the leaderboard layout, and exported files."""
+"""Tables of an evaluation's results: for a terminal, Markdown, CSV, the leaderboard layout, and exported files."""
 
 import csv
 import io
@@ -23,11 +23,11 @@ from infuser_core.terminal import table
 
 JSON = dict[str, Any]
 SHOWN = 12
-"""Kinds of change that a terminal shows; JSON has all."""
+"""Kinds of verdict changes that a terminal shows; JSON has all."""
 
 
 def result_rows(results: JSON) -> list[dict[str, str]]:
-    """Rows of the table: percentages with two decimals, averages last."""
+    """Rows of the result table, percentages with two decimals, averages last."""
     rows = [
         {
             "benchmark": label,
@@ -48,17 +48,17 @@ def result_rows(results: JSON) -> list[dict[str, str]]:
 
 
 def means_to_show(means: Mapping[str, float]) -> dict[str, float]:
-    """The averages of a table: the overall one alone if there is one category."""
+    """Averages to show: only the overall one if there is a single category."""
     return dict(means) if len(means) > 2 else dict(list(means.items())[-1:])
 
 
 def percent(share: float, digits: int = 2) -> str:
-    """A share as a percentage, ties away from zero."""
+    """Format a share as a percentage; ties are rounded away from zero."""
     return format_decimal(as_fraction(share) * 100, digits)
 
 
 def results_text(results: JSON) -> str:
-    """The results as lines for a terminal."""
+    """The results as text for a terminal."""
     head = f"model {results['model']}, preset {results['preset']}, seed {results['seed']}; percentages"
     return "\n".join([head, table(result_rows(results)), *(f"note: {note}" for note in results["notes"])])
 
@@ -83,7 +83,7 @@ def results_markdown(results: JSON) -> str:
 
 
 def results_csv(results: JSON) -> str:
-    """One line per benchmark with full precision."""
+    """The results as CSV, one line per benchmark, with full precision."""
     names = ["benchmark", *next(iter(results["benchmarks"].values()))]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -94,7 +94,7 @@ def results_csv(results: JSON) -> str:
 
 
 def comparison_text(comparison: JSON) -> str:
-    """The comparison of presets as lines for a terminal."""
+    """The comparison of grading presets as text for a terminal."""
     rows = [
         {
             **{name: row[name] for name in ("benchmark", "preset")},
@@ -129,7 +129,7 @@ def comparison_text(comparison: JSON) -> str:
 
 
 def curves_text(curves: JSON) -> str:
-    """The pass@k curves as lines for a terminal, one per point."""
+    """The pass@k curves as text for a terminal, one line per point."""
     rows = [
         {
             "benchmark": label,
@@ -146,7 +146,7 @@ def curves_text(curves: JSON) -> str:
 
 
 def leaderboard(results: JSON, plan: ExamPlan, questions: Sequence[QuestionScore]) -> JSON:
-    """One JSON object per run in the layout that leaderboards import: results by task, configuration, sample counts."""
+    """The results in the JSON layout that leaderboards import: results by task, configuration, sample counts."""
     tasks = {}
     for sheet in plan.sheets:
         shares = [q.num_correct / q.num_samples for q in questions if q.benchmark == sheet.label and q.num_samples]
@@ -167,7 +167,7 @@ def leaderboard(results: JSON, plan: ExamPlan, questions: Sequence[QuestionScore
             "filter": results["preset"],
         },
         "n-shot": {sheet.label: results["benchmarks"][sheet.label].get("shots", 0) for sheet in plan.sheets},
-        # lm-eval's own readers need these.
+        # lm-eval's readers need these.
         "versions": {sheet.label: results["preset"] for sheet in plan.sheets},
         "higher_is_better": {sheet.label: {"acc": True} for sheet in plan.sheets},
         "n-samples": {
@@ -197,12 +197,12 @@ def export_tables(
     durable.write_json(folder / "leaderboard.json", leaderboard(results, answers.plan, questions))
     durable.write(folder / "results.csv", results_csv(results))
     durable.write(folder / "results.md", results_markdown(results))
-    # Last: once it exists, all other files are complete.
+    # Written last: once it exists, all other files are complete.
     durable.write_json(folder / "results.json", results)
 
 
 def export_answers(folder: Path, store: Store, answers: SavedAnswers) -> None:
-    """Write the responses into the folder of tables, so that they can be scored elsewhere."""
+    """Write the responses as one parquet file, so that they can be scored elsewhere."""
     rows = [
         replace(row, benchmark=label)
         for label, ref in answers.parts.items()
@@ -212,6 +212,6 @@ def export_answers(folder: Path, store: Store, answers: SavedAnswers) -> None:
 
 
 def export_verdicts(folder: Path, scored: Sequence[ScoredAnswers], *, has_judge: bool = False) -> None:
-    """Write one parquet file per preset; its name ends in `+judge` if a judge broke ties."""
+    """Write the verdicts as one parquet file per preset, named `...+judge` if a judge broke ties."""
     for one in scored:
         save_rows(folder / f"{one.preset}{'+judge' if has_judge else ''}.parquet", one.verdicts, BenchmarkVerdict)

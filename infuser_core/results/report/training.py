@@ -1,4 +1,4 @@
-"""Report sections on training, by variant: one measure over iterations and seeds, topics, budget, time."""
+"""Report sections on training, by variant: validation, influence, generator quality, updates, topics, budget, time."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -45,7 +45,7 @@ SHOWN = 8
 
 
 def validation(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Validation accuracy with its spread over seeds, and the intervals over questions."""
+    """Section on validation accuracy, with its spread over seeds and intervals over questions."""
     per_run = """    SELECT c.variant, '' AS part, b.run, b.iteration, avg(b.accuracy) AS value,
         avg(b.low) AS "95% from", avg(b.high) AS "95% to"
     FROM benchmark_scores b JOIN chosen c ON c.run = b.run WHERE b.phase = 'validate' GROUP BY ALL"""
@@ -57,7 +57,7 @@ def validation(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
 
 
 def influence(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Mean influence per iteration and variant, which questions could be scored, and the dev gradient."""
+    """Section on mean influence per iteration, the share of questions that could be scored, and the dev gradient."""
     shares = ("scored", "all samples alike", "not probed", "no dev gradient", "solver accuracy")
     return band_section(
         query, runs, SCORE, title="Influence", name="influence", label="mean influence score",
@@ -67,7 +67,7 @@ def influence(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
 
 
 def responses(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Length of the responses by phase, and how they ended."""
+    """Section on the length of responses by phase, and how they ended."""
     per_run = """    SELECT c.variant, r.phase AS part, r.run, r.iteration, avg(len(r.token_ids)) AS value,
         avg((r.finish_reason = 'length')::INT) AS "cut off", avg((r.verdict = 'no_answer')::INT) AS "no answer",
         avg((r.verdict = 'unverified')::INT) AS unverified, avg(r.reward) FILTER (WHERE r.role = 'solver') AS reward
@@ -79,7 +79,7 @@ def responses(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
 
 
 def validity(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Share of generator rollouts that are questions, of keys that each estimate calls right, and why others fail."""
+    """Section on generator quality: share of valid questions, share of right keys, and reasons for invalid texts."""
     per_run = """    SELECT c.variant, 'valid questions' AS part, r.run, r.iteration,
         avg((r.malformed_reason = '')::INT) AS value, NULL AS "95% from", NULL AS "95% to"
     FROM rollouts r JOIN chosen c ON c.run = r.run WHERE r.role = 'generator' GROUP BY ALL
@@ -103,7 +103,7 @@ REASONS = "Why rollouts were no questions"
 
 
 def updates(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Health of the optimizer's steps."""
+    """Section on the health of optimizer steps: gradient norm, entropy, KL, clipping, skipped groups."""
     fine = partial(number, digits=4)
     sections = [
         band_section(
@@ -139,12 +139,12 @@ WATCHED = (
     ("clipped tokens", "avg(u.clip_fraction)", True),
     ("groups without variance", "avg(u.flat_share)", True),
 )
-"""Curves of an update: label, measure, whether it is a share."""
+"""Curves on updates: label, SQL of the value, whether it is a share."""
 NOT_FINITE = "Groups left out because one of their numbers is not finite"
 
 
 def frozen(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Control with a solver that is never updated: the score can only rise because the generator climbs it."""
+    """Section on runs with a frozen solver: their score can only rise because the generator improves its reward."""
     title = "Frozen-solver control"
     still = [one for one in runs if one.leaves.get("cotrain.solver.update") is False]
     lines = bands(spread(query, still, SCORE)) if still else []
@@ -171,7 +171,7 @@ def frozen(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
 
 
 def topics(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Share and mean influence of the generated questions by topic."""
+    """Section on generated questions by topic: share and mean influence."""
     return _shares(
         query, runs, title="Topics and their influence", by="topic", name="shares-topic",
         label="coalesce(l.topic, nullif(trim(q.subdomain), ''), 'unknown')",
@@ -181,7 +181,7 @@ def topics(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
 
 
 def textbooks(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Share and mean influence of the generated questions by the textbook that they were drawn from."""
+    """Section on generated questions by the textbook of their document: share and mean influence."""
     return _shares(
         query, runs, title="Textbooks and their influence", by="textbook", name="shares-source",
         label="coalesce(t.title, nullif(trim(d.source_id), ''), 'unknown')",
@@ -224,7 +224,7 @@ FROM asked GROUP BY variant, {by} ORDER BY questions DESC, {by}, variant"""
 
 
 def budget(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Shares of the documents by arm of an adaptive budget, and what the shares follow from."""
+    """Section on an adaptive budget: shares of documents by arm, and the mean influence that they follow."""
     title = "Budget of documents"
     per_run = """    SELECT c.variant, a.arm AS part, a.run, a.iteration, avg(a.share) AS value
     FROM allocations a JOIN chosen c ON c.run = a.run GROUP BY ALL"""
@@ -251,7 +251,7 @@ GROUP BY c.variant, a.arm ORDER BY c.variant, "documents drawn" DESC, a.arm"""
 
 
 def length_accuracy(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Accuracy against response length, one point per validated checkpoint, with the logarithmic fit."""
+    """Section on accuracy against response length, one point per validated checkpoint, with a logarithmic fit."""
     title = "Length against accuracy"
     sql = """
 SELECT c.variant, b.run, b.iteration, avg(b.mean_response_tokens) AS "tokens per answer", avg(b.accuracy) AS accuracy
@@ -281,7 +281,7 @@ WHERE b.phase = 'validate' AND b.mean_response_tokens > 0 GROUP BY ALL ORDER BY 
 
 
 def durations(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Seconds per phase, mean over the runs of a variant; a reused stage counts with the time it first took."""
+    """Section on seconds per phase, averaged over the runs of a variant; a reused stage counts its original time."""
     title = "Wall-clock by phase"
     sql = """,
 per_run AS (

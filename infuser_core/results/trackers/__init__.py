@@ -1,1 +1,1 @@
-"""Trackers: one module per service or file format that shows a run's numbers; the folder is the registry."""
+"""Experiment trackers: one module per service or file format that shows a run's numbers, found by file name."""

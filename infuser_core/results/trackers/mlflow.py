@@ -1,4 +1,4 @@
-"""MLflow: the server that `MLFLOW_TRACKING_URI` names, else a database in the run's folder."""
+"""Tracker for MLflow: logs to the server in `MLFLOW_TRACKING_URI`, else to a database in the run's folder."""
 
 import os
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _PARAMS = 100
 
 
 def track(run: Tracked, points: Iterable[Point]) -> None:
-    """Log every number, and the settings as parameters; later attempts continue the same run."""
+    """Log all metrics of a run, and its settings as parameters; later attempts continue the same MLflow run."""
     from mlflow import MlflowClient
     from mlflow.entities import Metric, Param
 

@@ -1,4 +1,4 @@
-"""TensorBoard: event files in the run's folder, `tensorboard --logdir .infuser/runs` shows those of all runs."""
+"""Tracker for TensorBoard: event files in the run's folder; `tensorboard --logdir .infuser/runs` shows all runs."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ PACKAGE = "tensorboardX"
 
 
 def track(run: Tracked, points: Iterable[Point]) -> None:
-    """Write every number as a scalar."""
+    """Write all metrics of a run as scalars."""
     from tensorboardX import SummaryWriter
 
     with SummaryWriter(str(run.folder), flush_secs=5) as writer:

@@ -1,4 +1,4 @@
-"""Trackio: a database in the run's folder or in `TRACKIO_DIR`, for `trackio show`."""
+"""Tracker for Trackio: a database in the run's folder or in `TRACKIO_DIR`, for `trackio show`."""
 
 import os
 from collections.abc import Iterable
@@ -10,8 +10,8 @@ PACKAGE = "trackio"
 
 
 def track(run: Tracked, points: Iterable[Point]) -> None:
-    """Log every number; later attempts continue the same run."""
-    # trackio reads it at import.
+    """Log all metrics of a run; later attempts continue the same Trackio run."""
+    # trackio reads the variable at import.
     os.environ.setdefault("TRACKIO_DIR", str(run.folder))
     import trackio
 

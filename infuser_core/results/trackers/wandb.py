@@ -1,4 +1,4 @@
-"""Weights & Biases: online with a key and a network, else a folder for `wandb sync`; its variables come first."""
+"""Tracker for Weights & Biases: online with a key and a network, else a folder for `wandb sync`; WANDB_* come first."""
 
 import netrc
 import os
@@ -15,7 +15,7 @@ _PATIENCE = 3.0
 
 
 def track(run: Tracked, points: Iterable[Point]) -> None:
-    """Log every number over the iterations; later attempts continue the same run."""
+    """Log all metrics of a run over its iterations; later attempts continue the same W&B run."""
     import wandb
 
     quiet = wandb.Settings(console="off", silent=True, disable_git=True, disable_code=True, x_disable_meta=True)

@@ -1,1 +1,1 @@
-"""Local web page over the store: runs, curves, questions and the story of each question."""
+"""Local web pages over the store: runs, curves, questions and their explanations."""

@@ -20,7 +20,7 @@ from infuser_core.results.view.site import ViewSite
 from infuser_core.results.view.statements import add_statements
 
 HOSTS = ["127.0.0.1", "localhost"]
-"""Host names that are served: another name that resolves to loopback is refused."""
+"""Host names that are served; any other name that resolves to loopback is refused."""
 HEADERS = {
     # The chart library and htmx set styles by script, which needs no 'unsafe-inline'.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -29,7 +29,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-"""Sent with every response, so that a model's text cannot load or run anything."""
+"""Headers of every response, so that a model's text cannot load or run anything."""
 
 
 def application(root: Path, token: str) -> FastAPI:
@@ -51,11 +51,11 @@ def application(root: Path, token: str) -> FastAPI:
 
 
 def _guard(app: FastAPI, token: str) -> None:
-    """Refuse every request without the token, which comes from the printed address and then from a cookie."""
+    """Refuse requests without the token, which comes from the printed address and later from a cookie."""
 
     @app.middleware("http")
     async def check(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        # Cookies ignore ports: two viewers must not take each other's.
+        # Cookies ignore ports: the name keeps two viewers apart.
         cookie = f"infuser-view-{request.url.port}"
         query_token = request.query_params.get("token", "")
         if secrets.compare_digest(query_token.encode(), token.encode()):

@@ -1,4 +1,4 @@
-"""Textbooks of a run: their list, a chunk's neighbours, and the picture of its page."""
+"""Pages of `infuser view` about textbooks: their list, a chunk's neighbours, and the picture of its page."""
 
 from bisect import bisect_right
 from functools import lru_cache
@@ -16,12 +16,12 @@ from infuser_core.system import child
 
 PICTURES = "infuser_core.results.view.pictures:pictures"
 LIMITS = child.Limits(wall_seconds=120.0, cpu_seconds=120)
-"""Limits of the process that reads a book: PDFs are hostile files."""
+"""Limits of the child process that reads a book: PDFs can be hostile."""
 _CHUNKS = '(select distinct document_id, source_id, header_path, start, "end", text from {table})'
 
 
 def listed(lens: Lens) -> Rows:
-    """Every textbook with its chunks, questions and their mean influence, those with most questions first."""
+    """List textbooks with their chunks, questions and mean influence, those with most questions first."""
     return lens.query("""
         with made as (
             select d.source_id, count(distinct d.document_id) as documents, count(distinct q.question_id) as questions,
@@ -38,7 +38,7 @@ def listed(lens: Lens) -> Rows:
 
 
 def around(lens: Lens, document_id: str) -> dict[str, Any]:
-    """The ids `before` and `after` of a chunk's neighbours in its book, None at an end."""
+    """Ids `before` and `after` of a chunk's neighbours in its book, None at an end."""
     return _chunk(
         lens,
         """select * from (select document_id, lag(document_id) over ordered as before, lead(document_id)
@@ -48,7 +48,7 @@ def around(lens: Lens, document_id: str) -> dict[str, Any]:
 
 
 def _chunk(lens: Lens, statement: str, document_id: str) -> dict[str, Any]:
-    """The row of a chunk, from the pool or from the chunks that did not reach it; empty if unknown."""
+    """Row of a chunk, from the pool or from the chunks dropped before it; empty if unknown."""
     for table in ("documents", "chunks"):
         rows = lens.query(
             f"{statement.format(chunks=_CHUNKS.format(table=table))} where document_id = ?", [document_id]
@@ -59,7 +59,7 @@ def _chunk(lens: Lens, statement: str, document_id: str) -> dict[str, Any]:
 
 
 def sheet(lens: Lens, document_id: str) -> tuple[dict[str, Any] | None, str]:
-    """The PDF page of a chunk with its words marked (see pictures), or None and the reason."""
+    """Picture of a chunk's PDF page with its words marked (see pictures.py), or None, and the reason for None."""
     row = _chunk(lens, "select * from {chunks}", document_id)
     if not row:
         return None, "this run has no such chunk"
@@ -82,7 +82,7 @@ def sheet(lens: Lens, document_id: str) -> tuple[dict[str, Any] | None, str]:
 
 
 def _file(lens: Lens, sha256: str) -> Path | None:
-    """The file of a book by its digest, in any artifact of the store; None if no artifact has it."""
+    """Find a book's file by its digest, in any artifact of the store; None if no artifact has it."""
     root = lens.catalogue.root
     for path in sorted((root / "artifacts").glob(f"*/*/{sha256}.*")) if sha256 else ():
         record = lens.catalogue.find(path.parent.name)
@@ -92,7 +92,7 @@ def _file(lens: Lens, sha256: str) -> Path | None:
 
 
 def _near(starts: list[int], start: int, end: int) -> tuple[int, ...]:
-    """Pages of a span of the converted book, counted from 0, and their neighbours; empty if unknown."""
+    """Pages of a span of the converted book and their neighbours, counted from 0; empty if unknown."""
     if len(starts) < 2:
         return ()
     first, last = bisect_right(starts, start) - 1, bisect_right(starts, end - 1) - 1

@@ -1,4 +1,4 @@
-"""Pages of `infuser view` about evaluations: a run's checkpoints and any model's answers, by question."""
+"""Pages of `infuser view` about evaluations: answers of a run's checkpoints and of any model, by question."""
 
 import json
 from dataclasses import replace
@@ -23,7 +23,7 @@ CHANGES = {
     "never right": "most = 0",
     "always right": "least = 1",
 }
-"""Filter by the change between the first and the last checkpoint, to its SQL condition."""
+"""Filters of questions by the change between first and last checkpoint, with their SQL conditions."""
 VERDICTS = {
     "all": "true",
     "always right": "least = 1",
@@ -31,12 +31,12 @@ VERDICTS = {
     "never right": "most = 0",
     "presets disagree": "apart",
 }
-"""Filter of a model's answers, to its SQL condition."""
+"""Filters of a model's answers, with their SQL conditions."""
 MOST_COLUMNS = 24
-"""Most checkpoints with a column; of more, the first, the last and evenly spaced ones between."""
+"""Most checkpoints with a column; of more, the first, the last and evenly spaced ones are shown."""
 RESCORED = "-rescored"
-"""Suffix of the evaluation that has further presets."""
-# Two benchmarks may call different questions the same.
+"""Suffix of the evaluation that holds the verdicts of further grading presets."""
+# Restrict by benchmark: two benchmarks may use the same id for different questions.
 _ASKED = """artifact_key in (select i.input_key from artifact_inputs i join question_scores q
                 on q.artifact_key = i.artifact_key where i.input = 'responses' and q.benchmark = $benchmark)"""
 _SHARES = f"""with shares as (
@@ -116,7 +116,7 @@ def add_evaluations(app: FastAPI, site: ViewSite) -> None:
 
 
 def _matching(lens: Lens, statement: str, condition: str, benchmark: str, search: str, page: int) -> Listing:
-    """One page of the questions `f` of a benchmark, with their texts `t`, that a filter lets through."""
+    """One page of a benchmark's questions that match a filter, with their texts."""
     filtered = f"""{statement} left join texts t on t.question_id = f.question_id
         where ({condition}) and (contains(lower(coalesce(t.text, '')), lower($search)) or
             contains(f.question_id, $search))"""
@@ -124,7 +124,7 @@ def _matching(lens: Lens, statement: str, condition: str, benchmark: str, search
 
 
 def sheet(lens: Lens, *, benchmark: str, search: str, change: str, page: int) -> dict[str, Any]:
-    """Questions of one of the `benchmarks` with how every checkpoint answered them, one page, counted from 1.
+    """One page of a benchmark's questions, with every checkpoint's share of right answers; pages count from 1.
 
     An empty or unknown `benchmark` means the first one; `cells` of a question are the shares of right answers by
     `checkpoints`, numbers of iterations.
@@ -149,7 +149,7 @@ def sheet(lens: Lens, *, benchmark: str, search: str, change: str, page: int) ->
 
 
 def _spread(iterations: list[Any]) -> list[Any]:
-    """At most MOST_COLUMNS of these, evenly spaced, with both ends."""
+    """Choose at most MOST_COLUMNS iterations, evenly spaced, with both ends."""
     if len(iterations) <= MOST_COLUMNS:
         return iterations
     step = (len(iterations) - 1) / (MOST_COLUMNS - 1)
@@ -157,7 +157,7 @@ def _spread(iterations: list[Any]) -> list[Any]:
 
 
 def _responses(lens: Lens, benchmark: str, questions: list[str]) -> dict[str, Rows]:
-    """Per question its responses in order, each with `verdicts`: preset, verdict, extracted answer, reason."""
+    """Responses by question, each with `verdicts`: preset, verdict, extracted answer, reason."""
     responses: dict[str, Rows] = {name: [] for name in questions}
     for row in lens.query(_RESPONSES, [benchmark, questions]):
         responses[row["question_id"]].append(row)
@@ -165,7 +165,7 @@ def _responses(lens: Lens, benchmark: str, questions: list[str]) -> dict[str, Ro
 
 
 def listed(root: Path) -> list[dict[str, Any]]:
-    """Evaluations of the store: name, model, preset and accuracy by benchmark, and the problem of a damaged one."""
+    """List the store's evaluations: name, model, preset and accuracy by benchmark, and the problem of a damaged one."""
     rows = []
     for holder in list_evaluations(root):
         outcome, problem = _results(root / EVALUATIONS / holder.name / "results.json")
@@ -180,7 +180,7 @@ _FACTS: dict[str, Any] = {"model": "", "preset": "", "benchmarks": {}}
 
 
 def _results(path: Path) -> tuple[dict[str, Any], str]:
-    """Results of an evaluation, and the reason if there are none."""
+    """Results of an evaluation, or {} and the reason why there are none."""
     try:
         return json.loads(path.read_text(encoding="utf-8")), ""
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Pictures of PDF pages with the words of given texts marked. Only for child processes with limits."""
+"""Pictures of the PDF pages on which given texts appear, with their words marked. Only for limited child processes."""
 
 import base64
 import io
@@ -11,11 +11,11 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as raw
 
 RUN = 4
-"""Consecutive words by which a page is recognised: single words occur everywhere."""
+"""Length in words of the runs by which a page is recognised: single words occur everywhere."""
 STRETCH = 7
-"""Fewest consecutive words that are marked."""
+"""Shortest sequence of words that is marked."""
 FOUND = 0.2
-"""Least share of a text's word runs on its page: the text of tables and formulas differs from their print."""
+"""Least share of a text's word runs found on its page; tables and formulas differ from their print."""
 MAX_PAGES = 3000
 """Most pages that are read."""
 SCALE = 1.6
@@ -28,7 +28,7 @@ Box = tuple[float, float, float, float]
 
 
 def pictures(path: str, texts: list[str], near: list[int] | None = None) -> list[dict[str, Any] | None]:
-    """For every text the page that holds most of it: `page` (0-based), `pages` of the file, `image` (a data address)
+    """For every text, the page that contains most of it: `page` (0-based), `pages` of the file, `image` (data address)
     and `marks` (left, top, width, height in percent of the page). None for a text without a matching page.
 
     Reads all pages, or only those `near` (0-based).
@@ -60,7 +60,7 @@ def _picture(file: pdfium.PdfDocument, number: int, runs: set[tuple[str, ...]]) 
 
 
 def _marks(page: pdfium.PdfPage, runs: set[tuple[str, ...]]) -> list[Box]:
-    """Lines of the words that belong to a run, in percent of the page."""
+    """Boxes of matching words, joined by line, in percent of the page."""
     words = list(_placed(page))
     ours = _ours([word for word, _ in words], runs)
     width, height = page.get_size()
@@ -84,7 +84,7 @@ def _marks(page: pdfium.PdfPage, runs: set[tuple[str, ...]]) -> list[Box]:
 
 
 def _ours(words: Sequence[str], runs: set[tuple[str, ...]]) -> list[bool]:
-    """Whether each word is in a long enough run of words of the text."""
+    """Whether each word belongs to a long enough sequence that also occurs in the text."""
     is_ours = [False] * len(words)
     for start in range(len(words) - RUN + 1):
         if tuple(words[start : start + RUN]) in runs:
@@ -95,11 +95,11 @@ def _ours(words: Sequence[str], runs: set[tuple[str, ...]]) -> list[bool]:
 
 
 def _placed(page: pdfium.PdfPage) -> Iterator[tuple[str, Box]]:
-    """Words with their boxes, in points from the lower left."""
+    """Words of a page with their boxes, in points from the lower left."""
     text = page.get_textpage()
     try:
         codes = [raw.FPDFText_GetUnicode(text, place) for place in range(text.count_chars())]
-        # One character per position: surrogate halves and the like are not letters.
+        # One character per position; surrogate halves and the like count as spaces.
         line = "".join(chr(code) if 0 < code < 0x10000 and not 0xD800 <= code < 0xE000 else " " for code in codes)
         for match in _WORD.finditer(line):
             boxes = [text.get_charbox(place) for place in range(*match.span())]

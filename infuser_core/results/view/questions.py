@@ -1,4 +1,4 @@
-"""Pages of `infuser view` about a run's questions: their list, filtered and sorted in SQL, and their stories."""
+"""Pages of `infuser view` about a run's questions: a list with filters and sorting, and explanations."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from infuser_core.store import runs
 from infuser_core.store.views import Lens
 
 _MANY = 200
-"""Rows of a passage's table on one page."""
+"""Most rows of an explanation's table on one page."""
 SORTS = {
     "iteration": "iteration, question_id",
     "influence, highest first": "score desc nulls last, question_id",
@@ -21,12 +21,12 @@ SORTS = {
     "accuracy, highest first": "solver_accuracy desc nulls last, question_id",
     "accuracy, lowest first": "solver_accuracy asc nulls last, question_id",
 }
-"""Sort order to its ORDER BY. An unknown one means the first."""
+"""Sort orders with their ORDER BY clauses; an unknown one means the first."""
 SCORED = """questions q
     left join scores s on s.run = q.run and s.iteration = q.iteration and s.question_id = q.question_id
     left join (select distinct run, document_id, source_id from documents) d
         on d.run = q.run and d.document_id = q.document_id"""
-"""SQL of questions `q`, their scores `s` and their documents' textbooks `d`."""
+"""SQL join of questions `q`, their scores `s` and their documents' textbooks `d`."""
 SHOWN = overview(InfluenceScore)
 """Columns of a score in the list of questions."""
 MEASURED = ", ".join(f"s.{name}" for name in SHOWN)
@@ -40,13 +40,13 @@ _CHOICES = {
     "statuses": "distinct status as one from scores order by 1",
     "sources": "distinct source_id as one from documents where source_id <> '' order by 1",
 }
-"""SQL of the values that a filter can take."""
+"""SQL of the possible values of each filter."""
 
 
 def find(lens: Lens, *, sort: str = "iteration", page: int = 1, **filters: str) -> dict[str, Any]:
-    """One page of the questions that the filter lets through, `listing`, and the values that it can take.
+    """One page of the questions that match the filters, and the possible values of each filter.
 
-    `filters` are `search`, a text that the question or its answer contains whatever the case, and `iteration`, `status`
+    `filters` are `search`, a text in the question or its answer regardless of case, and `iteration`, `status`
     and `source`; empty ones mean all. Nothing of the request becomes part of the statement.
     """
     parameters = {"search": "", "iteration": "", "status": "", "source": "", **filters}

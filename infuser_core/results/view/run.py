@@ -1,4 +1,4 @@
-"""Contents of a run's page in the viewer and in a report: provenance, results, curves, time, iterations."""
+"""Contents of a run's page in the viewer and in reports: provenance, results, curves, time, iterations."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +16,9 @@ from infuser_core.store.views import Lens
 from infuser_core.system import sealed
 
 MOST_PARTS = 40
-"""Most iterations with a line, the latest."""
+"""Most iterations that are listed; the latest are shown."""
 Curves = dict[str, Any]
-"""One chart: `title`; `labels` of the runs; `columns`, the iterations and then each run's values or None."""
+"""Data of a chart: `title`; `labels` of the runs; `columns`, the iterations and then each run's values or None."""
 _TIME = """select phase, count(*) as artifacts, sum(rows)::bigint as rows, sum(seconds) as seconds,
     sum(seconds) / nullif(sum(sum(seconds)) over (), 0) as share from run_artifacts
     group by phase order by seconds desc"""
@@ -26,7 +26,7 @@ _SECONDS = "select run, iteration, sum(seconds) as value from run_artifacts wher
 
 
 def run_page(root: Path, name: str, lens: Lens, *, beside: Sequence[str] = ()) -> dict[str, Any]:
-    """Template variables of a run's page, with the curves of other runs."""
+    """Template variables of a run's page, optionally with the curves of other runs."""
     state = state_of(root, name)
     record = dict(runs.read_run_or_empty(root, name))
     parts = progress.parts_of(root, name, state=state)
@@ -44,7 +44,7 @@ def run_page(root: Path, name: str, lens: Lens, *, beside: Sequence[str] = ()) -
 
 
 def curves(lens: Lens, names: Sequence[str]) -> list[Curves]:
-    """Charts of these runs over iterations, without empty ones."""
+    """Charts of these runs over iterations; empty ones are left out."""
     charts = []
     statements = {curve.title: _statement(phase, curve) for phase in Phase if (curve := phase.facts.curve)}
     for title, statement in {**statements, "Seconds per iteration": _SECONDS}.items():
@@ -57,7 +57,7 @@ def curves(lens: Lens, names: Sequence[str]) -> list[Curves]:
 
 
 def _statement(phase: Phase, curve: Curve) -> str:
-    """SQL for the points of a phase's curve, from summaries alone: no table of rows is opened."""
+    """SQL of a phase's curve, from summaries of artifacts only: no table of rows is opened."""
     number = f"try_cast(a.summary ->> '{curve.value}' as double)"
     if curve.over:
         number += f" / nullif(try_cast(a.summary ->> '{curve.over}' as double), 0)"

@@ -1,4 +1,4 @@
-"""Pages of `infuser view` about runs: their list, a comparison of two, one run, its iterations, its graph."""
+"""Pages of `infuser view` about runs: list of runs, comparison of two, one run, its iterations, its artifact graph."""
 
 from typing import Annotated
 
@@ -24,7 +24,7 @@ _FUNNEL = {
     "questions in the solver's steps": "coalesce(sum(num_groups), 0) from updates where role = 'solver'",
     "documents in the generator's steps": "coalesce(sum(num_groups), 0) from updates where role = 'generator'",
 }
-"""Steps of an iteration in order, to the SQL of their counts."""
+"""Steps of an iteration from documents to updates, with the SQL of their counts."""
 _TABLES = {
     "Texts that became no question": "select malformed_reason as reason, count(*) as texts from rollouts "
     "where phase = 'generate_questions' and malformed_reason <> '' group by 1 order by 2 desc limit 12",
@@ -39,7 +39,7 @@ _TABLES = {
     "questions from benchmark_scores order by 1",
     "Stages": "select phase, state, rows, seconds, artifact_key from run_artifacts limit 60",
 }
-"""Heading to the statement of its table; tables without rows are not shown."""
+"""Tables of an iteration's page: heading and SQL statement; empty tables are not shown."""
 
 
 def add_runs(app: FastAPI, site: ViewSite) -> None:
@@ -76,7 +76,7 @@ def add_runs(app: FastAPI, site: ViewSite) -> None:
 
 
 def _add_iterations(app: FastAPI, site: ViewSite) -> None:
-    """Add the page of an iteration, with counts from documents to updates, and the slider to another."""
+    """Add the page of an iteration, with counts from documents to updates, and a slider to other iterations."""
 
     @app.get("/runs/{name}/iterations")
     def slide(name: str, number: int = 0) -> RedirectResponse:

@@ -1,4 +1,4 @@
-"""Common parts of the pages of `infuser view`: templates, SQL over runs of the store, addresses of pages."""
+"""Shared parts of the pages of `infuser view`: templates, SQL access, paging, links."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
@@ -27,24 +27,24 @@ Number = Annotated[int, Query(alias="page", ge=1, le=1_000_000)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewSite:
-    """Pages over one store."""
+    """Access of the pages to one store: templates and SQL."""
 
     root: Path
 
     def page(self, template: str, /, **values: Any) -> HTMLResponse:
-        """A rendered template as a response."""
+        """Render a template as an HTML response."""
         return HTMLResponse(templates().get_template(template).render(**values))
 
     def lens(
         self, names: Sequence[str] | None, *, iterations: Collection[int] | None = None, shelf: str = RUNS
     ) -> closing[Lens]:
-        """SQL over these runs, over only some of their iterations, or over evaluations of any model."""
+        """Open SQL access to these runs (None: all), to some of their iterations, or to evaluations of any model."""
         return closing(Lens(Store(self.root), runs=names, iterations=iterations, shelf=shelf))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """One page of a statement's rows."""
+    """One page of the rows that an SQL statement returns."""
 
     rows: Rows
     """Rows of this page, with a column `total`."""
@@ -60,7 +60,7 @@ class Listing:
 
 
 def listing(lens: Lens, statement: str, parameters: Mapping[str, Any], *, order: str, page: int) -> Listing:
-    """A statement's rows in this order, one page of them; pages count from 1."""
+    """Run a statement and return one page of its rows in this order; pages count from 1."""
     paged = f"select *, count(*) over () as total from ({statement}) order by {order} limit $size offset $start"
     rows = lens.query(paged, {**parameters, "size": PER_PAGE, "start": PER_PAGE * (page - 1)})
     if rows or page == 1:
@@ -70,7 +70,7 @@ def listing(lens: Lens, statement: str, parameters: Mapping[str, Any], *, order:
 
 
 def address(run: str, column: str, value: object) -> str:
-    """Address of the page about the value of a table's cell, in a page of this run; empty if there is none."""
+    """Address of the page about a table cell's value, in a page of this run; empty if there is none."""
     if column == "run":
         return f"/runs/{quote(str(value))}"
     is_link = column in COLUMNS and COLUMNS[column].refers_to and isinstance(value, str) and value and run

@@ -1,4 +1,4 @@
-"""SQL page of `infuser view`: read-only statements, the documented examples, results as CSV or parquet."""
+"""SQL page of `infuser view`: read-only statements, documented examples, results as CSV or parquet files."""
 
 import re
 import tempfile
@@ -20,19 +20,19 @@ _EXAMPLE = re.compile(r"^([^\n`#]+(?:\n[^\n`#]+)*)[:.]\n\n```sql\n(.*?)\n```", r
 MOST = 200
 """Most rows of a result on the page; a file has all."""
 SECONDS = 20.0
-"""Time after which a statement is stopped."""
+"""Seconds after which a statement is stopped."""
 Statement = Annotated[str, Query(max_length=20_000)]
 
 
 @cache
 def saved() -> dict[str, str]:
-    """Title to statement: the examples in docs/sql.md; empty if it is not installed."""
+    """Example statements of docs/sql.md by title; empty if the file is not installed."""
     text = _PAGE.read_text(encoding="utf-8") if _PAGE.is_file() else ""
     return {" ".join(title.split()): statement for title, statement in _EXAMPLE.findall(text)}
 
 
 def add_statements(app: FastAPI, site: ViewSite) -> None:
-    """Add the SQL page and its results as files to the server."""
+    """Add the SQL page, and the download of its results, to the server."""
 
     @app.get("/sql")
     def ask(statement: Statement = "", run: str = "") -> HTMLResponse:

@@ -1,1 +1,1 @@
-"""Parts of trackers: numbers of stages, the run's log and metrics, the process that a tracker runs in."""
+"""Shared parts of trackers: metrics of stages, the run's log, and the processes that trackers run in."""

@@ -1,4 +1,4 @@
-"""`log.txt` and `metrics.jsonl` of a run: files of whole lines, without secrets, whose errors never stop a run."""
+"""Write and read `log.txt` and `metrics.jsonl` of a run: whole lines, secrets redacted, errors never stop the run."""
 
 import json
 import os
@@ -21,12 +21,12 @@ _SHORTEST = 6
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting or a variable of that name holds a secret."""
+    """Whether a setting or variable of this name is likely to hold a secret."""
     return bool(_VARIABLE.fullmatch(name.replace("-", "_")))
 
 
 def redacted(text: str) -> str:
-    """The text without secrets: of the environment, of settings by their names, of addresses."""
+    """Replace secrets in a text: values of secret variables, named settings, credentials in addresses."""
     for name, value in os.environ.items():
         if len(value) >= _SHORTEST and value in text and is_secret(name):
             text = text.replace(value, "***")
@@ -35,7 +35,7 @@ def redacted(text: str) -> str:
 
 
 class Lines:
-    """A file to which whole lines are added. The first error of a write is reported; failed lines are dropped."""
+    """Appends whole lines to a file. The first write error is reported; lines that fail are dropped."""
 
     def __init__(self, path: Path, tell: Callable[[str], None]) -> None:
         self._path, self._tell = path, tell
@@ -53,14 +53,14 @@ class Lines:
                 self._tell(f"cannot write {self._path}: {error.strerror or error}; the run continues without it")
 
     def _write(self, data: bytes) -> None:
-        # Opened for each line, so that the file can be moved away. A pipe in its place must not block.
+        # Opened for each line, so that the file can be moved away. O_NONBLOCK: a pipe in its place must not block.
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         handle = os.open(self._path, flags, 0o644)
         try:
             facts = os.fstat(handle)
             if not stat.S_ISREG(facts.st_mode):
                 raise OSError(0, "not a regular file")
-            # A kill, or a full disk, may have torn the last line.
+            # The last line may be incomplete after a kill or a full disk: start a new one.
             if not self._looked and facts.st_size and os.pread(handle, 1, facts.st_size - 1) != b"\n":
                 data = b"\n" + data
             self._looked = os.write(handle, data) == len(data)
@@ -69,7 +69,7 @@ class Lines:
 
 
 def points_in(path: Path) -> Iterator[Point]:
-    """The points of a `metrics.jsonl`; torn and damaged lines are skipped."""
+    """Read the points of a `metrics.jsonl`; incomplete and damaged lines are skipped."""
     try:
         with path.open("rb") as lines:
             for line in lines:
@@ -81,7 +81,7 @@ def points_in(path: Path) -> Iterator[Point]:
 
 
 def point_of(line: bytes) -> Point | None:
-    """The point on a line, or None for a damaged line."""
+    """Parse a line as a point; None for a damaged line."""
     try:
         return Point(**json.loads(line))
     except (ValueError, TypeError):

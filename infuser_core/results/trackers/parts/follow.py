@@ -1,6 +1,6 @@
 """Trackers of a run: each follows `metrics.jsonl` in a separate process, so that none can disturb the run.
 
-A process records its position in the file, and the next attempt continues there. It ends with its run: on request, or
+Each process records its position in the file, where the next attempt continues. It ends when its run asks, or
 when the run's process is gone.
 """
 
@@ -34,16 +34,16 @@ _MAIN = "import sys; from infuser_core.results.trackers.parts.follow import main
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tracked:
-    """The run that a tracker shows."""
+    """The run that a tracker shows: name, folder and settings."""
 
     name: str
     folder: Path
-    """Folder for this tracker's files, in the run's folder."""
+    """Folder of this tracker's files, inside the run's folder."""
     settings: Mapping[str, Any]
     """The run's settings by dotted names, without secrets."""
 
     def remembered(self, name: str, make: Callable[[], str]) -> str:
-        """A text that the first attempt makes and stores for later ones, such as the run's id at the tracker."""
+        """A text that the first attempt creates and stores for later ones, such as the run's id at the service."""
         path = self.folder / f"{name}.txt"
         if not path.is_file():
             path.write_text(make())
@@ -51,11 +51,11 @@ class Tracked:
 
 
 Track = Callable[[Tracked, Iterable[Point]], None]
-"""Shows a run's points as they come, until there are no more."""
+"""Type of a tracker: a function that shows a run's points as they arrive, until there are no more."""
 
 
 def find_tracker(name: str) -> Track:
-    """The tracker called `name`. Raises ConfigError if there is none, or its package is not installed."""
+    """Find the tracker called `name`. Raises ConfigError if there is none, or its package is not installed."""
     module, plugin = TRACKERS.find(name, "track")
     if not callable(plugin):
         raise ConfigError(
@@ -69,7 +69,7 @@ def find_tracker(name: str) -> Track:
 
 
 class Followers:
-    """Tracker processes of a run, seen from the run's process. Each that fails gives one warning."""
+    """Starts, watches and ends the tracker processes of a run. Each failure gives one warning."""
 
     def __init__(self, folder: Path, names: Sequence[str], tell: Callable[[str], None]) -> None:
         self._tell = tell
@@ -104,13 +104,13 @@ class Followers:
                 self._drop(name)
 
     def end(self) -> None:
-        """Let every tracker finish, and kill those that are late."""
+        """Let every tracker finish, and kill those that take too long."""
         deadline = time.monotonic() + settings.track_seconds()
         try:
             for process in self._at_work.values():
                 assert process.stdin is not None
                 with suppress(OSError):
-                    # Not by closing alone: a process forked from this one may hold the pipe.
+                    # Closing alone is not enough: a process forked from this one may also hold the pipe.
                     process.stdin.write(b".")
                     process.stdin.close()
             for name, process in list(self._at_work.items()):
@@ -125,7 +125,7 @@ class Followers:
     def _drop(self, name: str) -> None:
         process = self._at_work.pop(name)
         late = process.poll() is None
-        # Its child processes end with it.
+        # Kill its child processes, too.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         with suppress(subprocess.TimeoutExpired):
@@ -146,7 +146,7 @@ def _own_folder(folder: Path, name: str) -> Path:
 
 
 class Tail:
-    """Points of a growing file, from the last reader's position until the run is over."""
+    """Iterates over the points of a growing file, from the last recorded position until the run is over."""
 
     def __init__(self, path: Path, position_file: Path, over: threading.Event) -> None:
         self._path, self._kept, self._over = path, position_file, over
@@ -198,7 +198,7 @@ def main(name: str, folder: str, parent: str) -> None:
 
 
 def _watch(parent: int, over: threading.Event) -> None:
-    """Wait for the end of the run or the death of its process; kill this process if it is not done in time."""
+    """Wait for the end of the run or the death of its process; kill this process if it does not finish in time."""
     while not select.select([sys.stdin], [], [], _LOOK)[0] and os.getppid() == parent:
         pass
     over.set()
@@ -207,7 +207,7 @@ def _watch(parent: int, over: threading.Event) -> None:
 
 
 def _settings(folder: Path) -> dict[str, Any]:
-    """The settings in the run's record by dotted name. Raises OSError or ValueError if it cannot be read."""
+    """Read the settings in the run's record, by dotted name. Raises OSError or ValueError if it cannot be read."""
     leaves: dict[str, Any] = {}
 
     def walk(value: Any, name: str) -> None:

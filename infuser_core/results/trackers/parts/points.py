@@ -1,4 +1,4 @@
-"""Numbers of a stage: read from the record of its artifact, as a line for people and as a point for trackers."""
+"""Metrics of a stage, read from its artifact's record: a readable line, and a point for trackers."""
 
 import json
 import math
@@ -10,9 +10,9 @@ from typing import Any
 from infuser_core.store.recipe import Record
 
 _SHARES = {"valid_share": ("valid", "written")}
-"""Metrics that are a share of two numbers of a summary."""
+"""Metrics that are the quotient of two numbers of a summary."""
 _REMARKS = ("status", "said")
-"""Entries of a summary with remarks for people; `ok` is not shown."""
+"""Entries of a summary that hold remarks; the value `ok` is not shown."""
 _SHOWN = {
     "accuracy": "accuracy {:.3f}",
     "mean_score": "mean score {:+.4f}",
@@ -23,20 +23,20 @@ _SHOWN = {
     "rows": "{:,.0f} rows",
     "tokens_per_second": "{:,.0f} tokens/s",
 }
-"""Formats of metrics, in the order shown; other metrics follow under their names."""
+"""Formats of metrics, in the order shown; other metrics follow with their names."""
 _KEPT_BACK = {"seconds", "step", "low", "high", "tokens", "written", "valid", "responses"}
-"""Metrics that are only in `metrics.jsonl`, not in the line for people."""
+"""Metrics that are written to `metrics.jsonl` but not shown in the readable line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A stage of a run in numbers: a line of `metrics.jsonl`."""
+    """Metrics of one stage of a run: a line of `metrics.jsonl`."""
 
     step: int
-    """Co-training iteration, or -1 outside the loop; of a measurement, the iterations that its checkpoint has seen."""
+    """Co-training iteration, or -1 outside the loop; for tests, the iterations that the checkpoint has seen."""
     phase: str
     of: str
-    """Benchmark or part that distinguishes it from others of its phase and iteration; empty for most."""
+    """Benchmark or part that tells it from other stages of its phase and iteration; usually empty."""
     time: str
     """Time of the record, ISO 8601."""
     attempt: int
@@ -49,7 +49,7 @@ class Point:
     """Finite numbers by name."""
 
     def line(self) -> str:
-        """As JSON."""
+        """The point as a line of JSON."""
         return json.dumps(asdict(self))
 
     @property
@@ -60,12 +60,12 @@ class Point:
 
     @property
     def seconds(self) -> float:
-        """Its time since 1970, seconds."""
+        """Time of the record as seconds since the epoch."""
         return datetime.fromisoformat(self.time).timestamp()
 
 
 def metrics_of(record: Record, *, seconds: float, tokens: int = 0) -> dict[str, float]:
-    """Every finite number of a stage's summary; rows, time, and speed by its `tokens`; shares."""
+    """Metrics of a stage: all finite numbers of its summary, shares, rows, seconds, and tokens per second."""
     numbers = dict(_numbers(record.summary))
     shares = {
         name: numbers[part] / numbers[whole]
@@ -86,7 +86,7 @@ def _numbers(value: Any, name: str = "") -> Iterator[tuple[str, float]]:
 
 
 def in_words(metrics: Mapping[str, float], summary: Mapping[str, Any]) -> str:
-    """Metrics and remarks of a stage on one line."""
+    """Metrics and remarks of a stage as one readable line."""
     others = [name for name in metrics if name not in _SHOWN and name not in _KEPT_BACK]
     parts = [words.format(metrics[name]) for name, words in _SHOWN.items() if name in metrics]
     parts += [f"{name.rpartition('.')[2].replace('_', ' ')} {metrics[name]:.6g}" for name in others]

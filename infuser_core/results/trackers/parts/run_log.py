@@ -1,4 +1,4 @@
-"""Log of a run: a line per stage for the terminal and `log.txt`, its numbers for `metrics.jsonl` and trackers."""
+"""Run log: a line per stage on the terminal and in `log.txt`, its metrics in `metrics.jsonl` and trackers."""
 
 import os
 import platform
@@ -21,7 +21,7 @@ from infuser_core.terminal import Console, format_duration, ignore
 
 
 def place_of(phase: str, iteration: int, iterations: int) -> str:
-    """Place of a stage in a run, counted like its artifacts from iteration 0; empty outside the loop."""
+    """Position of a stage for readers, such as `iteration 3 of 10`; empty outside the loop."""
     if iteration < 0 or not iterations:
         return ""
     if phase not in TESTS:
@@ -30,7 +30,7 @@ def place_of(phase: str, iteration: int, iterations: int) -> str:
 
 
 class RemainingTime:
-    """Estimate of the time that a run's iterations still take, from those of this attempt."""
+    """Estimates the remaining time of a run's iterations from those of this attempt."""
 
     def __init__(self) -> None:
         self._began: dict[int, float] = {}
@@ -45,7 +45,7 @@ class RemainingTime:
         self._cached.add(iteration)
 
     def left(self, iterations: int, now: float) -> float | None:
-        """Seconds until all iterations are done, or None before one is."""
+        """Seconds until all iterations are done; None until two uncached iterations have begun."""
         whole = sorted(set(self._began) - self._cached)
         if len(whole) < 2:
             return None
@@ -55,7 +55,7 @@ class RemainingTime:
 
 
 class RunLog:
-    """Log and metrics of a run, or an evaluation, while it lasts. Nothing here may stop it."""
+    """Writes log and metrics of a run or an evaluation as it goes. Errors of the log never stop the run."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class RunLog:
         self._followers: Followers | None = None
         self._console = console or Console(enabled=False)
         self._number, self._lock, self._clock = attempt, RLock(), RemainingTime()
-        # Errors of the log must not go to the log.
+        # Errors of the log itself go only to the console.
         self._log = Lines(folder / LOG, lambda line: self._console.say(f"warning: {line}")) if folder else None
         self._metrics = Lines(folder / METRICS, self.warn) if folder else None
         self._known = {point.key for point in points_in(folder / METRICS)} if folder else set[str]()
@@ -80,7 +80,7 @@ class RunLog:
         self._console.record = self.note
 
     def ran(self, record: Record, *, seconds: float, tokens: int = 0) -> str:
-        """Record a stage that ran. Returns its line."""
+        """Record a stage that ran. Returns its log line."""
         metrics = metrics_of(record, seconds=seconds, tokens=tokens)
         with self._lock, self._counting():
             self._ran += 1
@@ -94,7 +94,7 @@ class RunLog:
         return line
 
     def found(self, record: Record, iteration: int) -> None:
-        """Record a stage whose artifact was in the store, and its numbers if no earlier attempt recorded them."""
+        """Record a stage that was cached, with its metrics unless an earlier attempt recorded them."""
         with self._lock, self._counting():
             self._found += 1
             self._unsaid += 1
@@ -145,7 +145,7 @@ class RunLog:
         return "" if seconds_left is None else f"ETA {format_duration(seconds_left)}"
 
     def _sum_up(self, record: Record, metrics: dict[str, float]) -> None:
-        """Collect numbers for the one line per iteration on a terminal, which is printed when the next one begins."""
+        """Collect metrics for the one line per iteration on a terminal, printed when the next iteration begins."""
         if record.iteration != self._iteration and record.iteration >= 0 and record.phase not in TESTS:
             self.sum_up()
             self._iteration = record.iteration
@@ -154,7 +154,7 @@ class RunLog:
             self._headlines.append(f"{record.phase} {in_words({name: metrics[name]}, {})}")
 
     def sum_up(self) -> None:
-        """Print the line of the last iteration on a terminal."""
+        """Print the collected line of the last iteration on a terminal."""
         if self._headlines:
             where = place_of("", self._iteration, self._console.iterations) or "anchor"
             seconds_left = self._clock.left(self._console.iterations, time.monotonic())
@@ -169,16 +169,16 @@ class RunLog:
             self._log.add(f"{now}  {redacted(line)}")
 
     def warn(self, line: str) -> None:
-        """Show a warning, which also goes to the log."""
+        """Show a warning and write it to the log."""
         self._console.say(f"warning: {line}")
 
     def failed(self, where: str, seconds: float, error: BaseException) -> None:
-        """Log a failed stage; the caller of the run shows the error."""
+        """Log a failed stage; the error itself is shown by the caller."""
         self.note(f"{where} failed after {seconds:.2f} s: {type(error).__name__}: {error}")
 
     @contextmanager
     def attempt(self, name: str, *facts: str) -> Iterator[None]:
-        """Around an attempt: its start, the warnings of Python inside, and how it outcome."""
+        """Context of an attempt: logs its start, Python warnings, and how it ended; starts and ends trackers."""
         began, here = time.monotonic(), f"process {os.getpid()} on {platform.node()}"
         self.note(", ".join([f"attempt {self._number} of {name} starts: {here}", *facts]))
         outcome = "ended"
