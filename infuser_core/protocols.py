@@ -1,7 +1,7 @@
-"""Interfaces of samplers, trainers and chat models, and the plain data that they exchange with the algorithm.
+"""Protocols of the engines (tokenizer, sampler, trainer, chat model), and the dataclasses passed to and from them.
 
-Engines are caches of checkpoints: their state can be dropped and loaded again without loss. The anchor is the
-pre-trained base model from which generator and solver both start.
+An engine only caches a checkpoint: its state can be dropped and loaded again without loss. The anchor is the
+pre-trained base model that both roles start from.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +20,12 @@ Progress = Callable[[int, int, int], None]
 
 
 def no_progress(rows: int, total: int, tokens: int) -> None:
-    """Progress callback that reports nothing."""
+    """A `Progress` that does nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """Settings of sampling: temperature, top-p, top-k and response limit."""
+    """Settings for sampling responses: temperature, top-p, top-k and the length limit."""
 
     temperature: float
     """Softmax temperature; 0 means greedy."""
@@ -39,7 +39,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptGroup:
-    """A prompt and the random seeds of its samples: one response per seed."""
+    """A prompt to sample from, with one seed for each of its responses."""
 
     group_id: str
     """Question or document id."""
@@ -48,7 +48,7 @@ class PromptGroup:
     seeds: list[int]
     """One 63-bit seed per sample (see `seeding.seed_of`)."""
     max_tokens: int | None = None
-    """Additional limit for responses to this prompt, tokens; None for `SamplingParams.max_tokens` alone."""
+    """Length limit of this prompt's responses, tokens; None for the limit in SamplingParams."""
 
     def limit(self, params: SamplingParams) -> int:
         """Return the most tokens that a response to this prompt may have."""
@@ -68,11 +68,11 @@ class Completion:
 
 
 Keep = Callable[[int, int, Completion], None]
-"""`keep(place, row, completion)`: stores the finished response to seed number `row` of group number `place`."""
+"""`keep(place, row, completion)`: stores a finished response, that of seed number `row` of group number `place`."""
 
 
 def no_keep(place: int, row: int, completion: Completion) -> None:
-    """Callback for finished responses that stores nothing."""
+    """A `Keep` that does nothing."""
 
 
 class Tokenizer(Protocol):
@@ -112,33 +112,33 @@ class Sampler(Protocol):
         progress: Progress = no_progress,
         keep: Keep = no_keep,
     ) -> list[list[Completion]]:
-        """Sample one response per seed; returns one list of completions per group, in the order of `groups`.
+        """Sample responses; returns one list of completions per group, in the order of `groups`.
 
-        A response is a function of (weights, prompt, seed) alone. `keep` receives every response as it ends. After an
-        interruption in a call of `progress`, sampling only the responses that `keep` has not received gives the same
-        results, up to rounding if the sampler forms its batches itself.
+        A response depends only on (weights, prompt, seed). `keep` receives every response as soon as it is finished.
+        If sampling stops after a call of `progress`, sampling only the responses that `keep` has not received gives
+        the same results, up to rounding if the sampler forms its own batches.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRow:
-    """A response and the numbers that its loss needs."""
+    """One response to train on, with the inputs of its loss."""
 
     token_ids: Sequence[int]
     """Response tokens."""
     advantage: float
     """Advantage of the response."""
     sampler_logprobs: Sequence[float]
-    """pi_rollout, nats, one per response token."""
+    """Log-probabilities under the sampler (pi_rollout), nats, one per response token."""
     old_logprobs: Sequence[float] | None = None
     """The trainer's log-probabilities at the start of the update; None means the current policy (ratio 1)."""
     anchor_logprobs: Sequence[float] | None = None
-    """The anchor's log-probabilities, if the loss contains a distance to it."""
+    """Log-probabilities under the anchor; None if the loss has no KL term to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainGroup:
-    """A prompt and the responses to it."""
+    """A prompt with all its responses to train on."""
 
     group_id: str
     """Question or document id."""
@@ -150,19 +150,22 @@ class TrainGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
-    """Loss and token means of one `forward_backward`, named as in `schemas.Update`."""
+    """Results of one `forward_backward` call; the names are those of `schemas.Update`."""
 
     loss: float
     """Negative objective, mean over groups."""
     num_tokens: int
-    """Number of response tokens, those of rows without a gradient included."""
+    """Number of response tokens, including those of rows without a gradient."""
     means: Mapping[str, float]
-    """Means over the computed tokens, one for each of `schemas.TOKEN_MEANS`."""
+    """Mean of each of `schemas.TOKEN_MEANS` over the computed tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Similarity:
-    """Products and norms of a group's gradient g, its AdamW direction Gamma and the reference (eq:adamw_moments)."""
+    """Dot products and norms that compare one group's AdamW step Gamma with a reference (eq:adamw_moments).
+
+    g is the group's gradient.
+    """
 
     group_id: str
     """Question id."""
@@ -180,20 +183,20 @@ class Similarity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """Results of one pass that scores the influence of questions (`Trainer.probe`)."""
+    """Results of `Trainer.probe`: one comparison per group, and log-probabilities."""
 
     similarities: list[Similarity]
-    """One per group, in order."""
+    """One per group, in the order of the groups."""
     logprobs: list[list[Sequence[float]]]
     """Log-probability of every response token under the trainer, nats: [group][row][token]; empty for rows of
     advantage 0."""
 
 
 class Trainer(Protocol):
-    """Holds one role's weights and optimizer state; accumulates gradients, makes steps, scores influence."""
+    """Holds one role's weights and optimizer state: accumulates gradients, takes AdamW steps, scores groups."""
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Load weights, moments and step count. Raises CheckpointError for a folder without optimizer state."""
+        """Load weights, AdamW moments and step count. Raises CheckpointError if optimizer state is missing."""
 
     def zero_grad(self) -> None:
         """Drop accumulated gradients."""
@@ -204,37 +207,37 @@ class Trainer(Protocol):
         """Accumulate the gradient of the negative objective, summed over groups and divided by `denominator`."""
 
     def below_epsilon(self) -> float:
-        """Share of parameters whose second moment has a root below epsilon; 0 for optimizers without second moments."""
+        """Share of parameters whose second moment's root is below epsilon; 0 for optimizers without second moment."""
 
     def optim_step(self, learning_rate: float) -> float:
-        """Make one optimizer step; returns the gradient's global norm before clipping. No step if it is not finite."""
+        """Take one AdamW step; returns the gradient's global norm before clipping. A non-finite norm skips the step."""
 
     def logprobs(
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
     ) -> list[list[Sequence[float]]]:
-        """Compute the log-probability of every response token, nats, without gradients: [group][row][token]."""
+        """Log-probability of every response token, nats, computed without a gradient: [group][row][token]."""
 
     def probe(
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> ProbeResult:
-        """Compare each group's AdamW-preconditioned direction with the gradient in the file `reference`.
+        """Compare each group's AdamW-preconditioned gradient with the gradient in the file `reference`.
 
-        Also returns the pass's log-probabilities. Weights, optimizer state and accumulated gradients do not change.
+        Also returns the log-probabilities. Does not change weights, optimizer state or accumulated gradients.
         """
 
     def keep_gradient(self, path: Path) -> float:
-        """Write the accumulated gradient, negated to point uphill, as fp32 safetensors; returns its norm."""
+        """Write the accumulated gradient (of the objective: ascent) as fp32 safetensors; returns its norm."""
 
     def save(self, path: Path) -> int:
-        """Write weights, moments and step into an existing folder; returns the step."""
+        """Write weights, AdamW moments and step count into an existing folder; returns the step count."""
 
 
 class ChatModel(Protocol):
-    """Answers chat prompts: those of the judge, of taxonomy labels, and of the choice of textbooks."""
+    """A language model that answers chat prompts: judges chunks, labels topics, chooses textbooks."""
 
     @property
     def name(self) -> str:
-        """Name in reports: the model's, or `rule-based: ...`."""
+        """Name of the model in reports, or `rule-based: ...`."""
 
     def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:
-        """One reply per prompt, greedy."""
+        """Reply to each prompt, decoding greedily; returns one text per prompt."""
