@@ -1,4 +1,7 @@
-"""Write a built document pool: the outcome of each source, and the pool's tables and report."""
+"""Write a document pool that was built from sources: its tables and report, from the chunks of each source.
+
+A source is a book or file; its retained chunks are the documents of the pool.
+"""
 
 import re
 from collections import Counter
@@ -28,27 +31,27 @@ from infuser_core.schemas import Document, Judgement, Overlap, Page
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltSource:
-    """Outcome of one source."""
+    """A source after the build: its documents, its discarded spans, or why it was rejected."""
 
     item: SourceItem
     page: Page | None = None
-    """Its conversion; None if it was rejected before."""
+    """The converted source; None if it was rejected before its conversion."""
     documents: Sequence[Document] = ()
-    """Retained chunks in order."""
+    """Retained chunks, in the order of the Markdown."""
     discarded: Sequence[Discarded] = ()
-    """All other spans; together with the documents they tile the Markdown."""
+    """All other spans; together with the documents they cover the Markdown without gaps."""
     num_chars: int = 0
     """Characters of the Markdown."""
     structure: str = ""
-    """The method that decided on front and back matter, and why the model did not; empty if that pass is off."""
+    """`rules` or the model that found front and back matter, and why a model could not; empty if that pass is off."""
     sizes: ChunkSettings = field(default_factory=ChunkSettings)
 
     def apply_verdicts(self, verdicts: Sequence[Judgement]) -> "BuiltSource":
-        """Discard the chunks that the judge dropped."""
+        """Return the source with the chunks discarded that the judge dropped."""
         return self.drop({row.document_id: ("judge", row.reason, row.response) for row in verdicts if not row.keep})
 
     def drop(self, dropped: Mapping[str, tuple[str, str, str]]) -> "BuiltSource":
-        """Discard documents, given by id with (stage, reason, response)."""
+        """Return the source with some documents discarded, which are given as id to (stage, reason, response)."""
         spans = [discard(row, *dropped[row.document_id]) for row in self.documents if row.document_id in dropped]
         if not spans:
             return self
@@ -58,7 +61,7 @@ class BuiltSource:
         )
 
     def row(self) -> PoolSource:
-        """The row of the sources table."""
+        """Row for the pool's table of sources."""
         source, page = self.item.source, self.page
         stage, reason = self._rejection()
         return PoolSource(
@@ -88,7 +91,7 @@ class BuiltSource:
         )
 
     def _rejection(self) -> tuple[str, str]:
-        """Stage and reason of a source without documents; both empty for a source with documents."""
+        """Stage that rejected the source, and the reason; both empty if it has documents."""
         if self.page is None:
             return self.item.stage, with_setting(self.item.source.reason)
         if self.page.reason:
@@ -103,7 +106,7 @@ class BuiltSource:
         return stage, f"no documents: {', '.join(counts)}{self._closest_lengths()}"
 
     def _closest_lengths(self) -> str:
-        """Lengths of the spans closest to the limits of a chunk, with the settings; empty if length discarded none."""
+        """Lengths of the discarded spans closest to the length limits, with those settings; empty if there are none."""
         short, long = (
             [row.num_tokens for row in self.discarded if row.reason == reason.value]
             for reason in (Discard.TOO_SHORT, Discard.TOO_LONG)
@@ -124,26 +127,27 @@ _SETTINGS = {
     "language ": "corpus.catalogue.languages",
     "ranked ": "corpus.catalogue.books_per_topic",
 }
-"""Beginnings of reasons, as patterns, and the settings that can admit the book."""
+"""Patterns for the beginning of a rejection's reason, each with the settings that could admit the source."""
 
 
 def with_setting(reason: str) -> str:
-    """Append to the reason of a rejection the setting that decides it, if there is one."""
+    """Append to the reason of a rejection the settings that could change it, if there are any."""
     settings = [setting for start, setting in _SETTINGS.items() if re.match(start, reason)]
     return f"{reason} ({settings[0]})" if settings else reason
 
 
 def overlap_reason(row: Overlap) -> str:
-    """Reason why a matching document is dropped."""
+    """Reason for dropping a document that overlaps with reference data."""
     return f"overlaps {row.shard} record {row.record_id or row.record}, run of {row.longest_run} words"
 
 
 def overlapping_documents(
     findings: Sequence[Overlap], questions: Sequence[str], rules: OverlapSettings
 ) -> dict[str, tuple[str, str, str]]:
-    """The documents that the audit drops, with (stage, reason, response); `questions` are the shards of questions.
+    """Choose the documents to drop because of an overlap: id to (stage, reason, response).
 
-    Raises DocumentError if a match is to stop the build.
+    The action is set separately for question sets, whose shards are `questions`, and for other reference data. Raises
+    DocumentError if a match should stop the build.
     """
     dropped: dict[str, tuple[str, str, str]] = {}
     for row in sorted((row for row in findings if row.matched), key=lambda row: -row.longest_run):
@@ -162,9 +166,9 @@ def overlapping_documents(
 def write_pool(
     folder: Path, built: Iterable[BuiltSource], findings: Sequence[Overlap] | None, inputs: report.ReportInputs
 ) -> dict[str, Any]:
-    """Write the pool's tables and report into the folder that has its Markdown; returns the report's facts.
+    """Write the pool's tables and report to the folder that already has its Markdown; returns the report's figures.
 
-    One source at a time is in memory.
+    Only one source at a time is in memory.
     """
     sources = []
     with (

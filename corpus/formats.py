@@ -1,6 +1,6 @@
-"""Import and export pools in other formats: the authors' documents.json and chunk files, JSONL and parquet.
+"""Import and export document pools in other formats: documents.json and chunk files of the paper, JSONL and parquet.
 
-Fields without a column in a document are stored next to the pool, in `extra.jsonl`, and written again on export.
+Fields for which a document has no column are stored next to the pool, in `extra.jsonl`, and restored on export.
 """
 
 import json
@@ -34,15 +34,15 @@ class Imported:
 
     document: Document
     extra: dict[str, Any]
-    """Fields without a column, and the original spelling of the others."""
+    """Fields for which a document has no column, and the original values of the others."""
     is_counted: bool
-    """Whether the import counted its tokens."""
+    """Whether its tokens were counted during the import, because the file has no count."""
 
 
 def import_pool(path: Path, out: Path) -> dict[str, Any]:
-    """Import a file of documents into the folder `out`.
+    """Import a file of documents as a pool into the folder `out`; returns its counts.
 
-    Raises DocumentError if the file has no documents, UsageError for other kinds of files and a folder with a build.
+    Raises DocumentError if the file has no documents, UsageError for other kinds of files or if `out` has a built pool.
     """
     if (out / SOURCES).is_file():
         raise UsageError(f"{out} holds a pool that was built from sources", hint="name another folder with --out")
@@ -62,7 +62,7 @@ def import_pool(path: Path, out: Path) -> dict[str, Any]:
 
 
 def read_documents(path: Path) -> list[Document]:
-    """Read the documents of a pool's folder, or of a file that can be imported.
+    """Read documents, from the folder of a pool or from a file that can be imported.
 
     Raises DocumentError or UsageError for anything else.
     """
@@ -72,7 +72,7 @@ def read_documents(path: Path) -> list[Document]:
 
 
 def pool_digest(path: Path) -> str:
-    """Digest of a pool's file. Raises DocumentError if there is none."""
+    """Digest of a pool's file of documents. Raises DocumentError if there is no such file."""
     file = pool_file(path)
     try:
         return f"{file.suffix}:{digest_of_file(file)}"
@@ -104,7 +104,7 @@ def _import_file(path: Path) -> list[Imported]:
 
 
 def _import_row(row: Mapping[str, Any], place: int, path: Path) -> Imported:
-    """Import a row of documents.json, of a file like it, or of a chunk file, whose rows have `page_content`."""
+    """Convert a row of documents.json or a similar file, or of a chunk file, whose rows have `page_content`."""
     if "page_content" in row:
         metadata = row["metadata"] if isinstance(row.get("metadata"), dict) else {}
         titles = [str(metadata[name]) for name in _HEADERS if metadata.get(name)]
@@ -129,7 +129,7 @@ def _import_row(row: Mapping[str, Any], place: int, path: Path) -> Imported:
 def _build_import(
     text: str, values: Mapping[str, Any], row: Mapping[str, Any], key: str, path: Path, place: int
 ) -> Imported:
-    """The document of these values; missing tokens are counted, other missing values are empty."""
+    """Make a document of the values of a row: count tokens if there is no count, leave other missing values empty."""
     prompt_type = str(values.get("prompt_type") or MAIN_ROUTE)
     if prompt_type != MAIN_ROUTE and prompt_type not in (routes := ROUTES.names()):
         raise DocumentError(f"{path}: row {place} has prompt_type {prompt_type!r}", hint=", ".join(routes))
@@ -157,7 +157,7 @@ def _build_import(
 
 
 def export_pool(pool: Path, format_: str, out: Path) -> dict[str, Any]:
-    """Write the pool's documents as documents.json, JSONL or parquet, with the fields of `extra.jsonl`.
+    """Export a pool's documents as documents.json, JSONL or parquet; all but parquet get the fields of `extra.jsonl`.
 
     Raises DocumentError if there is no pool, UsageError for a target that is a folder or the pool's file.
     """
@@ -195,7 +195,7 @@ def _read_extras(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _authors_row(document: Document, place: int, extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A row of documents.json: the original one if the document was imported from one."""
+    """Make a row of documents.json; a document that was imported from such a file gets its original row."""
     if extra and extra["key"] in ("content", "text") and "doc_id" in extra["origin"]:
         return {**extra["origin"], extra["key"]: document.text, **extra["fields"]}
     row = {
@@ -215,7 +215,7 @@ def _authors_row(document: Document, place: int, extra: Mapping[str, Any] | None
 
 
 def describe(facts: Mapping[str, Any], out: Path) -> str:
-    """One or two lines for the terminal."""
+    """Describe an import or export for the terminal, in one or two lines."""
     lines = [f"{facts['documents']} documents: {out}"]
     if facts.get("kept_beside"):
         lines.append(f"kept in {EXTRA}: {', '.join(facts['kept_beside'])}")

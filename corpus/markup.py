@@ -1,4 +1,4 @@
-"""Markdown of corpus and audit reports: tables and excerpts of texts."""
+"""Write Markdown tables and excerpts of texts, for the reports on pools and audits."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ EXCERPT_CHARS = 400
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table."""
+    """Make a Markdown table of a header and rows."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(_cell(value) for value in line) + " |" for line in lines)
 
@@ -17,7 +17,7 @@ def _cell(value: Any) -> str:
 
 
 def excerpt(label: str, text: str) -> str:
-    """The beginning of a text as a quotation with a label."""
+    """Quote the beginning of a text in Markdown, with a label."""
     words = " ".join(text.split())
     more = " ..." if len(words) > EXCERPT_CHARS else ""
     # Angle brackets and backticks of a source must not become markup of the report.
@@ -26,12 +26,12 @@ def excerpt(label: str, text: str) -> str:
 
 
 def records_table(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str:
-    """A Markdown table of the fields `names`; `none` without rows."""
+    """Make a Markdown table of the fields `names` of some records; returns `none` if there are no records."""
     return table(names, [[row[name] for name in names] for row in rows]) if rows else "none"
 
 
 def controls_table(controls: Sequence[Mapping[str, Any]]) -> str:
-    """A Markdown table of the share of each kind of planted control that each mode of an audit found."""
+    """Make a Markdown table of an audit's recall: the share of each kind of planted control that each mode found."""
     if not controls:
         return "no controls: the pool has no text long enough"
     modes = [name for name in controls[0] if name not in ("kind", "planted", "expected")]

@@ -1,4 +1,4 @@
-"""Merge built pools into the pool that one build of all their sources would write, in the order of the pools."""
+"""Merge document pools into one: the result is the same as one build from all their sources."""
 
 import shutil
 from collections import Counter
@@ -42,24 +42,24 @@ _REJECTED: dict[str, Any] = {
     "markdown_sha256": "",
     "page_starts": [],
 }
-"""Fields of a source that duplicates an earlier one."""
+"""Values of the table of sources for a source that duplicates an earlier one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedPool:
-    """One of the pools to merge."""
+    """A pool that is to be merged with others."""
 
     folder: Path
     facts: Mapping[str, Any]
-    """Facts of its report."""
+    """Figures of its report."""
     duplicates: frozenset[str]
-    """Its sources that an earlier pool has as well, by source_id."""
+    """source_id of each of its sources that an earlier pool also has."""
 
 
 def merge_pools(pools: Sequence[Path], out: Path) -> dict[str, Any]:
-    """Write the merged pool into an empty or new folder; returns the report's facts.
+    """Merge pools into an empty or new folder; returns the figures of the report.
 
-    Rows are copied a row group at a time. Raises UsageError for folders that are not built pools, for pools of
+    Rows are copied one row group at a time. Raises UsageError for folders that are not built pools, for pools of
     different judges, token counters or audits, and for a folder `out` that is not empty.
     """
     if out.exists() and any(out.iterdir()):
@@ -96,7 +96,7 @@ def merge_pools(pools: Sequence[Path], out: Path) -> dict[str, Any]:
 
 
 def _unite_sources(pools: Sequence[Path]) -> tuple[list[MergedPool], list[PoolSource]]:
-    """The sources of all pools; of equal bytes or names the first stays, and later ones are rejected as duplicates."""
+    """Combine the sources of all pools; sources with the bytes or identifier of an earlier one become duplicates."""
     owners: dict[str, str] = {}
     parts, sources = [], []
     for pool in pools:
@@ -119,7 +119,7 @@ def _unite_sources(pools: Sequence[Path]) -> tuple[list[MergedPool], list[PoolSo
 
 
 def _require_equal(parts: Sequence[MergedPool], fact: str) -> None:
-    """Raises UsageError if the pools differ in a fact."""
+    """Raises UsageError if the pools differ in a figure of their reports, such as the judge."""
     values = [part.facts[fact] for part in parts]
     other = next((place for place, value in enumerate(values) if value != values[0]), None)
     if other is not None:
@@ -130,7 +130,7 @@ def _require_equal(parts: Sequence[MergedPool], fact: str) -> None:
 
 
 def _merge_coverage(parts: Sequence[MergedPool], sources: Sequence[PoolSource]) -> list[Coverage]:
-    """The pair that each source was found for, and the pairs without any source."""
+    """The (domain, subdomain) pair for which each source was found, and the pairs for which none was found."""
     coverage = [
         Coverage(domain=row.domain, subdomain=row.subdomain, source_id=row.source_id, rank=0)
         for row in sources
@@ -142,7 +142,7 @@ def _merge_coverage(parts: Sequence[MergedPool], sources: Sequence[PoolSource]) 
 
 
 def _merge_audits(parts: Sequence[MergedPool]) -> dict[str, Any] | None:
-    """Sums of the pools' audits, planted controls included; None without an audit."""
+    """Add up the figures of the pools' audits, including planted controls; None if no pool was audited."""
     audits = [part.facts["audit"] for part in parts]
     if not any(audits):
         return None
@@ -164,7 +164,7 @@ def _merge_audits(parts: Sequence[MergedPool]) -> dict[str, Any] | None:
 
 
 def _merge_controls(audits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The planted controls of all audits by kind, with the share found of all."""
+    """Combine the planted controls of all audits by kind: their number, and the share found by each mode."""
     kinds: dict[str, list[Mapping[str, Any]]] = {}
     for audit in audits:
         for row in audit["controls"]:

@@ -1,4 +1,4 @@
-"""JSON replies of a language model: parsed, and requested again a bounded number of times."""
+"""Ask a language model for JSON, parse its replies, and repeat requests whose replies are unusable."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -10,19 +10,19 @@ from infuser_core.protocols import ChatModel, Messages, Progress, no_progress
 
 T = TypeVar("T")
 ATTEMPTS = 3
-"""Requests per prompt, at most."""
+"""Largest number of requests per prompt."""
 _NOTE = "An earlier reply to this could not be used: {}. Reply with the JSON object alone."
 MAX_CHARS = 50_000
 """Largest part of one reply that is read, characters."""
 
 
 class ReplyProblem(ValueError):
-    """A reply cannot be used, with the reason; the next request includes the message."""
+    """A reply cannot be used; the message gives the reason and is included in the next request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
-    """One reply of a model, and whether it can be used."""
+    """A reply of a model, with its request, and whether it can be used."""
 
     task: str
     """assign, merge, phrase, rank, structure or judge."""
@@ -32,9 +32,9 @@ class ModelCall:
     """1 for the first request."""
     model: str
     reply: str
-    """Empty if it could repeat a question."""
+    """Text of the reply; empty if it could repeat a question."""
     problem: str
-    """Why it cannot be used; empty if it can."""
+    """Why the reply cannot be used; empty if it can."""
 
 
 def ask_model(
@@ -49,12 +49,12 @@ def ask_model(
     stricter: Sequence[str] = (),
     progress: Progress = no_progress,
 ) -> tuple[list[T | None], list[ModelCall]]:
-    """One value per prompt, in order, None if no attempt gave a usable reply; and all replies in order of the attempts.
+    """Ask the model all prompts and parse the replies; repeat prompts without a usable reply, up to ATTEMPTS requests.
 
-    A value is `parse(place, object)` of the first JSON object of a reply, after any thoughts, for which `parse` does
-    not raise ReplyProblem. All prompts are sent at once; prompts without a usable reply are sent again, up to ATTEMPTS
-    times, with a note of the problem or with the next of the `stricter` last lines: a greedy model repeats itself on
-    an unchanged prompt.
+    Returns one value per prompt, in order, None if no reply was usable; and all replies, in the order of the requests.
+    A value is `parse(place, object)` of the first JSON object in a reply, after any reasoning, for which `parse` does
+    not raise ReplyProblem; `place` is the number of the prompt. A repeated prompt ends in a note of the problem or in
+    the next of the `stricter` last lines: a model that decodes greedily repeats itself on an unchanged prompt.
     """
     values: list[T | None] = [None] * len(prompts)
     calls: list[ModelCall] = []
@@ -87,7 +87,7 @@ def ask_model(
 
 
 def _first_usable(reply: str, place: int, parse: Callable[[int, dict[str, Any]], T]) -> T:
-    """The value of the first usable object. Raises the ReplyProblem of the first object if none is usable."""
+    """Parse the first usable JSON object of a reply. Raises the first object's ReplyProblem if none is usable."""
     problem = ReplyProblem("the reply has no JSON object")
     for number, value in enumerate(json_objects(answer_of(reply))):
         try:
@@ -98,7 +98,7 @@ def _first_usable(reply: str, place: int, parse: Callable[[int, dict[str, Any]],
 
 
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost JSON objects of a text, in order."""
+    """Find the outermost JSON objects in a text, in order."""
     text = text[:MAX_CHARS]
     decoder = json.JSONDecoder()
     place = text.find("{")

@@ -1,4 +1,4 @@
-"""A document pool on disk: its files, and how they are written and read."""
+"""Read and write the folder of a document pool: parquet tables, Markdown of the sources, and report."""
 
 import filecmp
 import hashlib
@@ -28,7 +28,7 @@ _GROUP = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSource:
-    """One source of a build, and its outcome."""
+    """Row of a pool's table of sources: a book or file, and what the build made of it."""
 
     source_id: str
     """Canonical identifier; `sha256:` and the digest of its bytes for a file."""
@@ -41,11 +41,11 @@ class PoolSource:
     domain: str
     """Domain of its documents; empty if unknown."""
     subdomain: str
-    """Subdomain that it was found for; empty if unknown."""
+    """Subdomain for which it was found; empty if unknown."""
     licence: str
     """SPDX identifier, or `given by the user`."""
     licence_evidence: str
-    """Field from which the licence was read."""
+    """Field and value from which the licence was read."""
     sha256: str
     """Digest of the file's bytes; empty without a file."""
     num_bytes: int
@@ -69,14 +69,14 @@ class PoolSource:
     reason: str
     """Why it was rejected; empty if admitted."""
     structure: str = ""
-    """The method that decided on front and back matter: `rules`, or a model's name; and why the model did not."""
+    """`rules` or the name of the model that found front and back matter, and why a model could not."""
     markdown_sha256: str = ""
     """Digest of its Markdown; empty if there is none."""
     page_starts: list[int] = field(default_factory=list)
     """Offset in its Markdown at which each page's text begins, characters; empty if the converter does not know."""
 
     def entry(self) -> Source:
-        """Its row in the registry of a run that reads the pool, without the path of a file on the builder's disk."""
+        """Convert to a row of the source registry of a run that reads the pool, without paths on the builder's disk."""
         address = self.input if "://" in self.input else ""
         return Source(
             source_id=self.source_id,
@@ -97,7 +97,7 @@ class PoolSource:
         )
 
     def page(self) -> Page:
-        """Its conversion, without the Markdown, which is in the pool's folder."""
+        """Convert to the record of the source's conversion, without the Markdown, which is a file of the pool."""
         return Page(
             source_id=self.source_id,
             markdown="",
@@ -129,32 +129,32 @@ def refuse_imported(out: Path) -> None:
 
 
 def build_name(out: Path) -> str:
-    """Name of a folder's builds in the store."""
+    """Name under which the store lists the builds of a pool in the folder `out`."""
     return f"corpus-{hashlib.sha256(str(out.resolve()).encode()).hexdigest()[:12]}"
 
 
 def write_errors(out: Path) -> AbstractContextManager[None]:
-    """Turn errors of the file system into a StoreError with a remedy."""
+    """Context that turns errors of the file system into a StoreError with a remedy."""
     hint = "free some space, or name a folder you may write; finished steps are kept, the same command continues"
     return durable.write_errors(out, hint=hint)
 
 
 @contextmanager
 def table_writer(path: Path, row_type: type) -> Iterator[Callable[[Any], None]]:
-    """Yield a function that adds a row to a parquet file, which is written as a whole or not at all."""
+    """Open a parquet file and yield a function that adds a row; the file is written completely or not at all."""
     with durable.replacing(path) as draft, row_writer(draft, row_type, group=_GROUP) as add:
         yield add
 
 
 def write_table(path: Path, rows: Iterable[Any], row_type: type) -> None:
-    """Write a parquet file as a whole or not at all; at most a few thousand rows are in memory."""
+    """Write rows to a parquet file, completely or not at all; at most a few thousand rows are in memory."""
     with table_writer(path, row_type) as add:
         for row in rows:
             add(row)
 
 
 def copy_pool(source: Path, names: Sequence[str], out: Path) -> bool:
-    """Make `out` hold the pool's files as they are in `source`; returns whether any was missing, different or stale.
+    """Copy the pool files `names` from `source` to `out` and delete stale ones there; returns whether anything changed.
 
     Markdown is copied first, so that no row ever points to a missing text.
     """
@@ -173,12 +173,12 @@ def copy_pool(source: Path, names: Sequence[str], out: Path) -> bool:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON as a whole or not at all."""
+    """Write a JSON file, completely or not at all."""
     durable.write(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
 
 
 def pool_file(pool: Path) -> Path:
-    """The file of documents in a pool's folder, or the file itself. Raises DocumentError if there is none."""
+    """Path of a pool's file of documents; `pool` is its folder or the file. Raises DocumentError if there is none."""
     path = pool / DOCUMENTS if pool.is_dir() else pool
     if not path.is_file():
         problem = f"no {DOCUMENTS} there" if pool.is_dir() else "no such file or folder"
@@ -196,12 +196,12 @@ def require_built(pool: Path) -> None:
 
 
 def read_facts(pool: Path) -> dict[str, Any]:
-    """The facts of a built pool's report."""
+    """Read the figures of a built pool's report."""
     return dict(json.loads((pool / FACTS).read_text()))
 
 
 def registry_of(pool: Path) -> Path | None:
-    """The folder with the registry of the pool's sources; None if the documents have no registry."""
+    """Folder of the pool if it has a table of sources; None if the pool consists of documents only."""
     file = pool_file(pool)
     return file.parent if file.name == DOCUMENTS and file.with_name(SOURCES).is_file() else None
 
@@ -212,7 +212,7 @@ def read_sources(pool: Path) -> list[PoolSource]:
 
 
 def typed_rows(path: Path, row_type: type[Row]) -> Iterator[Row]:
-    """Rows of a pool's table; a column that an older build did not write has its default.
+    """Read the rows of a pool's table; columns that an older build did not write get their defaults.
 
     Raises DocumentError if the file is not parquet or lacks columns.
     """

@@ -1,4 +1,4 @@
-"""Problems with known answers as rows of the training pool (appendix, pilot extension: data mixture)."""
+"""Add problems with known answers to the training pool, as documents (appendix, pilot extension: data mixture)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,20 +12,20 @@ from infuser_core.schemas import Document, Judgement, Question
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problems:
-    """Rows of the pool that hold problems."""
+    """Problems as documents of the training pool."""
 
     documents: list[Document]
-    """In pool order."""
+    """Documents, in the order of the pool."""
     problems: list[Question]
     """The problem of each document, with its document_id."""
     skipped: list[Judgement]
-    """Problems without a row, with the reason."""
+    """Problems that were left out, with the reason."""
 
 
 def problem_rows(
     number: int, problems: Sequence[Question], settings: ProblemSettings, dev: Sequence[Question]
 ) -> Problems:
-    """The pool rows of problem list `number`: its distinct problems, repeated up to `count` rows, then shuffled.
+    """Make documents of problem list `number`: its distinct problems, repeated to `count` documents, then shuffled.
 
     Problems with the text of an earlier one or, if configured, of a dev question are skipped.
     """
@@ -52,13 +52,13 @@ def problem_rows(
 
 
 def blank_rows(counts: Mapping[str, int]) -> list[Document]:
-    """Rows without a text, `counts` of each route, on which the generator writes questions without a document."""
+    """Make documents without text, from which the generator invents questions; `counts` has their number by route."""
     routes = [route for route, count in counts.items() for _ in range(count)]
     return [_row(f"blank-{number:04d}", "blank", "", "", route) for number, route in enumerate(routes)]
 
 
 def _normalise(question: Question) -> str:
-    """Text and choices in lower case, with single blanks."""
+    """Text and choices of a question, case-folded and with single blanks, to recognise equal questions."""
     return " ".join(render_question(question.text, question.choices).casefold().split())
 
 

@@ -1,4 +1,4 @@
-"""The report on a pool: its contents and rejects with reasons, as Markdown and as facts in JSON."""
+"""Write the report on a document pool: its contents and its rejects with reasons, as Markdown and JSON."""
 
 import random
 from collections import Counter
@@ -31,23 +31,23 @@ _MAX_REJECTED = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportInputs:
-    """Inputs of the report in addition to the pool."""
+    """Information for the report that is not in the pool's tables."""
 
     judge: str
     """Name of the judge, or `none`."""
     tokenizer: str
     """Description of the token counter."""
     coverage: Sequence[Coverage] = ()
-    """The pairs that each source was found for; empty without a search."""
+    """The (domain, subdomain) pairs for which each source was found; empty without a search."""
     failures: Sequence[FailedQuery] = ()
-    """Catalogues and queries without an answer."""
+    """Queries that a catalogue did not answer."""
     audit: Mapping[str, Any] | None = None
-    """Facts of the overlap audit; None without one."""
+    """Figures of the overlap audit; None without one."""
 
 
 def write_report(folder: Path, sources: Sequence[PoolSource], inputs: ReportInputs) -> dict[str, Any]:
-    """Write the report on the pool whose tables and Markdown are in a folder; returns its facts."""
-    # A rejected source may have the name of another one.
+    """Write the report on the pool in a folder, as Markdown and JSON; returns its figures."""
+    # A rejected source may have the same source_id as another one.
     texts = {row.source_id: row.markdown for row in sources if row.markdown}
 
     def text_of(row: Discarded) -> str:
@@ -64,7 +64,7 @@ def write_report(folder: Path, sources: Sequence[PoolSource], inputs: ReportInpu
 def collect_facts(
     documents: Sequence[Document], discarded: Sequence[Discarded], sources: Sequence[PoolSource], inputs: ReportInputs
 ) -> dict[str, Any]:
-    """Counts and shares of the pool, as JSON values."""
+    """Compute the figures of the report, as JSON values: counts and shares of the pool."""
     count = len(documents)
     characters = tokens = 0
     domains = Counter[str]()
@@ -115,7 +115,7 @@ def _share(part: int, whole: int) -> float:
 
 
 def _count_coverage(sources: Sequence[PoolSource], coverage: Sequence[Coverage]) -> list[dict[str, Any]]:
-    """Sources and documents of every pair in the search; a book counts for each pair that it was found for."""
+    """Count sources and documents of each (domain, subdomain) pair; a book counts for every pair it was found for."""
     documents = {row.source_id: row.num_documents for row in sources if row.num_documents}
     pairs: dict[tuple[str, str], list[int]] = {}
     for row in coverage:
@@ -135,7 +135,7 @@ def _count_reasons(reasons: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
 
 
 def _count_unconverted(discarded: Iterable[Discarded], sources: Sequence[PoolSource]) -> list[dict[str, Any]]:
-    """Printed lines that the converter left out, by reason, and their share of all characters of the sources."""
+    """Count the printed lines that the converter left out, by reason, and their share of the sources' characters."""
     lines, characters = Counter[str](), Counter[str]()
     for row in discarded:
         if row.stage == CONVERT:
@@ -149,7 +149,7 @@ def _count_unconverted(discarded: Iterable[Discarded], sources: Sequence[PoolSou
 
 
 def render_report(facts: Mapping[str, Any], sources: Sequence[PoolSource], samples: Sequence[str]) -> str:
-    """The report in Markdown."""
+    """Render the report in Markdown, from its figures and samples."""
     counts = [
         ["documents", facts["documents"]],
         ["sources admitted / given", f"{facts['admitted_sources']} / {facts['sources']}"],
@@ -208,7 +208,7 @@ def _source_table(sources: Sequence[PoolSource]) -> str:
 
 
 def _audit_section(audit: Mapping[str, Any]) -> list[str]:
-    """The data that the pool was compared with, the matches, and the share of planted controls that each mode finds."""
+    """Section on the overlap audit: the data compared, the matches, and the recall of each mode on planted controls."""
     parts = [f"mode: {audit['mode']}. Every pair is in {OVERLAPS}."]
     parts += [f"Not compared with {name}: {reason}" for name, reason in audit["absent"].items()]
     if audit["references"]:
@@ -232,7 +232,7 @@ def draw_samples(
     sources: Sequence[PoolSource],
     text_of: Callable[[Discarded], str],
 ) -> list[str]:
-    """Excerpts of random documents and discarded spans; `text_of` returns the text of a span."""
+    """Draw random documents and discarded spans and quote them in Markdown; `text_of` returns the text of a span."""
     draw = random.Random(seed_of(0, "corpus-report"))
     sample = [documents[n] for n in draw.sample(range(len(documents)), min(SAMPLES, len(documents)))]
     spans = [place for place, row in enumerate(discarded) if row.is_span]
@@ -248,7 +248,7 @@ def draw_samples(
 
 
 def empty_pool_message(sources: Sequence[PoolSource]) -> str:
-    """Message for a pool without documents."""
+    """Error message for a pool without documents: the first rejected source and its reason."""
     rows = [row for row in sources if row.reason]
     if not rows:
         return "no source gave documents: there was none"
@@ -257,13 +257,13 @@ def empty_pool_message(sources: Sequence[PoolSource]) -> str:
 
 
 def empty_pool_hint(sources: Sequence[PoolSource]) -> str:
-    """Remedy for a pool without documents."""
+    """Remedy for a pool without documents, by the reason of its first rejected source."""
     reasons = [row.reason for row in sources if row.reason]
     return next((text for kind, text in _HINTS.items() if reasons and reasons[0].startswith(kind)), _HINT)
 
 
 def summary_text(facts: Mapping[str, Any], sources: Sequence[PoolSource], out: Path, *, changed: bool) -> str:
-    """A few lines for the terminal: counts, rejected sources, the audit, and the files."""
+    """Summary of a build for the terminal: counts, rejected sources, the audit, and the files."""
     rejected = [row for row in sources if row.status != "admitted"]
     lines = [
         f"{facts['documents']} documents of {facts['admitted_sources']} sources, mean {facts['mean_tokens']:g} tokens; "

@@ -1,4 +1,4 @@
-"""Settings of a pool's build: a run's configuration with the command's options, or defaults that need no model."""
+"""Settings for building a document pool: a run's configuration with command options, or defaults without a model."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,20 +24,20 @@ DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildSettings:
-    """Settings of a pool's build."""
+    """Settings for building a document pool, and the data with which it is compared."""
 
     config: RunConfig
-    """Every source is a separate group, so that only a changed one is built again."""
+    """Configuration in which every source is a separate group, so that only changed sources are built again."""
     sets: frozenset[str]
-    """The question sets among `dev` and `validation` that the pool is compared with."""
+    """The question sets, `dev` and `validation`, with which the pool is compared."""
     absent: dict[str, str]
-    """Question sets that the pool should be compared with but that are not available, with the reason."""
+    """Question sets with which the pool should be compared but that are not available, with the reason."""
     audited: bool
-    """Whether an overlap audit is requested: with a configuration."""
+    """Whether to audit the pool for overlaps; true if there is a configuration."""
 
 
 def build_settings(config: RunConfig | None, *, judge: str = "") -> BuildSettings:
-    """The settings of a build; `judge` overrides the configuration.
+    """Make the settings of a build; without a configuration they are DEFAULTS, and `judge` overrides the judge.
 
     Raises UsageError for an unknown judge.
     """
@@ -52,7 +52,7 @@ def build_settings(config: RunConfig | None, *, judge: str = "") -> BuildSetting
 
 
 def _without_absent_sets(config: RunConfig) -> BuildSettings:
-    """Drop the question sets that are not available: the report names them."""
+    """Remove question sets that are not available from the settings, and list them for the report."""
     absent: dict[str, str] = {}
     benchmarks: list[BenchmarkSettings] = []
     for benchmark in config.evaluate.benchmarks:
@@ -73,7 +73,7 @@ def _without_absent_sets(config: RunConfig) -> BuildSettings:
 
 
 def judge_source(text: str) -> dict[str, Any]:
-    """Parse the option --judge: none, rules, openai:MODEL@URL, or a model's folder."""
+    """Parse the option --judge (none, rules, openai:MODEL@URL, or a model's folder) into settings."""
     if text in ("none", "rules"):
         return {"type": text}
     if text.startswith("openai:"):

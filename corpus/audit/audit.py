@@ -1,4 +1,7 @@
-"""The contamination audit of a document pool against reference data of any size, with recall on planted controls."""
+"""Audit a document pool for contamination: find its overlaps with reference data, such as evaluation questions.
+
+The audit also measures its recall on planted controls. Reference data may have any size.
+"""
 
 import random
 from collections import Counter
@@ -30,24 +33,24 @@ from infuser_core.system.worker_pool import LocalPool, Task, WorkerPool
 VERSION = 4
 FINDINGS, SUMMARY, REPORT = "overlaps.parquet", "summary.json", "report.md"
 DOCUMENTS = 400
-"""Documents from which controls are planted and in which they are searched; recall does not depend on their number."""
+"""Number of documents from which controls are made and in which they are searched; recall does not depend on it."""
 MODES: tuple[Mode, ...] = get_args(Mode)
 POOL = "document"
-"""Side of the pool's chunks. The other sides, `dev` and `validation`, are prefixes of the names of questions."""
+"""Origin of the pool's chunks. The other origins, `dev` and `validation`, are prefixes of the names of questions."""
 _SIDES = (POOL, "dev", "validation")
 _MAX_PAIRS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recall:
-    """Recall on one kind of planted control."""
+    """Recall of the audit on one kind of planted control."""
 
     kind: str
     planted: int
     expected: bool
     """Whether the search should find them."""
     shares: dict[str, float]
-    """Share matched by each mode, and under SHARED the share that has any n-gram in common."""
+    """Share of the controls matched by each mode, and under SHARED the share with any n-gram in common."""
 
 
 def measure_recall(
@@ -57,7 +60,10 @@ def measure_recall(
     modes: Sequence[Mode] = MODES,
     per_kind: int = PER_KIND,
 ) -> list[Recall]:
-    """Plant records and measure the share that each mode finds. `config` are the settings of its mode."""
+    """Make planted controls from the documents and measure the share of them that each mode finds.
+
+    `config` replaces the default settings of its mode.
+    """
     draw = random.Random(seed_of(0, "overlap-documents"))
     texts = [row.text for row in draw.sample(list(documents), min(DOCUMENTS, len(documents)))]
     plants = plant_controls(texts, per_kind=per_kind)
@@ -75,9 +81,9 @@ def measure_recall(
 def _matched_plants(
     texts: Sequence[str], plants: Sequence[Plant], config: OverlapSettings, *, every: bool = False
 ) -> set[int]:
-    """Numbers of the plants that match their document; a plant that should not match counts if it matches any.
+    """Numbers of the planted controls that are found, which means that they match their document.
 
-    With `every` one common n-gram is enough.
+    A control that should not match counts if it matches any document. With `every`, one common n-gram is a match.
     """
     pairs = list(matcher_of(texts, config).pairs([row.record for row in plants], every=every))
     if config.mode != "paper":
@@ -90,11 +96,11 @@ def _matched_plants(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolAudit:
-    """Result of an audit."""
+    """Result of a contamination audit."""
 
     mode: str
     findings: list[Overlap]
-    """Matching pairs, and the closest of those that do not match."""
+    """Matching pairs of a document and a reference text, and the closest pairs that do not match."""
     shards: list[dict[str, Any]]
     """Name and counts of each shard."""
     recalls: list[Recall]
@@ -103,7 +109,7 @@ class PoolAudit:
 
     @property
     def controls(self) -> list[dict[str, Any]]:
-        """The recalls as JSON values."""
+        """Recall on each kind of planted control, as JSON values."""
         return [
             {"kind": row.kind, "planted": row.planted, "expected": row.expected, **row.shares} for row in self.recalls
         ]
@@ -118,7 +124,7 @@ def audit_pool(
     workers: int = 1,
     progress: Progress = no_progress,
 ) -> PoolAudit:
-    """Compare the pool with every record of the references; write overlaps.parquet, summary.json and report.md.
+    """Compare a pool with every record of the references; write overlaps.parquet, summary.json and report.md to `out`.
 
     Raises UsageError if a reference cannot be read and DocumentError if `pool` is not a pool.
     """
@@ -139,13 +145,13 @@ def audit_pool(
 
 
 def config_values(config: OverlapSettings) -> dict[str, Any]:
-    """The settings that a scan depends on, for recipes."""
+    """The settings on which a scan depends, for recipes."""
     values = config.model_dump(include={"mode", "n", "containment", "run_words", "min_words"})
     return {**values, "paper_min_chars": config.min_chars}
 
 
 def merge_scans(scanner: Scanner, shards: Sequence[ReferenceShard], scans: Sequence[Scan]) -> PoolAudit:
-    """Merge the scans of all shards and measure recall on planted controls."""
+    """Merge the scans of all shards into one result, and measure recall on planted controls."""
     findings = [row for scan in scans for row in scan.findings]
     matched = [row for row in findings if row.matched]
     counts = {
@@ -181,9 +187,9 @@ def scan_shards(
     least: int = 0,
     progress: Progress = no_progress,
 ) -> list[Scan]:
-    """Scan every shard; a scan that an earlier attempt finished is read from the folder `work`.
+    """Compare the pool with every shard; scans finished by an earlier attempt are read from the folder `work`.
 
-    The workers scan if more than one shard is left, of more than `least` bytes together.
+    Workers are used if more than one shard remains and the remaining ones have more than `least` bytes together.
     """
     names = zip(shards, digests, strict=True)
     paths = {shard: work / f"{digest_of([shard.name, digest])[:32]}.json" for shard, digest in names}
@@ -205,7 +211,7 @@ def scan_shards(
         with scanner.on_disk(work) as folder:
             begin = partial(open_scanner, folder, scanner.config)
             task = Task(name="overlap audit", begin=begin, item=attrgetter("name"))
-            # Other machines have other working folders.
+            # Paths are absolute because workers on other machines have other working folders.
             absolute = [replace(shard, path=shard.path.resolve()) for shard in ahead]
             for place, scan in workers.each(task, absolute):
                 sealed.write(paths[ahead[place]], scan.as_json())
@@ -220,12 +226,12 @@ def scan_shards(
 
 
 def as_json(result: PoolAudit) -> dict[str, Any]:
-    """The summary as JSON values."""
+    """Counts, controls and shards of an audit as JSON values, for summary.json."""
     return {"mode": result.mode, **result.counts, "controls": result.controls, "shards": result.shards}
 
 
 def pool_facts(result: PoolAudit, num_questions: int) -> dict[str, Any]:
-    """Facts of the audit for a built pool's report; the first `num_questions` shards are question sets."""
+    """Figures of an audit for the report on a built pool; the first `num_questions` shards are question sets."""
     return {
         "mode": result.mode,
         **result.counts,
@@ -236,7 +242,7 @@ def pool_facts(result: PoolAudit, num_questions: int) -> dict[str, Any]:
 
 
 def summary_text(result: PoolAudit, out: Path) -> str:
-    """A few lines for the terminal."""
+    """Summary of an audit for the terminal, a few lines."""
     counts = result.counts
     lines = [
         f"{counts['matches']} matches in {counts['matched_documents']} of {counts['documents']} documents and "
@@ -271,7 +277,7 @@ def _report(result: PoolAudit, references: Sequence[Path]) -> str:
 
 
 def _verdict_table(rows: Sequence[Overlap]) -> str:
-    """Numbers of pairs, documents and records by verdict, and the longest common run."""
+    """Table of verdicts: the numbers of pairs, documents and records with each, and the longest common run."""
     by_name: dict[str, list[Overlap]] = {}
     for row in rows:
         for name in row.verdicts.split():
@@ -290,7 +296,7 @@ def _verdict_table(rows: Sequence[Overlap]) -> str:
 
 
 def _pair_table(rows: Sequence[Overlap]) -> str:
-    """The first _MAX_PAIRS pairs of `rows`."""
+    """Table of the first _MAX_PAIRS pairs of `rows`."""
     columns = ["document", "shard", "record", "document in record", "record in document", "longest run", "verdicts"]
     lines = [
         [
@@ -308,13 +314,13 @@ def _pair_table(rows: Sequence[Overlap]) -> str:
 
 
 def side_of(name: str) -> str:
-    """The side of a text (POOL, dev or validation), read from its name."""
+    """Origin of an audited text by its name: POOL for chunks, else dev or validation."""
     side, colon, _ = name.partition(":")
     return side if colon and side in _SIDES[1:] else POOL
 
 
 def side_facts(label: str, texts: Sequence[PoolText], rows: Sequence[Overlap]) -> list[AuditFact]:
-    """For each side, the numbers of texts compared, that share n-grams with the data, and that match."""
+    """Count the texts of each origin (see `side_of`): compared, sharing n-grams with the data, and matched."""
     compared = Counter(side_of(text.document_id) for text in texts)
     sharing = Counter(map(side_of, {row.document_id for row in rows}))
     matched = Counter(map(side_of, {row.document_id for row in rows if row.matched}))
@@ -327,7 +333,7 @@ def side_facts(label: str, texts: Sequence[PoolText], rows: Sequence[Overlap]) -
 
 
 def facts_of(label: str, scans: Sequence[Scan], recalls: Sequence[Recall], mode: str) -> list[AuditFact]:
-    """Facts for a run's report: counts of a data set, and the share of planted passages that each mode finds."""
+    """Figures of an audit for a run's report: counts, and the share of planted controls that each mode finds."""
     names = sorted({name for scan in scans for name in scan.counts})
     facts = {f"{label}: {name}": float(sum(scan.counts[name] for scan in scans)) for name in names}
     for row in recalls:

@@ -1,6 +1,7 @@
-"""An inverted index of n-gram hashes, and the pairs of overlapping texts that it finds.
+"""Find overlapping texts exactly, with an inverted index of n-gram hashes.
 
-Hashes only find candidates: their counts are never too low, and every reported pair is compared word by word.
+Hashes only find candidates, and never miss one: their counts of common n-grams are never too low. Every reported pair
+is compared word by word.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,25 +17,25 @@ from corpus.audit.shingles import TextBatch
 from infuser_core.config.corpus import OverlapSettings
 
 BITS_PER_KEY = 32
-"""Size of the Bloom filter, bits per key; it lets less than 1 % of absent keys pass to the search."""
+"""Size of the Bloom filter, bits per key; less than 1 % of absent keys pass it."""
 _MIN_WORDS = 1 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Postings:
-    """Keys of n-grams of one length, and the texts that have them."""
+    """Inverted index for one n-gram length: the hashes (keys) of n-grams, and the texts that contain each."""
 
     keys: np.ndarray
     """uint64: distinct keys in ascending order."""
     starts: np.ndarray
-    """int64: first posting of each key, and one past the last."""
+    """int64: position in `items` of each key's first text; the last value is the length of `items`."""
     items: np.ndarray
-    """int32: text numbers, each once per key."""
+    """int32: numbers of the texts of each key, one key after another; a text occurs once per key."""
     sieve: np.ndarray
-    """uint64: a Bloom filter. The upper bits of a key choose one word, in which it sets two bits: one memory access."""
+    """uint64: a Bloom filter. The upper bits of a key select a word, in which two bits are set: one memory access."""
 
     def find(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Positions in `keys` of the indexed ones, and for each its position in `self.keys`."""
+        """Look up keys; returns positions in `keys` of those that are indexed, and their positions in `self.keys`."""
         bits = _bits(keys)
         near = np.flatnonzero((self.sieve[_word(keys, len(self.sieve))] & bits) == bits)
         numbers = np.searchsorted(self.keys, keys[near])
@@ -43,13 +44,13 @@ class Postings:
         return near[same], numbers[same]
 
     def texts(self, numbers: np.ndarray) -> np.ndarray:
-        """Text numbers of all postings of the keys."""
+        """Numbers of the texts with any of the keys, given by position; a text is repeated for each of its keys."""
         return np.concatenate([self.items[self.starts[k] : self.starts[k + 1]] for k in numbers])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """One scanned text and the indexed texts that it shares n-grams with."""
+    """A scanned text and the indexed texts with which it has n-grams in common."""
 
     text: int
     """Number of the scanned text in its batch."""
@@ -58,23 +59,23 @@ class Hit:
     items: np.ndarray
     """int64: numbers of indexed texts, ascending."""
     counts: np.ndarray
-    """int64: distinct n-grams shared with each, at least."""
+    """int64: number of distinct n-grams shared with each; never too low, too high if hashes collide."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GramIndex:
-    """Indexed texts. A text of fewer than n words is one shingle, searched for at its length."""
+    """Inverted index of the word n-grams of many texts; a text of fewer than n words is a single, shorter n-gram."""
 
     n: int
     sizes: np.ndarray
-    """int64: distinct n-grams of each text."""
+    """int64: number of distinct n-grams of each text."""
     lengths: np.ndarray
-    """int64: words of each text."""
+    """int64: number of words of each text."""
     tables: dict[int, Postings]
     """Postings by n-gram length."""
 
     def scan(self, batch: TextBatch) -> Iterator[Hit]:
-        """One hit for each text of the batch that shares an n-gram, in order."""
+        """Look up a batch of texts; yields a hit, in order, for each text that shares an n-gram with an indexed one."""
         numbers_by_text: dict[int, list[np.ndarray]] = {}
         keys = shingles.keys(batch, self.n)
         for length, postings in self.tables.items():
@@ -95,7 +96,7 @@ class GramIndex:
             yield Hit(text=owner, num_grams=size, items=items.astype(np.int64), counts=counts)
 
     def save(self, folder: Path) -> None:
-        """Write the arrays, for other processes to map."""
+        """Write the arrays to a folder, so that other processes can map them into memory."""
         np.save(folder / "sizes.npy", self.sizes)
         np.save(folder / "lengths.npy", self.lengths)
         for length, postings in self.tables.items():
@@ -104,7 +105,7 @@ class GramIndex:
 
 
 def load_index(folder: Path, n: int) -> GramIndex:
-    """Map the saved index into memory: processes share its pages."""
+    """Map a saved index into memory; processes on a machine share it."""
 
     def array(name: str) -> np.ndarray:
         values: np.ndarray = np.load(folder / f"{name}.npy", mmap_mode="r")
@@ -119,7 +120,7 @@ def load_index(folder: Path, n: int) -> GramIndex:
 
 
 def build_index(texts: Sequence[str], n: int) -> GramIndex:
-    """Index the n-grams of the texts."""
+    """Build the inverted index of the texts' n-grams."""
     keys: dict[int, list[np.ndarray]] = {}
     items: dict[int, list[np.ndarray]] = {}
     sizes, lengths = np.zeros(len(texts), dtype=np.int64), np.zeros(len(texts), dtype=np.int64)
@@ -137,7 +138,7 @@ def build_index(texts: Sequence[str], n: int) -> GramIndex:
 
 
 def build_postings(keys: np.ndarray, items: np.ndarray) -> Postings:
-    """Group text numbers by key; `items` has the text number of each key, no text twice for one key."""
+    """Build an inverted index from pairs of a key and a text number, given as two arrays without repeated pairs."""
     order = np.argsort(keys, kind="stable")
     keys, items = keys[order], items[order]
     first = np.concatenate([np.ones(min(len(keys), 1), dtype=bool), keys[1:] != keys[:-1]])
@@ -161,17 +162,17 @@ def _bits(keys: np.ndarray) -> np.ndarray:
 
 
 CONTEXT = 50
-"""Number of closest pairs of a scanned text that are reported although no rule matches them."""
+"""Number of pairs of a scanned text reported in addition to matches: those with the most common n-grams."""
 SHARED = "shared"
-"""Verdict on a pair with a common n-gram; it alone makes no match."""
+"""Verdict on a pair with a common n-gram; on its own it does not make the pair a match."""
 
 
 def verdicts_of(
     shared: Shared, first: Sequence[str], second: Sequence[str], config: OverlapSettings
 ) -> tuple[str, ...]:
-    """All verdicts on a pair: whole, first or second (the side that is contained), run, shared.
+    """Names of all rules that a pair of texts fulfils: whole, first or second (the text contained), run, shared.
 
-    The first verdict other than `shared` is the reason of a match.
+    The first one other than `shared` is the reason for a match.
     """
     if min(len(first), len(second)) < config.min_words:
         return ("whole",) if first == second else ()
@@ -186,7 +187,7 @@ def verdicts_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A scanned text and an indexed one, by their numbers."""
+    """A scanned text and an indexed text that overlap, by their numbers."""
 
     scanned: int
     item: int
@@ -194,27 +195,27 @@ class Pair:
     """Their overlap; `first` is the scanned text."""
     verdicts: tuple[str, ...]
     estimate: float = 0.0
-    """MinHash estimate of their Jaccard similarity, if the search decided on it; else 0."""
+    """MinHash estimate of their Jaccard similarity if the search was based on it; else 0."""
 
     @property
     def rule(self) -> str:
-        """Reason of the match; empty if the pair does not match."""
+        """Rule by which the pair matches; empty if it does not match."""
         return next((verdict for verdict in self.verdicts if verdict != SHARED), "")
 
 
 class Matcher:
-    """Compares texts with indexed ones."""
+    """Finds the overlaps of scanned texts with indexed ones, by an index of n-grams and exact comparison."""
 
     def __init__(self, texts: Sequence[str], config: OverlapSettings, index: GramIndex | None = None) -> None:
         self.config = config
         self.texts = texts
         self.index = index or build_index(texts, config.n)
         self.sharing = 0
-        """Pairs with a common n-gram seen so far, by hash."""
+        """Number of pairs with a common n-gram hash so far."""
         self._words = lru_cache(maxsize=4096)(lambda item: words(texts[item]))
 
     def pairs(self, texts: Sequence[str], *, every: bool = False) -> Iterator[Pair]:
-        """Every matching pair, in order, and the closest of the others; with `every` all pairs that share an n-gram."""
+        """Yield all matching pairs, in order, and the closest others; with `every`, all pairs that share an n-gram."""
         for begin, end in shingles.batches(texts):
             for hit in self.index.scan(shingles.batch_of(texts[begin:end])):
                 self.sharing += len(hit.items)
@@ -223,13 +224,13 @@ class Matcher:
                 for item in hit.items if every else self._candidates(hit, len(tokens)):
                     other = self._words(int(item))
                     shared = compare(tokens, other, self.config.n)
-                    # Without a common n-gram two n-grams had one hash.
+                    # Pairs without a common n-gram are hash collisions.
                     if shared.num_common:
                         verdicts = verdicts_of(shared, tokens, other, self.config)
                         yield Pair(scanned=number, item=int(item), shared=shared, verdicts=verdicts)
 
     def _candidates(self, hit: Hit, length: int) -> np.ndarray:
-        """Items that can match, by counts that are never too low, and the closest CONTEXT of the others."""
+        """Indexed texts to compare exactly: all that can match by their counts, and the CONTEXT closest others."""
         sizes, lengths = self.index.sizes[hit.items], self.index.lengths[hit.items]
         short = np.minimum(lengths, length) < self.config.n
         contained = np.maximum(hit.counts / hit.num_grams, hit.counts / np.maximum(sizes, 1)) >= self.config.containment
@@ -242,9 +243,10 @@ class Matcher:
 
 
 def short_pairs(texts: Sequence[str], short: Sequence[str], config: OverlapSettings) -> Iterator[Pair]:
-    """Find `short` texts, of fewer than n words, in the longer `texts`; the pairs report the short ones as scanned.
+    """Find `short` texts, of fewer than n words, inside longer `texts`; the pairs report the short texts as scanned.
 
-    A scan looks for n-grams and a short text has none: so the short texts are indexed and the long ones scanned.
+    A scan looks up n-grams of n words, and a short text has none. So the short texts are indexed and the long ones
+    scanned.
     """
     if not short:
         return

@@ -1,4 +1,4 @@
-"""The paper's search for overlaps: MinHashLSH and LSH Ensemble of datasketch over signatures.
+"""Search for overlapping texts as in the paper: MinHashLSH and LSH Ensemble of datasketch, on MinHash signatures.
 
 Importing datasketch takes half a second: import this module inside the function that searches.
 """
@@ -19,8 +19,8 @@ _FACTOR = np.uint64(shingles.MIXER)
 
 
 def minhash(hashvalues: np.ndarray) -> MinHash:
-    """A signature as datasketch's object."""
-    # Passing the permutations on: computing them again would cost more than everything else.
+    """Convert a signature to datasketch's MinHash object."""
+    # Pass the permutations: computing them for each object would take longer than everything else.
     return MinHash(
         hashvalues=hashvalues,
         permutations=(permutations()[0][:, 0], permutations()[1][:, 0]),
@@ -31,9 +31,10 @@ def minhash(hashvalues: np.ndarray) -> MinHash:
 
 
 class PaperMatcher:
-    """Two searches over signatures: MinHashLSH by Jaccard, LSH Ensemble by the query's containment in an item.
+    """Finds overlapping texts with two indexes of signatures: MinHashLSH for Jaccard, LSH Ensemble for containment.
 
-    Candidates are verified on estimates, as in the paper. Texts shorter than `min_chars` are skipped.
+    Containment is that of the query in the indexed text. Candidates are verified on estimates, as in the paper.
+    Texts shorter than `min_chars` are skipped.
     """
 
     def __init__(self, texts: Sequence[str], config: OverlapSettings) -> None:
@@ -56,9 +57,9 @@ class PaperMatcher:
         return len(text) >= least and len(" ".join(words(text))) >= least
 
     def pairs(self, texts: Sequence[str], *, every: bool = False) -> Iterator[Pair]:
-        """Every pair that both searches together report, in order."""
+        """All overlapping pairs of a text and an indexed one that either search reports, in the order of the texts."""
         values = signatures(texts, self.config.n)
-        # No band of either search can agree without one common value.
+        # Texts without a common signature value cannot be candidates of either search.
         places, _ = self._postings.find(_value_keys(values))
         for number in map(int, np.unique(places // PERMUTATIONS)):
             text = texts[number]

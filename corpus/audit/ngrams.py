@@ -1,4 +1,4 @@
-"""Normalised words of a text, word n-grams, and the exact overlap of two texts."""
+"""Split text into normalised words and word n-grams, and compute the exact overlap of two texts."""
 
 import hashlib
 import re
@@ -17,7 +17,7 @@ GLUED = "'.$"
 """Characters removed from inside words: don't, U.S., 3.14, $x$. All other punctuation separates words, so that
 `f(x)` and `f( x )` are the same words."""
 PARTING = "".join(character for character in string.punctuation if character not in GLUED)
-# Scripts without blanks: every character counts as a word, otherwise a page would be one word.
+# Scripts that are written without blanks: every character counts as a word, otherwise a page would be one word.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -47,7 +47,7 @@ _INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
 
 
 class _Folds(dict[int, str]):
-    """Replacements of single characters, computed at their first occurrence."""
+    """Table for str.translate: the replacement of each character, computed when it first occurs."""
 
     def __missing__(self, code: int) -> str:
         replacement = self[code] = _fold(chr(code))
@@ -74,7 +74,7 @@ _CACHED_CHARS, _CACHED_PIECES = 32, 1 << 16
 
 
 def _fold_foreign(text: str) -> str:
-    """Fold the pieces of the text that are not ASCII; a combining mark takes the letter before it along."""
+    """Normalise the non-ASCII pieces of a text; a combining mark is processed together with the letter before it."""
     parts = _FOREIGN.split(text)
     for place in range(1, len(parts), 2):
         piece = parts[place]
@@ -94,10 +94,10 @@ _ASCII = str.maketrans(PARTING, " " * len(PARTING), GLUED)
 
 
 def normalise(text: str) -> str:
-    """Normalise everything but ASCII case and punctuation.
+    """Normalise a text, except for its ASCII case and punctuation.
 
-    NFKC is applied twice because case folding can undo it. Look-alike letters become Latin ones in every text, even in
-    Russian or Greek: both sides of a comparison change alike. Words that are broken at a line's end are joined.
+    NFKC is applied twice because case folding can undo it. Letters that look like Latin ones are replaced by them, even
+    in Russian or Greek: both sides of a comparison change in the same way. Words hyphenated at a line end are joined.
     """
     if not text.isascii():
         text = _fold_foreign(text)
@@ -107,20 +107,20 @@ def normalise(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Normalised words."""
+    """Split a text into normalised words."""
     tokens = normalise(text).casefold().translate(_ASCII).split()
     return [shorten(word) for word in tokens] if len(text) > LONG_WORD else tokens
 
 
 def shorten(word: str) -> str:
-    """The word, or its beginning and digest if it is longer than LONG_WORD."""
+    """Replace a word longer than LONG_WORD by its beginning and digest; other words are unchanged."""
     if len(word) <= LONG_WORD:
         return word
     return word[:16] + hashlib.sha256(word.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def grams(tokens: Sequence[str], n: int) -> list[str]:
-    """Word n-grams in order, as strings; a text of fewer than n words is one shingle."""
+    """Word n-grams of a text in order, as strings; a text of fewer than n words is a single n-gram."""
     if len(tokens) < n:
         return [" ".join(tokens)] if tokens else []
     return [" ".join(tokens[i : i + n]) for i in range(len(tokens) - n + 1)]
@@ -128,7 +128,7 @@ def grams(tokens: Sequence[str], n: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """A run of words in both texts: the number of its first word in each, and its length in words, 0 for no run."""
+    """A run of words that two texts have in common: number of its first word in each text, and its length; 0: none."""
 
     first: int
     second: int
@@ -137,7 +137,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """Overlap of two texts, over sets of n-grams."""
+    """Overlap of two texts, computed on their sets of n-grams."""
 
     num_common: int
     """Distinct n-grams in both."""
@@ -160,9 +160,10 @@ NOTHING = Shared(
 
 
 def compare(first: Sequence[str], second: Sequence[str], n: int) -> Shared:
-    """Compare the words of two texts. A text of fewer than n words is one shingle, searched for at its length.
+    """Overlap of two texts, given their words. A text of fewer than n words is searched for as a whole in the other.
 
-    A short text inside a longer one covers none of the longer one's n-grams: it counts on the short side only.
+    If a short text occurs inside a longer one, only the containment of the short one is above 0: it has no n-gram of n
+    words.
     """
     if not first or not second:
         return NOTHING
@@ -199,10 +200,10 @@ def _compare_short(first: Sequence[str], second: Sequence[str], n: int) -> Share
 
 
 def longest_run(first: Sequence[str], second: Sequence[str], least: int) -> Span:
-    """The longest run of at least `least` words that both texts have; the first of equals.
+    """The longest run of at least `least` words that two texts have in common; of equally long ones the first.
 
-    Part of a common run is a common run, so bisection on hashes of windows finds its length; the result is compared
-    word by word.
+    Every part of a common run is a common run, so bisection on hashes of windows finds the length. The result is
+    compared word by word.
     """
     numbers: dict[str, int] = {}
     ours, theirs = (
@@ -231,7 +232,7 @@ def _common_window(ours: np.ndarray, theirs: np.ndarray, length: int) -> Span | 
 
 
 def _windows(numbers: np.ndarray, length: int) -> np.ndarray:
-    """Hash of every window: a polynomial modulo 2^64, from prefix sums, divided by the power of its first word."""
+    """Hash of every window of `length` words: a polynomial modulo 2^64, computed from prefix sums."""
     with np.errstate(over="ignore"):
         powers = np.cumprod(np.full(len(numbers), _FACTOR))
         back = np.cumprod(np.full(len(numbers), _INVERSE))
@@ -244,7 +245,7 @@ _CHUNK = re.compile(r"(?:\S*[^\W\d_]{2}[-\u2010\u2011]\s+(?=[^\W\d_]{2}))*\S+")
 
 
 def places(text: str) -> list[tuple[int, int]]:
-    """Character span `(start, end)` of each word; words that share a piece without blanks share its span."""
+    """Character span `(start, end)` of each normalised word; words of one piece without blanks share its span."""
     result: list[tuple[int, int]] = []
     for match in _CHUNK.finditer(text):
         tokens = words(match[0])

@@ -1,6 +1,6 @@
-"""Planted controls: overlaps of known kinds that measure the recall of a contamination search.
+"""Make planted controls: artificial overlaps of known kinds, which measure the recall of a contamination audit.
 
-A disguise changes a passage without changing its meaning and hides it from a plain comparison of characters.
+A disguise changes a passage but not its meaning, so that a plain comparison of characters would not find it.
 """
 
 import random
@@ -15,23 +15,23 @@ from infuser_core.seeding import seed_of
 CHARS = (150, 300, 500, 1000, 1500)
 """Lengths of the verbatim passages, characters."""
 PER_KIND = 20
-"""Planted pairs of each kind."""
+"""Number of planted pairs of each kind."""
 ANSWER_WORDS = 300
 """Length of the unrelated text after a quotation, words."""
 LEAST_WORDS = 5
-"""Least length of a control, words: shorter texts are compared with whole texts only."""
+"""Least length of a control, words; an audit compares shorter texts only with whole texts."""
 SURROUNDED = 2000
-"""Length of a passage with the text around it, characters."""
+"""Length of a passage together with the unrelated text around it, characters."""
 DISGUISED = 500
 """Length of the passages that are disguised, characters."""
 _VOCABULARY_DOCUMENTS = 50
 
 Disguise = Callable[[str, random.Random], str]
-"""Changes a passage at random."""
+"""Changes a passage at random without changing its meaning."""
 INVISIBLE = "\u00ad\u200b\u200d\u2060\ufeff"
 """Soft hyphen, zero-width space and joiner, word joiner, byte order mark."""
 LOOK_ALIKES = dict(zip("aceopxyiABEHKMOPTX", "асеорхуіАВЕНКМОРТХ", strict=True))
-"""Latin letters and the Cyrillic ones that look the same."""
+"""Latin letters to the Cyrillic letters that look the same."""
 _LETTER = re.compile(r"[^\W\d_]")
 _LONG_WORD = re.compile(r"[a-z]{6,}")
 _FORMULA = re.compile(r"\$[^$\n]+\$|\\\([^\n]+?\\\)|:math:`[^`]+`")
@@ -63,12 +63,12 @@ _PHRASES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plant:
-    """A document and a record that should or should not match."""
+    """A planted control: a document, and a record that the audit should or should not match with it."""
 
     kind: str
     """Kind of planted passage, such as `verbatim 500 characters`."""
     document: int
-    """Number of the document."""
+    """Number of the document among the documents given."""
     record: str
     """A part of the document, perhaps changed or inside other text; unrelated words if no match is expected."""
     expected: bool
@@ -76,7 +76,7 @@ class Plant:
 
 
 def plant_controls(documents: Sequence[str], *, per_kind: int = PER_KIND) -> list[Plant]:
-    """Make plants of every kind for which documents are long enough; the same documents give the same plants."""
+    """Make controls of every kind for which documents are long enough; the same documents give the same controls."""
     draw = random.Random(seed_of(0, "overlap-plants"))
     sample = draw.sample(documents, min(_VOCABULARY_DOCUMENTS, len(documents)))
     vocabulary = [word for text in sample for word in text.split()]
@@ -122,7 +122,7 @@ def _passage(text: str, chars: int, draw: random.Random) -> str:
 
 
 def _words(text: str, size: int, draw: random.Random) -> str:
-    """`size` neighbouring words; empty if the text has fewer."""
+    """`size` neighbouring words of the text, at a random place; empty if it has fewer."""
     tokens = [token for token in text.split() if words(token)]
     start = draw.randint(0, max(len(tokens) - size, 0))
     return " ".join(tokens[start : start + size]) if len(tokens) >= size else ""
@@ -142,24 +142,24 @@ def _noise(vocabulary: Sequence[str], size: int, draw: random.Random) -> str:
 
 
 def other_case(text: str, draw: random.Random) -> str:
-    """Put every third word in capitals, curl quotation marks and remove the punctuation after words."""
+    """Put a random third of the words in capitals, curl quotation marks and remove the punctuation after words."""
     tokens = [word.upper() if draw.random() < 1 / 3 else word for word in text.split(" ")]
     return re.sub(r"[,.;:!?](?=\s|$)", "", " ".join(tokens)).replace("'", "\u2019").replace('"', "\u201d")
 
 
 def look_alikes(text: str, draw: random.Random) -> str:
-    """Replace one in five of the letters that have a Cyrillic look-alike."""
+    """Replace a random fifth of the letters that have a Cyrillic look-alike."""
     return "".join(LOOK_ALIKES[c] if c in LOOK_ALIKES and draw.random() < 0.2 else c for c in text)
 
 
 def invisible(text: str, draw: random.Random) -> str:
-    """Insert a character without width after one letter in ten, and make some blanks non-breaking."""
+    """Insert an invisible character after one letter in ten, and make one blank in ten non-breaking."""
     marked = _LETTER.sub(lambda m: m[0] + (draw.choice(INVISIBLE) if draw.random() < 0.1 else ""), text)
     return re.sub(" ", lambda m: "\u00a0" if draw.random() < 0.1 else " ", marked)
 
 
 def rehyphenated(text: str, draw: random.Random) -> str:
-    """Break one in five of the long words at a line's end."""
+    """Hyphenate a random fifth of the long words, with a line break after the hyphen."""
 
     def hyphenate(match: re.Match[str]) -> str:
         place = draw.randint(2, len(match[0]) - 2)
@@ -169,7 +169,7 @@ def rehyphenated(text: str, draw: random.Random) -> str:
 
 
 def latex_spacing(text: str, draw: random.Random) -> str:
-    """Change blanks, spacing commands and braces around single scripts in formulas; empty if there is no formula."""
+    """Change blanks, spacing commands and braces of single scripts in LaTeX formulas; empty if nothing changes."""
 
     def respace(match: re.Match[str]) -> str:
         formula = _SINGLE_SCRIPT.sub(r"\1{\2}", match[0])
@@ -180,7 +180,7 @@ def latex_spacing(text: str, draw: random.Random) -> str:
 
 
 def paraphrased(text: str, draw: random.Random) -> str:
-    """Replace phrases by others of the same meaning."""
+    """Replace phrases by synonymous ones, from a fixed list."""
     for old, new in _PHRASES:
         text = re.sub(rf"\b{old}\b", new, text)
     return text
@@ -195,4 +195,4 @@ DISGUISES: dict[str, Disguise] = {
     "LaTeX spacing": latex_spacing,
     "paraphrased by rules": paraphrased,
 }
-"""Kinds of plants that are disguised copies of a passage."""
+"""Kinds of controls that are disguised copies of a passage, with the function that disguises."""

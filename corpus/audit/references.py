@@ -1,4 +1,4 @@
-"""Reference data that a pool is compared with: folders of shards of records, each record one or several texts."""
+"""Read the reference data that a pool is compared with, such as evaluation questions: files ("shards") of records."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from infuser_core.system.sealed import digest_of_file
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json")
 OTHER_ROLES = frozenset({"system", "developer", "environment", "tool", "function", "ipython", "observation"})
-"""Roles whose turns are left out: boilerplate and tool output. What a user or an assistant says, under whatever name,
-can be a book's text (appendix: deduplication check)."""
+"""Roles in conversations whose turns are skipped: boilerplate and tool output. Turns of a user or an assistant, under
+any name, can contain a book's text (appendix: deduplication check)."""
 _MESSAGES = ("messages", "conversations", "conversation")
 _NAMES = ("question_id", "doc_id", "document_id", "id", "uuid")
 _QUESTIONS = ("question_text", "question", "problem")
@@ -28,7 +28,7 @@ _IGNORED = frozenset({"infos.json", "dataset_info.json", "dataset_infos.json", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceShard:
-    """One file of a reference."""
+    """One file of reference data."""
 
     name: str
     """Path below the reference's folder, or the file's name."""
@@ -38,7 +38,7 @@ class ReferenceShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """One text of a record."""
+    """A text of a reference record."""
 
     record: int
     """Number of the record in its shard, 0-based."""
@@ -50,7 +50,7 @@ class Reference:
 
 
 def digests_of(shards: Sequence[ReferenceShard], cache: Path) -> list[str]:
-    """sha256 of the shards. A file with the size and modification time in the cache file is not read again."""
+    """sha256 of each shard; files whose path, size and modification time are in the file `cache` are not read again."""
     try:
         cached = sealed.read(cache)
     except (FileNotFoundError, ValueError):
@@ -64,7 +64,7 @@ def digests_of(shards: Sequence[ReferenceShard], cache: Path) -> list[str]:
 
 
 def shards_of(paths: Sequence[Path]) -> list[ReferenceShard]:
-    """The files of all references in order. Raises UsageError for a reference without a readable file."""
+    """List the files of all references (files or folders). Raises UsageError for a reference without readable files."""
     shards: list[ReferenceShard] = []
     for path in paths:
         files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if _is_data(p, path))
@@ -88,12 +88,12 @@ def _is_data(path: Path, folder: Path) -> bool:
 
 
 def serialise(question: Question) -> str:
-    """Question, choices and reference answer in one string."""
+    """Join text, choices and reference answer of a question into one string."""
     return " ".join([question.text, *question.choices, question.answer])
 
 
 def question_shards(sets: Mapping[str, Sequence[Question]], folder: Path) -> list[ReferenceShard]:
-    """Write question sets, by name, as files in `folder`; a question is one record with its choices and answer."""
+    """Write each question set to a file in `folder`; a record has a question with its choices and answer."""
     shards = []
     for name, rows in sets.items():
         lines = [
@@ -107,16 +107,16 @@ def question_shards(sets: Mapping[str, Sequence[Question]], folder: Path) -> lis
 
 
 def with_unique_names(shards: list[ReferenceShard]) -> list[ReferenceShard]:
-    """Rename the shards that share a name to their whole paths."""
+    """Replace names that several shards share by the full paths of the shards."""
     names = [shard.name for shard in shards]
     return [shard if names.count(shard.name) == 1 else replace(shard, name=str(shard.path)) for shard in shards]
 
 
 def texts_of(number: int, row: Mapping[str, Any]) -> list[Reference]:
-    """The texts of a record.
+    """Extract the texts of reference record `number` that are compared with the pool.
 
-    They are the user and assistant turns of a conversation or of a prompt with its response; a question alone and with
-    its choices and answer; a text; or, for an unknown shape, all strings of the record.
+    These are: the user and assistant turns of a conversation or of a prompt with its response; a question alone, and
+    the question with its choices and answer; a text; or, for an unknown shape, all strings of the record.
     """
     name = next((str(row[key]) for key in _NAMES if row.get(key) is not None), "")
 
@@ -148,14 +148,14 @@ def texts_of(number: int, row: Mapping[str, Any]) -> list[Reference]:
 
 
 def _as_turns(value: Any) -> list[Any]:
-    """A text as one turn; a list of turns unchanged."""
+    """Make a list of turns: a text becomes one turn, a list is unchanged."""
     if isinstance(value, str):
         return [{"role": "user", "content": value}]
     return list(value) if isinstance(value, list) else []
 
 
 def _turns_text(turns: Sequence[Any]) -> str:
-    """The text of all turns but those of OTHER_ROLES; a turn's content may be a list of parts."""
+    """Join the texts of all turns except those of OTHER_ROLES; the content of a turn may be a list of parts."""
     texts: list[str] = []
     for turn in turns:
         if not isinstance(turn, dict) or (turn.get("role") or turn.get("from")) in OTHER_ROLES:

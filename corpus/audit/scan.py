@@ -1,4 +1,4 @@
-"""Scan one shard of reference records against an indexed document pool."""
+"""Compare one shard (file) of reference records with an indexed document pool."""
 
 import hashlib
 import json
@@ -35,7 +35,7 @@ _TEXTS = ("text", "content")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolText:
-    """The columns of a pool's document that an audit needs."""
+    """Identifier and text of a document: the columns of a pool that an audit needs."""
 
     document_id: str
     text: str
@@ -43,13 +43,13 @@ class PoolText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """Result of scanning one shard."""
+    """Result of comparing one shard with the pool."""
 
     findings: list[Overlap]
-    """Pairs, in the order of the records."""
+    """Overlapping pairs, in the order of the records."""
     counts: dict[str, int]
-    """By name of COUNTS: records read; texts, empty texts, short (under n words) and tiny (under min_words) ones; pairs
-    that share an n-gram."""
+    """Numbers by the names of COUNTS: records read; texts; empty texts; short ones (under n words); tiny ones (under
+    min_words); pairs that share an n-gram."""
 
     def as_json(self) -> dict[str, Any]:
         """The scan as JSON values."""
@@ -57,13 +57,13 @@ class Scan:
 
     @staticmethod
     def from_file(path: Path) -> "Scan":
-        """Read a saved scan. Raises ValueError if the file was changed."""
+        """Read a scan from its file. Raises ValueError if the file was changed."""
         values = sealed.read(path)
         return Scan(findings=[Overlap(**row) for row in values["findings"]], counts=values["counts"])
 
 
 def pool_texts(pool: Path) -> list[PoolText]:
-    """The documents of a pool in parquet: ours, or any table with columns for an identifier and a text."""
+    """Read the documents of a pool in parquet: ours, or any table with columns for an identifier and a text."""
     path = pool_file(pool)
     if path.suffix != ".parquet":
         raise DocumentError(f"{pool}: not a parquet file", hint="`infuser corpus convert` reads other formats")
@@ -84,7 +84,7 @@ def pool_texts(pool: Path) -> list[PoolText]:
 def matcher_of(
     texts: Sequence[str], config: OverlapSettings, index: GramIndex | None = None
 ) -> "Matcher | PaperMatcher":
-    """The search of the configured mode, over an index of the texts."""
+    """Make the search of the configured mode, with an index of the texts."""
     if config.mode == "paper":
         from corpus.audit.lsh import PaperMatcher
 
@@ -93,19 +93,19 @@ def matcher_of(
 
 
 class Scanner:
-    """Scans shards for overlaps with the documents."""
+    """Compares shards of reference records with the documents of a pool."""
 
     def __init__(self, documents: Sequence[PoolText], config: OverlapSettings, index: GramIndex | None = None) -> None:
         self.documents, self.config, self._index = documents, config, index
 
     @cached_property
     def matcher(self) -> "Matcher | PaperMatcher":
-        """The index; built on first use, because an audit whose shards are all finished needs none."""
+        """The search with its index; built on first use: an audit whose shards are all finished does not need it."""
         return matcher_of([document.text for document in self.documents], self.config, self._index)
 
     @property
     def digest(self) -> str:
-        """sha256 over the documents."""
+        """sha256 of the identifiers and texts of all documents."""
         total = hashlib.sha256()
         for row in self.documents:
             total.update(json.dumps([row.document_id, row.text]).encode())
@@ -113,7 +113,7 @@ class Scanner:
 
     @contextmanager
     def on_disk(self, parent: Path) -> Iterator[Path]:
-        """Write the documents and their index to a folder below `parent`, for other processes to map."""
+        """Write the documents and their index to a temporary folder below `parent`, for other processes to load."""
         with tempfile.TemporaryDirectory(prefix="index-", dir=parent.resolve()) as name:
             write_rows(Path(name) / _DOCUMENTS, self.documents, PoolText)
             if isinstance(self.matcher, Matcher):
@@ -122,12 +122,12 @@ class Scanner:
 
     @staticmethod
     def from_disk(folder: Path, config: OverlapSettings) -> "Scanner":
-        """Load what `on_disk` wrote."""
+        """Load a scanner from the folder that `on_disk` wrote."""
         gram_index = index.load_index(folder, config.n) if config.mode != "paper" else None
         return Scanner(read_rows(folder / _DOCUMENTS, PoolText), config, gram_index)
 
     def scan(self, shard: ReferenceShard, progress: Callable[[int], None] = lambda size: None) -> Scan:
-        """Compare every record of the shard. `progress` is called with the bytes scanned so far."""
+        """Compare every record of the shard with the documents. `progress` is called with the bytes scanned so far."""
         counts = dict.fromkeys(COUNTS, 0)
         findings: list[Overlap] = []
         short: list[Reference] = []
@@ -137,7 +137,7 @@ class Scanner:
             findings += self._findings(shard.name, batch, self.matcher.pairs([row.text for row in batch]))
             short += self._count(batch, counts)
             size += sum(len(row.text) for row in batch)
-            # Characters approximate bytes: a compressed file is smaller, so the end comes sooner.
+            # Characters approximate bytes; for a compressed file, which is smaller, progress reaches the end early.
             progress(min(size, shard.num_bytes))
         if self.config.mode != "paper":
             pairs = short_pairs([row.text for row in self.documents], [row.text for row in short], self.config)
@@ -162,7 +162,7 @@ class Scanner:
             yield batch
 
     def _count(self, batch: Sequence[Reference], counts: dict[str, int]) -> list[Reference]:
-        """Count the batch; returns its texts of fewer than n words, to be searched for in longer documents later."""
+        """Add a batch to the counts; returns its texts of fewer than n words, to be searched for in documents later."""
         short = []
         for row in batch:
             # Most texts are far longer than n words, and need not be split into words.
@@ -178,7 +178,7 @@ class Scanner:
         return short
 
     def _findings(self, shard: str, batch: Sequence[Reference], pairs: Iterable[Pair]) -> list[Overlap]:
-        # In the order of documents: the word spans of each are computed once.
+        # Sorted by document, so that the word spans of each document are computed once.
         return [self._finding(shard, batch[p.scanned], p) for p in sorted(pairs, key=lambda pair: pair.item)]
 
     def _finding(self, shard: str, row: Reference, pair: Pair) -> Overlap:
@@ -211,7 +211,7 @@ _places = lru_cache(maxsize=256)(places)
 
 
 def _characters(text: str, first: int, length: int) -> tuple[int, int]:
-    """Character span of a run of words."""
+    """Character span of the run of `length` words that begins at word number `first`; (0, 0) without a run."""
     spans = _places(text)
     if not length or first + length > len(spans):
         return 0, 0
@@ -220,5 +220,5 @@ def _characters(text: str, first: int, length: int) -> tuple[int, int]:
 
 @contextmanager
 def open_scanner(folder: Path, config: OverlapSettings) -> Iterator[Callable[[ReferenceShard], Scan]]:
-    """Open in a worker the scanner that `Scanner.on_disk` wrote."""
+    """Load, in a worker, the scanner that `Scanner.on_disk` wrote."""
     yield Scanner.from_disk(folder, config).scan

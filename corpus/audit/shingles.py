@@ -1,4 +1,4 @@
-"""Hashes of all word n-grams of many texts at once, without one string per n-gram; and MinHash signatures.
+"""Hash all word n-grams of many texts at once, without one string per n-gram, and compute MinHash signatures.
 
 Normalised words are separated by one blank, so an n-gram is a slice of a buffer, and its hash follows from prefix sums.
 The hash of bytes b_0 ... b_k is the sum of b_j P^(j+1) modulo 2^64, mixed once; `hash64` computes it directly.
@@ -21,7 +21,7 @@ BASE = 0xD1342543DE82EF95
 MIXER = 0x9FB21C651E98DF25
 MASK = (1 << 64) - 1
 BLANK, MARK = 0x20, 0xFF
-# The mark ends a text. UTF-8 has no such byte: an n-gram that reaches into the next text equals no other n-gram.
+# The mark ends a text. This byte does not occur in UTF-8, so an n-gram that spans two texts never equals another one.
 _JOINT = b" \xff "
 _SPACES = b"\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f"
 _PARTING = PARTING.encode() + _SPACES
@@ -32,22 +32,22 @@ _DROPPED = GLUED.encode()
 BATCH_BYTES = 1 << 16
 """Text hashed at once, bytes: intermediate results stay in the processor's cache."""
 _WINDOW = 1 << 17
-"""Window over a longer text, bytes; far more than n words of any length."""
+"""Size of a window over a longer text, bytes; far more than n words of any length."""
 PERMUTATIONS = 128
 SEED = 1
 # datasketch 2 changed its default, so the name is fixed here.
 SCHEME = "affine32"
 NAME = f"{SCHEME}-{PERMUTATIONS}-seed{SEED}-polynomial64/{NORMALISER}"
-"""Scheme of signatures, with everything they depend on."""
+"""Name of the signature scheme; contains everything on which signatures depend."""
 EMPTY = np.uint32(0xFFFFFFFF)
-"""Hash value of a text without words."""
+"""Every value in the signature of a text without words."""
 _BLOCK = 512
-"""n-grams permuted at once: their values under all permutations fit the processor's cache."""
+"""Number of n-grams permuted at once: their values under all permutations fit in the processor's cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextBatch:
-    """Texts, normalised, in one buffer."""
+    """Several texts, normalised, in one byte buffer."""
 
     buffer: np.ndarray
     """uint8: one blank, then words, each followed by one blank; every text ends with the mark as a separate word."""
@@ -58,20 +58,20 @@ class TextBatch:
 
     @property
     def num_words(self) -> int:
-        """Words, the marks included."""
+        """Number of words, including the marks."""
         return len(self.blanks) - 1
 
     def owners(self, places: np.ndarray) -> np.ndarray:
-        """Number of the text that each word belongs to."""
+        """Number of the text to which each word belongs; `places` are word numbers."""
         return np.searchsorted(self.marks, places, side="left")
 
     def lengths(self) -> np.ndarray:
-        """Words of each text."""
+        """Number of words of each text."""
         return np.diff(self.marks, prepend=-1) - 1
 
 
 def batch_of(texts: Sequence[str]) -> TextBatch:
-    """The texts in one buffer, with exactly the words of `ngrams.words`."""
+    """Normalise texts into one buffer, with exactly the words that `ngrams.words` gives."""
     # `_pack` folds the case of ASCII letters.
     raw = [normalise(text).encode() if text.isascii() else _encode(normalise(text).casefold()) for text in texts]
     batch = _pack(raw)
@@ -81,7 +81,7 @@ def batch_of(texts: Sequence[str]) -> TextBatch:
 
 
 def _encode(text: str) -> bytes:
-    # Lone surrogates occur in careless data sets and must not stop an audit.
+    # Lone surrogates occur in some data sets and must not stop an audit.
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -98,7 +98,7 @@ def _pack(parts: Sequence[bytes]) -> TextBatch:
 
 
 def keys(batch: TextBatch, n: int) -> np.ndarray:
-    """uint64 hash of the n words from each word on; hashes across a mark equal no n-gram's."""
+    """uint64 hash of the n words that begin at each word; with a mark among them it never equals that of an n-gram."""
     count = max(batch.num_words - n + 1, 0)
     if not count:
         return np.empty(0, dtype=np.uint64)
@@ -117,7 +117,7 @@ def keys(batch: TextBatch, n: int) -> np.ndarray:
 
 
 def whole_keys(batch: TextBatch, texts: np.ndarray) -> np.ndarray:
-    """uint64 hash of each text as one shingle; `texts` are numbers of texts of fewer than n words."""
+    """uint64 hash of each text as a single n-gram; `texts` are the numbers of texts of fewer than n words."""
     ends = batch.blanks[batch.marks[texts]]
     starts = np.concatenate([[0], batch.marks + 1])[texts]
     firsts = batch.blanks[starts] + 1
@@ -128,7 +128,7 @@ def whole_keys(batch: TextBatch, texts: np.ndarray) -> np.ndarray:
 
 
 def gram_keys(batch: TextBatch, n: int) -> Iterator[np.ndarray]:
-    """The distinct keys of the n-grams of each text; of the whole text if it has fewer than n words."""
+    """Yield the distinct n-gram hashes of each text; a text of fewer than n words has one hash, of the whole text."""
     hashes = keys(batch, n)
     lengths = batch.lengths()
     small = np.flatnonzero((lengths > 0) & (lengths < n))
@@ -143,7 +143,7 @@ def gram_keys(batch: TextBatch, n: int) -> Iterator[np.ndarray]:
 
 
 def hash64(data: bytes) -> int:
-    """The hash, computed byte by byte."""
+    """Reference implementation of the n-gram hash, byte by byte."""
     total, power = 0, 1
     for byte in data:
         power = power * BASE & MASK
@@ -153,12 +153,12 @@ def hash64(data: bytes) -> int:
 
 
 def hash32(data: bytes) -> int:
-    """The upper half of the hash: as `hashfunc` of a datasketch MinHash it gives our signatures."""
+    """Upper half of the n-gram hash; as `hashfunc` of a datasketch MinHash it gives the same signatures."""
     return hash64(data) >> 32
 
 
 def batches(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Ranges of texts that together have about BATCH_BYTES characters."""
+    """Split the texts into ranges (begin, end) of about BATCH_BYTES characters each."""
     begin, size = 0, 0
     for number, text in enumerate(texts):
         size += len(text)
@@ -237,7 +237,7 @@ def _minimum(hashes: np.ndarray, scratch: np.ndarray, out: np.ndarray) -> None:
 
 
 def _mix(keys: np.ndarray) -> np.ndarray:
-    """The upper halves of the keys after MurmurHash3's 32-bit finaliser."""
+    """Apply MurmurHash3's 32-bit finaliser to the upper halves of the keys."""
     h = (keys >> np.uint64(32)).astype(np.uint32)
     h ^= h >> np.uint32(16)
     h *= np.uint32(0x85EBCA6B)
@@ -248,11 +248,11 @@ def _mix(keys: np.ndarray) -> np.ndarray:
 
 
 def estimate(first: np.ndarray, second: np.ndarray) -> float:
-    """Estimated Jaccard similarity of two non-empty texts from their signatures."""
+    """Estimate the Jaccard similarity of two non-empty texts from their signatures."""
     return float(np.count_nonzero(first == second)) / PERMUTATIONS
 
 
 def sizes(texts: Sequence[str], n: int) -> np.ndarray:
-    """Distinct n-grams of each text."""
+    """Number of distinct n-grams of each text."""
     counts = [len(keys) for begin, end in batches(texts) for keys in gram_keys(batch_of(texts[begin:end]), n)]
     return np.array(counts, dtype=np.int64)

@@ -1,8 +1,9 @@
-"""Split Markdown into a gapless sequence of blocks with character offsets. Nothing is rewritten.
+"""Split Markdown into headings, paragraphs, code, formulas and tables, with character offsets and without gaps.
 
-Blocks are those of CommonMark with tables; headings inside lists and quotations are text. Three differences are
-intended: display formulas (`$$` and `\\[`) are blocks; a line below a formula that began within a line does not make
-it a heading; and an opener that never closes is text instead of swallowing the book.
+The text is not rewritten. Blocks are those of CommonMark with tables; headings inside lists and quotations are text.
+There are three intended differences: display formulas (`$$` and `\\[`) are blocks; a line of equals signs inside a
+formula that began within a line does not make a heading; and a fence, formula or block of HTML that is never closed is
+text, instead of extending to the end of the book.
 """
 
 import re
@@ -40,7 +41,7 @@ KINDS = {
     "formula": BlockType.MATH,
     "table_open": BlockType.TABLE,
 }
-"""Kinds of the tokens that hold text. Other tokens hold blocks, or are parts of one."""
+"""Kind of block by type of the parser's token. Tokens of other types contain blocks or are parts of a block."""
 FORMULAS = {"$$": "$$", "\\[": "\\]"}
 """Delimiters of a display formula."""
 OPENER = re.compile(r"`{3,}|~{3,}|<(?:\?|!--|![a-z[]|/?[a-z]+)|\$\$|\\\[", re.IGNORECASE)
@@ -49,7 +50,7 @@ LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """One span of the source, line end included."""
+    """A block of Markdown: a span of the source, including its line end."""
 
     kind: BlockType
     start: int
@@ -62,7 +63,7 @@ class Block:
 
 
 def scan(source: str) -> list[Block]:
-    """Blocks that tile the source: the first starts at 0, each starts where the previous one ends."""
+    """Split the source into blocks: the first starts at 0, each starts where the previous one ends."""
     # CommonMark's line ends: `str.splitlines` would also break at form feeds and U+2028.
     starts = list(accumulate(map(len, LINE.findall(source)), initial=0))
     result: list[Block] = []
@@ -75,7 +76,7 @@ def scan(source: str) -> list[Block]:
         return not source[starts[number] : starts[number + 1]].strip(" \t\r\n")
 
     def fill(stop: int) -> None:
-        """Add the rows without a token: blank ones, link definitions, markers of lists and quotations without text."""
+        """Add rows for which the parser has no token: blank rows, link definitions, empty list items and quotations."""
         for blank, group in groupby(range(row, stop), is_blank):
             numbers = list(group)
             add(BlockType.BLANK if blank else BlockType.PARAGRAPH, numbers[0], numbers[-1] + 1)
@@ -97,7 +98,7 @@ def scan(source: str) -> list[Block]:
 
 
 def _parse(source: str) -> Iterator[list[Token]]:
-    """The tokens, block by block: those of a whole book would need many times its size in memory."""
+    """Parse block by block, to save memory: the tokens of a whole book would need many times its size."""
     parser = _parser()
     rules = parser.block.ruler.getRules("")
     state = StateBlock(source.replace("\r\n", "\n").replace("\r", "\n") + "\n", parser, {}, [])
@@ -109,7 +110,7 @@ def _parse(source: str) -> Iterator[list[Token]]:
 
 @cache
 def _parser() -> MarkdownIt:
-    """CommonMark with tables; fences, HTML and formulas begin only if they also end."""
+    """Parser for CommonMark with tables, in which fences, HTML and formulas that are never closed are text."""
     parser = MarkdownIt("commonmark").enable("table").disable("html_block")
     parser.block.ruler.at("lheading", _setext_heading)
     parser.block.ruler.at("fence", _span, {"alt": ["paragraph", "reference", "blockquote", "list"]})
@@ -117,7 +118,7 @@ def _parser() -> MarkdownIt:
 
 
 def _span(state: StateBlock, first: int, end: int, silent: bool) -> bool:
-    """Rule for a fence, block of HTML or display formula; one without an end is text."""
+    """Parser rule for a fence, block of HTML or display formula; without a closing sign it is text."""
     opener = OPENER.match(state.src, state.bMarks[first] + state.tShift[first], state.eMarks[first])
     if not opener:
         return False
@@ -125,7 +126,7 @@ def _span(state: StateBlock, first: int, end: int, silent: bool) -> bool:
     rule = _formula if sign in FORMULAS else html_block if sign[0] == "<" else fence
     if silent:
         return rule(state, first, end, True)
-    # If an opener had no end, the same one further down has none either.
+    # If an opener was not closed up to a row, the same opener before that row is not closed either.
     key = f"{sign} {state.level}"
     if first < state.env.get(key, 0) or not rule(state, first, end, False):
         return False
@@ -138,7 +139,7 @@ def _span(state: StateBlock, first: int, end: int, silent: bool) -> bool:
 
 
 def _setext_heading(state: StateBlock, first: int, end: int, silent: bool) -> bool:
-    """Rule for an underlined heading; a line of an equals sign within a formula is no underline."""
+    """Parser rule for an underlined heading; a line of equals signs within a formula is not an underline."""
     count = len(state.tokens)
     if not lheading(state, first, end, silent):
         return False
@@ -150,7 +151,7 @@ def _setext_heading(state: StateBlock, first: int, end: int, silent: bool) -> bo
 
 
 def _has_end(token: Token) -> bool:
-    """Whether the span ended at its closing sign, not with its container."""
+    """Whether the block ended at its closing sign, and not at the end of the text or list around it."""
     if token.type == "fence":
         first, stop = token.map or (0, 0)
         return token.content.count("\n") == stop - first - 2
@@ -160,7 +161,7 @@ def _has_end(token: Token) -> bool:
 
 
 def _formula(state: StateBlock, first: int, end: int, silent: bool) -> bool:
-    """Rule for a display formula from `$$` or `\\[` to the end of the row that closes it; it has no empty row."""
+    """Parser rule for a display formula, from `$$` or `\\[` to the row that closes it, without an empty row inside."""
     begin = state.bMarks[first] + state.tShift[first]
     sign = state.src[begin : begin + 2]
     if state.is_code_block(first) or first < state.env.get(sign, 0):
@@ -169,7 +170,7 @@ def _formula(state: StateBlock, first: int, end: int, silent: bool) -> bool:
     while not state.src[begin : state.eMarks[row]].rstrip(" \t").endswith(FORMULAS[sign]):
         row += 1
         if row >= end or state.isEmpty(row):
-            # No row up to here closes it, nor any formula that begins in between.
+            # No row up to this one closes the formula, so none closes a formula that begins in between either.
             state.env[sign] = row
             return False
         begin = state.bMarks[row]

@@ -1,4 +1,7 @@
-"""Split Markdown into documents of bounded length: exact slices of the source, with a row for every discarded span."""
+"""Split the Markdown of a book into chunks of bounded length, and list every span that is discarded.
+
+A chunk is an exact slice of the Markdown, by character offsets.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +17,13 @@ from infuser_core.schemas import Document, Page
 PATH_JOINT = " > "
 """Separator of the titles in a header path."""
 CONVERT = "convert"
-"""Stage of text that the converter left out of the Markdown."""
+"""Value of `stage` for text that the converter left out of the Markdown."""
 PROMPT_TYPE = "mcq"
-"""Generator route written into every document."""
+"""Route by which the generator writes questions on these documents."""
 
 
 class Discard(StrEnum):
-    """Reasons why a span is not a candidate for the pool."""
+    """Reasons why a span of a book is not a candidate for the pool."""
 
     TOO_SHORT = "too_short"
     TOO_LONG = "too_long"
@@ -34,7 +37,7 @@ _BY_STRUCTURE = frozenset({Discard.FRONT_MATTER, Discard.BACK_MATTER})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excluded:
-    """A span that the structure pass takes out before chunking."""
+    """A span that is excluded before chunking, as front or back matter."""
 
     start: int
     end: int
@@ -45,7 +48,7 @@ class Excluded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """One span of the source: a candidate, or a discard with its reason."""
+    """A chunk of a book: a candidate for the pool, or discarded with a reason."""
 
     document: Document
     discard: Discard | None
@@ -54,9 +57,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discarded:
-    """A span of a source that is not a document. Documents and discarded spans tile the source's Markdown.
+    """A span of a source that is not in the pool. Documents and discarded spans together cover the source's Markdown.
 
-    Rows of the stage `convert` hold text that the converter left out of the Markdown.
+    Rows of the stage `convert` have text that the converter left out of the Markdown.
     """
 
     source_id: str
@@ -77,7 +80,7 @@ class Discarded:
     text: str = ""
     """Text that the converter left out; empty for a span of the Markdown."""
     page: int = -1
-    """Page of such a text in the file, 0-based; -1 for a span of the Markdown, and if the file has no pages."""
+    """Page of the left-out text in the file, 0-based; -1 for a span of the Markdown, or if the file has no pages."""
 
     @property
     def is_span(self) -> bool:
@@ -87,13 +90,13 @@ class Discarded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A heading with the blocks up to the next heading, or several neighbouring ones."""
+    """A heading with the blocks up to the next heading; or several such neighbouring sections, joined."""
 
     blocks: list[Block]
     path: tuple[str, ...]
     """Titles of the ancestors and of the section; the common prefix for several joined sections."""
     top: int
-    """Start of the top-level heading above, -1 without one: sections are not joined across it."""
+    """Start of the top-level heading above, -1 without one; sections under different ones are not joined."""
 
     @property
     def start(self) -> int:
@@ -107,7 +110,7 @@ class Section:
 
 
 def split_sections(source: str) -> list[Section]:
-    """Sections that tile the source."""
+    """Split Markdown at its headings into sections, without gaps."""
     result: list[Section] = []
     stack: list[Block] = []
     for block in scan(source):
@@ -124,7 +127,7 @@ def split_sections(source: str) -> list[Section]:
 def chunk_page(
     page: Page, count: Count, config: ChunkSettings, domain: str, *, excluded: Sequence[Excluded] = ()
 ) -> list[Chunk]:
-    """Candidates and discards of one source, in order; together they cover everything but blank characters.
+    """Split one book into chunks, in order; candidates and discarded ones together cover all but blank characters.
 
     `count` returns the tokens of a text. Every candidate satisfies T_min <= tokens <= T_max, counted on its slice.
     """
@@ -148,7 +151,7 @@ def chunk_page(
 
 
 def _join_small(sections: Sequence[Section], measure: SliceCounter, config: ChunkSettings) -> list[Section]:
-    """Join small sections with the next ones under the same top-level heading, otherwise with the previous one."""
+    """Join each section that is too small with the next ones under the same top-level heading, or with the previous."""
     if config.small_sections == "drop":
         return list(sections)
 
@@ -185,7 +188,7 @@ def _row(
     domain: str,
     reason: Discard | None,
 ) -> Chunk | None:
-    """The trimmed span as a chunk; None if it is blank. The first `reason` wins."""
+    """Make a chunk of a span without blanks at its ends; None if it is blank. A given `reason` precedes all others."""
     start, end = trim(page.markdown, *span)
     if start == end:
         return None
@@ -211,7 +214,7 @@ def _row(
 
 
 def discarded_spans(page: Page, rows: Sequence[Chunk]) -> list[Discarded]:
-    """The spans of the source that are not candidates, blank ones included, so that everything is accounted for."""
+    """All spans of a book that are not candidates, including blank ones, so that every character is accounted for."""
     dropped = [
         discard(row.document, "structure" if row.discard in _BY_STRUCTURE else "chunk", row.discard.value)
         for row in rows
@@ -238,7 +241,7 @@ def discarded_spans(page: Page, rows: Sequence[Chunk]) -> list[Discarded]:
 
 
 def unconverted_texts(page: Page) -> list[Discarded]:
-    """Rows for the texts that the converter left out of the Markdown, in the order of the source."""
+    """List the texts that the converter left out of the Markdown, in the order of the source."""
     pages = page.removed_pages or [-1] * len(page.removed)
     return [
         Discarded(
@@ -258,7 +261,7 @@ def unconverted_texts(page: Page) -> list[Discarded]:
 
 
 def discard(document: Document, stage: str, reason: str, response: str = "") -> Discarded:
-    """Turn a document into a discarded span."""
+    """Make a discarded span of a document."""
     return Discarded(
         source_id=document.source_id,
         start=document.start,

@@ -1,4 +1,4 @@
-"""Cut whole books into chunks, by a pool of workers."""
+"""Cut converted books into chunks, several books at a time in worker processes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,34 +17,37 @@ from infuser_core.schemas import Document, Judgement, Page
 from infuser_core.system.worker_pool import Task, WorkerPool
 
 LEAST_CHARS = 100_000
-"""Characters of all books below which this process cuts them: another one takes longer to start."""
+"""Total characters of the books below which no workers are used: starting them would take longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertedBook:
-    """A book to cut."""
+    """A converted book that is to be cut into chunks."""
 
     page: Page
     domain: str
     bounds: BookBounds | None = None
-    """First and last line of its teaching text, if a model decided on them."""
+    """Start and end of its teaching text, if a model chose them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookChunks:
-    """The chunks of a book."""
+    """The chunks of a book: candidates for the pool, and discarded spans."""
 
     candidates: list[Document]
     discarded: list[Discarded]
-    """The other spans; with the candidates they tile the text."""
+    """All other spans of the text; together with the candidates they cover it without gaps or overlap."""
     judgements: list[Judgement]
-    """Why a rule discarded a chunk."""
+    """The reason for each chunk that a rule discarded."""
 
 
 def cut_books(
     books: Sequence[ConvertedBook], settings: CorpusSettings, load_counter: Callable[[], Count], workers: WorkerPool
 ) -> Iterator[tuple[int, BookChunks]]:
-    """Place and chunks of each book, as they are finished. `load_counter` loads the token counter in the worker."""
+    """Cut the books; yields the position in `books` and the chunks of each, as they are finished.
+
+    `load_counter` loads the token counter in the worker.
+    """
     begin = partial(_open_cutter, settings, load_counter)
     if workers.size > 1 and sum(len(book.page.markdown) for book in books) >= LEAST_CHARS:
         yield from workers.each(Task(name="chunking", begin=begin, item=attrgetter("page.source_id")), books)

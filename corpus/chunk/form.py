@@ -1,4 +1,8 @@
-"""Rules that find chunks without teaching text by their form: licences, course notices, indexes, lists, debris."""
+"""Rules that recognise chunks without teaching text from their form alone, without a language model.
+
+They find licences, notices of a course, biographies, indexes, lists of contents and of references, and debris of the
+conversion.
+"""
 
 import re
 from collections.abc import Callable, Sequence
@@ -9,7 +13,7 @@ from corpus.chunk.blocks import BlockType, scan
 from corpus.read.garble import SHORT_WORDS, WIDE, math_garbled
 
 RULES = "rules-6"
-"""Name of the rules as a whole, for recipes."""
+"""Name and version of this set of rules, for recipes."""
 MIN_LINES = 6
 """Lines or entries below which a list is too short to be distinguished from prose."""
 LIST_SHARE = 0.6
@@ -20,29 +24,29 @@ RUNNING = 0.3
 Names, numbers and debris are below 0.2, prose is above 0.5.
 """
 SENTENCE_WORDS = 30
-"""Words per sentence end up to which a paragraph has sentences; then its plain words need not be neighbours."""
+"""Most words per sentence end in a paragraph with sentences; its plain words need not be neighbours to be prose."""
 SIGN = 2
-"""Characters of an initial or a list number with its full stop, which ends no sentence."""
+"""Longest word (with its full stop) that is an initial or a list number and does not end a sentence, characters."""
 PROSE_SHARE = 0.2
-"""Share of a chunk's words in paragraphs of prose up to which it says nothing."""
+"""Largest share of words in paragraphs of prose at which a chunk counts as one without content."""
 SIGN_WORDS = 20
-"""Words per sign up to which a paragraph is a formula or a function's head."""
+"""Most words per relation sign or call in a paragraph that counts as a formula or the head of a function."""
 FORMULA = 0.4
-"""`math_garbled` below which a formula's signs are still in order."""
+"""Score of `math_garbled` below which a formula is not garbled."""
 SIGNS = re.compile(
     r"(?<=[\w)}\]]) ?[=<>\u2248\u2260\u2261\u2264\u2265\u2208\u2282\u2286\u2192\u21d2\u21d4\u223c\u221d](?!\s*[,;=<>])"
     r"|\w\([^()]*[\s,][^()]*\)"
 )
 LATEX = re.compile(r"\$\$.+?\$\$|(?<!\\)\$[^$\n]+(?<!\\)\$|\\\(.+?\\\)", re.DOTALL)
 LONGEST = 25
-"""Letters of a word; a longer one is several words that lost the blanks between them."""
+"""Most letters of a word; a longer one is several words that lost the blanks between them."""
 NO_LETTER = re.compile(r"[\d_!-&*-,./:-@\[-`{-~]")
 INDENTED = 0.3
 """Least share of indented lines in a listing."""
 FENCE = re.compile(r"(?:(\A|[^\n]\n)|^) {0,3}(?:`{3,}|~{3,})([ \t]*(?:\n[ \t]*(?:\n|\Z)|\Z))?", re.MULTILINE)
 ENTRY = re.compile(r"\S.*?(?P<leader>\s*\.(?:\s*\.)+\s*|\s+)(?P<page>\d{1,4}|[ivxlc]{1,7})\s*$")
 RISING = 0.9
-"""Least share of neighbouring entries whose page numbers do not fall: exercises end in unordered numbers."""
+"""Least share of neighbouring entries of a list of contents whose page numbers do not fall; in exercises they do."""
 NUMBERED = re.compile(
     r"[-*#\s]*(?:chapter |section |appendix |part )?[A-Z\d]{1,3}(?:[.-]\d+)+[.:]?\s+\W{0,3}[^\W\d]", re.I
 )
@@ -50,7 +54,7 @@ SENTENCE = re.compile(r"[.;?!:][)\"'*_`]*$|(?:\S+\s+){15}")
 INDEX = re.compile(r"\S[^.!?]{0,80}?,\s*\d{1,4}(?:\s*[-\u2013,]\s*\d{1,4}|\s*,?\s*see(?: also)? [^.]+)*\.?\s*$")
 ENTRIES = re.compile(r"\n\s*\n|\n(?=[-*] |\\?\[\w{1,12}\\?\])|(?<=[.\d]) (?=\[\d{1,3}\] [A-Z])")
 ENTRY_WORDS = 80
-"""Words below which an entry belongs to a list of sources; a paragraph that cites has more."""
+"""An entry of a list of references has fewer words than this; a paragraph of text with citations has more."""
 REFERENCE = re.compile(
     r"^\s*(?:[-*]\s+)?\\?\[\w{1,12}\\?\]|\bdoi\b|\bISBN\b|\bpp?\.\s*\d|\bet al\.|\bProc\.|\bJournal\b|\bPress\b|\bvol\."
     r"|^\W*(?:[A-Z]\.[ -]?){1,3}\s?[A-Z][a-z]+|^\W*[A-Z][\w-]+,? [A-Z](?:[A-Z]?\b|\.)"
@@ -70,11 +74,11 @@ LEGAL = re.compile(
     r"|contributors?|recipients?)\b"
 )
 LEGAL_SHARE = 0.05
-"""Share of legal words above which a paragraph is part of a licence."""
+"""Share of legal words above which a paragraph counts as legal."""
 SEVERAL = 4
-"""Least number of different words of the kind in a licence or in notices of a course."""
+"""Least number of different legal words in a licence, or of course words in notices of a course."""
 STEM = 5
-"""Letters that forms of the same word share."""
+"""Number of first letters by which forms of the same word are recognised."""
 LEGAL_PART = 0.5
 """Share of a chunk's words in legal paragraphs above which it is a licence."""
 COURSE = re.compile(
@@ -86,14 +90,14 @@ COURSE = re.compile(
     r"|tutorials?|thank\w*|grateful|gratitude|acknowledg\w*|reviewers?|suggestions|sign up|join us|welcome"
     r"|assignments?|problem sets?|projects|meetings?)\b"
 )
-"""Words of sentences about the course itself: dates, work to hand in, the next part, thanks."""
+"""Words that occur in sentences about the course itself: dates, work to hand in, the next part, thanks."""
 COURSE_PART = 0.3
 """Share of a chunk's words in sentences about the course above which it teaches nothing."""
 SENTENCES = re.compile(r"\n+|(?<=[.!?])\**\s+")
 TORN = re.compile(
     r"(?<!\S)[=\u2248\u2261\u2264\u2265\u2208\u223c] +[=\u2248\u2261\u2264\u2265\u2208\u223c+\u00d7](?!\S)"
 )
-"""Two neighbouring relations, blanks around them."""
+"""Two relation signs next to each other, with blanks around them."""
 QUOTED = re.compile(r"`[^`\n]*`")
 DEGREE = re.compile(
     r"\b(?:received|holds?|earned|obtained|completed) (?:his|her|their|the|an?)\b[^.]{0,40}?"
@@ -106,7 +110,7 @@ CAREER = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """A chunk's paragraphs, and its words by kind."""
+    """A chunk's paragraphs, and the number of its words in prose, in displays and in all paragraphs."""
 
     text: str
     paragraphs: Sequence[str]
@@ -130,14 +134,14 @@ class Form:
 
 
 def fault_of(text: str) -> str:
-    """Reason why a chunk teaches nothing, by its form; empty if it may teach something."""
+    """Reason why the form of a chunk shows that it teaches nothing; empty if no rule applies."""
     form = form_of(text)
     return next((reason for reason, holds in FAULTS if holds(form)), "")
 
 
 def form_of(text: str) -> Form:
-    """Sort the words of a chunk by kind."""
-    # A chunk may begin within code: then a blank line is after its first fence, and none before.
+    """Split a chunk into paragraphs and count its words by kind: prose, displays, other."""
+    # A chunk may begin within code: then its first fence is a closing one, with a blank line after it and none before.
     fence = FENCE.search(text)
     source = f"```\n{text}" if fence and fence[1] is not None and fence[2] is not None else text
     paragraphs: list[str] = []
@@ -169,12 +173,12 @@ def _is_display(part: str, tokens: Sequence[str]) -> bool:
 
 
 def _space_wide(text: str) -> str:
-    """Make every wide character a word."""
+    """Put blanks around every wide character, so that each counts as a word."""
     return WIDE.sub(r" \g<0> ", text)
 
 
 def _is_prose(tokens: Sequence[str]) -> bool:
-    """Whether a paragraph, in any script, has sentences of plain words or neighbouring plain words without a comma."""
+    """Whether a paragraph, in any script, is prose: sentences of plain words, or plain words next to each other."""
     plain = [_is_plain(token) for token in tokens]
     joined = [left and right for left, right in pairwise(plain)]
     joined = [both and token[-1] not in ",;" for both, token in zip(joined, tokens, strict=False)]
@@ -185,7 +189,7 @@ def _is_prose(tokens: Sequence[str]) -> bool:
 
 
 def _is_plain(token: str) -> bool:
-    """Whether a word looks like one inside a sentence: no name, number, identifier or letter of a formula."""
+    """Whether a token looks like an ordinary word of a sentence: not a name, number, identifier or formula letter."""
     bare = token.strip("\"'\u201c\u201d\u2018\u2019()*_,;:.!?-\u2013\u2014\u2026")
     if WIDE.search(bare):
         return True
@@ -198,12 +202,12 @@ def _says_nothing(form: Form) -> bool:
 
 
 def _is_torn(form: Form) -> bool:
-    """Whether two relations are neighbours: the operand between them is lost or was moved."""
+    """Whether a formula was damaged: two relation signs are neighbours, the operand between them is lost."""
     return any(TORN.search(QUOTED.sub("x", LATEX.sub("x", part))) for part in form.paragraphs)
 
 
 def _is_course(form: Form) -> bool:
-    """Whether many sentences are about the course: work that is due, the next part, thanks and congratulations."""
+    """Whether much of a chunk is about the course itself: work that is due, the next part, thanks, congratulations."""
     parts = [part for text in form.paragraphs for part in SENTENCES.split(text.casefold())]
     matches = [COURSE.findall(part) for part in parts]
     size = sum(len(part.split()) for part, words in zip(parts, matches, strict=True) if words)
@@ -211,12 +215,12 @@ def _is_course(form: Form) -> bool:
 
 
 def _has_several(matches: Sequence[Sequence[str]]) -> bool:
-    """Whether several different words of a kind occur: one alone may be the subject of the text."""
+    """Whether several different words were matched: a single one may be the subject that the text teaches."""
     return len({word[:STEM] for words in matches for word in words}) >= SEVERAL
 
 
 def _is_legal(form: Form) -> bool:
-    """Whether most of a text is in paragraphs about rights, in several words of a licence."""
+    """Whether most of a chunk is legal text, with several different words of a licence."""
     parts = re.split(r"\n\s*\n", _space_wide(form.text.casefold()))
     matches = [LEGAL.findall(part) for part in parts]
     if not _has_several(matches):
@@ -227,7 +231,7 @@ def _is_legal(form: Form) -> bool:
 
 
 def _is_biography(form: Form) -> bool:
-    """Whether a text names degrees and posts of authors."""
+    """Whether a chunk has biographies: degrees and positions of authors."""
     degrees = len(DEGREE.findall(form.text))
     return degrees > 0 and degrees + len(CAREER.findall(form.text)) > 1
 
@@ -237,14 +241,14 @@ def _is_index(form: Form) -> bool:
 
 
 def _are_most(lines: Sequence[str], holds: Callable[[str], bool]) -> bool:
-    """Whether `holds` is true of most lines, and of most words: a list may follow prose that explains it."""
+    """Whether `holds` is true of most lines and these have most words: one line of prose can outweigh a list."""
     entries = [line for line in lines if holds(line)]
     words, entry_words = (sum(len(line.split()) for line in part) for part in (lines, entries))
     return len(lines) >= MIN_LINES and len(entries) >= LIST_SHARE * len(lines) and entry_words >= LIST_SHARE * words
 
 
 def _is_contents(form: Form) -> bool:
-    """Whether a text lists numbered titles, or entries with leaders or rising page numbers."""
+    """Whether a chunk is a list of contents: numbered titles, or entries with dot leaders or rising page numbers."""
     if _are_most(form.all_lines, lambda line: bool(NUMBERED.match(line)) and not SENTENCE.search(line)):
         return True
     lines = form.lines
@@ -259,7 +263,7 @@ def _is_contents(form: Form) -> bool:
 
 
 def _is_sources(form: Form) -> bool:
-    """Whether most entries, or most words, cite a work with its year."""
+    """Whether a chunk is a list of references: most entries, or most words, cite a work with its year."""
     entries = [entry for entry in ENTRIES.split("\n\n".join(form.paragraphs)) if entry.strip()]
     cited = [e for e in entries if YEAR.search(e) and REFERENCE.search(e) and len(e.split()) < ENTRY_WORDS]
     if len(entries) < MIN_LINES or len(cited) < MIN_LINES / 2:
@@ -278,4 +282,4 @@ FAULTS: tuple[tuple[str, Callable[[Form], bool]], ...] = (
     ("a list of references: most entries cite a work with its year", _is_sources),
     ("says nothing: most words are names, numbers or debris", _says_nothing),
 )
-"""Reasons and their tests, in order: the first that holds is reported."""
+"""Reasons to drop a chunk, each with its test; the first one that holds is reported."""

@@ -1,6 +1,7 @@
-"""Front and back matter of a book: first chapter and end marker, by rules on the headings or by a language model.
+"""Find the front and back matter of a book, by rules on its headings or with a language model.
 
-If this pass is off, the judge discards such matter.
+The teaching text begins at the first chapter and ends at the end marker, the first heading of the closing matter. If
+this pass is off, the judge has to discard such matter.
 """
 
 import re
@@ -15,7 +16,7 @@ from infuser_core.protocols import ChatModel
 from infuser_core.schemas import Page
 
 RULES = 5
-"""Version of the rules, for recipes: the titles below, and the sections that they take with them."""
+"""Version of the rules, for recipes: the titles below, and the subsections that are excluded with them."""
 
 FRONT = re.compile(
     r"(?:table of )?contents|(?:brief|detailed) contents"
@@ -53,9 +54,9 @@ TEACHES = re.compile(
     r"(?:introduction|prologue|overview|abstract|summary|executive summary|synopsis)\b.*", re.IGNORECASE
 )
 FRONT_SHARE = 0.35
-"""Largest share of the text before the first chapter, or below the title of front or back matter."""
+"""Largest share of the text that can come before the first chapter, or be excluded with one title."""
 BACK_SHARE = 0.5
-"""Share of the text that has no end marker."""
+"""Share of the text, from its start, in which no end marker is recognised."""
 HEADINGS_PER_PROMPT = 300
 """Headings in one prompt; a longer book takes several."""
 MAX_TOKENS = 256
@@ -65,7 +66,7 @@ TITLE_CHARS = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookBounds:
-    """First and last line of a book's teaching text."""
+    """Start and end of the teaching text of a book."""
 
     source_id: str
     first: int
@@ -79,17 +80,17 @@ class BookBounds:
 
 
 def exclude(page: Page, bounds: BookBounds | None = None) -> list[Excluded]:
-    """Spans that are front or back matter, in order, without overlap.
+    """Spans of a book to exclude as front or back matter, in order, without overlap.
 
-    `bounds` come from a model; without them the rules find them. Before the first chapter only introductions stay;
-    from the end marker on nothing stays; in between, sections with a title of front or back matter go with their
-    subsections.
+    `bounds` were chosen by a model; without them the rules find them. Everything before the first chapter is excluded
+    except introductions, and everything from the end marker on. In between, sections whose title is one of front or
+    back matter are excluded with their subsections.
     """
     parts = split_sections(page.markdown)
     if not any(part.path for part in parts):
         return []
     bounds = bounds or by_rules(page.source_id, parts)
-    # Level of the first chapter's heading, or the highest level there is.
+    # Level of the first chapter's heading, or the highest level in the book.
     levels = {part.start: level_of(part) for part in parts if part.path}
     depth = levels.get(bounds.first, min(levels.values()))
     spans: list[Excluded] = []
@@ -110,16 +111,16 @@ def exclude(page: Page, bounds: BookBounds | None = None) -> list[Excluded]:
             reason = by_title
         if reason:
             end = subtree_end(parts, place) if part.path and by_title else part.end
-            # If only the contents have a heading of the highest level, the whole book would be below it.
+            # If only the table of contents has a heading of the highest level, the whole book would be its subsection.
             end = end if end - part.start <= FRONT_SHARE * parts[-1].end else part.end
-            # Sections beyond a boundary are decided separately.
+            # Do not exclude past a boundary: the sections after it have their own reasons.
             edges = [edge for edge in (bounds.first, bounds.end) if part.start < edge]
             spans.append(Excluded(start=part.start, end=min([end, *edges]), reason=reason))
     return spans
 
 
 def _reason_of_title(title: str, part: Section, depth: int) -> Discard | None:
-    """Whether a title is one of front or back matter: lists of sources anywhere, all others at chapter level only.
+    """Front or back matter according to a section's title: lists of sources anywhere, others only at chapter level.
 
     A section 2.7 called "Figures" or "Index" teaches something.
     """
@@ -133,7 +134,7 @@ def _reason_of_title(title: str, part: Section, depth: int) -> Discard | None:
 
 
 def by_rules(source_id: str, parts: Sequence[Section], problem: str = "") -> BookBounds:
-    """Find the first chapter, numbered 1 or 0, and the end marker, after which all chapters are closing matter."""
+    """Find by rules the first chapter, numbered 1 or 0, and the end marker, where the back matter begins."""
     length = parts[-1].end if parts else 0
     headed = [place for place, part in enumerate(parts) if part.path]
     early = (place for place in headed if parts[place].start <= FRONT_SHARE * length)
@@ -151,25 +152,26 @@ def by_rules(source_id: str, parts: Sequence[Section], problem: str = "") -> Boo
 
 
 def bare_title(title: str) -> str:
-    """A title without emphasis and section number."""
+    """Remove emphasis and the section number from a title."""
     return NUMBER.sub("", title.strip(" *_:"), count=1).strip()
 
 
 def level_of(part: Section) -> int:
-    """Level of a section's heading."""
+    """Level of the heading of a section."""
     return part.blocks[0].level
 
 
 def subtree_end(parts: Sequence[Section], place: int) -> int:
-    """End of a section with its subsections."""
+    """End of the section at `place`, including its subsections, in characters of the Markdown."""
     depth = level_of(parts[place])
     return next((part.start for part in parts[place + 1 :] if level_of(part) <= depth), parts[-1].end)
 
 
 def find_bounds(page: Page, model: ChatModel, template: Template) -> tuple[BookBounds, list[ModelCall]]:
-    """Bounds chosen by the model, and its replies. A number that is not in the list of headings is asked for again.
+    """Let a model choose the bounds of the teaching text from the list of headings; also returns its replies.
 
-    Without a usable answer the rules decide and `problem` says why. `template` has the slot `{headings}`.
+    If it names a number that is not in the list, it is asked again. Without a usable answer the rules decide, and
+    `problem` says why. `template` has the slot `{headings}`.
     """
     parts = split_sections(page.markdown)
     headed = [place for place, part in enumerate(parts) if part.path]
@@ -187,7 +189,7 @@ def find_bounds(page: Page, model: ChatModel, template: Template) -> tuple[BookB
 
 
 def _heading_list(parts: Sequence[Section], window: Sequence[int]) -> str:
-    """Number, level, title and length of every heading."""
+    """List of headings for the prompt: number, level, title and length of the section, one line each."""
     return "\n".join(
         f"{place} | level {level_of(parts[place])} | {parts[place].path[-1][:TITLE_CHARS]} "
         f"| {parts[place].end - parts[place].start} characters"
@@ -196,7 +198,10 @@ def _heading_list(parts: Sequence[Section], window: Sequence[int]) -> str:
 
 
 def _parse_places(reply: dict[str, Any], window: Sequence[int]) -> tuple[int | None, int | None]:
-    """(first chapter, end marker). Raises ReplyProblem unless they are null or ascending numbers of the list."""
+    """Read (first chapter, end marker) from a reply.
+
+    Raises ReplyProblem unless they are null or ascending numbers of the list.
+    """
     values: list[int | None] = []
     for name in ("first_chapter", "end_marker"):
         if name not in reply:

@@ -1,4 +1,4 @@
-"""Judge chunks: a language model with a rubric, or rules on their form, keep or drop each one."""
+"""Judge chunks: decide which to keep and which to drop, with a language model and a rubric or with rules on form."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -33,13 +33,13 @@ def judge_by_model(
     keep: Callable[[Sequence[Judgement]], None],
     progress: Progress = no_progress,
 ) -> list[Judgement]:
-    """Judge the documents, in order, with one row each.
+    """Judge documents with a language model; returns one row per document, in order.
 
     A reply without a JSON boolean `keep` is asked for again with a stricter last line. A document that is then still
     undecided is dropped with the reason UNDECIDED.
 
-    `batch` chunks are judged at once, and the rows of each batch are passed to `keep`, to be committed. `finished` are
-    rows of an earlier attempt: their documents are not judged again.
+    `batch` documents are judged at once; then their rows are passed to `keep`, which saves them. `finished` are rows
+    of an earlier attempt: their documents are not judged again.
     """
     rows = {row.document_id: row for row in finished}
     ahead = [document for document in documents if document.document_id not in rows]
@@ -89,7 +89,7 @@ def _judge_batch(
 
 
 def _parse_decision(reply: dict[str, Any]) -> tuple[bool, str]:
-    """Whether to keep the chunk, and why. The string "false" is refused: it would count as true."""
+    """Read the decision and its reason from a reply. The string "false" is refused: it would count as true."""
     keep = reply.get("keep")
     if not isinstance(keep, bool):
         raise ReplyProblem('"keep" is neither true nor false')
@@ -97,7 +97,7 @@ def _parse_decision(reply: dict[str, Any]) -> tuple[bool, str]:
 
 
 def ruled_out(chunks: Sequence[Chunk]) -> list[Judgement]:
-    """Rows for the chunks that a rule discarded before the judge saw them."""
+    """Judgement rows for the chunks discarded for their size or structure, which the judge does not see."""
     return [
         Judgement(
             document_id=row.document.document_id,
@@ -112,15 +112,15 @@ def ruled_out(chunks: Sequence[Chunk]) -> list[Judgement]:
 
 
 RULED_TOGETHER = 128
-"""Chunks that one worker judges at once; fewer are judged in this process: another one takes longer to start."""
+"""Chunks in one task of a worker. Up to this number no workers are used: starting them would take longer."""
 Decide = Callable[[Sequence[Document], WorkerPool, Progress], list[Judgement]]
-"""Judges documents without a model: one row each, in order."""
+"""Judges documents without a model; returns one row each, in order."""
 
 
 def judge_by_rules(
     documents: Sequence[Document], workers: WorkerPool, progress: Progress = no_progress
 ) -> list[Judgement]:
-    """Drop the chunks that teach nothing by their form, and keep the others."""
+    """Judge by rules: drop documents whose form alone (contents, index, references) shows that they teach nothing."""
     parts = [documents[start : start + RULED_TOGETHER] for start in range(0, len(documents), RULED_TOGETHER)]
     results: Iterator[tuple[int, list[Judgement]]]
     if workers.size > 1 and len(parts) > 1:
@@ -144,7 +144,7 @@ def _part_name(part: Sequence[Document]) -> str:
 
 
 def rule_on(documents: Sequence[Document]) -> list[Judgement]:
-    """Judge documents by their form, one row each."""
+    """Judge documents by the rules on form in this process; returns one row each."""
     faults = [(document, fault_of(document.text)) for document in documents]
     return [
         Judgement(
@@ -159,12 +159,12 @@ def rule_on(documents: Sequence[Document]) -> list[Judgement]:
 
 
 def keep_all(documents: Sequence[Document], workers: WorkerPool, progress: Progress = no_progress) -> list[Judgement]:
-    """Keep every chunk."""
+    """Judge that keeps every document."""
     return keep_with(documents, reason="", decided_by="none")
 
 
 def keep_with(documents: Sequence[Document], *, reason: str, decided_by: str) -> list[Judgement]:
-    """Rows that keep every document for the same reason."""
+    """Judgement rows that keep every document, all with the same reason."""
     return [
         Judgement(document_id=row.document_id, keep=True, reason=reason, decided_by=decided_by, response="")
         for row in documents
@@ -172,4 +172,4 @@ def keep_with(documents: Sequence[Document], *, reason: str, decided_by: str) ->
 
 
 WITHOUT_MODEL: dict[str, tuple[str, Decide]] = {"rules": (RULES, judge_by_rules), "none": ("none", keep_all)}
-"""Judges without a model, by their type in the settings: the judge's name, and its function."""
+"""Judges that need no model: their type in the settings to their name in recipes and their function."""

@@ -1,6 +1,7 @@
-"""The paper's splitter, for comparison: langchain's header splitter, whose chunks are then located in the source.
+"""Chunk Markdown as the paper does, with langchain's header splitter, for comparison with our own splitter.
 
-It rewrites text (blank lines, indentation, some characters), so a chunk may have no place in the source.
+Langchain rewrites text (blank lines, indentation, some characters), so the offsets of a chunk in the source are
+searched for afterwards and may not be found.
 """
 
 import re
@@ -18,9 +19,9 @@ NOWHERE = -1
 
 
 def chunk_langchain(page: Page, count: Count, config: ChunkSettings, domain: str) -> list[Chunk]:
-    """Candidates and discards: split at headings of three levels, then by the four-level fallback.
+    """Split a converted book at headings of three levels, then by the paper's four-level fallback.
 
-    `start` and `end` are NOWHERE if a chunk's text is not a slice of the source.
+    Returns candidates and discarded chunks. `start` and `end` are NOWHERE if the text of a chunk is not in the source.
     """
     # Imported here: it takes 0.2 s, for a mode that few runs use.
     from langchain_text_splitters import MarkdownHeaderTextSplitter
@@ -39,7 +40,7 @@ def chunk_langchain(page: Page, count: Count, config: ChunkSettings, domain: str
 
 
 def _fit(text: str, levels: list[re.Pattern[str]], count: Count, limit: int) -> Iterator[str]:
-    """Parts of the text that fit the limit; each level splits the whole part, as in the paper."""
+    """Split a text into parts that fit the limit; each level splits the whole text that it gets, as in the paper."""
     if not text:
         return
     if count(text) <= limit or len(text) == 1:

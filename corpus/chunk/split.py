@@ -1,6 +1,7 @@
-"""Count tokens, and split over-long spans at paragraphs, sentences, clauses or characters.
+"""Count tokens, split long spans at paragraphs, sentences, clauses or characters, and pack the pieces into chunks.
 
-Every function works on offsets and counts whole slices: token counts of pieces do not add up.
+All functions work on character offsets and count the tokens of whole slices, because token counts of pieces do not add
+up.
 """
 
 import re
@@ -12,9 +13,9 @@ from itertools import pairwise
 from corpus.chunk.blocks import ATOMIC, Block, BlockType
 
 Count = Callable[[str], int]
-"""Tokens of a text."""
+"""Returns the number of tokens of a text."""
 Span = tuple[int, int]
-"""First character, and one past the last, of a piece that packing does not cut, or of a chunk."""
+"""First character of a piece or chunk, and one past its last; a piece is never cut by packing."""
 
 ABBREVIATION = r"(?<!\b[A-Z])(?<!\bFig)(?<!\bEq)(?<!\bNo)(?<!\bal)(?<!\bcf)(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)(?<!\bDr)"
 # A full stop after a blank or another stop is a dot leader or an ellipsis, not the end of a sentence.
@@ -25,33 +26,33 @@ SHRINK = 0.9
 WINDOW = 1 << 17
 """Longest slice that is passed to the token counter at once, characters."""
 TOKENS_PER_CHAR = 4
-"""Most tokens of one character, which has at most four bytes."""
+"""Most tokens of one character: one per byte of its UTF-8 code."""
 MAX_STEPS = 4
 """Interpolations in the search for the last piece that fits, before it continues by bisection."""
 HEAD_CHARS = 16
-"""Characters per token of the limit that are counted first; ordinary text has 3 to 6 characters per token."""
+"""Length of the beginning that is counted first, characters per token of the limit; ordinary text has 3 to 6."""
 TRIM_CHARS = 1024
-"""Step in the search for blanks at the end of a slice, characters."""
+"""Block size of the search for blanks at the end of a slice, characters."""
 INK = re.compile(r"\S")
 MAX_COUNTED = 1 << 18
-"""Slices whose counts are cached."""
+"""Largest number of slices whose counts are cached."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceCounter:
-    """Counts trimmed slices of one source, each slice once.
+    """Counts the tokens of slices of one source, without blanks at their ends; each slice is counted once.
 
-    A slice longer than `WINDOW` is counted window by window: a tokenizer would need many times its size in memory.
-    Windows end at blanks, so that the sum exceeds the exact count by a token per window at most.
+    A slice longer than `WINDOW` is counted in windows, because a tokenizer would need many times its size in memory.
+    Windows end at blanks, so that the sum exceeds the exact count by at most one token per window.
     """
 
     source: str
     count: Count
     cache: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Tokens by slice."""
+    """Number of tokens by slice."""
 
     def __call__(self, start: int, end: int) -> int:
-        """Tokens of the slice."""
+        """Number of tokens of the slice."""
         start, end = trim(self.source, start, end)
         if end <= start:
             return 0
@@ -64,7 +65,7 @@ class SliceCounter:
         return tokens
 
     def exceeds(self, start: int, end: int, limit: int) -> bool:
-        """Whether the slice has more tokens than the limit; a long slice need not be counted to its end."""
+        """Whether the slice has more tokens than the limit; counts only the beginning of a very long slice."""
         if end - start <= limit // TOKENS_PER_CHAR:
             return False
         start, end = trim(self.source, start, end)
@@ -84,14 +85,14 @@ class SliceCounter:
 
 
 def trim(source: str, start: int, end: int) -> tuple[int, int]:
-    """The span without blank characters at its ends, except the indentation of its first line."""
+    """Remove blank characters at both ends of a span, except the indentation of its first line."""
     if end > start and source[end - 1].isspace():
         end = _trim_end(source, start, end)
     if start >= end or not source[start].isspace():
         return start, end
     ink = INK.search(source, start, end)
     assert ink
-    # Indentation is part of indented code: cut only up to the last line end before the first ink.
+    # Indentation is part of indented code: cut only up to the last line end before the first visible character.
     line = max(source.rfind("\n", start, ink.start()), source.rfind("\r", start, ink.start()))
     return (line + 1 if line >= 0 else start), end
 
@@ -108,7 +109,7 @@ def _trim_end(source: str, start: int, end: int) -> int:
 
 
 def units(blocks: Sequence[Block]) -> list[tuple[int, int, int, bool]]:
-    """(start, first cuttable position, end, is atomic) of every block, headings joined with the block that follows."""
+    """Join headings with the next block; returns (start, first cuttable position, end, is atomic) of each unit."""
     result: list[tuple[int, int, int, bool]] = []
     start: int | None = None
     for block in blocks:
@@ -125,7 +126,11 @@ def units(blocks: Sequence[Block]) -> list[tuple[int, int, int, bool]]:
 
 
 def pieces(blocks: Sequence[Block], measure: SliceCounter, max_tokens: int) -> list[Span]:
-    """Split blocks by the four-level fallback; a level is applied only to a piece that alone exceeds the limit."""
+    """Split blocks into pieces of at most `max_tokens`, with the paper's four-level fallback.
+
+    The levels are paragraphs, sentences, clauses and characters; the next level is used only for a piece that is still
+    too long. Code, math and tables are split at line ends.
+    """
     result: list[Span] = []
     for start, cuttable, end, atomic in units(blocks):
         levels = [LINE_END] if atomic else [SENTENCE, CLAUSE]
@@ -157,7 +162,7 @@ def _split_piece(
 
 
 def _split_characters(start: int, stop: int, cuttable: int, measure: SliceCounter, max_tokens: int) -> list[Span]:
-    """Split into windows that fit, each at a blank in its second half if there is one."""
+    """Split a span into windows that fit the limit, each cut at a blank in its second half if there is one."""
     result: list[Span] = []
     width = max(1, 4 * max_tokens)
     while start < stop:
@@ -173,7 +178,7 @@ def _split_characters(start: int, stop: int, cuttable: int, measure: SliceCounte
 
 
 def _window_end(start: int, stop: int, width: int, measure: SliceCounter, max_tokens: int) -> int:
-    """End of a window that fits: `width` is doubled while it fits, then shrunk until it does."""
+    """End of a window that fits the limit: double `width` while the window fits, then shrink it until it fits again."""
     end = min(stop, start + width)
     while end < stop and measure(start, end) <= max_tokens:
         end = min(stop, start + 2 * (end - start))
@@ -183,7 +188,7 @@ def _window_end(start: int, stop: int, width: int, measure: SliceCounter, max_to
 
 
 def pack(parts: Sequence[Span], measure: SliceCounter, *, min_tokens: int, max_tokens: int) -> list[Span]:
-    """Join neighbouring pieces greedily; a short last chunk is balanced with the one before."""
+    """Join neighbouring pieces greedily into chunks; a last chunk that is too short is balanced with the one before."""
     runs: list[list[Span]] = []
     ends = [end for _, end in parts]
     place = 0
@@ -216,9 +221,9 @@ def _last_fitting(
     max_tokens: int,
     chars_per_token: float,
 ) -> int:
-    """One past the last piece that still fits together with the piece at `place`, by interpolation.
+    """Find how many pieces from `place` on fit into one chunk, by interpolation; returns one past the last.
 
-    If more text never has fewer tokens, adding piece after piece would give the same result.
+    If more text never has fewer tokens, adding one piece after another would give the same result.
     """
     start = parts[place][0]
     fits, fails = place + 1, len(parts) + 1
@@ -251,10 +256,10 @@ _PIECE = re.compile(
 
 
 def count_tokens(text: str) -> int:
-    """Tokens of the text by the rule."""
+    """Number of tokens of a text by the rule in DESCRIPTION, without a tokenizer."""
     return len(_PIECE.findall(text))
 
 
 def by_rule() -> Count:
-    """The rule as a token counter."""
+    """Token counter that needs no tokenizer: the rule in DESCRIPTION."""
     return count_tokens

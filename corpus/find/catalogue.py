@@ -1,4 +1,7 @@
-"""Textbook catalogues: offers, searches, JSON and XML requests, and the lookup of a catalogue by name."""
+"""Common parts of all textbook catalogues: find a catalogue by name, search it, request JSON and XML, and the offers.
+
+An offer is an entry that a catalogue has for a topic, a (domain, subdomain) pair.
+"""
 
 import hashlib
 import json
@@ -25,7 +28,7 @@ Params = Mapping[str, str | int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A catalogue entry that was found for a topic. It has no address that differs between runs."""
+    """A book that a catalogue lists for a topic. No field depends on the run, such as the port of a local server."""
 
     catalogue: str
     """Module name of the catalogue."""
@@ -65,13 +68,13 @@ class Offer:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Key of the entry among those of all catalogues."""
+        """Catalogue and offer_id, which together identify the entry among all catalogues."""
         return self.catalogue, self.offer_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A catalogue at an address. It is searched for (domain, subdomain) pairs and sees no question."""
+    """A catalogue at an address. It receives queries for (domain, subdomain) pairs, never the text of a question."""
 
     name: str
     """Module name of the catalogue."""
@@ -82,12 +85,12 @@ class Site:
     client: "httpx.Client"
     """Sends the requests; see `corpus.find.session`."""
     find: Callable[["Site", Topic, str], Iterable[Offer]]
-    """Entries for a topic and a query; an entry may be repeated."""
+    """Returns the entries for a topic and a query; an entry may be repeated."""
     resolve: Callable[["Site", str], str] | None = None
-    """Makes the address to fetch from a stored one, if the catalogue stores addresses without its host."""
+    """Turns a stored address into the address to fetch; None unless the catalogue stores addresses without its host."""
 
     def offer(self, topic: Topic, licence: Licence, **facts: Any) -> Offer:
-        """An entry of this catalogue for a topic."""
+        """Build an offer of this catalogue for a topic; `facts` are the remaining fields of Offer."""
         return Offer(
             catalogue=self.name,
             discipline=topic.domain,
@@ -97,7 +100,7 @@ class Site:
         )
 
     def search(self, topic: Topic, query: str) -> list[Offer]:
-        """Distinct entries for the query, in the catalogue's order.
+        """Search the catalogue: the distinct entries for the query, in the catalogue's order.
 
         Raises CatalogueError if the catalogue cannot be reached or answers in an unknown shape.
         """
@@ -108,17 +111,17 @@ class Site:
 
 
 def subject(domain: str, subdomain: str) -> str:
-    """The spelling of a pair that comparisons use."""
+    """Join domain and subdomain as `domain / subdomain`, case-folded, so that pairs can be compared."""
     return f"{domain.strip()} / {subdomain.strip()}".casefold()
 
 
 SHIPPED = Registry(kind="catalogue", package="corpus.find.catalogues", outside="my_package.module")
-"""Catalogues of the folder: each has `find(site, topic, query)`, and perhaps `BASE`, its public address, and `resolve`,
-if it stores addresses without its host."""
+"""The catalogues of the folder. Each module has `find(site, topic, query)`; optional: `BASE`, the public address, and
+`resolve`, for a catalogue that stores addresses without its host."""
 
 
 def connect(name: str, *, base: str = "", client: "httpx.Client") -> Site:
-    """The catalogue `name`: a module of the folder `catalogues`, or a plugin module of the same form.
+    """Make the catalogue `name`, from a module of the folder `catalogues` or from a plugin module of the same form.
 
     An empty base means the catalogue's default address. Raises ConfigError if it has none.
     """
@@ -137,7 +140,10 @@ def _address(module: ModuleType, name: str, base: str) -> str:
 
 
 def require_addresses(settings: CatalogueSettings) -> None:
-    """Raises ConfigError for a catalogue without an address, and for two whose addresses are stored without a host."""
+    """Check the addresses of all configured catalogues.
+
+    Raises ConfigError for a catalogue without an address, and if several catalogues store addresses without their host.
+    """
     hostless = []
     for entry in settings.catalogues if settings.type == "catalogues" else []:
         module, _ = SHIPPED.find(entry.name, "find")
@@ -150,25 +156,25 @@ def require_addresses(settings: CatalogueSettings) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A parsed answer."""
+    """A catalogue's answer to one request, parsed."""
 
     url: str
     """Address that answered, after redirects."""
     data: Any
     """JSON value, XML element, or text."""
     headers: Mapping[str, str]
-    """By name in lower case."""
+    """Response headers by name in lower case."""
     sha256: str
     """Digest of the body."""
 
 
 def ask_json(client: "httpx.Client", url: str, params: Params | None = None, *, expected: str) -> Reply:
-    """Request a JSON answer. `expected` is an error's hint: what the catalogue should send."""
+    """Request a JSON answer. `expected` describes what the catalogue should send; it is the hint of an error."""
     return _request(client, url, params, json.loads, "JSON", expected)
 
 
 def ask_xml(client: "httpx.Client", url: str, params: Params | None = None, *, expected: str) -> Reply:
-    """Request an XML answer; `data` is its root. A document type is refused: its entities can expand without end."""
+    """Request an XML answer; `data` is its root. Refuse a document type: its entities can expand without end."""
 
     def parse(content: bytes) -> ElementTree.Element:
         if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
@@ -184,9 +190,9 @@ def ask_text(client: "httpx.Client", url: str) -> Reply:
 
 
 def get_record(client: "httpx.Client", url: str, params: Params, *, expected: str) -> ElementTree.Element | Licence:
-    """The root of an OAI-PMH answer; without one, an unknown licence whose evidence is the reason.
+    """Request an OAI-PMH record: its root element, or an unknown licence whose evidence says why there is no record.
 
-    A record that cannot be read costs one book, not the whole answer.
+    A record that cannot be read loses one book, not the whole search.
     """
     try:
         root: ElementTree.Element = ask_xml(client, url, params, expected=expected).data
@@ -199,7 +205,7 @@ def get_record(client: "httpx.Client", url: str, params: Params, *, expected: st
 
 
 def rows_of(reply: Reply, key: str, *, expected: str) -> list[dict[str, Any]]:
-    """The JSON objects of an answer's list `key`. Raises CatalogueError if there is no such list."""
+    """The JSON objects in the list under `key` of an answer. Raises CatalogueError if there is no such list."""
     rows = reply.data.get(key) if isinstance(reply.data, dict) else None
     if not isinstance(rows, list):
         raise CatalogueError(f"catalogue {reply.url}: no list under {key!r}", hint=expected)
@@ -243,22 +249,22 @@ def _get(client: "httpx.Client", url: str, params: Params | None) -> "httpx.Resp
 
 
 def text_of(value: object) -> str:
-    """A field as one line of text; empty for missing and structured values."""
+    """A JSON or XML field as one line of text; empty for missing and structured values."""
     return " ".join(str(value).split()) if isinstance(value, str | int) and not isinstance(value, bool) else ""
 
 
 def texts_of(row: Mapping[str, Any], *keys: str) -> str:
-    """Several fields as one text, joined by "; ", without empty ones."""
+    """The non-empty fields `keys` of a JSON object, joined by "; "."""
     return "; ".join(filter(None, (text_of(row.get(key)) for key in keys)))
 
 
 def objects(value: object) -> list[dict[str, Any]]:
-    """The JSON objects of a list; none if `value` is not a list."""
+    """The JSON objects in a list; an empty list if `value` is not a list."""
     return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def plain(html: object) -> str:
-    """A description in HTML without its tags, on one line."""
+    """Strip the tags from HTML; returns one line of text."""
     reader = _Text()
     reader.feed(text_of(html))
     reader.close()

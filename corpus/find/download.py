@@ -1,6 +1,6 @@
 """Download admitted sources into files named by their digest; incomplete and unreadable files are rejected.
 
-All runs of a store share its books: a book that is stored under any of its names is not fetched again.
+All runs of a store share the downloaded books: a book already stored under any of its identifiers is not fetched again.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ OPEN_LIMITS = child.Limits(wall_seconds=60.0, cpu_seconds=60)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownloadLog:
-    """Log of a transfer. It differs between runs, so it is not part of the registry."""
+    """Log of one download. It differs between runs, so it is not part of the registry."""
 
     source_id: str
     url: str
@@ -66,7 +66,9 @@ class DownloadLog:
 
 
 class Holdings:
-    """Downloaded books of all runs: each file under its digest, and under each of its names a note with the digest.
+    """Folder with the downloaded books of all runs.
+
+    Each file is named by its digest; for each identifier ("name") of its book there is a small file with that digest.
 
     Processes and threads may share the folder; it must be on a local file system.
     """
@@ -77,7 +79,7 @@ class Holdings:
             (folder / name).mkdir(parents=True, exist_ok=True)
 
     def find(self, names: Sequence[str]) -> Path | None:
-        """The file of the book with any of the names; a damaged file does not count."""
+        """The stored file of the book that has any of the names; None if there is none or the file is damaged."""
         for name in names:
             note = self._folder / "names" / _short(name)
             sha256 = note.read_text() if note.is_file() else ""
@@ -87,7 +89,7 @@ class Holdings:
         return None
 
     def add(self, draft: Path, names: Sequence[str], suffix: str) -> Path:
-        """Move a checked file into the folder, before its names, so that every name has a file."""
+        """Store a checked file, then its names: in this order every name points to a file."""
         path = self._folder / "files" / f"{digest_of_file(draft)}{suffix}"
         draft.replace(path)
         durable.fsync(path)
@@ -96,15 +98,16 @@ class Holdings:
         return path
 
     def add_names(self, path: Path, names: Sequence[str]) -> None:
-        """Add names of a book."""
+        """Record further names of a stored book."""
         for name in names:
             durable.write(self._folder / "names" / _short(name), path.stem)
 
     @contextlib.contextmanager
     def claim(self, names: Sequence[str]) -> Iterator[None]:
-        """Lock the names of a book against other processes and threads; a lock ends with its process at the latest.
+        """Lock the names of a book against other processes and threads; the end of the process releases them.
 
-        Waits while another holder fetches the book. Locks are taken in one order, so that claims cannot deadlock.
+        Waits while another process or thread fetches the book. Locks are acquired in sorted order, which prevents a
+        deadlock.
         """
         with contextlib.ExitStack() as stack:
             for name in sorted({_short(name) for name in names}):
@@ -127,10 +130,11 @@ def download_sources(
     names: dict[str, list[str]] | None = None,
     progress: Progress = no_progress,
 ) -> tuple[list[Source], list[DownloadLog]]:
-    """Fetch every admitted source into `folder`, from the holdings if they have it, from several hosts at once.
+    """Fetch every admitted source into `folder`: from `holdings`, or by downloads from several hosts in parallel.
 
-    Returns every row in order, rejected ones with their reason, and the log of the admitted ones. `address` turns a
-    row's `download_url` into the address to fetch; `names` are further identifiers by source_id.
+    Returns all rows in the given order, those that failed as rejected with the reason, and a log row for each source
+    that was admitted. `address` turns a row's `download_url` into the address to fetch; `names` are further identifiers
+    by source_id.
     """
     folder.mkdir(parents=True, exist_ok=True)
     admitted = [source for source in sources if source.status == ADMITTED]
@@ -160,7 +164,7 @@ def _download_source(
     web: httpx.Client,
     config: WebConfig,
 ) -> tuple[Source, DownloadLog]:
-    """Fetch one admitted source into `folder`. A process that needs the same book waits and then finds it."""
+    """Fetch one admitted source into `folder`. Another process that needs the same book waits, then finds it stored."""
     begin = time.monotonic()
     with holdings.claim(names), tempfile.TemporaryDirectory(dir=folder, prefix=".draft-") as drafts:
         path = holdings.find(names)
@@ -199,7 +203,7 @@ def _download_source(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """Result of a transfer; the fields of the same names are those of DownloadLog."""
+    """Result of a transfer; fields that DownloadLog also has mean the same there."""
 
     status_code: int = 0
     num_bytes: int = 0
@@ -207,14 +211,14 @@ class Transfer:
     reason: str = ""
     """Why there is no complete file; empty if there is one."""
     content_type: str = ""
-    """Without parameters."""
+    """Type in the server's header, without parameters."""
     has_length: bool = False
     """Whether the server sent the length, so that a truncated body was noticed."""
     final_url: str = ""
 
 
 def _fetch_book(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> tuple[Transfer, str]:
-    """Fetch and check a book, through a page that links it if need be; the transfer, and the file's suffix."""
+    """Fetch and check a book; a web page is searched for its PDF link. Returns the transfer and the file suffix."""
     result = _transfer(web, url, draft, config)
     if result.content_type in HYPERTEXT:
         linked = _linked_pdf(web, result.final_url)
@@ -229,11 +233,11 @@ def _fetch_book(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> 
 
 
 class _TruncatedBody(Exception):
-    """A truncated body: the file is requested once more."""
+    """The connection broke before the end of the body; the file is requested again."""
 
 
 def _transfer(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> Transfer:
-    """Fetch the file at an address, with the reason if there is none; the client itself retries a busy server."""
+    """Fetch the file at an address, or return the reason for failure; the client itself retries a busy server."""
     reason = ""
     for attempt in range(1, config.attempts + 1):
         try:
@@ -265,7 +269,7 @@ def _attempt(web: httpx.Client, url: str, draft: Path, config: WebConfig) -> Tra
 
 
 def _refusal(response: httpx.Response, config: WebConfig) -> str:
-    """Reason why a body must not be read; empty if it may."""
+    """Reason not to read the body of a response; empty if it can be read."""
     status, kind, headers = response.status_code, _kind(response), response.headers
     if status != 200:
         wait = retry_after(headers.get("retry-after", ""), time.time()) if status in BUSY else 0.0
@@ -279,7 +283,7 @@ def _refusal(response: httpx.Response, config: WebConfig) -> str:
 
 
 def _receive(response: httpx.Response, draft: Path, config: WebConfig) -> str:
-    """Write the body to `draft`; returns a reason to reject it, or empty."""
+    """Write the body to the file `draft`; returns the reason to reject it, or an empty text."""
     with draft.open("wb") as file:
         try:
             for block in response.iter_raw():
@@ -323,7 +327,7 @@ def link_file(file: Path, folder: Path) -> Path:
 
 
 def reject_duplicates(sources: Sequence[Source]) -> list[Source]:
-    """Reject sources with the bytes of an earlier one."""
+    """Reject each source whose file has the same bytes as that of an earlier source."""
     owner: dict[str, str] = {}
     rows = []
     for source in sources:

@@ -1,4 +1,7 @@
-"""Web addresses and canonical identifiers (DOI, ISBN, arXiv, handle): entries that share one are the same resource."""
+"""Canonical forms of identifiers (DOI, ISBN, arXiv, handle, web address), and parsing of web addresses.
+
+Two catalogue entries with the same canonical identifier are the same book.
+"""
 
 import posixpath
 import re
@@ -8,7 +11,7 @@ WEB = frozenset({"http", "https"})
 
 
 def absolute(page: str, link: str) -> str:
-    """The absolute address of a link on the page at the address `page`; empty unless it is a valid web address."""
+    """Absolute address of a link found on the page `page` (an address); empty unless it is a valid web address."""
     try:
         target = urljoin(page, link.strip())
         parts = urlsplit(target)
@@ -19,7 +22,7 @@ def absolute(page: str, link: str) -> str:
 
 
 def scheme_of(page: str, link: str) -> str:
-    """The scheme of a link on the page at the address `page`; empty if it is not an address."""
+    """URL scheme of a link found on the page `page` (an address); empty if the link is not an address."""
     try:
         return urlsplit(urljoin(page, link.strip())).scheme
     except ValueError:
@@ -27,7 +30,7 @@ def scheme_of(page: str, link: str) -> str:
 
 
 def parts_of(address: str) -> SplitResult:
-    """The parts of an address; empty parts if it is not an address."""
+    """Split an address into its parts; all parts are empty if it cannot be parsed."""
     try:
         return urlsplit(address)
     except ValueError:
@@ -43,22 +46,22 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def doi(value: str) -> str:
-    """`doi:10.x/y` in lower case, or empty if the value is not a DOI."""
+    """Canonical DOI, `doi:10.x/y` in lower case; empty if the value is not a DOI."""
     bare = re.sub(r"^(?:https?://(?:dx\.)?doi\.org/|doi:\s*)", "", unquote(value).strip(), flags=re.IGNORECASE)
     return f"doi:{bare.lower()}" if DOI.match(bare) else ""
 
 
 def isbns(value: str) -> list[str]:
-    """Every valid ISBN of a field that may list several, separated by `;`, `,` or `|`.
+    """All valid ISBNs of a field, in canonical form; a field may list several, separated by `;`, `,`, `|` or line ends.
 
-    Blanks and hyphens belong to one number: `978 0 306 40615 7`.
+    Blanks and hyphens do not separate numbers: `978 0 306 40615 7` is one ISBN.
     """
     names = [isbn(part) for part in re.split(r"[;,|\n]+", value)]
     return list(dict.fromkeys(filter(None, names)))
 
 
 def isbn(value: str) -> str:
-    """`isbn:` and 13 digits, or empty if length or check digit are wrong."""
+    """Canonical ISBN, `isbn:` and 13 digits; empty if the length or the check digit is wrong."""
     bare = re.sub(r"^(?:urn:)?isbn(?:-1[03])?:?", "", value.strip(), flags=re.IGNORECASE)
     digits = re.sub(r"[\s-]", "", bare).upper()
     if re.fullmatch(r"\d{9}[\dX]", digits):
@@ -77,7 +80,7 @@ def _check_digit(twelve: str) -> str:
 
 
 def arxiv(value: str) -> str:
-    """`arxiv:` and the identifier without its version, or empty. Addresses and arXiv's DOIs count too."""
+    """Canonical arXiv identifier without its version, `arxiv:ID`, also from an address or an arXiv DOI; else empty."""
     match = ARXIV_DOI.match(doi(value))
     text = match[1] if match else value.strip().lower()
     address = r"^(?:https?://(?:www\.|export\.)?arxiv\.org/(?:abs|pdf)/|(?:oai:)?arxiv(?:\.org)?:\s*)"
@@ -86,13 +89,13 @@ def arxiv(value: str) -> str:
 
 
 def handle(value: str) -> str:
-    """`hdl:prefix/suffix` of a Handle System name or its resolver's address, or empty."""
+    """Canonical handle, `hdl:prefix/suffix`, from a Handle System name or the address of its resolver; else empty."""
     bare = re.sub(r"^(?:https?://(?:hdl\.handle\.net|[^/]+/handle)/|hdl:\s*)", "", value.strip(), flags=re.IGNORECASE)
     return f"hdl:{bare.lower()}" if HANDLE.match(bare) else ""
 
 
 def url(value: str) -> str:
-    """`url:` and the address without scheme, default port, dot segments, fragment and tracking parameters.
+    """Canonical web address: `url:` and the address without scheme, default port, dot segments, fragment and tracking.
 
     The path keeps its case: servers may distinguish `/A` and `/a`. An address without a host (`local:/x`) is unchanged.
     """

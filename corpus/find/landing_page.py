@@ -1,4 +1,4 @@
-"""The licence, file and identifiers of a book that its web page declares for machines.
+"""Read the licence, the PDF link and the identifiers of a book from the metadata of its web page.
 
 Only machine-readable statements count: link relations, citation and Dublin Core fields, JSON-LD.
 """
@@ -23,12 +23,12 @@ FIELDS = {
     "description": "description", "og:description": "description", "dc.description": "description",
 }  # fmt: skip
 LINKED = (("license", "licence"), ("isbn", "isbn"), ("name", "title"), ("inLanguage", "language"))
-"""Keys of JSON-LD and their fields."""
+"""Pairs of a JSON-LD key and the field of LandingPage that it fills."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LandingPage:
-    """Statements of a book's page."""
+    """Metadata that the web page of a book states."""
 
     values: dict[str, list[str]]
     """Field (title, author, doi, isbn, language, description) to its values."""
@@ -38,12 +38,12 @@ class LandingPage:
     """Distinct absolute addresses of PDFs: those declared for citation, then links."""
 
     def first(self, field: str) -> str:
-        """The first value of a field, or empty."""
+        """The first value of a field; empty if the page does not state it."""
         return next(iter(self.values.get(field, [])), "")
 
 
 def read_page(html: str, url: str) -> LandingPage:
-    """Read the statements of the page at `url`. Broken mark-up is read as far as possible."""
+    """Read the metadata in the HTML of the page at `url`. Broken mark-up is read as far as possible."""
     page = _Page()
     page.feed(html)
     page.close()

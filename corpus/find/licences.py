@@ -1,6 +1,7 @@
-"""Read licences, in the spellings of catalogues, as SPDX identifiers with their evidence.
+"""Convert licence statements of catalogues to SPDX identifiers, and check them against the list of allowed licences.
 
-An unrecognised licence is empty and admits nothing: a file that can be downloaded need not be openly licensed.
+A licence that is not recognised becomes an empty identifier, which is never allowed: a file that can be downloaded need
+not be openly licensed.
 """
 
 import re
@@ -51,7 +52,7 @@ _FILLER = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Licence:
-    """Licence statement of a metadata field."""
+    """A licence, and the metadata from which it was read."""
 
     spdx: str
     """SPDX identifier, a family without version such as `CC-BY`, a `LicenseRef-`, or empty if not recognised."""
@@ -60,17 +61,17 @@ class Licence:
 
 
 def read(field: str, value: object) -> Licence:
-    """Read the licence of one metadata field."""
+    """Read the licence in the value of one metadata field."""
     text = value if isinstance(value, str) else repr(value)
     evidence = " ".join(text.split())[:EVIDENCE_CHARS]
     return Licence(spdx=UNKNOWN if value is None else spdx_of(text), evidence=f"{field}={evidence}")
 
 
 def agree(statements: Sequence[Licence]) -> Licence:
-    """One licence from several fields: the most precise one, if it is a version of all others.
+    """Combine the licences of several fields: the most precise one, if all others cover it.
 
-    Fields without a licence count only if no field has one. Contradicting fields give an unknown licence with all of
-    them as evidence.
+    Fields without a licence are ignored unless no field has one. Contradicting fields give an unknown licence, with all
+    of them as evidence.
     """
     statements = [licence for licence in statements if licence.spdx] or statements
     evidence = "; ".join(dict.fromkeys(licence.evidence for licence in statements)) or "no licence field"
@@ -84,7 +85,7 @@ def agree(statements: Sequence[Licence]) -> Licence:
 
 
 def covers(entry: str, spdx: str) -> bool:
-    """Whether an entry of the allow-list covers a licence: the same, its ported form, or a version of its family."""
+    """Whether an entry of the allow-list covers a licence: the same, a ported form, or a version of the family."""
     allowed, licence = entry.strip().upper(), spdx.upper()
     if allowed == licence:
         return True
@@ -144,7 +145,7 @@ def _of_creative_commons(parts: list[str]) -> str:
 
 
 def _creative_commons(elements: str, version: str, port: str) -> str:
-    """The identifier of a Creative Commons licence; empty for a combination or a version that does not exist."""
+    """SPDX identifier of a Creative Commons licence; empty if the combination or the version does not exist."""
     codes = set(elements.split("-"))
     ordered = "-".join(code for code in ("BY", "NC", "ND", "SA") if code in codes)
     if ordered not in _ELEMENTS or codes - {"BY", "NC", "ND", "SA"} or (version and version not in _VERSIONS):

@@ -1,4 +1,4 @@
-"""Sources that a build's command names: files, folders and addresses, each with its file or the reason for none."""
+"""Collect the sources that the user names when building a pool: files, folders and web addresses."""
 
 import tempfile
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 BY_USER = "given by the user"
 OTHERS = (".doc", ".ppt", ".mobi", ".azw3", ".djvu", ".ps", ".eps", ".dvi", ".gz", ".bz2", ".xz", ".tar", ".7z", ".rar")
-"""Book formats that no converter reads: in a folder such books are rejected with that reason."""
+"""Suffixes of book formats that no converter reads: such files in a folder are rejected with that reason."""
 FORMATS = "PDF, Markdown, text, EPUB, HTML, DOCX, ODT, LaTeX, AsciiDoc, reStructuredText, notebooks, Quarto, CNXML, ZIP"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceItem:
-    """One source and its file."""
+    """A source and its local file, or the reason why it has none."""
 
     source: Source
     """The registry row; rejected with a reason if there is no file."""
@@ -37,7 +37,7 @@ class SourceItem:
     input: str
     """The file or address as the user wrote it."""
     subdomain: str = ""
-    """Subdomain that it was found for."""
+    """Subdomain for which the source was found."""
     stage: str = ""
     """Stage that rejected it; empty if there is a file."""
 
@@ -45,9 +45,10 @@ class SourceItem:
 def gather_sources(
     inputs: Sequence[str], out: Path, folder: Path, config: "WebConfig", *, progress: Progress = no_progress
 ) -> list[SourceItem]:
-    """Every distinct source with its file or a reason, files before addresses.
+    """Find or download every distinct source of `inputs`; a source without a file has the reason. Files come first.
 
-    Files in `out` are no sources; downloads are stored in `folder`. Raises UsageError for a folder without any book.
+    Files in `out`, the pool's folder, are not sources; downloads are stored in `folder`. Raises UsageError for a folder
+    without any book.
     """
     addresses = list(dict.fromkeys(text for text in inputs if is_address(text)))
     items: list[SourceItem] = []
@@ -68,12 +69,12 @@ def gather_sources(
 
 
 def is_address(text: str) -> bool:
-    """Whether a source is named by its web address."""
+    """Whether the text is an http or https address."""
     return identifiers.parts_of(text).scheme in identifiers.WEB
 
 
 def _items_of_folder(path: Path, out: Path, packed: Path) -> list[SourceItem]:
-    """The books of several files below a folder, as archives in `packed`, then the books of one file, in order."""
+    """All books below a folder: books of several files, each packed into an archive in `packed`, then single files."""
     tree, pool = Folder(path), out.resolve()
     try:
         names = [name for name in tree.names() if pool not in (path / name).resolve().parents]
@@ -94,7 +95,7 @@ def _is_book(name: str) -> bool:
 
 
 def _pack_book(path: Path, layout: BookLayout, names: Sequence[str], folder: Path) -> SourceItem:
-    """Pack a book of several files as one archive in `folder`, named by its digest."""
+    """Pack the files of a book into one archive in `folder`, named by its digest."""
     texts = [name for name in names if is_text_file(path / name)]
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as draft:
@@ -149,8 +150,10 @@ def _source(source_id: str, title: str, address: str, reason: str, *, sha256: st
 
 
 def _fetch(urls: Sequence[str], folder: Path, config: "WebConfig", progress: Progress) -> list[SourceItem]:
-    """Fetch addresses. A single one may be a private host, since the user typed it; those of a list and the targets of
-    redirects may not."""
+    """Download the files at the addresses.
+
+    A single address may have a private host, because the user typed it; addresses of a list and redirects may not.
+    """
     from corpus.find.download import Holdings, download_sources
 
     if len(urls) == 1:
@@ -171,7 +174,7 @@ def _fetch(urls: Sequence[str], folder: Path, config: "WebConfig", progress: Pro
 
 
 def reject_duplicate_items(items: Sequence[SourceItem]) -> list[SourceItem]:
-    """Reject items with the bytes or the identifier of an earlier one; a repeated input is dropped."""
+    """Reject each item that has the bytes or the identifier of an earlier item; drop it if it is the same input."""
     owners: dict[str, SourceItem] = {}
     result = []
     for item in items:

@@ -1,6 +1,6 @@
-"""Polite HTTP: robots.txt (RFC 9309), one request at a time per host, pauses, retries.
+"""Polite HTTP: obey robots.txt (RFC 9309), send one request at a time to a host, pause between requests, and retry.
 
-All of it is in one httpx transport, so catalogues and downloads cannot bypass it.
+One httpx transport does all of this, so that catalogues and downloads cannot bypass it.
 """
 
 import contextlib
@@ -20,21 +20,21 @@ from infuser_core.errors import CatalogueError
 
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 ROBOTS_ATTEMPTS = 3
-"""Least number of attempts for a robots.txt: without it nothing of its host is fetched."""
+"""Least number of attempts to read a robots.txt: while it is unreachable, nothing is fetched from the host."""
 ROBOTS_BYTES = 500 << 10
 """Largest part of a robots.txt that is read (RFC 9309, section 2.5), bytes."""
 PRODUCT = "infuser-corpus"
 """Product token that robots.txt groups may name."""
 HOST_DELAYS = {"arxiv.org": 3.0}
-"""Pauses of domains, seconds, whose sub-domains count as one host: arXiv requires 3 s across them."""
+"""Pauses by domain, seconds. All sub-domains of such a domain count as one host: arXiv requires 3 s across them."""
 MAX_CRAWL_DELAY = 60.0
 """Longest Crawl-delay that is obeyed, seconds."""
 VERSIONED_AGENT = re.compile(r"^(\s*user-agent\s*:\s*[a-z_-]+)/\S*", re.IGNORECASE | re.MULTILINE)
-"""A group for a product with its version; it applies to the product."""
+"""User-agent line of a robots.txt that names a product with a version; the version is ignored."""
 
 
 class Busy(Exception):
-    """A busy server's answer, open until the retry, and the seconds of its Retry-After."""
+    """A busy server answered: the response, which stays open until the retry, and the seconds of its Retry-After."""
 
     def __init__(self, response: httpx.Response) -> None:
         super().__init__(f"HTTP {response.status_code}")
@@ -43,10 +43,10 @@ class Busy(Exception):
 
 
 def retrying(config: WebConfig) -> tenacity.Retrying:
-    """Retry after a busy server or a lost connection; the last failure is raised.
+    """Retry policy for busy servers and lost connections; after the last attempt the failure is raised.
 
-    Waits are random up to a bound that doubles, so that clients that failed together do not return together, and at
-    least the server's Retry-After.
+    Each wait is random, up to a bound that doubles, so that clients that failed together do not retry together; it is
+    at least the server's Retry-After.
     """
     jitter = tenacity.wait_random_exponential(multiplier=config.backoff_seconds, max=MAX_WAIT_SECONDS)
     return tenacity.Retrying(
@@ -66,7 +66,7 @@ def _required_wait(state: tenacity.RetryCallState) -> float:
 
 
 def retry_after(value: str, now: float) -> float:
-    """Seconds of a Retry-After header, which is a number or a date; 0 if it cannot be read."""
+    """Seconds to wait according to a Retry-After header (a number or a date); 0 if it cannot be read."""
     if value.isdigit():
         return float(value)
     try:
@@ -76,7 +76,7 @@ def retry_after(value: str, now: float) -> float:
 
 
 class Gate:
-    """Serialises the requests to a host, with a pause after each."""
+    """Sends the requests to each host one at a time, with a pause after each."""
 
     def __init__(self, config: WebConfig) -> None:
         self._config = config
@@ -87,8 +87,8 @@ class Gate:
         """Crawl-delays of hosts, seconds, obeyed if they are longer than our pause."""
 
     def enter(self, host: str) -> Callable[[], None]:
-        """Wait for a turn at the host; the returned function ends it and may be called twice."""
-        # Hosts of one domain of HOST_DELAYS share a turn.
+        """Wait until a request to the host may start. The returned function ends its turn; calling it again is safe."""
+        # All hosts of a domain in HOST_DELAYS take turns together.
         key = next((name for name in HOST_DELAYS if f".{host}".endswith(f".{name}")), host)
         with self._lock:
             turn = self._busy.setdefault(key, Lock())
@@ -108,7 +108,7 @@ class Gate:
 
 
 class _Body(httpx.SyncByteStream):
-    """A body that ends its host's turn when it is closed."""
+    """A response body; closing it lets the next request to the host start."""
 
     def __init__(self, response: httpx.Response, leave: Callable[[], None]) -> None:
         self._response, self._leave = response, leave
@@ -125,7 +125,7 @@ class _Body(httpx.SyncByteStream):
 
 
 class PoliteTransport(httpx.BaseTransport):
-    """httpx transport that obeys robots.txt, pauses and retries; an inner transport sends the requests."""
+    """httpx transport that obeys robots.txt, pauses between requests and retries; `inner` sends the requests."""
 
     def __init__(self, inner: httpx.BaseTransport, config: WebConfig) -> None:
         self._inner, self._config = inner, config
@@ -135,7 +135,7 @@ class PoliteTransport(httpx.BaseTransport):
         self._reading: dict[str, Lock] = {}
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request in its turn. Raises CatalogueError if robots.txt forbids it or cannot be read."""
+        """Send a request when its host is free. Raises CatalogueError if robots.txt forbids it or cannot be read."""
         if not str(request.url).startswith(self._config.robots_exempt or ("\0",)):
             self._obey(request)
         return self._send_with_retries(request, self._config)
@@ -145,14 +145,14 @@ class PoliteTransport(httpx.BaseTransport):
         self._inner.close()
 
     def _send_with_retries(self, request: httpx.Request, config: WebConfig) -> httpx.Response:
-        """The answer; the last one if the server stays busy."""
+        """Send, and retry a busy server; if it stays busy, return its last answer."""
         try:
             return retrying(config)(self._send, request)
         except Busy as busy:
             return busy.response
 
     def _send(self, request: httpx.Request) -> httpx.Response:
-        """Send once; closing the answer ends the host's turn. Raises Busy with the answer of a busy server."""
+        """Send once; closing the answer lets the next request start. Raises Busy with the answer of a busy server."""
         leave = self._gate.enter(request.url.host)
         with contextlib.ExitStack() as stack:
             # An error or an interrupt must end the turn, too.
@@ -182,7 +182,10 @@ class PoliteTransport(httpx.BaseTransport):
             )
 
     def _read_robots(self, request: httpx.Request, origin: str) -> Protego:
-        """RFC 9309, section 2.3.1: without robots.txt everything is allowed; if it is unreachable, nothing is."""
+        """Read the robots.txt of a host.
+
+        Without one everything is allowed; if it is unreachable, nothing is (RFC 9309, section 2.3.1).
+        """
         address = httpx.URL(origin).copy_with(raw_path=b"/robots.txt")
         robots = httpx.Request("GET", address, headers=request.headers, extensions=request.extensions)
         robots.headers.pop("range", None)
@@ -201,7 +204,7 @@ class PoliteTransport(httpx.BaseTransport):
 
 
 def parse_robots(content: bytes) -> Protego:
-    """Parse a robots.txt."""
+    """Parse the content of a robots.txt; versions of products in it are ignored."""
     return Protego.parse(VERSIONED_AGENT.sub(r"\1", content.decode("utf-8-sig", errors="replace")))
 
 
@@ -213,5 +216,5 @@ def _close_response(state: tenacity.RetryCallState) -> None:
 
 
 def polite_client(config: WebConfig) -> httpx.Client:
-    """A client whose sockets are guarded and whose requests are polite."""
+    """HTTP client that connects to public addresses only, obeys robots.txt and pauses between requests."""
     return client_of(PoliteTransport(GuardedTransport(config), config), config)

@@ -1,4 +1,7 @@
-"""Search queries for a (domain, subdomain) pair, and the words by which titles and queries are compared."""
+"""Search queries for a topic, which is a (domain, subdomain) pair, and the words used to compare titles with queries.
+
+The librarian is the optional language model that phrases queries; without it a fixed rule does.
+"""
 
 import re
 import unicodedata
@@ -23,13 +26,13 @@ T = TypeVar("T")
 
 
 def words(text: str) -> list[str]:
-    """The words of a text in order: lower case, without accents, in the singular, without function words."""
+    """The content words of a text, in order: lower case, without accents, singular, without stop words."""
     folded = "".join(c for c in unicodedata.normalize("NFKD", text.casefold()) if not unicodedata.combining(c))
     return [singular(word) for word in re.findall(r"\w+", folded) if word not in STOP]
 
 
 def singular(word: str) -> str:
-    """The singular of a regular plural; words such as physics and analysis stay."""
+    """Singular of a regular English plural; words such as physics and analysis are unchanged."""
     if len(word) > 4 and word.endswith("ies"):
         return word[:-3] + "y"
     if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is", "ics", "ous")):
@@ -38,14 +41,14 @@ def singular(word: str) -> str:
 
 
 def mentions(text: str, query: str) -> bool:
-    """Whether the text has every word of the query; false for a query without words."""
+    """Whether the text contains every content word of the query; false if the query has none."""
     terms = set(words(query))
     return bool(terms) and terms <= set(words(text))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """One query for one pair."""
+    """A search query for one (domain, subdomain) pair."""
 
     domain: str
     subdomain: str
@@ -56,16 +59,16 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Librarian:
-    """The model that labels questions, phrases queries and ranks books. It chooses among offers and adds none."""
+    """The language model that labels questions, phrases queries and ranks offers. It cannot add a book."""
 
     model: ChatModel
     prompts: Mapping[str, Template]
-    """By name: PROMPTS."""
+    """Prompt templates by name; the names are PROMPTS."""
 
     def ask(
         self, task: str, topic: Topic, prompt: Messages, parse: Callable[[dict[str, Any]], T]
     ) -> tuple[T | None, list[ModelCall]]:
-        """Ask the model about a pair: its parsed answer, None if no attempt was usable, and its replies."""
+        """Ask the model about a topic; returns the parsed answer (None if no reply was usable) and all replies."""
         values, calls = ask_model(
             self.model,
             [prompt],
@@ -78,12 +81,12 @@ class Librarian:
 
 
 def librarian_of(model: ChatModel, profile: str) -> Librarian:
-    """The model with the profile's prompts."""
+    """Make a librarian of a model and the prompts of a profile."""
     return Librarian(model=model, prompts={name: load_or_shipped(name, profile=profile) for name in PROMPTS})
 
 
 def queries_by_rule(topic: Topic, count: int) -> list[str]:
-    """The subdomain, its parts if it names several, then the subdomain with its domain."""
+    """At most `count` queries by rule: the subdomain, its parts if it lists several, then subdomain and domain."""
     parts = [part.strip() for part in re.split(r"\s+and\s+|\s*[,/&;]\s*", topic.subdomain)]
     # A single word ("Heat and Mass Transfer") is too broad for a separate query.
     parts = [part for part in parts if len(parts) > 1 and len(words(part)) > 1]
@@ -93,7 +96,7 @@ def queries_by_rule(topic: Topic, count: int) -> list[str]:
 
 
 def phrase_queries(topic: Topic, count: int, librarian: Librarian | None = None) -> tuple[list[Query], list[ModelCall]]:
-    """Phrase at most `count` queries, the most specific first; also returns the model's replies.
+    """Phrase at most `count` queries for a topic, the most specific first; also returns the model's replies.
 
     The rule phrases them if there is no librarian or its replies are unusable.
     """

@@ -1,4 +1,4 @@
-"""The source registry: admit offers as sources with their identifiers, or reject them with a reason."""
+"""Source registry: turn the offers of the catalogues into sources, admitted or rejected with a reason."""
 
 import posixpath
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,12 @@ REJECTED = "rejected"
 _Key = tuple[str, str]
 """Catalogue and offer_id of an entry, or domain and subdomain of a pair."""
 _Book = tuple[str, ...]
-"""All names of a book, in the order in which they were found."""
+"""All identifiers of a book, in the order in which they were found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alias:
-    """An identifier of an admitted source: a book is not fetched again under any of its identifiers."""
+    """An identifier of an admitted source; a book is not fetched again under any of its identifiers."""
 
     source_id: str
     identifier: str
@@ -30,7 +30,7 @@ class Alias:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """A pair and a source that was found for it."""
+    """A source found for a (domain, subdomain) pair, or the fact that none was found."""
 
     domain: str
     subdomain: str
@@ -42,7 +42,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """The registry before the download."""
+    """The source registry before the download."""
 
     sources: list[Source]
     """One row per catalogue entry, in the order of the offers."""
@@ -57,11 +57,12 @@ def admit_offers(
     rules: CatalogueSettings,
     rankings: Sequence[Ranking],
 ) -> Admission:
-    """One row per catalogue entry, admitted or rejected with its reason.
+    """Admit or reject every catalogue entry: one row each, with the reason of a rejection.
 
     Entries that share an identifier, directly or through another entry, are one book; the best ranked entry represents
-    it. Only admissible entries count: a rejected copy must not exclude a well-licensed one, nor join two books. An
-    entry that was found for several pairs is one row, under the first pair that admits it.
+    the book and the others are rejected as duplicates. Only admissible entries are grouped: a refused copy must neither
+    exclude a copy with an open licence nor join two books. An entry found for several (domain, subdomain) pairs is one
+    row, under the first pair that admits it.
     """
     entries: dict[_Key, Offer] = {}
     for offer in offers:
@@ -109,7 +110,7 @@ class _RankedEntry:
 
 
 def _join_entries(entries: Mapping[_Key, list[str]]) -> dict[_Key, _Book]:
-    """The book of each entry: entries that share a name, directly or through another one, are one book."""
+    """Group entries into books: entries that share an identifier, directly or through another entry, are one book."""
     joined: dict[str, set[str]] = {}
     for names in entries.values():
         every = set(names).union(*(joined.get(name, ()) for name in names))
@@ -119,7 +120,10 @@ def _join_entries(entries: Mapping[_Key, list[str]]) -> dict[_Key, _Book]:
 
 
 def _choose_entries(places: list[_RankedEntry], books: Mapping[_Key, _Book], limit: int) -> dict[_Book, _RankedEntry]:
-    """The entry that represents each admitted book. `limit` is per pair and counts books shared with other pairs."""
+    """Choose the entry that represents each admitted book.
+
+    Each pair has at most `limit` books (0: no limit), including books that another pair has as well.
+    """
     representatives: dict[_Book, _RankedEntry] = {}
     counts: dict[_Key, set[_Book]] = {}
     for place in places:
@@ -140,7 +144,7 @@ def _rejection_reason(
     rank: int,
     rules: CatalogueSettings,
 ) -> str:
-    """Reason to reject an admissible entry whose book has the representative `first`, None without one; or empty."""
+    """Reason to reject an admissible entry, or empty. `first` represents its book; None if the book is not admitted."""
     if first is None:
         limit = f"{rules.books_per_topic} are taken for a pair"
         return f"ranked {rank} at best: {limit}" if rank else "not ranked for any pair: shares no word with one"
@@ -158,7 +162,7 @@ def _coverage(
     representatives: Mapping[_Book, _RankedEntry],
     entries: Mapping[_Key, Offer],
 ) -> list[Coverage]:
-    """Every admitted book in a pair's ranking, whichever pair admitted it; a row without source for a bare pair."""
+    """One row for each pair and each admitted book in its ranking; a pair without books has a row without a source."""
     ranks: dict[_Key, dict[str, int]] = {}
     for place in places:
         first = representatives.get(books.get(place.key, ()))

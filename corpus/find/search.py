@@ -1,4 +1,4 @@
-"""Search for one topic: query every catalogue, apply the admission rules, rank the offers."""
+"""Search all catalogues for the books of one topic, refuse those that the settings exclude, and rank the others."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
 OFFERS_PER_CATALOGUE = 20
-"""Offers of one catalogue for one pair that end the pair's queries to it."""
+"""Number of offers of one catalogue for one (domain, subdomain) pair after which no further query is sent to it."""
 MAX_LISTED = 40
-"""Books of one pair in the model's prompt, the best by rule."""
+"""Number of offers in the ranking model's prompt: the best by rule."""
 LISTED_CHARS = 300
-# A word in the title counts more than one in the description.
+# Weights of `relevance`: a word in the title counts more than one in the description.
 TITLE, KEYWORDS, DESCRIPTION, DOMAIN, STATED, TEXTBOOK = 3.0, 2.0, 1.0, 0.5, 3.0, 0.25
 _LANGUAGES = {
     "eng": "en", "english": "en", "ger": "de", "deu": "de", "german": "de", "fre": "fr", "fra": "fr", "french": "fr",
@@ -29,7 +29,7 @@ _LANGUAGES = {
 
 
 def identifiers(offer: Offer) -> list[str]:
-    """Every canonical identifier of an offer, the most reliable kind first; never empty."""
+    """All canonical identifiers of an offer, the most reliable kind first; there is always at least one."""
     names = [
         identity.doi(offer.doi),
         *identity.isbns(offer.isbn),
@@ -43,7 +43,7 @@ def identifiers(offer: Offer) -> list[str]:
 
 
 def refusal_reason(offer: Offer, rules: CatalogueSettings) -> str:
-    """Reason to refuse an offer regardless of all others; empty if it is admissible."""
+    """Reason to refuse an offer for its licence, file or language; empty if it is admissible."""
     if not offer.licence:
         return f"no licence: {offer.licence_evidence}"
     if not licences.is_allowed(offer.licence, rules.licences):
@@ -59,7 +59,7 @@ def refusal_reason(offer: Offer, rules: CatalogueSettings) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """The rank of an offer among those for one pair."""
+    """Rank of an offer among all offers for one (domain, subdomain) pair."""
 
     domain: str
     subdomain: str
@@ -77,9 +77,10 @@ class Ranking:
 
 
 def relevance(offer: Offer, topic: Topic) -> float:
-    """Weighted shares of the subdomain's words in title, keywords and description, and of the domain's words in all.
+    """Score of an offer for a topic: the shares of the topic's words that occur in the offer, weighted by field.
 
-    An offer that covers the pair according to its catalogue gets the weight of a full title.
+    Words of the subdomain are looked up in title, keywords and description separately, words of the domain in all three
+    together. An offer that covers the topic according to its catalogue gets the weight of a full title.
     """
     terms, area = set(words(topic.subdomain)), set(words(topic.domain))
     title, about = set(words(offer.title)), set(words(offer.description))
@@ -97,10 +98,10 @@ def relevance(offer: Offer, topic: Topic) -> float:
 def rank_offers(
     offers: Sequence[Offer], topic: Topic, refused: dict[tuple[str, str], str], librarian: Librarian | None = None
 ) -> tuple[list[Ranking], list[ModelCall]]:
-    """Rank all offers, the best first and those without a rank last; also returns the model's replies.
+    """Rank the offers for a topic, the best first and those without a rank last; also returns the model's replies.
 
-    `refused` has the reasons of refused offers by key. Equal scores keep the catalogue's order. The rule ranks them if
-    there is no librarian or its replies are unusable.
+    `refused` maps the key of each refused offer to the reason. Offers are sorted by `relevance`; equal scores keep the
+    catalogue's order. If there is a librarian, the model ranks the best of them, unless its replies are unusable.
     """
     scores = {offer.key: relevance(offer, topic) for offer in offers}
     free = sorted((o for o in offers if o.key not in refused), key=lambda offer: -scores[offer.key])
@@ -154,7 +155,7 @@ def _parse_order(reply: dict[str, Any], count: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedQuery:
-    """A query that a catalogue did not answer."""
+    """A query that a catalogue did not answer, with the reason."""
 
     domain: str
     subdomain: str
@@ -165,7 +166,7 @@ class FailedQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSearch:
-    """Result of the search for one pair."""
+    """Result of searching all catalogues for one (domain, subdomain) pair."""
 
     queries: list[Query]
     offers: list[Offer]
@@ -183,7 +184,7 @@ def search_topic(
     *,
     librarian: Librarian | None = None,
 ) -> TopicSearch:
-    """Search every catalogue for a pair. A failing catalogue does not affect the others.
+    """Search every catalogue for a topic. A failing catalogue does not affect the others.
 
     Raises CatalogueError if no catalogue answered any query: that is an outage and not a result.
     """

@@ -1,4 +1,4 @@
-"""A run's session with its catalogues: every answer is recorded, so that a search can be replayed without a network.
+"""Session of a run with its catalogues: every answer is recorded, so that a search can be replayed without a network.
 
 The recorder is an httpx transport, so every request of a catalogue passes through it.
 """
@@ -32,7 +32,7 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One recorded answer."""
+    """A recorded answer of a catalogue."""
 
     url: str
     """Address of the request, query included."""
@@ -49,7 +49,7 @@ class Answer:
     """Time of the answer, ISO 8601, UTC."""
 
     def content(self) -> bytes:
-        """The body's bytes."""
+        """The body as bytes."""
         return self.body.encode() if self.encoding == "utf-8" else base64.b64decode(self.body)
 
 
@@ -57,11 +57,12 @@ RECORDED_HEADERS = ("content-type", "location", "x-wp-total", "x-wp-totalpages")
 
 
 class ResponseRecorder(httpx.BaseTransport):
-    """Sends the requests of its `client` through `inner` and records each answer.
+    """httpx transport that records each answer, stores it in a folder, and replays stored answers.
 
-    With a folder, answers up to `max_age` old are read from there: a catalogue that can only be read as a whole is then
-    read once and not for every topic. Answers with an error status are listed, but not stored. Without `inner` nothing
-    is sent and only stored answers are available. `search` is the command that answers a web search.
+    `client` sends its requests through the recorder, which sends them through `inner`; without `inner` it sends nothing
+    and only stored answers are available. Answers in `folder` up to `max_age` old are reused, so that a catalogue that
+    can only be read as a whole is read once, not for every topic. Answers with an error status are listed in `answers`
+    but not stored. `search` is the command that answers a web search.
     """
 
     def __init__(
@@ -79,11 +80,11 @@ class ResponseRecorder(httpx.BaseTransport):
 
     @property
     def answers(self) -> list[Answer]:
-        """Every answer so far, in order, one per address."""
+        """All answers so far, in the order of the requests, one per address."""
         return list(self._answers.values())
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """The whole answer. Raises CatalogueError if it is larger than MAX_BYTES."""
+        """Answer a request from the folder or by sending it. Raises CatalogueError if the answer exceeds MAX_BYTES."""
         url = str(request.url)
         path = self._folder / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json" if self._folder else None
         answer = _read_answer(path) if path else None
@@ -101,7 +102,7 @@ class ResponseRecorder(httpx.BaseTransport):
             self._inner.close()
 
     def _send(self, request: httpx.Request) -> Answer:
-        """Request an answer and read it to its end; a truncated body is requested once more."""
+        """Send a request and read the whole answer; if the body breaks off, send once more."""
         if self._inner is None:
             raise CatalogueError(
                 f"replay: no recorded answer for {request.url}",
@@ -122,7 +123,7 @@ class ResponseRecorder(httpx.BaseTransport):
 
 
 def _read_answer(path: Path) -> Answer | None:
-    """The answer in a file; None if the file is missing or damaged."""
+    """Read a stored answer; None if the file is missing or damaged."""
     try:
         answer = Answer(**json.loads(path.read_text(encoding="utf-8")))
         return answer if hashlib.sha256(answer.content()).hexdigest() == answer.sha256 else None
@@ -160,11 +161,11 @@ def _record(url: str, response: httpx.Response) -> Answer:
 
 
 def run_web_search(command: Sequence[str], query: str, *, wall_seconds: float = 60.0) -> httpx.Response:
-    """Search the web by an external command, which reads the query on standard input and writes JSON.
+    """Search the web with an external command, which reads the query on standard input and writes JSON.
 
-    Its answers to `search://web/?q=TEXT` are recorded and replayed like those of a catalogue. It sees only the query,
-    which was phrased from a (domain, subdomain) pair. Raises CatalogueError if there is no command, or if it fails or
-    is too slow.
+    Its output is the answer to `search://web/?q=TEXT`, recorded and replayed like that of a catalogue. The command sees
+    only the query, which was phrased from a (domain, subdomain) pair. Raises CatalogueError if there is no command, or
+    if it fails or is too slow.
     """
     if not command:
         raise CatalogueError(
@@ -188,7 +189,7 @@ def run_web_search(command: Sequence[str], query: str, *, wall_seconds: float = 
 def live_recorder(
     config: WebConfig, folder: Path | None = None, *, max_age_days: float = 7.0, search: Sequence[str] = ()
 ) -> ResponseRecorder:
-    """A recorder that sends requests; without a folder, it records answers for this session only.
+    """Make a recorder that sends requests and stores the answers in `folder`; without a folder, in memory only.
 
     A stored answer up to `max_age_days` old replaces a request. `search` is the command of a web search.
     """
@@ -197,21 +198,21 @@ def live_recorder(
 
 
 def replaying_recorder(folder: Path) -> ResponseRecorder:
-    """A recorder that only replays the answers in a folder, of any age, and sends no request."""
+    """Make a recorder that replays the answers in a folder, of any age, and sends no request."""
     return ResponseRecorder(None, WebConfig(), folder=folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueSession:
-    """The configured catalogues, the recorder of their answers, and the limits for fetching their books."""
+    """The configured catalogues, the recorder of their answers, and the limits for downloading their books."""
 
     catalogues: Sequence[Site]
-    """In the order of the settings."""
+    """Catalogues in the order of the settings."""
     recorder: ResponseRecorder
     download: WebConfig
 
     def address(self, download_url: str) -> str:
-        """The address to fetch for a source, which a catalogue may have stored without its host."""
+        """The address to fetch for a source; adds the host if the catalogue stores addresses without it."""
         for site in self.catalogues:
             if site.resolve is not None:
                 return site.resolve(site, download_url)
@@ -224,8 +225,9 @@ def open_catalogues(
 ) -> Iterator[CatalogueSession]:
     """Open a session with the configured catalogues.
 
-    `shelf` is the address of the micro-world's catalogue; `folder` stores answers for later runs, and `answers:
-    recorded` replays them; `search` is the command of the catalogue `web`; `contact` is an address for the User-Agent.
+    `shelf` is the address of the micro-world's catalogue; `folder` stores answers for later runs, which the setting
+    `answers: recorded` replays; `search` is the command of the catalogue `web`; `contact` is an address that is added
+    to the User-Agent.
     """
     entries = [(entry.name, entry.base) for entry in settings.catalogues]
     require_addresses(settings)

@@ -1,6 +1,6 @@
-"""HTTP client guarded against SSRF: it reaches only public addresses, checked when the socket is opened.
+"""HTTP client protected against SSRF: it connects only to public IP addresses, checked when the socket is opened.
 
-Checking the URL is not enough: a redirect or a second answer of the name server would pass.
+Checking the URL is not enough: a redirect, or a name server that gives another answer later, would get through.
 """
 
 import contextlib
@@ -23,9 +23,9 @@ from infuser_core.system import child
 AGENT = "infuser-corpus/0.1"
 MAX_REDIRECTS = 5
 MAX_CONNECTIONS = 16
-"""Open connections to all hosts together."""
+"""Largest number of open connections, all hosts together."""
 SLOW_SECONDS, LEAST_RATE = 30.0, 4096.0
-"""Seconds of waiting after which an answer's rate is checked, and its least rate, bytes per second."""
+"""Seconds of waiting after which the rate of an answer is checked, and the least rate, bytes per second."""
 MAX_SECONDS = 900.0
 """Longest wait for one answer, its body included, seconds."""
 MAX_WAIT_SECONDS = 120.0
@@ -33,12 +33,12 @@ MAX_WAIT_SECONDS = 120.0
 WEB_PORTS = frozenset({80, 443})
 # The only IPv6 block for hosts; NAT64 and IPv4-compatible addresses are outside.
 UNICAST = ipaddress.ip_network("2000::/3")
-# Ranges in it that can lead to private hosts although `is_global` is true: 6to4, Teredo, documentation.
+# Ranges of UNICAST that can lead to private hosts although `is_global` is true: 6to4, Teredo, documentation.
 TUNNELS = tuple(ipaddress.ip_network(net) for net in ("2002::/16", "2001::/32", "3fff::/20"))
 # 6to4 relays forward to whatever the packet names.
 RELAYS = ipaddress.ip_network("192.88.99.0/24")
 Lookup = Callable[[str, int], list[str]]
-"""Resolves a host and a port to addresses."""
+"""Resolves a host and a port to IP addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class WebConfig:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address belongs to the public internet and to one host."""
+    """Whether an IP address is a public unicast address."""
     ip = ipaddress.ip_address(address.split("%")[0])
     if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped:
         ip = ip.ipv4_mapped
@@ -95,7 +95,7 @@ def look_up(host: str, port: int) -> list[str]:
 
 
 def resolve(host: str, port: int, lookup: Lookup = look_up) -> list[str]:
-    """The addresses to connect to, in order. Raises CatalogueError unless every answer is public."""
+    """Resolve a host to the IP addresses to try, in order. Raises CatalogueError unless all of them are public."""
     try:
         addresses = lookup(host, port)
     except (OSError, UnicodeError) as error:
@@ -112,14 +112,14 @@ def resolve(host: str, port: int, lookup: Lookup = look_up) -> list[str]:
 
 
 class PacedStream(httpcore.NetworkStream):
-    """A stream that aborts a slow answer: single bytes may each come before a time-out, and the answer never end."""
+    """Network stream that aborts a slow answer: a server that sends a byte now and then never causes a time-out."""
 
     def __init__(self, inner: httpcore.NetworkStream, slow_seconds: float) -> None:
         self._inner, self._slow_seconds = inner, slow_seconds
         self._seconds, self._bytes, self._waited = 0.0, 0, 0.0
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Read some bytes. Raises CatalogueError if they, or the whole answer, came too slowly."""
+        """Read some bytes. Raises CatalogueError if the answer arrives too slowly or takes too long in total."""
         # Time in which this process was suspended does not count.
         watch, block = child.Watch(), None
         while block is None:
@@ -158,25 +158,25 @@ class PacedStream(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        """The encrypted stream, also paced."""
+        """Start TLS; the encrypted stream also aborts slow answers."""
         inner = self._inner.start_tls(ssl_context, server_hostname, timeout)
         return PacedStream(inner, self._slow_seconds)
 
     def get_extra_info(self, info: str) -> Any:
-        """Facts about the connection."""
+        """Information about the connection, from the inner stream."""
         return self._inner.get_extra_info(info)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardedBackend(httpcore.NetworkBackend):
-    """Opens sockets to public addresses only; TLS above it still verifies the host's name."""
+    """httpcore backend that opens sockets to public addresses only; TLS still verifies the name of the host."""
 
     allowed_hosts: frozenset[str]
     """Host names or addresses that need no check."""
     sockets: httpcore.NetworkBackend = field(default_factory=httpcore.SyncBackend)
     """Opens the connections that pass the check."""
     lookup: Lookup = look_up
-    """Called once per connection."""
+    """Resolver, called once per connection."""
     slow_seconds: float = SLOW_SECONDS
     """See WebConfig."""
 
@@ -188,7 +188,10 @@ class GuardedBackend(httpcore.NetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
     ) -> httpcore.NetworkStream:
-        """Connect to the address that was checked: a second look-up could return another one."""
+        """Connect to an allowed host, or resolve the host, check its addresses and connect to one of the checked ones.
+
+        The host is not resolved a second time: the answer could be another address.
+        """
         options = timeout, local_address, socket_options
         if host in self.allowed_hosts:
             return self._paced(host, port, *options)
@@ -207,12 +210,12 @@ class GuardedBackend(httpcore.NetworkBackend):
 
 @functools.cache
 def _tls() -> ssl.SSLContext:
-    """The system's certificates, read once: reading takes longer than a request on loopback."""
+    """TLS context with the default certificates, read once: reading takes longer than a request on loopback."""
     return httpx.create_ssl_context(trust_env=False)
 
 
 class GuardedTransport(httpx.HTTPTransport):
-    """httpx's transport over a connection pool whose sockets are guarded."""
+    """httpx transport that connects to public addresses only."""
 
     def __init__(self, config: WebConfig) -> None:
         super().__init__(verify=_tls(), trust_env=False)
@@ -238,7 +241,7 @@ class GuardedTransport(httpx.HTTPTransport):
 
 
 def _check_redirect(response: httpx.Response) -> None:
-    """Raises CatalogueError for a redirect that leads off the web, or from https to http."""
+    """Raises CatalogueError for a redirect to something other than a web address, or from https to http."""
     if not response.has_redirect_location:
         return
     here, location = str(response.request.url), response.headers["location"]
@@ -251,7 +254,7 @@ def _check_redirect(response: httpx.Response) -> None:
 
 
 def body_of(response: httpx.Response, most: int) -> bytes:
-    """The raw body, read until it is longer than `most` bytes."""
+    """Read the raw body of a response; stops after the block that exceeds `most` bytes."""
     body = bytearray()
     for block in response.iter_raw():
         body += block
@@ -261,7 +264,7 @@ def body_of(response: httpx.Response, most: int) -> bytes:
 
 
 def client_of(transport: httpx.BaseTransport, config: WebConfig) -> httpx.Client:
-    """A client that follows few redirects, ignores proxies of the environment and requests uncompressed bodies."""
+    """HTTP client that follows few redirects, ignores proxies of the environment and requests uncompressed bodies."""
     return httpx.Client(
         transport=transport,
         follow_redirects=True,

@@ -1,7 +1,8 @@
-"""Topics that the document pool must cover: the labels of the development set, or labels assigned by a language model.
+"""Find the topics that the document pool must cover, from the questions of the development set.
 
-Only a question's pair of labels leaves this module, so no later stage can search for a question's wording. Synonymous
-labels are merged: equal spellings by rule, others by the model; every merge is recorded.
+A topic is a (domain, subdomain) pair: the labels that a question has, or that a language model (the librarian) assigns
+to it. Only these pairs leave the module, so no later stage can search for the wording of a question. Synonymous labels
+are merged: labels of the same words by rule, others by the model; every merge is recorded.
 """
 
 import itertools
@@ -27,15 +28,15 @@ WINDOW = 80
 """Labels in one prompt for merging."""
 MERGE_TOKENS = 2048
 MAX_FAILED = 0.1
-"""Largest share of unlabelled questions; above it the pool would miss too much of the target."""
+"""Largest share of questions that may stay unlabelled; with more, the pool would miss too many topics."""
 
 Label = tuple[str, str]
-"""The pair of one question: broad area of study, and specialisation within it."""
+"""Domain and subdomain of one question: broad area of study, and specialisation within it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """Assignment of a question to a pair, or the reason for none. It holds nothing of the question's text."""
+    """The (domain, subdomain) pair of a question, or the reason for none; it has no part of the question's text."""
 
     question_id: str
     domain: str
@@ -50,7 +51,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """One label that was replaced by another."""
+    """A label that was replaced by a synonymous one."""
 
     level: str
     """domain or subdomain."""
@@ -67,12 +68,12 @@ class Merge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taxonomy:
-    """The finite set of pairs C and its derivation. Later stages read only `topics`."""
+    """The topics of the development set (the paper's C), and how they were found. Later stages read only `topics`."""
 
     topics: list[Topic]
     """Distinct pairs with their counts, sorted by name."""
     assignments: list[Assignment]
-    """One row per question, in order."""
+    """One row per question, in the order of the questions."""
     merges: list[Merge]
     """One row per label that was replaced."""
     calls: list[ModelCall]
@@ -82,7 +83,7 @@ class Taxonomy:
 def extract_topics(
     questions: Sequence[Question], librarian: Librarian | None = None, *, progress: Progress = no_progress
 ) -> Taxonomy:
-    """The pairs of a development set. The librarian labels questions without both labels.
+    """Find the topics of a development set. The librarian labels the questions that lack a label.
 
     Raises DocumentError if such a question exists and there is no librarian, and if too many cannot be labelled.
     """
@@ -176,7 +177,10 @@ def _assign(
 
 
 def _parse_label(name: str, reply: dict[str, Any], question: Question) -> str:
-    """A label that names a subject. Problems never quote the value: it could be the question."""
+    """Read the label `name` (domain or subdomain) from the model's reply.
+
+    Raises ReplyProblem for a label that does not name a subject; the message never quotes it: it could be the question.
+    """
     value = reply.get(name)
     if not isinstance(value, str) or not any(c.isalpha() for c in value):
         raise ReplyProblem(f'"{name}" is no text')
@@ -201,7 +205,7 @@ def _repeats(label: str, texts: Sequence[str]) -> bool:
 def _merge_all(
     labels: dict[int, Label], own: Mapping[int, Label], librarian: Librarian
 ) -> tuple[dict[int, Label], list[Merge], list[ModelCall]]:
-    """Merge the domains, then the subdomains within each remaining domain."""
+    """Merge synonymous domains, then synonymous subdomains within each remaining domain."""
     counts = Counter(domain for domain, _ in labels.values())
     areas, merges, calls = merge_labels(counts, librarian, fixed=frozenset(domain for domain, _ in own.values()))
     merged: dict[int, Label] = {}
@@ -217,16 +221,17 @@ def _merge_all(
 def merge_labels(
     counts: Mapping[str, int], librarian: Librarian, *, within: str = "", fixed: Set[str] = frozenset()
 ) -> tuple[dict[str, str], list[Merge], list[ModelCall]]:
-    """Merge domains, or the subdomains `within` one, that occur `counts` times. `fixed` labels are never replaced.
+    """Merge synonymous domains or, if `within` names a domain, its synonymous subdomains.
 
-    Returns the final label of each label, the merges, and the model's replies. The same counts and replies give the
-    same result: labels are always processed in alphabetical order.
+    `counts` has the number of questions of each label; `fixed` labels are never replaced. Returns the final label of
+    each label, the merges, and the model's replies. The same counts and replies give the same result: labels are
+    always processed in alphabetical order.
     """
     names = {label: label for label in sorted(counts)}
     merges: list[Merge] = []
 
     def fold(group: Sequence[str], keep: str, decided_by: str) -> None:
-        """Replace the final labels of the group by that of `keep`."""
+        """Replace the final labels of all labels in the group by the final label of `keep`."""
         keep = names[keep]
         for label in dict.fromkeys(names[label] for label in group):
             if label == keep or label in fixed:
@@ -248,7 +253,7 @@ def merge_labels(
     for label in sorted(counts):
         alike.setdefault(tuple(words(label)) or (label,), []).append(label)
     for group in [group for group in alike.values() if len(group) > 1]:
-        # A label of the data set, else the most frequent one; among equals the first in the alphabet.
+        # Prefer a label of the data set, then the most frequent one, then alphabetical order.
         fold(group, min(group, key=lambda label: (label not in fixed, -counts[label], label)), BY_RULE)
     groups, calls = _synonyms(sorted(set(names.values())), within, fixed, librarian)
     for keep, group in groups:
@@ -259,9 +264,10 @@ def merge_labels(
 def _synonyms(
     labels: list[str], within: str, fixed: Set[str], librarian: Librarian
 ) -> tuple[list[tuple[str, list[str]]], list[ModelCall]]:
-    """The model's groups of synonyms, each as (final label, labels that it replaces).
+    """Ask the model for groups of synonymous labels; returns each as (final label, labels that it replaces).
 
-    Prompts have at most WINDOW labels: all pairs of half lists, so that any two labels meet in one of them.
+    A prompt has at most WINDOW labels: longer lists are split into blocks of half that size, and every pair of blocks
+    makes a prompt, so that any two labels occur together in one.
     """
     half = WINDOW // 2
     if len(labels) <= WINDOW:

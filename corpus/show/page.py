@@ -1,6 +1,7 @@
-"""One HTML page about a pool, on which a person can judge each book in a minute.
+"""Write an HTML page for reviewing the books of a pool by eye.
 
-Each chunk is shown next to its page of the book, with formulas, listings, and the removed text with its reasons.
+For each book it shows sample chunks next to pictures of their pages, formulas, listings, and the removed text with the
+reasons.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ from infuser_core.system import child, durable
 AROUND = 400
 """Characters of the Markdown shown before and after a chunk."""
 SAMPLES = 5
-"""Number of formulas, listings, discarded spans and removed lines of each kind shown per book."""
+"""Number of samples of each kind shown per book: formulas, listings, discarded spans and removed lines."""
 PICTURES = "infuser_core.results.view.pictures:pictures"
 LIMITS = child.Limits(wall_seconds=120.0, cpu_seconds=120)
 
@@ -34,7 +35,7 @@ _SCRIPTED = re.compile(r"[_^]\{|\\(?:frac|sqrt|sum|int)")
 
 
 def write(pool: Path, file: Path, *, books: int, chunks: int) -> dict[str, Any]:
-    """Write a page about a fixed sample of `books` books that have documents, with `chunks` chunks of each.
+    """Write the review page: `books` random books that have documents, `chunks` chunks of each; the seed is fixed.
 
     Raises UsageError for a folder that is no built pool.
     """
@@ -84,7 +85,7 @@ def _book(
     draw: random.Random,
     chunks: int,
 ) -> dict[str, Any]:
-    """Template variables of one book."""
+    """Variables of the page's template for one book."""
     text = (pool / source.markdown).read_bytes().decode("utf-8", "replace")
     sample = sorted(draw.sample(range(len(documents)), min(chunks, len(documents))))
     rows = [documents[place] for place in sample]
@@ -103,7 +104,7 @@ def _book(
     spans = [
         ("judge" if row.stage == "judge" else row.reason, text[row.start : row.end]) for row in discarded if row.is_span
     ]
-    # Those with scripts and fractions first.
+    # Formulas with subscripts, fractions or large operators first.
     some = sorted(_some(formulas, draw, 4 * SAMPLES), key=lambda each: not _SCRIPTED.search(each))
     return {
         "source": source,
@@ -117,7 +118,7 @@ def _book(
 
 
 def _pictures(source: PoolSource, texts: list[str]) -> tuple[list[dict[str, Any] | None], str]:
-    """The page picture of each chunk, and the reason if there are none."""
+    """A picture of the page of each chunk, or None; and the reason if there are no pictures."""
     none: list[dict[str, Any] | None] = [None] * len(texts)
     path = Path(source.input)
     if "://" in source.input or not path.is_file():
@@ -135,7 +136,7 @@ def _pictures(source: PoolSource, texts: list[str]) -> tuple[list[dict[str, Any]
 
 
 def _counted(rows: Sequence[tuple[str, str]], draw: random.Random) -> list[tuple[str, int, Sequence[str]]]:
-    """Reason, number of texts and a few samples, by reason."""
+    """Group texts by reason: (reason, number of texts, a few samples), the most frequent first."""
     counts = Counter(reason for reason, _ in rows)
     return [
         (reason, count, _some([text for own, text in rows if own == reason], draw, SAMPLES))

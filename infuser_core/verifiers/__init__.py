@@ -1,1 +1,1 @@
-"""r(a, b; q): one module per way of comparing a response with a reference answer; the folder is the registry."""
+"""Verifiers, the paper's r(a, b; q): one module per way to compare a response with a reference, found by file name."""

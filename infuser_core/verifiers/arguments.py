@@ -1,7 +1,7 @@
-"""Arguments of a function: correct if the function returns the same for them as for the reference arguments.
+"""Verify arguments of a function: correct if it returns the same value for them as for the reference arguments.
 
-The function is `program` of the question's grading and runs in the sandbox. The boxed arguments are comma-separated
-Python literals, with or without the call around them. Presets choose the box as in `literal.py`.
+The function is `program` in the question's grading facts and runs in the sandbox. The boxed arguments are
+comma-separated Python literals, with or without the call around them. Presets choose the box as in `literal.py`.
 """
 
 import re
@@ -25,12 +25,12 @@ _CALL = re.compile(r"f\s*\((.*)\)", re.DOTALL)
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct if the boxed arguments give the same value as the reference. Raises SandboxUnavailable."""
+    """Verify one response: correct if its arguments give the same value as the reference. Raises SandboxUnavailable."""
     return check_many([Job(response=response, question=question)], preset=preset)[0]
 
 
 def check_many(jobs: Sequence[Job], *, preset: str = "paper") -> list[Finding]:
-    """One finding per job, in order; an answer that several jobs share is run once."""
+    """Verify responses: one finding per job, in order; equal answers to one question are run once."""
     answers = [boxed_literal(job.response, preset=preset) for job in jobs]
     keys = [(job.question.grading, job.question.answer, answer) for job, answer in zip(jobs, answers, strict=True)]
     trouble = code.canary() if any(answer is not None for answer in answers) else ""

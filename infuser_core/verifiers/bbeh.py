@@ -1,4 +1,4 @@
-r"""Answers of BIG-Bench Extra Hard: a boxed string against a reference string, by the benchmark's fuzzy match.
+r"""Verify answers to BIG-Bench Extra Hard: compare the boxed text with the reference by the benchmark's fuzzy match.
 
 Both sides lose text wrappers, dollar signs, the backslash of `\_`, `**`, one space after a comma and one final period;
 letters become lower case, full-width characters ASCII. Only the first line of the response counts. The first of these
@@ -6,14 +6,14 @@ rules that holds decides, and its name is the reason:
 
 - equal text;
 - equal number: both are decimal numbers of the same value (`25`, `25.0`). A comma in a reference separates answers; in
-  an answer it may group thousands (`8,749`). `nan` and `inf` are words;
+  an answer it may group thousands (`8,749`). `nan` and `inf` are no numbers;
 - equal without parentheses: one letter, in parentheses on either side (`(A)`, `a`);
 - equal without quotes: `'` and `"` do not count;
-- equal without brackets: one pair of square brackets around the whole, on either side;
+- equal without brackets: one pair of square brackets around the whole text, on either side;
 - equal without question mark: one at the end, on either side.
 
 `paper` reads the first closed box, `strict-last` the last closed one. `official` reads the last opened box or an answer
-phrase, its numbers are all that Python's `float` accepts, and full-width characters are not changed.
+phrase, takes everything that Python's `float` accepts as a number, and does not change full-width characters.
 """
 
 import re
@@ -35,11 +35,11 @@ _LOOSER: dict[Reason, Callable[[str], str]] = {
     Reason.BRACKETS: lambda text: re.sub(r"\A\[(.*)\]\Z", r"\1", text, flags=re.DOTALL).strip(),
     Reason.QUESTION_MARK: lambda text: text.removesuffix("?").rstrip(),
 }
-"""Further rules: what each removes from both texts before it compares them."""
+"""Further rules, each with a function that removes from both texts what the rule ignores."""
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct if a rule makes both equal; unverified if the reference is empty.
+    """Verify one response: correct if a rule makes answer and reference equal; unverified if the reference is empty.
 
     Raises ConfigError for an unknown preset.
     """
@@ -55,7 +55,7 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 
 
 def agreement(answer: str, reference: str, *, as_float: bool = False) -> Reason | None:
-    """The first rule under which both are equal, or None. `as_float`: `1e400` and `inf` are numbers, too."""
+    """The first rule under which two texts are equal, or None. `as_float`: `1e400` and `inf` are numbers, too."""
     if not as_float:
         answer, reference = answer.translate(FULL_WIDTH), reference.translate(FULL_WIDTH)
     text, reference_text = plain(unwrap(answer).strip().partition("\n")[0]), plain(reference)
@@ -75,7 +75,7 @@ def agreement(answer: str, reference: str, *, as_float: bool = False) -> Reason 
 
 
 def plain(text: str) -> str:
-    """The text in the form in which it is compared."""
+    """Normalise a text for comparison: lower case, without wrappers, escapes, dollar signs and a final period."""
     bare = unwrap(_WORDS.sub(r"\1", text.replace("**", "").strip().strip("$")))
     bare = _ESCAPED.sub(r"\1", bare)
     return bare.lower().replace(", ", ",").strip().removesuffix(".").rstrip()

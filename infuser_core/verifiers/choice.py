@@ -1,8 +1,9 @@
-"""Multiple choice: the boxed letter against the reference letter.
+"""Verify multiple-choice answers: compare the boxed letter with the reference letter.
 
-`paper`: the first box must be one letter and nothing else, apart from spaces, dollar signs, text wrappers, one pair of
-brackets and a final period. `strict-last`: the last closed box may also say `B. because` or `Option B`. `phrase`: the
-same, and without a box the last phrase that announces a letter. `official`: see `parts/extract.py`; only this preset
+`paper`: the first LaTeX box must be one letter and nothing else, apart from spaces, dollar signs, text wrappers, one
+pair of brackets and a final period. `strict-last`: the last closed box may also say `B. because` or `Option B`.
+`phrase`: like `strict-last`, but without a box the last phrase such as `the answer is B` counts. `official`: see
+`parts/extract.py`; only this preset
 accepts the first character of a word or of a list of letters. A box without a letter is wrong, not unanswered.
 """
 
@@ -18,13 +19,13 @@ _BRACKETS = {"(": ")", "[": "]", "<": ">", "{": "}"}
 _WITH_TEXT = re.compile(r"\(?([A-Za-z])\s*+[.):]\s*+(.*)", re.DOTALL)
 _TEXT_WRAPPER = re.compile(r"\\(?:text(?:bf|it|rm|sf|tt)?|math(?:bf|rm|sf)|boldsymbol)\s*+\{([^{}]*)\}")
 _ANNOUNCEMENT = re.compile(r"(?:option|choice|answer)\b(?:\s++is\b)?\s*+:?\s*+(\S.*)", re.IGNORECASE | re.DOTALL)
-# Text after a letter that names another one: `A) or B)`, `A. B`, `A: B and C`; `f(x)` and `5 m` name none.
+# Text after a letter that contains a second choice: `A) or B)`, `A. B`, `A: B and C`; `f(x)` and `5 m` contain none.
 _NEXT_CHOICE = re.compile(r"(?:\A|[\s,;])\(?[A-Ja-j]\s*+[.):]")
 _LETTERS = re.compile(r"(?:\b(?:[A-Ja-j]|and|or)\b|[\s,;/&()])+")
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct or wrong if there is a box or phrase, else no answer. Raises ConfigError for an unknown preset.
+    """Verify one response: without a box or phrase it has no answer. Raises ConfigError for an unknown preset.
 
     A letter beyond the question's choices is wrong, unless the choices are unknown or the preset is `official`.
     """
@@ -47,7 +48,7 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 
 
 def _read_choice(content: str) -> Reading | None:
-    """A letter alone, or followed by punctuation and text, or after the word for it."""
+    """Read a letter: alone, before punctuation and text (`B. because`), or after `option`, `choice` or `answer`."""
     reading = _read_letter(content)
     if reading is not None:
         return reading
@@ -65,7 +66,7 @@ def _read_choice(content: str) -> Reading | None:
 
 
 def _read_letter(content: str) -> Reading | None:
-    """One letter and nothing else, perhaps in brackets."""
+    """Read a text that is one letter, perhaps in brackets; None for any other text."""
     bare = _strip(content)
     if len(bare) > 2 and _BRACKETS.get(bare[0]) == bare[-1]:
         return _letter(_strip(bare[1:-1]), Reason.BRACKETED_LETTER)

@@ -1,6 +1,6 @@
-"""Programs in a response: extracted, run in the sandbox on the problem's tests, compared outside of it.
+"""Verify programs: extract the program of a response, run it in a sandbox on the problem's tests, compare the results.
 
-`paper`: the program is the content of the first box, in a fenced block or bare; no box, no program.
+`paper`: the program is the content of the first LaTeX box, in a fenced block or bare; without a box there is none.
 `strict-last`, `phrase`: the last closed fenced block that defines the requested function, or is marked as Python, or
 the last one; without a block, the last box. Blocks are those of Markdown, in lists and quotes as well.
 `official`: the same block, or the text from its first line of code. If a function is requested, only imports,
@@ -8,9 +8,9 @@ definitions and assignments remain, as in evalplus (line by line if the text is 
 The reasoning is removed first. A boxed program in a fence ends at the fence: a brace in a string closes no box.
 
 The tests are the `cases` of `grading_of(question)`, or its JSON file `tests`, absolute or below `INFUSER_DATA`, with
-the digest `tests_sha256`; `parts/code_tests.py` defines their format. Before each batch a good program and a cheat are
-judged. If either verdict is wrong, or the sandbox fails, every verdict of the batch is `unverified`. A program is wrong
-only if it ran and failed a test.
+the digest `tests_sha256`; `parts/code_tests.py` defines their format. Results are compared outside of the sandbox.
+Before each batch the sandbox is checked with one correct and one cheating program. If either verdict is wrong, or the
+sandbox fails, every verdict of the batch is `unverified`. A program is wrong only if it ran and failed a test.
 """
 
 import ast
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 RUNS_PROGRAMS = True
 PROMPT = "solve_code"
 _PYTHON = frozenset(["python", "py", "python3", "python2"])
-# Possessive: a run of one character is read once, however long it is. Groups are not: Python 3.11.2 loses matches.
+# Possessive quantifiers read a long run of one character only once. Groups have none: Python 3.11.2 loses matches.
 _FENCE = re.compile(
     r"^(?:[^\n`]*\\boxed\s*+\{[ \t]*+(?:\\text\w*+\s*+\{)?)?[ \t]*+(`{3,}+|~{3,}+)[ \t]*+([\w+#.-]*+)[^\n`]*+$",
     re.MULTILINE,
@@ -110,7 +110,7 @@ def blocks(text: str) -> list[tuple[str, str]]:
 
 @cache
 def _markdown_parser() -> "MarkdownIt":
-    """A parser of CommonMark's blocks. HTML is text, so that a fence inside of `<details>` counts."""
+    """A parser of CommonMark's blocks. HTML is read as text, so a fenced block inside of `<details>` is found."""
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark").disable(["inline", "html_block"])
@@ -150,7 +150,7 @@ def _fenced_boxes(text: str) -> list[tuple[int, int, str]]:
             continue
         closing = re.compile(rf"^[ \t]*{re.escape(mark)}[`~]*\s*\}}", re.MULTILINE).search(text, place)
         if closing is None:
-            # No later fence of this mark closes either.
+            # Later boxes with the same fence are not closed either.
             unclosed.add(mark)
             continue
         fenced.append((opening.start(), closing.end(), text[opening.end() : closing.start()]))
@@ -193,7 +193,7 @@ def _definitions(source: str) -> str:
     return "\n".join(definitions)
 
 
-# Prints the square, then everything that a contained program must not be able to reach.
+# Prints the square, then everything that a sandboxed program must not be able to reach.
 GOOD = """
 import os, sys
 print(int(input()) ** 2)
@@ -210,7 +210,7 @@ if input() == "bwrap":
     if os.getppid() > 2:
         print("other processes")
 """
-# The first answer is right; the second claims inside of the sandbox to equal everything.
+# Its first answer is right; its second is a wrong text that claims to equal everything.
 CHEAT = """
 class Same(str):
     def __eq__(self, other): return True
@@ -222,7 +222,7 @@ def answer(honest):
 
 
 def canary() -> str:
-    """Judge a good program and a cheat: empty if both verdicts are right, else the failure.
+    """Check the sandbox with a correct and a cheating program: empty if both verdicts are right, else the failure.
 
     Raises SandboxUnavailable if this host has no sandbox.
     """
@@ -243,7 +243,7 @@ def canary() -> str:
 
 
 WORKERS = 2
-"""Sandboxes that run at once."""
+"""Sandboxes that run at the same time."""
 MAX_CACHED_TESTS = 8
 """Problems whose tests are cached: those of one contest problem can be tens of megabytes."""
 _cached_tests = lru_cache(maxsize=MAX_CACHED_TESTS)(read_tests)
@@ -251,12 +251,12 @@ _HINT = 'each test is {"stdin", "stdout"} or {"call", "args", "expected"}'
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct if the response's program passes all tests of the question. Raises SandboxUnavailable."""
+    """Verify one response: correct if its program passes all tests of the question. Raises SandboxUnavailable."""
     return check_many([Job(response=response, question=question)], preset=preset)[0]
 
 
 def check_many(jobs: Sequence[Job], *, preset: str = "paper") -> list[Finding]:
-    """One finding per job, in order, from several sandboxes at once. Raises SandboxUnavailable."""
+    """Verify responses in several sandboxes: one finding per job, in order. Raises SandboxUnavailable."""
     trouble = canary() if any(extract_program(job.response, preset=preset) is not None for job in jobs) else ""
     pool = ThreadPoolExecutor(max_workers=WORKERS)
     try:
@@ -269,9 +269,9 @@ def check_many(jobs: Sequence[Job], *, preset: str = "paper") -> list[Finding]:
 def verify_solution(
     solution: str, tests: list[dict[str, Any]], *, seconds: float = 6.0, setup: str = "", scientific: bool = False
 ) -> Finding:
-    """Judge a bare program by tests `{"stdin", "stdout"}` or `{"call", "args", "expected"}`.
+    """Verify the source of a program by tests `{"stdin", "stdout"}` or `{"call", "args", "expected"}`.
 
-    `setup` runs before it in the same namespace; `scientific` programs may import numpy. A tuple equals a list, because
+    `setup` runs before the program in its namespace; `scientific` programs may import numpy. A tuple equals a list, as
     JSON has no tuples. Raises DocumentError for malformed tests, SandboxUnavailable if this host cannot run programs.
     """
     common = {"seconds": seconds, "tuples_equal_lists": True, "setup": setup, "scientific": scientific}

@@ -1,7 +1,7 @@
-"""Short text answers: equal as trimmed lower-case text, or as decimal numbers.
+"""Verify short text answers: equal as trimmed lower-case text, or as decimal numbers.
 
-`paper` reads the first closed box, `strict-last` the last closed one. `official` is the authors' general comparison:
-the last opened box, equal as text or as floats.
+`paper` reads the first closed LaTeX box, `strict-last` the last closed one. `official` is the authors' general
+comparison: the last opened box, equal as text or as floats.
 """
 
 import re
@@ -14,12 +14,12 @@ from infuser_core.verifiers.parts.grading import Finding, Reason, correct, no_an
 from infuser_core.verifiers.parts.tokens import FULL_WIDTH
 
 _NUMBER = re.compile(r"[+-]?(?:\d{1,64}(?:\.\d{0,64})?|\.\d{1,64})(?:e[+-]?\d{1,3})?", re.ASCII)
-# Groups of exactly three digits throughout: `1,000,5` and `0,100` are lists.
+# Every group after the first has exactly three digits: `1,000,5` and `0,100` are lists.
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(?:,\d{3}){1,20}(?:\.\d{0,64})?", re.ASCII)
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct if the boxed text equals the reference. Raises ConfigError for an unknown preset."""
+    """Verify one response: correct if the boxed text equals the reference. Raises ConfigError for an unknown preset."""
     box = boxed(response, preset=preset)
     if box is None:
         return no_answer()
@@ -34,7 +34,7 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 
 
 def agreement(answer: str, reference: str) -> Reason | None:
-    """The rule by which two short texts agree, or None; `10.50` equals `10.5`, `1,000` equals `1000`."""
+    """The rule by which two short texts are equal, or None; `10.50` equals `10.5`, `1,000` equals `1000`."""
     text, reference_text = _plain(answer), _plain(reference)
     if text == reference_text:
         return Reason.TEXT

@@ -1,7 +1,8 @@
-r"""Competition integers of at most three digits (AIME): `042` equals `42`, `42.7` equals nothing.
+r"""Verify competition answers that are integers of at most three digits (AIME): `042` equals `42`, `42.7` is wrong.
 
-`paper` reads the first closed box, `strict-last` the last closed one; both accept leading zeros, zeros as decimals,
-names before an equals sign (`m+n = 42`), and words or a unit that do not change the number (`42 \text{ minutes}`).
+`paper` reads the first closed LaTeX box, `strict-last` the last closed one; both accept leading zeros, zeros as
+decimals, names before an equals sign (`m+n = 42`), and words or a unit that do not change the number
+(`42 \text{ minutes}`).
 `official` reads the last opened box as a float and truncates it.
 """
 
@@ -19,9 +20,9 @@ _DECORATION = re.compile(r"\\?\$|\\?%|\^\s*+(?:\\circ|\{\s*+\\circ\s*+\})|\\degr
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct if both are the same integer; unverified if the reference is no such integer.
+    """Verify one response: correct if its boxed integer is the reference.
 
-    Raises ConfigError for an unknown preset.
+    Unverified if the reference is not an integer of at most three digits. Raises ConfigError for an unknown preset.
     """
     box = boxed(response, preset=preset)
     if box is None:

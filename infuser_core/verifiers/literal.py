@@ -1,7 +1,7 @@
-"""Python literals: the boxed value equals the reference; spacing and quotes do not matter, floats allow for rounding.
+"""Verify answers that are Python literals: compare values, ignoring spacing and quotes; floats may be rounded.
 
-Full-width digits and signs are read as ASCII, except inside of strings.
-`paper` reads the first closed box, `strict-last` and `phrase` the last closed one, `official` the last opened one.
+Full-width digits and signs are read as ASCII, except inside of strings. `paper` reads the first closed LaTeX box,
+`strict-last` and `phrase` the last closed one, `official` the last opened one.
 """
 
 import ast
@@ -23,7 +23,7 @@ _ESCAPED = re.compile(r"\\([{}_%&#$])")
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Correct if the boxed literal has the reference's value. Raises ConfigError for an unknown preset."""
+    """Verify one response: correct if its literal equals the reference. Raises ConfigError for an unknown preset."""
     answer = boxed_literal(response, preset=preset)
     if answer is None:
         return no_answer()
@@ -37,7 +37,7 @@ def check(response: str, question: Question, *, preset: str = "paper") -> Findin
 
 
 def boxed_literal(response: str, *, preset: str) -> str | None:
-    """The text of the box without Markdown and TeX marks; None without a box."""
+    """The text of a response's box without Markdown and TeX marks; None if there is no box."""
     box = boxed(response, preset=preset)
     return None if box is None else _ESCAPED.sub(r"\1", unwrap(box).strip().strip("`").strip())
 

@@ -1,8 +1,8 @@
-r"""Mathematical answers: compared by text, structure and exact value here, else in worker processes with math-verify.
+r"""Verify mathematical answers: compare text, structure and exact values here, the rest in math-verify workers.
 
-The preset selects the box (`parts/extract.py`). Preset `official` compares as the authors do: equal text, or
-math-verify on `$answer$` and `$reference$` with the sides swapped; for MATH-500 it reads the last closed box or the
-final-answer phrases of its prompt. All other presets compare by `parts/compare.py`.
+The preset selects the `\boxed{...}` that is the answer (`parts/extract.py`). Preset `official` compares as the authors
+do: equal text, or math-verify on `$answer$` and `$reference$` with the sides swapped; for MATH-500 it reads the last
+closed box, or the final-answer phrases of its prompt. All other presets compare by `parts/compare.py`.
 
 The verdict is `unverified`, never `wrong`, if a size or time limit or a failing worker prevents a decision.
 """
@@ -25,7 +25,7 @@ from infuser_core.verifiers.parts.workers import LIMIT_SECONDS, pool
 MAX_LENGTH = 128
 """Longest reference answer that a generated question may have, characters."""
 MAX_DECISIONS = 32_768
-"""Decisions that are cached."""
+"""Most decisions in the cache; a larger cache is emptied."""
 _REPLIES = {
     "same": correct(Stage.SYMBOLIC),
     "exact": correct(Stage.EXACT),
@@ -54,27 +54,27 @@ _DECISIONS: dict[_Pair, Finding] = {}
 
 
 def check(response: str, question: Question, *, preset: str = "paper") -> Finding:
-    """Compare the boxed answer with the reference. Raises EngineError when no worker can be started."""
+    """Verify one response by its boxed answer. Raises EngineError when no worker can be started."""
     return check_many([Job(response=response, question=question)], preset=preset)[0]
 
 
 def check_many(jobs: Sequence[Job], *, preset: str = "paper") -> list[Finding]:
-    """One finding per job, in order. What the cheap stages leave open is spread over the worker processes."""
+    """Verify responses: one finding per job, in order. Worker processes decide what the cheap stages leave open."""
     pairs = [_pair_of(job, preset) for job in jobs]
     findings = {pair: finding for pair in pairs if pair is not None and (finding := _DECISIONS.get(pair))}
     undecided = list(dict.fromkeys(pair for pair in pairs if pair is not None and pair not in findings))
-    # Cheap stages hold the interpreter in turn; a thread that waits for a worker leaves it to the others.
+    # Cheap stages run one at a time under the interpreter lock; a thread that waits for a worker releases the lock.
     with ThreadPoolExecutor(pool().size) as threads:
         findings.update(zip(undecided, threads.map(_decide, undecided), strict=True))
     if len(_DECISIONS) > MAX_DECISIONS:
         _DECISIONS.clear()
-    # Unverified pairs are compared again: a limit may let them through another time.
+    # Unverified pairs are not cached: a later attempt may stay within the limits.
     _DECISIONS.update((pair, finding) for pair, finding in findings.items() if finding.verdict != Verdict.UNVERIFIED)
     return [no_answer() if pair is None else replace(findings[pair], extracted=pair[0]) for pair in pairs]
 
 
 def canonical(answer: str) -> str:
-    r"""A reference answer in the form to store: trimmed, percentages as hundredths (`50\%` is `\frac{50}{100}`)."""
+    r"""The stored form of a reference answer: trimmed, percentages as hundredths (`50\%` is `\frac{50}{100}`)."""
     return _PERCENT.sub(lambda m: rf"\frac{{{m.group(1).replace(',', '')}}}{{100}}", answer.strip())
 
 
@@ -117,7 +117,7 @@ def _decide(pair: _Pair) -> Finding:
 
 
 class _Budget:
-    """The oracle of one comparison: all of its requests together have the processor time of one."""
+    """Sends the requests of one comparison to the workers; all together may use the processor time of one request."""
 
     def __init__(self) -> None:
         self._remaining = LIMIT_SECONDS

@@ -1,4 +1,4 @@
-"""arXiv: books and lecture notes among its papers. Only OAI-PMH states licences, and most are not open."""
+"""Catalogue arXiv: its books and lecture notes. Only its OAI-PMH interface states licences, and most are not open."""
 
 import re
 import xml.etree.ElementTree as ElementTree
@@ -14,7 +14,7 @@ BASE = "https://export.arxiv.org"
 OAI_BASE = "https://oaipmh.arxiv.org/oai"
 MAX_RESULTS = 50
 MIN_PAGES = 60
-"""Least number of pages of a book if title and comment do not say what the paper is."""
+"""Least number of pages of a paper that counts as a book although title and comment do not call it one."""
 ATOM = "{http://www.w3.org/2005/Atom}"
 ARXIV = "{http://arxiv.org/schemas/atom}"
 RAW = "{http://arxiv.org/OAI/arXivRaw/}"
@@ -32,8 +32,8 @@ PAGES = re.compile(r"\b(\d{2,4})\s*(?:\+\s*\d+\s*)?p(?:ages|p)\b", re.IGNORECASE
 
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
-    """Books and lecture notes from `GET {base}/api/query` (Atom), with one more request each for the licence."""
-    # The words of the query anywhere, and one of the words that announce teaching material.
+    """Search `GET {base}/api/query` (Atom) for books and lecture notes; the licence of each takes one more request."""
+    # Papers with all words of the query in any field, and one of the words that announce teaching material.
     about = " AND ".join(f"all:{word}" for word in re.findall(r"[\w-]+", query))
     kinds = 'ti:"lecture notes" OR ti:lectures OR ti:textbook OR co:"lecture notes" OR co:textbook OR co:book'
     params: Params = {"search_query": f"({about}) AND ({kinds})", "start": 0, "max_results": MAX_RESULTS}
@@ -69,7 +69,7 @@ def _offer(site: Site, entry: ElementTree.Element, topic: Topic, digest: str) ->
 
 
 def _request_licence(site: Site, paper: str) -> licences.Licence:
-    """The licence from `GET {oai}?verb=GetRecord`, at arXiv's OAI host or at `/oai2` of another base."""
+    """Request the licence from `GET {oai}?verb=GetRecord`, at arXiv's OAI host or at `/oai2` of another base."""
     url = OAI_BASE if site.base == BASE else f"{site.base}/oai2"
     params: Params = {"verb": "GetRecord", "metadataPrefix": "arXivRaw", "identifier": f"oai:arXiv.org:{paper}"}
     root = get_record(site.client, url, params, expected=EXPECTED_OAI)

@@ -1,4 +1,4 @@
-"""The Directory of Open Access Books: metadata and licences; publishers and OAPEN have the files."""
+"""Catalogue Directory of Open Access Books (DOAB): metadata and licences; publishers and OAPEN have the files."""
 
 from collections.abc import Iterator
 
@@ -10,8 +10,8 @@ BASE = "https://directory.doabooks.org"
 
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
-    """`GET {base}/rest/search`, and `{base}/oai/request` for each book's licence and file."""
-    # Quotation marks search for the phrase: the directory's matching is loose.
+    """Search `GET {base}/rest/search` for books; `{base}/oai/request` has the licence and file of each."""
+    # Quotation marks search for the exact phrase: otherwise the directory matches loosely.
     for item in oapen.search_books(site, f'"{query}"'):
         licence, downloads = oapen.request_record(site, BASE, item)
         yield oapen.build_offer(site, topic, item, licence, next(iter(downloads), ""))

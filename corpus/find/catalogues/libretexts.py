@@ -1,4 +1,4 @@
-"""LibreTexts Commons: the whole catalogue is read and filtered here, because its search is not documented."""
+"""Catalogue LibreTexts Commons: read completely and filtered here, because its search is not documented."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,7 @@ EXPECTED = "expected {books: [{bookID, title, license, links: {pdf}}], numTotal}
 
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
-    """Books of `GET {base}/api/v1/commons/catalog?limit=100&page=N` that mention every word of the query."""
+    """Find the books of `GET {base}/api/v1/commons/catalog?limit=100&page=N` that mention every word of the query."""
     url = f"{site.base}/api/v1/commons/catalog"
     numbers: set[str] = set()
     for page in range(1, MAX_PAGES + 1):

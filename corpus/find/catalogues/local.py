@@ -1,4 +1,4 @@
-"""A JSON catalogue with a paged search and relative PDF addresses, such as the nano lab's shelf."""
+"""Catalogue on a server that you run: JSON with a paged search and relative PDF addresses, as in the nano lab."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ EXPECTED = "expected {data: [{id, title, pdf, license, subjects, ...}], links: {
 
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
-    """Entries of `GET {base}/catalogue.json?q=TEXT&page=N`, page by page."""
+    """Search `GET {base}/catalogue.json?q=TEXT&page=N`, page by page."""
     url = f"{site.base}/catalogue.json"
     for page in range(1, MAX_PAGES + 1):
         reply = ask_json(site.client, url, {"q": query, "page": page}, expected=EXPECTED)
@@ -62,14 +62,14 @@ def _offer(site: Site, entry: Any, topic: Topic, digest: str) -> Offer:
 
 
 def resolve(site: Site, download_url: str) -> str:
-    """The absolute address of `local:/path`; any other as it is."""
+    """Turn `local:/path` into an absolute address; any other address is returned unchanged."""
     if not download_url.startswith(SCHEME):
         return download_url
     return urljoin(f"{site.base}/", download_url.removeprefix(SCHEME).lstrip("/"))
 
 
 def _read_licence(field: Any) -> licences.Licence:
-    """Read `license`: `{spdx, url}` or text. An unrecognised identifier stays, for the allow-list to match."""
+    """Read the field `license`: `{spdx, url}` or text. An unknown identifier is kept: the allow-list may name it."""
     if isinstance(field, dict) and field.get("spdx"):
         spdx = str(field["spdx"])
         evidence = f"license.spdx={spdx}; license.url={field.get('url', '')}"

@@ -1,4 +1,4 @@
-"""The OAPEN Library, a DSpace repository whose books have files, and the code that it shares with DOAB.
+"""Catalogue OAPEN Library, a DSpace repository of open-access books with their PDFs, and the code shared with DOAB.
 
 Searches use REST; only OAI-PMH records state the licence.
 """
@@ -25,28 +25,28 @@ EXPECTED_OAI = "expected an OAI-PMH record in the format xoai"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryBook:
-    """A book of the repository."""
+    """A book in the repository's answer to a search."""
 
     handle: str
     """Handle, `prefix/suffix`."""
     values: dict[str, list[str]]
     """Metadata: key such as `dc.title` to its values."""
     bitstreams: list[dict[str, Any]]
-    """Its files, in the form of the search's answer."""
+    """Files of the book, as JSON objects of the answer."""
     answer: str
     """Digest of the answer."""
 
     def first(self, *keys: str) -> str:
-        """The first value under any of the keys, or empty."""
+        """The first metadata value under any of the keys; empty without one."""
         return next(iter(self.all(*keys)), "")
 
     def all(self, *keys: str) -> list[str]:
-        """Every value under the keys."""
+        """All metadata values under the keys."""
         return [value for key in keys for value in self.values.get(key, [])]
 
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
-    """`GET {base}/rest/search`, and `{base}/oai/request` for the licence of each book that has a PDF."""
+    """Search `GET {base}/rest/search` for books; `{base}/oai/request` has the licence of each book with a PDF."""
     for item in search_books(site, query):
         pdf = _pdf_link(item)
         # Without a file the licence does not matter.
@@ -57,7 +57,7 @@ def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
 
 
 def _pdf_link(item: RepositoryBook) -> str:
-    """Link to the book's PDF: the bundle ORIGINAL holds the deposited files, other bundles derived ones."""
+    """Link to the PDF of a book, or empty. Deposited files are in the bundle ORIGINAL, derived files in others."""
     for file in item.bitstreams:
         original = text_of(file.get("bundleName")) in ("ORIGINAL", "")
         if original and text_of(file.get("mimeType")) == "application/pdf":
@@ -66,7 +66,7 @@ def _pdf_link(item: RepositoryBook) -> str:
 
 
 def search_books(site: Site, query: str) -> Iterator[RepositoryBook]:
-    """Books for a query, up to MAX_PAGES pages, without chapters, publishers and entries without a handle."""
+    """Search the repository, up to MAX_PAGES pages; skip chapters, publishers and entries without a handle."""
     for page in range(MAX_PAGES):
         place: Params = {"limit": PAGE_SIZE, "offset": page * PAGE_SIZE}
         params: Params = {"query": query, "expand": "metadata,bitstreams", **place}
@@ -91,7 +91,7 @@ def search_books(site: Site, query: str) -> Iterator[RepositoryBook]:
 
 
 def build_offer(site: Site, topic: Topic, item: RepositoryBook, licence: licences.Licence, download_url: str) -> Offer:
-    """The book as an offer, with all its handles."""
+    """Make an offer of a book, with all its handles as identifiers."""
     twins = [identifiers.handle(link) for link in item.all("dc.identifier", "dc.identifier.uri")]
     return site.offer(
         topic,
@@ -113,9 +113,9 @@ def build_offer(site: Site, topic: Topic, item: RepositoryBook, licence: licence
 
 
 def request_record(site: Site, home: str, item: RepositoryBook) -> tuple[licences.Licence, list[str]]:
-    """Licence and PDF addresses from the record `oai:host:handle`, with the host of the address `home`.
+    """Request the OAI-PMH record `oai:HOST:HANDLE` of a book; returns its licence and PDF addresses.
 
-    A deleted or unknown record has neither.
+    HOST is the host of the address `home`. A deleted or unknown record has neither licence nor addresses.
     """
     identifier = f"oai:{urlsplit(home).hostname}:{item.handle}"
     params = {"verb": "GetRecord", "metadataPrefix": "xoai", "identifier": identifier}
@@ -134,7 +134,7 @@ def request_record(site: Site, home: str, item: RepositoryBook) -> tuple[licence
 
 
 def _fields(element: ElementTree.Element, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every `field`: the names of the elements around it and its name, and its text."""
+    """All `field` elements below an XOAI element: the names of its ancestors and its own as a path, and its text."""
     for child in element:
         name = child.get("name", "")
         if child.tag == f"{XOAI}field":

@@ -1,4 +1,4 @@
-"""An OPDS 1.2 catalogue (Atom): searched by the feed's search if it has one, else read as a whole and filtered here."""
+"""Catalogues in the OPDS 1.2 format (Atom): use the feed's own search if it has one, else read all and filter here."""
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ EXPECTED = "expected an Atom feed with acquisition links (OPDS 1.2)"
 
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
-    """Free entries that mention every word of the query; sections of the catalogue are followed."""
+    """Find free books: results of the feed's search, or entries of all its sections with every word of the query."""
     root = _request_feed(site, site.feed)
     template = _search_template(site, root)
     first = _request_feed(site, template.replace("{searchTerms}", quote(query))) if template else root
@@ -46,7 +46,7 @@ def _request_feed(site: Site, url: str) -> Reply:
 
 
 def _search_template(site: Site, root: Reply) -> str:
-    """The search address with `{searchTerms}` from the feed or from its OpenSearch description; or empty."""
+    """Search address with the slot `{searchTerms}`, from the feed or its OpenSearch description; empty without one."""
     for link in root.data.findall(f"{ATOM}link[@rel='search']"):
         href = absolute(root.url, link.get("href", ""))
         if link.get("type", "").startswith("application/opensearchdescription+xml"):
@@ -62,7 +62,7 @@ def _search_template(site: Site, root: Reply) -> str:
 
 
 def _pages(site: Site, first: Reply) -> Iterator[Reply]:
-    """The feed's pages and, breadth first, the sections that its entries link."""
+    """Read the pages of a feed and, breadth first, the sections that its entries link."""
     urls, ahead = {first.url}, [first]
     for _ in range(MAX_PAGES):
         if not ahead:

@@ -1,4 +1,4 @@
-"""The Open Textbook Library: an index of openly licensed textbooks; their publishers have the files."""
+"""Catalogue Open Textbook Library: an index of openly licensed textbooks; their publishers have the files."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ EXPECTED = "expected {data: [{id, title, license, formats: [{type, url}], ...}],
 
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
-    """Entries of `GET {base}/textbooks.json?q=TEXT&page=N`, page by page up to MAX_PAGES."""
+    """Search `GET {base}/textbooks.json?q=TEXT&page=N`, page by page up to MAX_PAGES."""
     for page in range(1, MAX_PAGES + 1):
         reply = ask_json(site.client, f"{site.base}/textbooks.json", {"q": query, "page": page}, expected=EXPECTED)
         for entry in rows_of(reply, "data", expected=EXPECTED):

@@ -1,6 +1,6 @@
-"""OpenStax: it has few books, so the whole list is read and filtered here.
+"""Catalogue OpenStax: it has few books, so the whole list is read and filtered here.
 
-A licence belongs to the current version: newer editions have other terms than older ones.
+The licence is that of the current edition: older editions may have other terms.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ RETIRED = frozenset({"retired", "unlisted", "coming_soon"})
 
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
-    """Live books of `GET {base}/apps/cms/api/v2/pages/?type=books.Book` that mention every word of the query."""
+    """Current books of `GET {base}/apps/cms/api/v2/pages/?type=books.Book` that mention every word of the query."""
     url = f"{site.base}/apps/cms/api/v2/pages/"
     for page in range(MAX_PAGES):
         params: Params = {"type": "books.Book", "fields": FIELDS, "limit": PAGE_SIZE, "offset": page * PAGE_SIZE}

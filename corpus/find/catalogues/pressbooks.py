@@ -1,4 +1,7 @@
-"""A Pressbooks network: its list of books, filtered here. The interface of a single book is closed to robots."""
+"""Catalogues of Pressbooks networks: the list of books is read and filtered here.
+
+Robots may not use the interface of a single book.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +13,7 @@ from infuser_core.errors import CatalogueError
 from infuser_core.schemas import Topic
 
 PAGE_SIZE = 10
-"""The interface refuses more."""
+"""Books per request; the interface refuses more."""
 MAX_PAGES = 500
 EXPECTED = "expected [{id, link, metadata: {name, license: {url, name}, author, ...}}] and the header X-WP-TotalPages"
 

@@ -1,4 +1,4 @@
-"""The open web, through a search command of the user. A page's statements decide on licence and file."""
+"""Catalogue of the open web, searched with a command of the user. Metadata of each page gives its licence and file."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -14,11 +14,11 @@ from infuser_core.schemas import Topic
 BASE = "search://web/"
 EXPECTED = 'the command writes a JSON list of {"title", "url", "snippet"}'
 MAX_RESULTS = 20
-"""Pages read for one query."""
+"""Number of results of one query whose pages are read."""
 
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
-    """One entry per result. A result that is a PDF states no licence and is refused."""
+    """Search the web: one offer per result. A result that is itself a PDF has no licence and will be refused."""
     reply = ask_json(site.client, BASE, {"q": query}, expected=EXPECTED)
     rows = objects(reply.data)
     if rows != reply.data or not all(isinstance(row.get("url"), str) for row in rows):

@@ -1,4 +1,4 @@
-"""AIME 2024, parts I and II, as one data set; and the reader of every year's rows."""
+"""Benchmark AIME 2024, parts I and II; its row reader also serves AIME 2025."""
 
 import re
 
@@ -13,7 +13,7 @@ _YEAR = re.compile(r"(?:^|[^\d])(20[012]\d)(?:[^\d]|$)")
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question | None:
-    r"""A row of the benchmark's year, None for other years. Answers look like `33`, "033", "33.0" or `33^\circ`."""
+    r"""Make a question from a row; None for another year. Answers look like `33`, "033", "33.0" or `33^\circ`."""
     name = place.benchmark.name
     year = name.removeprefix("aime")
     dated = fields.read_label(row, "year") or fields.read_label(row, "url") or fields.read_label(row, "ID")

@@ -1,4 +1,4 @@
-"""AIME 2025: part I and part II, fifteen problems each."""
+"""Benchmark AIME 2025: part I and part II, fifteen problems each."""
 
 from dataclasses import replace
 

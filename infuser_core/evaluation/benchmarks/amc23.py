@@ -1,4 +1,4 @@
-"""AMC 2023: the forty problems of AMC 12 A and B, answered by a number instead of a letter."""
+"""Benchmark AMC 2023: the forty problems of AMC 12 A and B, answered by a number instead of a letter."""
 
 import re
 
@@ -10,7 +10,7 @@ _WHOLE = re.compile(r"-?\d+(\.0+)?")
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    """A row of the file as a question; its key is a whole number, written as `27.0`."""
+    """Make a question from a row; its answer is a whole number, written as `27.0`."""
     text, key = fields.read_text(row, "question|problem"), fields.read_text(row, "answer")
     if not _WHOLE.fullmatch(key):
         raise fields.refuse("answer", "a whole number", key)

@@ -1,7 +1,7 @@
-"""BIG-Bench Extra Hard: 23 tasks answered freely, each input with its own instructions on the form of the answer.
+"""Benchmark BIG-Bench Extra Hard: 23 tasks with free-form answers, whose form each input prescribes.
 
-Inputs of several tasks are longer than the prompt limit of 4,096 tokens; they count as wrong and stay in the
-denominator, unless `evaluate.too_long` says otherwise. The rows keep the data's list of options inside the input.
+Inputs of several tasks are longer than the prompt limit of 4,096 tokens; they count as wrong answers, unless
+`evaluate.too_long` leaves them out. If a question has options, they are part of the input's text.
 """
 
 from infuser_core.evaluation.benchmarks.parts import fields
@@ -13,7 +13,7 @@ LETTERED, OPEN = "lettered", "open"
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    """`domain` is the task: a column of the mirror, or the folder that holds `task.json`."""
+    """Make a question from a row. Its `domain` is the task: a column of the mirror, or the folder of `task.json`."""
     text, target = fields.read_text(row, "input"), fields.read_text(row, "target")
     task = (fields.read_label(row, "task") or place.source).removeprefix("bbeh_").replace(" ", "_")
     return make_question(
@@ -33,7 +33,7 @@ BENCHMARK = Benchmark(
     repos=("BBEH/bbeh",),
     split="train",
     files=("bbeh_*/task.json", "data/train-*.parquet", "*.parquet", "*.jsonl", "*.csv"),
-    # 22 tasks of 200 and one of 120. The paper's cells fit 4,494: probably without the inputs that are too long.
+    # 22 tasks of 200 and one of 120. The paper's numbers fit 4,494: probably without the inputs that are too long.
     rows=4_520,
     verifier="bbeh",
     fields=("input", "target"),

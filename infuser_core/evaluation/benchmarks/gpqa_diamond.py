@@ -1,4 +1,4 @@
-"""GPQA, the Diamond subset: questions of experts; the options' order is drawn per question."""
+"""Benchmark GPQA, the Diamond subset: expert-written questions; the order of options is drawn per question."""
 
 import random
 
@@ -11,14 +11,14 @@ _ANSWERS = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incor
 
 
 def answer_order(name: str, *, count: int = len(_ANSWERS)) -> list[int]:
-    """Order of the answers (0 is the right one), drawn by the identifier alone and seeded as the authors' code is."""
+    """Random order of a question's answers (0 is the right one), seeded by its identifier as in the authors' code."""
     places = list(range(count))
     random.Random(f"None:{name}").shuffle(places)
     return places
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    """The right answer is tracked by its place, never by its text: two answers of a question may read the same."""
+    """Make a question from a row. The right answer is tracked by position: two answers may have the same text."""
     text = _clean(row, "Question")
     name = fields.read_text(row, "Record ID") if fields.first_value(row, "Record ID") else fields.row_tag(text)
     places = answer_order(name)

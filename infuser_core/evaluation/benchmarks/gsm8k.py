@@ -1,4 +1,4 @@
-"""GSM8K: word problems of elementary arithmetic with whole numbers as answers."""
+"""Benchmark GSM8K: word problems of elementary arithmetic with whole numbers as answers."""
 
 from infuser_core.evaluation.benchmarks.parts import fields
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark, RowPlace, make_question
@@ -9,7 +9,7 @@ MARK = "####"
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    """The key is what follows the mark, thousands grouped or not."""
+    """Make a question from a row. Its answer is the number after the mark, with or without thousands separators."""
     text, solution = fields.read_text(row, "question"), fields.read_text(row, "answer")
     answer = solution.rpartition(MARK)[2].strip()
     if MARK not in solution or not answer:

@@ -1,4 +1,4 @@
-"""HMMT: the final-answer problems of February 2025, November 2025 and February 2026."""
+"""Benchmark HMMT: the final-answer problems of February 2025, November 2025 and February 2026."""
 
 from infuser_core.evaluation.benchmarks.parts import fields
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark, RowPlace, make_question
@@ -7,7 +7,7 @@ from infuser_core.verifiers.parts.grading import Grading
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    """Problems are numbered anew in every contest: the identifier starts with the contest."""
+    """Make a question from a row. Its identifier starts with the contest, because each contest numbers from 1."""
     answer = fields.strip_dollars(fields.read_text(row, "answer"))
     return make_question(
         place,
@@ -27,7 +27,7 @@ BENCHMARK = Benchmark(
     repos=("MathArena/hmmt_feb_2025", "MathArena/hmmt_nov_2025", "MathArena/hmmt_feb_2026"),
     split="train",
     files=("data/train-*.parquet", "hmmt_*.parquet", "hmmt_*.jsonl"),
-    # 30 + 30 + 33.
+    # Three contests with 30 + 30 + 33 problems.
     rows=93,
     samples=32,
     verifier="math",

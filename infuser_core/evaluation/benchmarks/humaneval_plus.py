@@ -1,4 +1,4 @@
-"""HumanEval+: complete a function; every base test and every added test must pass."""
+"""Benchmark HumanEval+: complete a Python function; every base test and every added test must pass."""
 
 from infuser_core.evaluation.benchmarks.parts import fields, program_tests
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark, RowPlace, cache_folder, make_question
@@ -10,7 +10,7 @@ _TASK = "Complete this Python function. Give the whole function, with the import
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    """EvalPlus rows hold inputs only, whose results the reference solution gives; the hub's rows hold both."""
+    """Make a question from a row. Rows of the hub have results; those of EvalPlus get the reference solution's."""
     has_results = fields.first_value(row, "base_input") is None
     tests = program_tests.tests_from_hf(row) if has_results else program_tests.tests_from_evalplus(row)
     path, sha256 = store_tests(tests, cache_folder("humaneval_plus"))
@@ -30,7 +30,7 @@ BENCHMARK = Benchmark(
     category="coding",
     repos=("evalplus/humanevalplus",),
     revision="aa0d916268b1c17e84e881e9bd460508dd2fd308",
-    # The data set holds its one split in two forms.
+    # The data set has its one split in two formats.
     files=("data/test-*.parquet", "test.jsonl", "HumanEvalPlus*.jsonl"),
     rows=164,
     samples=8,

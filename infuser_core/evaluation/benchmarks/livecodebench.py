@@ -1,4 +1,4 @@
-"""LiveCodeBench: problems of programming contests from May 2023 to January 2025 (files v1 to v5 of the lite set)."""
+"""Benchmark LiveCodeBench: contest problems from May 2023 to January 2025 (files v1 to v5 of the lite set)."""
 
 import re
 
@@ -9,13 +9,13 @@ from infuser_core.verifiers.parts.code_tests import store_tests
 from infuser_core.verifiers.parts.grading import Grading
 
 FIRST, LAST = "2023-05-01", "2025-01-31"
-"""Contest days, both included: a bound read as midnight would lose the last day."""
+"""First and last contest day, both included to their end."""
 _STARTED = "{}\n\nWrite Python that starts from this code and keeps its names:\n\n```python\n{}\n```"
 _PROGRAM = "{}\n\nWrite a Python program that reads standard input and writes the answer to standard output."
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question | None:
-    """One problem; its tests go into a file. Problems of other days are not part of the benchmark."""
+    """Make a question from a row and write its tests to a file; None for a contest outside of the benchmark's days."""
     day = fields.read_text(row, "contest_date")[:10]
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", day):
         raise fields.refuse("contest_date", "a date like 2024-05-31", day)
@@ -40,7 +40,7 @@ BENCHMARK = Benchmark(
     category="coding",
     repos=("livecodebench/code_generation_lite",),
     revision="0fe84c3912ea0c4d4a78037083943e8f0c4dd505",
-    # 4.35 GB; the sixth file holds later contests.
+    # 4.35 GB in five files; the sixth has later contests.
     files=("test.jsonl test[2-5].jsonl",),
     rows=880,
     samples=2,

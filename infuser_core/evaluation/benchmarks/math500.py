@@ -1,4 +1,4 @@
-"""MATH500: five hundred competition problems with LaTeX answers."""
+"""Benchmark MATH500: five hundred competition problems with LaTeX answers."""
 
 from infuser_core.evaluation.benchmarks.parts import fields
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark, RowPlace, make_question
@@ -6,7 +6,7 @@ from infuser_core.schemas import Question
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    r"""The answer is left as it is: the verifier reads text, matrices, bases, `10,\!080` and `\$18.90`."""
+    r"""Make a question from a row. Its answer stays raw: the verifier reads text, matrices, `10,\!080`, `\$18.90`."""
     return make_question(
         place,
         fields.read_text(row, "unique_id"),

@@ -1,4 +1,4 @@
-"""MedQA: questions of the United States medical licensing examination with four options."""
+"""Benchmark MedQA: questions of the United States medical licensing examination with four options."""
 
 from infuser_core.evaluation.benchmarks.parts import fields
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark, RowPlace, make_question
@@ -6,7 +6,7 @@ from infuser_core.schemas import Question
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    """A row of the set with four options; the set with five has as many rows and is refused."""
+    """Make a question from a row of the version with four options; rows of the version with five are refused."""
     text = fields.read_text(row, "question")
     choices = fields.read_choices(row, "options", fewest=4, most=4)
     letter = fields.read_letter(row, "answer_idx", choices)

@@ -1,4 +1,4 @@
-"""MedXpertQA, the text subset: expert-level medicine with ten options."""
+"""Benchmark MedXpertQA, the text subset: expert-level medical questions with ten options."""
 
 import re
 
@@ -10,7 +10,7 @@ _LISTED = re.compile(r"\s*Answer Choices:\s*\(A\)(?:(?!Answer Choices:).)*\Z", r
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    """The list of options at the end of some texts is removed: the prompt adds it."""
+    """Make a question from a row. A list of options at the end of its text is removed: the prompt adds it."""
     choices = fields.read_choices(row, "options", fewest=2)
     return make_question(
         place,

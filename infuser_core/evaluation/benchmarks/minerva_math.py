@@ -1,4 +1,4 @@
-"""Minerva Math: problems of science courses at MIT; answers are numbers, formulas and equations, compared exactly."""
+"""Benchmark Minerva Math: problems of science courses at MIT; numbers, formulas and equations are compared exactly."""
 
 from infuser_core.evaluation.benchmarks.parts import fields
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark, RowPlace, make_question
@@ -7,7 +7,7 @@ from infuser_core.verifiers.parts.extract import last_box
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    """The answer may be only in the box of the solution."""
+    """Make a question from a row. Its answer may be given only in the LaTeX box of the solution."""
     text = fields.read_text(row, "problem")
     answer = fields.read_label(row, "answer") or last_box(fields.read_text(row, "solution"))
     if answer is None:

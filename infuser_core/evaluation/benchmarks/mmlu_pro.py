@@ -1,4 +1,4 @@
-"""MMLU-Pro: graduate-level multiple choice with up to ten options."""
+"""Benchmark MMLU-Pro: graduate-level multiple choice with up to ten options."""
 
 from infuser_core.evaluation.benchmarks.parts import fields
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark, RowPlace, make_question
@@ -10,7 +10,7 @@ PADDING = "N/A"
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    """Letter and index must agree; then the padding is removed, and the letter moves with its option."""
+    """Make a question from a row. Letter and index must agree; without padding, the letter moves with its option."""
     choices = fields.read_choices(row, "options", fewest=2)
     letter = fields.read_letter(row, "answer", choices)
     index = row["answer_index"]

@@ -1,4 +1,4 @@
-"""Held-out free-form problems of the wide micro-world."""
+"""Benchmark of held-out free-form problems from the wide micro-world."""
 
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark
@@ -17,5 +17,5 @@ BENCHMARK = Benchmark(
 
 
 def load(settings: BenchmarkSettings) -> list[Question]:
-    """400 problems on operand pairs of the test split, answered by a number; `world` does not change them."""
+    """Load 400 problems on operand pairs of the test split, answered by a number; `world` does not change them."""
     return world.draw_problems("test", NUM_QUESTIONS, 0)

@@ -1,4 +1,4 @@
-"""Held-out programs of the wide micro-world: deduction, abduction and induction about functions."""
+"""Benchmark of held-out program tasks from the wide micro-world: deduction, abduction and induction about functions."""
 
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark
@@ -16,5 +16,5 @@ BENCHMARK = Benchmark(
 
 
 def load(settings: BenchmarkSettings) -> list[Question]:
-    """200 questions of the test split, a third of each task; `world` does not change them."""
+    """Load 200 questions of the test split, a third of each task; `world` does not change them."""
     return programs.draw_questions("test", NUM_QUESTIONS, 0)

@@ -1,4 +1,4 @@
-"""Held-out test questions of the micro-world's target topics."""
+"""Benchmark of held-out test questions on the target topics of a micro-world."""
 
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark
@@ -17,6 +17,6 @@ BENCHMARK = Benchmark(
 
 
 def load(settings: BenchmarkSettings) -> list[Question]:
-    """400 questions on operand pairs that no textbook, dev or validation question uses."""
+    """Load 400 questions on operand pairs that no textbook, dev or validation question uses."""
     micro_world = world.world_of(settings.world)
     return world.draw_questions("test", micro_world.target, NUM_QUESTIONS, 0, micro_world)

@@ -1,4 +1,4 @@
-"""OlympiadBench, mathematics: English competition problems without figures; answers with units and tolerances."""
+"""Benchmark OlympiadBench, mathematics: English problems without figures, whose answers have units and tolerances."""
 
 import re
 import warnings
@@ -14,7 +14,7 @@ _TOLERANCE = re.compile(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    """A row of either half; a context shared by several questions precedes each of them."""
+    """Make a question from a mathematics or physics row. A context of several questions precedes each of them."""
     context, text = fields.read_label(row, "context"), fields.read_text(row, "question")
     multiple = row["is_multiple_answer"]
     if not isinstance(multiple, bool | str | int) and multiple is not None:
@@ -36,11 +36,11 @@ def read_row(row: fields.Row, place: RowPlace) -> Question:
 
 
 def _read_answer(row: fields.Row, *, has_several: bool) -> str:
-    """Several answers are one text separated by commas, at times with dollar signs in the wrong places."""
+    """The answers of a row as one text: several are separated by commas, without misplaced dollar signs."""
     value = fields.first_value(row, "final_answer")
     items = value if isinstance(value, list | tuple) else [value] if value else []
     texts = [fields.strip_dollars(str(item)) for item in items]
-    # Known to be several, `339,508` is no number.
+    # If a row has several answers, `339,508` is two of them and no number.
     parts = [part for text in texts for part in (fields.split_commas(text, grouped=False) if has_several else [text])]
     answer = ", ".join(filter(None, parts))
     if not answer:

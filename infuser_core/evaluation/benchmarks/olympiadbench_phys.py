@@ -1,4 +1,4 @@
-"""OlympiadBench, physics: English competition problems without figures and with a final answer."""
+"""Benchmark OlympiadBench, physics: English competition problems without figures and with a final answer."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""A benchmark file in the layout of the paper's authors: a JSON list of rows that say themselves what they are."""
+"""Benchmark from a file in the layout of the paper's authors: a JSON list of rows that name their data source."""
 
 from infuser_core.config.run import BenchmarkSettings
 from infuser_core.config.sources import FileQuestions
@@ -17,7 +17,7 @@ BENCHMARK = Benchmark(
 
 
 def load(settings: BenchmarkSettings) -> list[Question]:
-    """The rows of `settings.path`."""
+    """Load the questions of the file `settings.path`."""
     if not settings.path:
         raise ConfigError(f"benchmark {settings.label or settings.name}: no path", hint="name the benchmark's file")
     return load_questions(FileQuestions(type="file", path=settings.path, columns=settings.columns), seed=0)

@@ -1,4 +1,4 @@
-"""SuperGPQA: multiple choice over 285 graduate disciplines; the dev set is 800 of its Science questions."""
+"""Benchmark SuperGPQA: multiple choice over 285 graduate disciplines; the dev set is 800 of its Science questions."""
 
 from infuser_core.evaluation.benchmarks.parts import fields
 from infuser_core.evaluation.benchmarks.parts.spec import Benchmark, RowPlace, make_question
@@ -6,7 +6,7 @@ from infuser_core.schemas import Question
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    """The key is the letter; the written answer must be the text of that option."""
+    """Make a question from a row. Its answer is a letter; the written answer must be the text of that option."""
     choices = fields.read_choices(row, "options", fewest=2)
     letter = fields.read_letter(row, "answer_letter", choices)
     fields.check_answer_text(row, "answer", choices, letter)

@@ -1,1 +1,1 @@
-"""Statistics of evaluations: plain numbers in, plain numbers out; no store, no engine."""
+"""Statistics of evaluations, computed from plain numbers; independent of store and engines."""

@@ -1,4 +1,4 @@
-"""Exact averages: numbers rounded for print, several seeds of one method, and studies of several runs."""
+"""Exact averages over the seeds of one method or over several runs, and rounding of numbers for print."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ Number = int | float | Decimal | Fraction
 
 
 def format_decimal(value: Number, digits: int = 2) -> str:
-    """The number with `digits` decimals, ties away from zero. A float means its shortest decimal form."""
+    """Format a number with `digits` decimals, ties away from zero. A float is read as its shortest decimal form."""
     exact = as_fraction(value)
     scaled = abs(exact) * 10**digits
     whole = (2 * scaled.numerator + scaled.denominator) // (2 * scaled.denominator)
@@ -21,18 +21,18 @@ def format_decimal(value: Number, digits: int = 2) -> str:
 
 
 def as_fraction(value: Number) -> Fraction:
-    """A number without rounding error; a float is read as it prints."""
+    """Convert a number to an exact fraction; a float is read as its shortest decimal form."""
     return Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
 
 
 def mean_of(values: Sequence[Number]) -> Fraction:
-    """Exact mean."""
+    """Exact mean of numbers."""
     return sum((as_fraction(value) for value in values), Fraction(0)) / len(values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """One number over seeds."""
+    """Mean and spread of one number over several seeds."""
 
     mean: Fraction
     sd: float | None = None
@@ -44,7 +44,7 @@ class Spread:
 
 
 def over_seeds(values: Sequence[Number]) -> Spread:
-    """Mean, sample standard deviation and 95% t interval (n - 1 degrees of freedom: 4.303 s / sqrt(3) for three).
+    """Mean, sample standard deviation and 95% t interval (n - 1 degrees of freedom; for n = 3: +-4.303 s / sqrt(3)).
 
     Raises UsageError without values.
     """
@@ -69,11 +69,11 @@ def t_quantile(freedom: int) -> float:
 def over_runs(
     tables: Iterable[tuple[str, Sequence[Mapping[str, Any]]]], *, name: str, value: str, first: str
 ) -> list[dict[str, Any]]:
-    """Rows of every run's table, pooled by variant. A row that some run of a variant lacks is left out.
+    """Average the rows of the runs' tables over the runs of each variant, without rows that a run of it lacks.
 
     `name` and `value` are columns, `first` is the name that others are compared with; a column `target` separates
-    measures. A row has the mean over the runs and, paired by run, how far it is `behind` the first, each with a 95% t
-    interval, None for a single run; and the number of runs in which it is lower.
+    measured quantities. A row has the mean over the runs and, paired by run, how far it is `behind` the first, each
+    with a 95% t interval, None for a single run; and the number of runs in which it is lower.
     """
     by_variant: dict[str, list[dict[tuple[str, str], float]]] = {}
     for variant, rows in tables:

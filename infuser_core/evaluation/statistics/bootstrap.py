@@ -3,7 +3,7 @@
 Questions are resampled, each with all its samples; differences are paired. The mean over resampled questions depends on
 how often each question is drawn, and questions with equal values are interchangeable. So if few distinct values occur,
 the counts of the values are drawn instead of the questions: the same distribution, thousands of times less work.
-Legend: _Q questions, _V columns (solvers, points), _D draws.
+Suffixes of array names: _Q questions, _V columns (solvers, points), _D draws.
 """
 
 import math
@@ -20,9 +20,9 @@ Z = 1.959964
 """97.5% quantile of the normal distribution."""
 DRAWS = 10_000
 CELLS = 1 << 22
-"""Counts held at a time: 32 MiB."""
+"""Counts in memory at a time: 32 MiB."""
 LUMPED = 5
-"""A binomial variate costs about as much as this many uniform ones."""
+"""Number of uniform variates that take as long to draw as one binomial variate."""
 
 
 def wilson(accuracy: float, count: int) -> tuple[float, float]:
@@ -51,7 +51,7 @@ class BootstrapMean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Second minus first, on the same questions."""
+    """Difference of two solvers, second minus first, on the same questions."""
 
     value: float
     """Mean over common questions of the difference of the shares of correct responses."""
@@ -60,7 +60,7 @@ class Difference:
     high: float
     """97.5% quantile."""
     share: float
-    """Twice the smaller share of draws on one side of zero, draws at zero on both: small when the sign is clear."""
+    """Twice the smaller share of draws on one side of zero, with zero on both sides: small if the sign is clear."""
     questions: int
     """Common questions."""
     left_out: int
@@ -68,7 +68,7 @@ class Difference:
 
 
 def resampled_means(values_QV: np.ndarray, *, draws: int = DRAWS, seed: int = 0, cells: int = CELLS) -> np.ndarray:
-    """Column means over resampled rows, (D, V), the same for all columns; holds about `cells` counts at a time.
+    """Column means over resampled rows, (D, V), the same rows for all columns; about `cells` counts are in memory.
 
     Raises UsageError without rows.
     """
@@ -95,7 +95,7 @@ def resampled_means(values_QV: np.ndarray, *, draws: int = DRAWS, seed: int = 0,
 
 
 def estimate(values_Q: np.ndarray, *, draws: int = DRAWS, seed: int = 0) -> BootstrapMean:
-    """Mean over questions with its 95% percentile interval. The interval has no width if no question differs."""
+    """Mean over questions with its 95% percentile interval, which has no width if all questions have one value."""
     low, high = np.quantile(resampled_means(values_Q, draws=draws, seed=seed)[:, 0], [0.025, 0.975])
     return BootstrapMean(value=float(values_Q.mean()), low=float(low), high=float(high), questions=len(values_Q))
 
@@ -118,7 +118,7 @@ def difference(first: Tally, second: Tally, *, draws: int = DRAWS, seed: int = 0
 def paired_difference(
     first_Q: np.ndarray, second_Q: np.ndarray, *, draws: int = DRAWS, seed: int = 0, left_out: int = 0
 ) -> Difference:
-    """Mean of second - first, question by question; both arrays in the same order of questions."""
+    """Mean of second - first over questions, with its interval; both arrays have the same order of questions."""
     assert first_Q.shape == second_Q.shape, (first_Q.shape, second_Q.shape)
     gains_Q = second_Q - first_Q
     means_D = resampled_means(gains_Q, draws=draws, seed=seed)[:, 0]
@@ -135,7 +135,7 @@ def paired_difference(
 
 def sign_share(means_D: np.ndarray) -> float:
     """Twice the smaller share of draws at or beyond zero, one draw added so that it is never 0; at most 1."""
-    # Sums of shares such as 1/3 leave a rounding error where the difference is zero.
+    # Sums of shares such as 1/3 have a rounding error, so a difference of zero may not be exactly 0.
     below, above = int((means_D <= 1e-12).sum()), int((means_D >= -1e-12).sum())
     return min(1.0, 2 * (min(below, above) + 1) / (len(means_D) + 1))
 
@@ -143,7 +143,7 @@ def sign_share(means_D: np.ndarray) -> float:
 def detectable(gains_Q: np.ndarray) -> float | None:
     """Smallest true difference that a two-sided test at 5% finds with 80% power in these paired differences, (Q,).
 
-    None if nothing varies (the data say nothing about the noise) or with one question.
+    None with one question, or if nothing varies, so that the noise is unknown.
     """
     # Imported here: reading saved results needs no scipy.
     from scipy.special import ndtri
@@ -172,7 +172,7 @@ def leakage(base: Tally, trained: Tally, dev_ids: Collection[str], *, draws: int
             hint="give the ids of dev questions as this benchmark writes them",
         )
     sides = [(mean_shares([base], part), mean_shares([trained], part)) for part in parts]
-    # Independent streams: equal ones would tie the two sides' resamples together.
+    # Independent streams: with equal ones the resamples of the two sides would be correlated.
     streams = [int(child.generate_state(1)[0]) for child in np.random.SeedSequence(0).spawn(2)]
     gains_D = [
         resampled_means(second - first, draws=draws, seed=stream)[:, 0]

@@ -1,6 +1,6 @@
 """Correlations with intervals: rank correlation by bootstrap, accuracy against response length.
 
-Legend: _B resamples, _N questions, _L different values.
+Suffixes of array names: _B resamples, _N questions, _L different values.
 """
 
 import math
@@ -58,7 +58,7 @@ def _pearson(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 def rank_correlations(
     predictors: Mapping[str, Sequence[float]], targets: Mapping[str, Sequence[float]], *, seed: int = 0
 ) -> list[RankCorrelation]:
-    """Every predictor against every target, all on the same bootstrap resamples of the questions."""
+    """Rank correlation of every predictor with every target, on the same bootstrap resamples of the questions."""
     count = len(next(iter(targets.values())))
     size = (RESAMPLES if count else 0, count)
     draws_BN = np.random.default_rng(seed).integers(0, max(count, 1), size=size)
@@ -84,7 +84,7 @@ def _correlation(
 
 
 def fit_lengths(lengths: Sequence[float], accuracies: Sequence[float]) -> dict[str, Any]:
-    """Least squares of accuracy on ln(length), one point per run or benchmark (paper: length and accuracy).
+    """Fit accuracy to ln(length) by least squares, one point per run or benchmark (paper: length and accuracy).
 
     `intercept` and `slope`, Pearson's correlation with a 95% interval, and the `points` of the fit; `reason` says why
     there is no line or no interval.

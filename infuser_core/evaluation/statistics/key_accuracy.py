@@ -1,4 +1,4 @@
-"""Accuracy of generated answer keys: by a labeller, a strong solver, or the majority of the solver's own answers."""
+"""Estimate the share of right keys of generated questions: by a labeller, a strong solver, or the solver's majority."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _DECIDED = (Verdict.CORRECT, Verdict.WRONG)
 def key_accuracy(
     labels: Sequence[QuestionLabel], votes: Sequence[bool], *, voters: str = "majority"
 ) -> list[KeyAccuracy]:
-    """One row from the labels that decide, else from the votes; none without either.
+    """Share of right keys, as one row: from labels other than unknown, else from votes; no row without either.
 
     `votes`: whether most `voters` agree with the key, question by question.
     """
@@ -26,7 +26,7 @@ def key_accuracy(
 
 
 def majority_votes(questions: Sequence[Question], rollouts: Sequence[Rollout]) -> list[bool]:
-    """Whether most right or wrong answers to a generated question agree with its key, by their verdicts."""
+    """For each generated question, whether most of its answers judged right or wrong agree with its key."""
     generated = {question.question_id for question in questions if question.rollout_id}
     agreement: dict[str, list[bool]] = {}
     for row in rollouts:
@@ -36,7 +36,7 @@ def majority_votes(questions: Sequence[Question], rollouts: Sequence[Rollout]) -
 
 
 def key_warning(row: KeyAccuracy, floor: float) -> str:
-    """The warning for keys whose whole interval is below the floor; else empty."""
+    """The warning if the whole interval of the share of right keys is below `floor`; else empty."""
     if row.high >= floor:
         return ""
     return (

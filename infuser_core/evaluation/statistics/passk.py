@@ -1,6 +1,6 @@
 """pass@k: the probability that at least one of k responses is right, estimated without bias from n >= k of them.
 
-Legend of shape suffixes: _Q questions, _K values of k.
+Suffixes of array names: _Q questions, _K values of k.
 """
 
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def pass_values(tally: Tally, ks: Sequence[int]) -> np.ndarray:
 
 
 def pass_curve(tally: Tally, ks: Sequence[int], *, intervals: bool = False, draws: int = DRAWS) -> list[PassPoint]:
-    """The curve over several k; `intervals` are 95% ones over resampled questions, the same for all k."""
+    """pass@k for several k; `intervals` adds 95% intervals over resampled questions, the same resamples for all k."""
     values_QK = pass_values(tally, ks)
     bounds = np.full((2, len(ks)), np.nan)
     if intervals:

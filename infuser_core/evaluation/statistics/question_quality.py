@@ -1,4 +1,4 @@
-"""Quality of generated questions: solver gaps, key checks, copies, self-containedness, per iteration."""
+"""Quality of generated questions per iteration: gaps between solvers, right keys, copies, self-containedness."""
 
 import re
 from collections import Counter
@@ -42,7 +42,7 @@ def find_pointer(question: str) -> str:
 
 
 def check_key(verdicts: Sequence[BenchmarkVerdict]) -> tuple[str, str]:
-    """A finding of KEYS on one question, and the answer that more than half of a solver's samples give, if any."""
+    """Check one question's key: a finding of KEYS, and the answer that most of a solver's samples give, if any."""
     right = [row for row in verdicts if row.verdict == Verdict.CORRECT]
     wrong = Counter(row.extracted for row in verdicts if row.verdict == Verdict.WRONG and row.extracted)
     if 2 * len(right) > len(verdicts):
@@ -54,14 +54,14 @@ def check_key(verdicts: Sequence[BenchmarkVerdict]) -> tuple[str, str]:
 
 
 def count_copies(questions: Mapping[str, str]) -> dict[str, int]:
-    """Question id to how many other questions have the same text, case and spacing aside."""
+    """Number of other questions with the same text, by question id; case and spacing are ignored."""
     plain = {name: " ".join(text.casefold().split()) for name, text in questions.items()}
     counts = Counter(plain.values())
     return {name: counts[text] - 1 for name, text in plain.items()}
 
 
 KEYS = ("agrees", "disputes", "undecided")
-"""Findings of a majority of the strongest solver's answers on a key."""
+"""Relations of a key to the majority of the strongest solver's answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ def iteration_quality(rows: Sequence[CheckedQuestion]) -> dict[str, Any]:
 
 
 def side_by_side(rows: Sequence[CheckedQuestion], *, count: int) -> list[dict[str, Any]]:
-    """Questions of the earliest and the latest iteration that read the same document: `before` and `after` of each.
+    """At most `count` pairs of questions on one document, `before` from its first and `after` from its last iteration.
 
     Documents whose iterations are furthest apart come first; of a document's questions the first by id is shown.
     """

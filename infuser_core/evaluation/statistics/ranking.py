@@ -1,4 +1,4 @@
-"""Questions ranked by influence score, with accuracy and place of each."""
+"""Rank questions by influence score, with the accuracy and the file row of each."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredQuestion:
-    """A row of the table, the best question first."""
+    """One row of the ranking: a question with its score and accuracy."""
 
     rank: int
     """1 for the highest score."""
@@ -29,13 +29,13 @@ class ScoredQuestion:
     cosine: float
     """Cosine of AdamW's direction for the question and the dev gradient."""
     raw_cosine: float
-    """The same of the plain gradient."""
+    """Cosine of the plain gradient and the dev gradient."""
     accuracy: float
     """Share of the model's answers that are right."""
     accuracy_low: float
-    """Lower end of Wilson's 95% interval of it."""
+    """Lower end of Wilson's 95% interval of the accuracy."""
     accuracy_high: float
-    """Its upper end."""
+    """Upper end of that interval."""
     samples: int
     """Answers per question."""
     status: str
@@ -44,7 +44,7 @@ class ScoredQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileQuestion:
-    """A question and its place."""
+    """A question and its row in a file."""
 
     question: Question
     """Its identifier is unique among all files."""
@@ -54,14 +54,14 @@ class FileQuestion:
 
 
 def shards(questions: Sequence[Question], size: int) -> Iterator[Sequence[Question]]:
-    """The questions in pieces of `size`, in order."""
+    """Split questions into consecutive pieces of `size`."""
     return (questions[start : start + size] for start in range(0, len(questions), size))
 
 
 def rank_questions(
     questions: Sequence[FileQuestion], scores: Sequence[InfluenceScore], *, samples: int
 ) -> list[ScoredQuestion]:
-    """A row for every question, the highest score first; equal scores keep their order."""
+    """Rank all questions, the highest score first; equal scores keep their order."""
     pairs = sorted(zip(questions, scores, strict=True), key=lambda pair: -pair[1].score)
     rows = []
     for rank, (each, score) in enumerate(pairs, 1):
@@ -86,7 +86,7 @@ def rank_questions(
 
 
 def summary(rows: Sequence[ScoredQuestion]) -> dict[str, Any]:
-    """Counts, mean accuracy and the first rows, as JSON values."""
+    """Summarise a ranking as JSON values: counts, mean accuracy and the first rows."""
     return {
         "questions": len(rows),
         "statuses": dict(Counter(row.status for row in rows)),
@@ -96,7 +96,7 @@ def summary(rows: Sequence[ScoredQuestion]) -> dict[str, Any]:
 
 
 def parse_keep(keep: str) -> float:
-    """The share, or the number above 1, of `top:N`; 0 for an empty text. Raises UsageError for others."""
+    """Parse `top:N`: a share up to 1, or a number of questions; 0 for an empty text. Raises UsageError for others."""
     if not keep:
         return 0.0
     kind, _, number = keep.partition(":")
@@ -110,6 +110,6 @@ def parse_keep(keep: str) -> float:
 
 
 def take_best(rows: Sequence[ScoredQuestion], share: float) -> list[ScoredQuestion]:
-    """The best share of all rows, or number if above 1; questions without a score are never among them."""
+    """Take the best rows: a share of all rows up to 1, or a number; questions without a score are never taken."""
     count = round(share * len(rows)) if share <= 1 else int(share)
     return [row for row in rows if row.status == ScoreStatus.SCORED][:count]

@@ -1,4 +1,4 @@
-"""Repetition among the texts of a batch: BLEU between texts, clusters by average linkage."""
+"""Measure repetition among texts of a batch: BLEU between texts, and clusters by average linkage."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,14 +7,14 @@ from math import exp, log
 ORDER = 4
 """Longest n-gram, words."""
 SMOOTHING = 0.1
-"""Counts as the matches of an order without any, so that one missing order does not make the similarity 0."""
+"""Matches assumed for an n-gram order without any, so that one such order does not make the similarity 0."""
 
 Occurrence = tuple[tuple[str, ...], int]
 """An n-gram and its number among equal ones in its text: two texts share min(count, count) of them."""
 
 
 def similarities(texts: Sequence[str]) -> list[list[float]]:
-    """Row i: similarity of text i to each text before it, in [0, 1]; 1 for equal texts.
+    """Similarities in [0, 1] of all pairs of texts: row i has that of text i to each text before it; 1 if equal.
 
     The mean of BLEU in both directions: the geometric mean of the clipped n-gram precisions, n = 1 .. 4, times the
     brevity penalty; 0 if no word is shared, and orders for which a text is too short are left out. Words are separated
@@ -51,7 +51,7 @@ def _similarity(one: Sequence[str], other: Sequence[str], shared: Sequence[int])
 
 
 def _bleu(length: int, reference: int, shared: Sequence[int]) -> float:
-    """Of a text with `length` words against one with `reference` words; `shared` n-grams for n = 1 .. 4."""
+    """BLEU of a text of `length` words against one of `reference` words, with `shared` n-grams for n = 1 .. 4."""
     totals = [length - n for n in range(min(ORDER, length))]
     precision = sum(log((match or SMOOTHING) / total) for match, total in zip(shared, totals, strict=False))
     return exp(precision / len(totals) + min(0.0, 1.0 - reference / length))

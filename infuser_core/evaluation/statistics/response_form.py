@@ -1,4 +1,4 @@
-"""Form of responses over training: boxes, ends, stray marks, scripts, lengths; changes are paired by question."""
+"""Form of responses during training: boxes, endings, stray template marks, scripts, lengths, and their changes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -31,14 +31,14 @@ MEASURES: Mapping[str, str] = {
     "no_thoughts": "no think tags",
     "own_script": "own script",
 }
-"""Measure to its label; each is a share of responses."""
+"""Labels of the measured properties, each a share of responses."""
 
 _INSIDE = re.compile(r"\w")
 _BOX = "\\boxed"
 
 
 ResponseForm = Mapping[str, Any]
-"""Form of a response: `question_id`, its length in `tokens`, and every measure to whether the response has it."""
+"""Form of a response: `question_id`, its length in `tokens`, and for every property whether the response has it."""
 
 
 def box_form(tail: str) -> tuple[bool, bool]:
@@ -48,7 +48,7 @@ def box_form(tail: str) -> tuple[bool, bool]:
         return False, False
     start = tail.rfind(_BOX)
     while not (last := boxes(tail[start:])):
-        # This one never closes.
+        # This box never closes.
         start = tail.rfind(_BOX, 0, start)
     rest = tail[start:]
     after = rest[rest.index(last[-1], rest.index("{")) + len(last[-1]) :]
@@ -56,7 +56,7 @@ def box_form(tail: str) -> tuple[bool, bool]:
 
 
 def checkpoint_form(iteration: int, rows: Sequence[ResponseForm]) -> dict[str, Any]:
-    """Number, median length and `shares` of the responses of a checkpoint, at least one."""
+    """Summarise a checkpoint's responses, at least one: their number, median length and `shares` of properties."""
     return {
         "iteration": iteration,
         "responses": len(rows),
@@ -66,7 +66,7 @@ def checkpoint_form(iteration: int, rows: Sequence[ResponseForm]) -> dict[str, A
 
 
 def paired_changes(before: Sequence[ResponseForm], after: Sequence[ResponseForm]) -> list[dict[str, Any]]:
-    """Every measure `before` and `after`, with the difference paired by question; empty without common questions."""
+    """Every property `before` and `after`, with the difference paired by question; empty without common questions."""
     first, second = _by_question(before), _by_question(after)
     common = sorted(first.keys() & second.keys())
     if not common:

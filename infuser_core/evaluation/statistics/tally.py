@@ -1,4 +1,4 @@
-"""Counts per question (arrays _Q): the unit of every interval, curve and paired comparison."""
+"""Correct responses and samples per question (arrays _Q), from which intervals, curves and comparisons are computed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from infuser_core.schemas import QuestionScore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """Counts of one solver on a set of questions. Only `correct` counts as correct; everything else is wrong."""
+    """Counts of one solver's responses per question. Only the verdict `correct` counts as correct, others as wrong."""
 
     question_ids: tuple[str, ...]
-    """In the order of the arrays."""
+    """Identifiers of the questions, in the order of the arrays."""
     samples_Q: np.ndarray
     """Responses per question, at least 1."""
     correct_Q: np.ndarray
 
 
 def from_scores(rows: Sequence[QuestionScore]) -> Tally:
-    """Counts that an evaluation saved. Questions without a response (left out by choice) are not in the denominator."""
+    """Make a tally of the rows that an evaluation saved, except questions without a response (left out by choice)."""
     answered = [row for row in rows if row.num_samples]
     return from_counts(
         {row.question_id: row.num_correct for row in answered}, {row.question_id: row.num_samples for row in answered}
@@ -29,7 +29,7 @@ def from_scores(rows: Sequence[QuestionScore]) -> Tally:
 
 
 def from_counts(correct: Mapping[str, int], samples: Mapping[str, int] | int) -> Tally:
-    """A tally from counts by question id; `samples` may be one number for all questions.
+    """Make a tally of counts by question id; `samples` may be one number for all questions.
 
     Raises UsageError when a question has no response, or more correct responses than responses.
     """
@@ -57,7 +57,7 @@ def accuracy(tally: Tally) -> float:
 
 
 def common_questions(tallies: Sequence[Tally]) -> tuple[list[str], int]:
-    """Questions that all of them answered, in the first one's order, and the number of the others."""
+    """Questions that all tallies have, in the order of the first, and the number of other questions."""
     sets = [set(tally.question_ids) for tally in tallies]
     common = set.intersection(*sets)
     return [name for name in tallies[0].question_ids if name in common], len(set.union(*sets)) - len(common)

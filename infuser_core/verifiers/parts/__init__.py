@@ -1,1 +1,1 @@
-"""Parts that verifiers share: extraction, findings, grading facts, comparison, worker processes."""
+"""Code that verifiers share: answer extraction, verdicts, grading facts, comparison, worker processes."""

@@ -1,12 +1,12 @@
-r"""Exact values: read from tokens, and computed as quotients of polynomials over the rationals.
+r"""Exact algebra: values read from tokens and computed as quotients of polynomials over the rationals.
 
 The polynomials have square roots of integers, symbols, pi, e and i. Different squarefree square roots are linearly
 independent over the rationals, so two values are equal exactly if the cross products of their polynomials have the same
 terms. Anything else (a sine, a power with a symbol in its exponent) becomes an opaque symbol that is named after its
 argument: equal names prove equality, different ones prove nothing.
 
-`value_of` reads only what has one meaning. It returns None for `1/2x`, `x2`, `a^b^c` or a product of words; that is not
-a verdict, the symbolic worker reads those.
+`value_of` reads only what has one meaning. It returns None for `1/2x`, `x2`, `a^b^c` or a product of words; those are
+left to the symbolic worker.
 """
 
 import math
@@ -56,7 +56,7 @@ class Value:
         return Value(top=_multiply(self.top, other.top), bottom=_multiply(self.bottom, other.bottom))
 
     def __truediv__(self, other: "Value") -> "Value":
-        """Raises ZeroDivisionError."""
+        """Divide two values. Raises ZeroDivisionError."""
         if not other.top:
             raise ZeroDivisionError("division by zero")
         return _divide_out(Value(top=_multiply(self.top, other.bottom), bottom=_multiply(self.bottom, other.top)))

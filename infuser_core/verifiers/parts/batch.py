@@ -1,8 +1,8 @@
-"""Verify batches of responses, and optionally break ties with a language model.
+"""Verify batches of responses, and optionally let a language model judge answers that the rules cannot decide surely.
 
-The tie-breaker is off by default. The paper ("Training and Evaluation Protocol") mentions an optional judge for
-MATH500. Here it sees only findings that a fallible stage left wrong or unverified, never correct ones, and the rules'
-findings are stored with its verdicts. A reply other than one digit changes nothing.
+That judge is off by default. The paper ("Training and Evaluation Protocol") mentions an optional judge for MATH500.
+Here it sees only answers that a fallible stage found wrong or unverified, never correct ones, and the rules' findings
+are stored with its verdicts. A reply other than one digit changes nothing.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _WORST_TO_BEST = (Verdict.NO_ANSWER, Verdict.WRONG, Verdict.UNVERIFIED, Verdict.
 
 
 class Verifier(Protocol):
-    """A verifier module, or an object named from outside; `check_many(jobs, preset=...)` is optional."""
+    """Interface of a verifier, shipped or of another package; a method `check_many(jobs, preset=...)` is optional."""
 
     def check(self, response: str, question: Question, *, preset: str = "paper") -> Finding:
         """Extract the response's answer and compare it with `question.answer`.
@@ -40,17 +40,17 @@ class Verifier(Protocol):
 
 @cache
 def verifier_prompt(name: str) -> str:
-    """Prompt template of a verifier's questions. Raises ConfigError listing what exists when there is no verifier."""
+    """Prompt template of a verifier's questions. Raises ConfigError, listing the verifiers, for an unknown name."""
     return str(getattr(VERIFIERS.find(name)[0], "PROMPT", SHORT_ANSWER))
 
 
 def prompt_name(question: Question) -> str:
-    """Template that a question is put with: the one for lettered choices, or its verifier's."""
+    """Name of a question's prompt template: that for lettered choices, or its verifier's."""
     return CHOICES if question.choices else verifier_prompt(question.verifier)
 
 
 def find_verifier(name: str) -> Verifier:
-    """The verifier called `name`. Raises ConfigError listing what exists if there is none."""
+    """The verifier called `name`. Raises ConfigError, listing the verifiers, if there is none."""
     _, plugin = VERIFIERS.find(name)
     if not callable(getattr(plugin, "check", None)):
         raise ConfigError(f"verifier {name!r} has no check", hint="see infuser_core/verifiers/exact.py")
@@ -66,7 +66,7 @@ class Job:
 
 
 def check_all(jobs: Sequence[Job], *, preset: str = "paper", progress: Progress = no_progress) -> list[Finding]:
-    """One finding per job, in order. Verifiers that offer `check_many` get all of their jobs in one call.
+    """Verify responses: one finding per job, in order. A verifier with `check_many` gets all of its jobs in one call.
 
     Verifiers get the response without its reasoning, except under `official`, whose extractors are the authors'. If a
     question has several correct answers, the best finding counts. Raises ConfigError for an unknown preset or verifier.
@@ -112,12 +112,12 @@ MAX_TOKENS = 16
 MAY_ERR: frozenset[str] = frozenset(
     [Stage.SYMBOLIC, Stage.OPEN, Stage.WORDS, Stage.UNREADABLE, Stage.REFERENCE, Stage.LIMIT, Stage.TIME, Stage.CRASH]
 )
-"""Stages whose "wrong" or "unverified" is no proof. The judge does not see decisions by exact values, tolerances,
-units, structure or relations."""
+"""Stages that can err in "wrong" or "unverified". The judge does not see decisions by exact values, tolerances, units,
+structure or relations."""
 
 
 def break_ties(jobs: Sequence[Job], findings: Sequence[Finding], model: ChatModel) -> dict[int, Verdict]:
-    """The model's verdicts that differ from the rules', by index of the job."""
+    """Let a model judge undecided answers. Returns its verdicts that differ from the rules', by index of the job."""
     undecided = [
         index
         for index, finding in enumerate(findings)

@@ -1,6 +1,6 @@
-"""Tests of programming problems: their files, and the judging of programs by them.
+"""Tests of programming problems: read and write their files, and judge programs by them.
 
-One JSON file per problem, named by its own digest:
+There is one JSON file per problem, named by its own digest:
 
     {"kind": "stdin" | "call", "entry": "f" | "Solution.f", "setup": "...",
      "cases": [{"stdin": "...", "stdout": "..."} | {"args": [...], "expected": ...}, ...],
@@ -42,7 +42,7 @@ COMPRESS_FROM = 64 << 10
 MAX_BYTES = 512 << 20
 """Largest unpacked file, bytes."""
 MEMORY_MB = 1024
-"""Default of resident memory, MiB: what online judges allow."""
+"""Default limit of resident memory, MiB, as at online judges."""
 ROOM_BYTES, ROOM_RATIO = 1 << 20, 4
 """A program's output may have this many bytes plus this many times the longest expected one."""
 MAX_SECONDS = 600.0
@@ -75,7 +75,7 @@ class CodeTests:
 
 
 def parse_tests(tests: Mapping[str, Any]) -> CodeTests:
-    """Validate tests. Raises DocumentError that names the wrong field."""
+    """Make the tests of one problem from its JSON. Raises DocumentError that names the wrong field."""
     kind, entry = tests.get("kind"), tests.get("entry", "")
     if kind not in ("stdin", "call"):
         raise DocumentError(f"tests: kind {kind!r}", hint="stdin or call")
@@ -125,7 +125,7 @@ def _case(case: Mapping[str, Any], kind: Kind, number: int, *, tagged: bool) -> 
 
 
 def read_tests(path: Path, sha256: str) -> CodeTests:
-    """Read the tests of a file. Raises DocumentError if it is missing, has another digest, or is malformed."""
+    """Read a problem's tests. Raises DocumentError if the file is missing, has another digest, or is malformed."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -177,9 +177,9 @@ def tagged(value: object) -> Any:
 
 ABSOLUTE, RELATIVE = 1e-6, 1e-7
 """Default tolerances if the reference is a float."""
-# Possessive: a run of digits is read once, however long it is.
+# Possessive quantifiers read a long run of digits only once.
 _DECIMAL = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,4})?", re.ASCII)
-# A context without overflow, whatever numbers a program prints.
+# A decimal context that never overflows, whatever a program prints.
 _ANY_SIZE = Context(prec=28, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 _WRONG = {
     Status.RETURNED: "wrong output",
@@ -193,7 +193,7 @@ _WRONG = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramJudgement:
-    """The result of judging a program."""
+    """The result of running a program on its tests."""
 
     reason: str
     """How the first failing test failed, or `all tests`."""
@@ -233,7 +233,7 @@ def judge(source: str, tests: CodeTests) -> ProgramJudgement:
 
 
 def same_value(value: Any, expected: Any, *, atol: float = 0.0, tuples_equal_lists: bool = False) -> bool:
-    """Deep equality of plain data; expected floats allow for rounding, except in sets and as keys."""
+    """Whether two values of plain data are deeply equal; expected floats may be rounded, except in sets and as keys."""
     kind, other = type(expected), type(value)
     if kind in (int, float, complex):
         return other in (int, float, complex) and _same_number(value, expected, atol)
@@ -252,7 +252,7 @@ def same_value(value: Any, expected: Any, *, atol: float = 0.0, tuples_equal_lis
 
 
 def _typed(key: Any) -> Any:
-    """A key that differs for `True` and `1`; it is the same for 1 and 1.0, and for all NaN."""
+    """Key by which set items and dict keys are compared: `True` differs from 1; 1 equals 1.0, NaN equals NaN."""
     if type(key) in (tuple, frozenset):
         return type(key), type(key)(_typed(item) for item in key)
     if key != key:
@@ -267,7 +267,7 @@ def _same_number(value: Any, expected: Any, atol: float) -> bool:
         return False
     try:
         distance, size = abs(value - expected), abs(expected)
-        # An infinity is near nothing but itself, whatever the tolerance.
+        # An infinity equals only itself, whatever the tolerance.
         return math.isfinite(distance) and math.isfinite(size) and distance <= (atol or ABSOLUTE) + RELATIVE * size
     except OverflowError:
         # Too large for a float; integers have exact distances.
@@ -276,7 +276,7 @@ def _same_number(value: Any, expected: Any, atol: float) -> bool:
 
 
 def same_output(output: str, expected: str, *, atol: float = 0.0) -> bool:
-    """Equality line by line without surrounding blanks; lines of numbers are also equal if all their numbers are."""
+    """Whether two outputs are equal line by line without surrounding blanks; lines of numbers compare by value."""
     lines, expected_lines = output.strip().split("\n"), expected.strip().split("\n")
     if len(lines) != len(expected_lines):
         return False

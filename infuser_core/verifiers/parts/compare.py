@@ -1,11 +1,11 @@
-r"""Compare two mathematical answers, cheapest stage first: text, structure, exact values, then a symbolic worker.
+r"""Compare a mathematical answer with the reference by text, structure and exact values, then in a symbolic worker.
 
-The decision of a stage is final. A chain of equations such as `42=43` is correct only if each member is. Nothing here
-computes with numbers whose size the answer chooses.
+The cheapest stage comes first, and the decision of a stage is final. A chain of equations such as `42=43` is correct
+only if each member is. Nothing here computes with numbers whose size the answer could make arbitrary.
 
 `a<b` says that `b-a` is positive, and so do `b>a` and `2b>2a`. A set of real numbers is compared as its intervals from
-left to right: `(0,2]\cup[1,3)` is `(0,3)`, and `x\ne 2` is two rays. Ends that exact algebra cannot order
-decide nothing.
+left to right: `(0,2]\cup[1,3)` is `(0,3)`, and `x\ne 2` is two rays. If exact algebra cannot order the ends, only the
+structures are compared.
 """
 
 import re
@@ -57,14 +57,14 @@ _ENDS = {("-", r"\infty"): -float("inf"), (r"\infty",): float("inf"), ("+", r"\i
 _NEAR = 1e-9
 
 Cut = tuple[float, int]
-"""A place on the line, and 0 for just before it or 1 for just after it."""
+"""A position on the real line, and 0 for just before it or 1 for just after it."""
 Region = list[tuple[Cut, Cut]]
 """Disjoint intervals from left to right."""
 _WHOLE_LINE: Region = [((-float("inf"), 0), (float("inf"), 0))]
 
 
 def decide(answer: str, reference: str, rules: Rules, oracle: Oracle) -> Finding:
-    """Whether an answer means the reference. Raises only what the oracle raises."""
+    """Decide whether an answer means the reference; `oracle` asks the symbolic worker. Raises only what it raises."""
     if answer.strip() == reference.strip():
         return correct(Stage.TEXT)
     answer, reference = _name_to_formula(answer, reference), _name_to_formula(reference, reference)
@@ -90,13 +90,13 @@ def decide(answer: str, reference: str, rules: Rules, oracle: Oracle) -> Finding
 
 
 class _Comparison:
-    """One answer against one reference."""
+    """Compares one answer with one reference."""
 
     def __init__(self, rules: Rules, oracle: Oracle) -> None:
         self.rules, self.oracle = rules, oracle
 
     def decide(self, answer: Tokens, reference: Tokens) -> Finding:
-        """The best outcome over the readings of `1,250` as one number or as two."""
+        """Compare under each reading of `1,250`, as one number or two: correct if one is, else the first outcome."""
         is_single = len(reference) == 1
         first: Finding | None = None
         for reference_joined in _thousands_readings(reference, only=not self.rules.multiple if is_single else None):
@@ -362,7 +362,7 @@ class Unordered(ValueError):
 
 
 def same_inequality(answer: Tokens, reference: Tokens) -> bool | None:
-    """Whether two inequalities, or chains of them, differ only by a factor; None if that is open."""
+    """Whether two inequalities, or chains of them, differ only by a factor; None if undecided."""
     steps, reference_steps = _steps(answer), _steps(reference)
     if steps is None or reference_steps is None:
         return None

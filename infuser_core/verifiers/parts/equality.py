@@ -29,7 +29,7 @@ _ROWS = 28
 _SMALL = 16
 _SIZES = (0.037, 0.23, 0.61, 0.88, 1.9, 3.4, 7.3, 19.0, 53.0, 410.0)
 _TAME = 5
-"""How many of the sizes to use if one power or factorial is inside another."""
+"""Number of the sizes to use if one power or factorial is inside another."""
 _COUNTING = (sympy.factorial, sympy.binomial, sympy.Sum, sympy.Product, sympy.factorial2, sympy.RisingFactorial)
 _ROUNDED = (sympy.floor, sympy.ceiling, sympy.Mod)
 """Functions with jumps."""
@@ -41,7 +41,7 @@ _ENOUGH = 12
 _NEEDED = 5
 """Fewest points of evidence."""
 _EXTREME = 60
-"""Decimal exponent of a constant beyond which its share in a sum could be lost below the digits."""
+"""Decimal exponent of a constant beyond which its share of a sum could vanish in rounding."""
 _STEEP = 50
 """Argument of a hyperbolic or similar function beyond which its value could equal that of a simpler one."""
 _TAME_FUNCTIONS = (sympy.log, sympy.sin, sympy.cos, sympy.tan, sympy.floor, sympy.ceiling, sympy.Abs, sympy.factorial)
@@ -187,7 +187,7 @@ def _is_defined(side: Any, point: Point) -> bool:
 
 
 def _is_extreme(side: Any) -> bool:
-    """Whether a constant, or a function of one, could be lost below the digits."""
+    """Whether a constant, or a function of a constant, could vanish in rounding."""
     for part in itertools.islice(sympy.preorder_traversal(side), 400):
         if isinstance(part, sympy.Function) and not isinstance(part, _TAME_FUNCTIONS):
             numbers = [each.evalf(20) for each in part.args if each.is_number]
@@ -281,7 +281,7 @@ def _numbers_near_divisors(*sides: Any) -> list[int]:
 
 
 def _is_trivial_for_integers(part: Any) -> bool:
-    """Whether a floor does nothing if its unknowns are integers; then they are not meant to be."""
+    """Whether a floor changes nothing if its unknowns are integers; then it does not show that they are."""
     argument = part.args[0]
     names = sorted(argument.free_symbols, key=str)
     if not names or isinstance(part, sympy.Mod):

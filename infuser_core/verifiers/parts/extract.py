@@ -1,15 +1,17 @@
 r"""Extract answers from responses: boxes and answer phrases, and the extractors of the authors' evaluation.
 
-The preset selects the box. `paper`: the first closed one, for every kind of question. The paper says so of multiple
-choice ("Training and Evaluation Protocol") and names no second rule for free-form answers ("the extracted span").
+The preset selects the `\boxed{...}` that is the answer. `paper`: the first closed one, for every kind of question. The
+paper says so of multiple choice ("Training and Evaluation Protocol") and names no second rule for free-form answers
+("the extracted span").
 `strict-last`: the last closed one, so that a box cut off by the length limit does not hide it. `official`: the last one
 that opens, as in the authors' code; if it does not close there is no answer.
 
 An empty box is ignored: a model that repeats the `\boxed{}` of its prompt gives no answer. Under every preset but
-`official`, `batch.check_all` removes the reasoning before.
+`official`, `batch.check_all` removes the reasoning before extraction.
 
-The last part is for preset `official` only: how the authors' evaluation extracts and compares answers, defects
-included. The route in `Question.grading` selects a benchmark-specific extractor; other routes use the general one.
+The last part of the module is for preset `official` only: it extracts and compares answers as the authors' evaluation
+does, defects included. The route in `Question.grading` selects a benchmark-specific extractor; other routes use the
+general one.
 """
 
 import re
@@ -20,9 +22,9 @@ from infuser_core.verifiers.parts.grading import Reason
 
 PRESETS = ("paper", "official", "strict-last", "phrase")
 """`paper`: first boxed span, strict. `official`: the authors' extractors. `strict-last`: last closed box, own rules.
-`phrase`: the same, and without a box an answer phrase."""
+`phrase`: like `strict-last`, but without a box an answer phrase counts."""
 
-# Possessive throughout: a run of backslashes is read once, however long it is.
+# Possessive quantifiers read a long run of backslashes only once.
 _TOKEN = re.compile(
     r"\\++boxed\s*+\{|\\++boxed\s++(?P<bare>[+-]?\d[\d,]*+(?:\.\d+)?|[A-J])(?![\w{])|(?:\\\\)*+\\.|(?:\\\\)++|[{}]",
     re.DOTALL,
@@ -38,7 +40,7 @@ _WRAPPER = re.compile(rf"\\(?:{_WRAPPERS})\s*+\{{")
 
 
 def boxed(response: str, *, preset: str) -> str | None:
-    """The answer under a preset, or None. Raises ConfigError for an unknown preset."""
+    """The text of a response that a preset takes as its answer, or None. Raises ConfigError for an unknown preset."""
     if preset == "paper":
         return first_box(response)
     if preset == "strict-last":
@@ -55,7 +57,7 @@ def boxes(response: str) -> list[str]:
 
     One pass with a stack: the time is linear, even with a million unclosed braces.
     """
-    # Braces before the first box close none, and reasoning is most of a response.
+    # Skip the text before the first box, often most of a response: its braces close no box.
     start = response.find("\\boxed")
     if start < 0:
         return []
@@ -159,7 +161,7 @@ _SENTENCE = re.compile(r"\.(?=\s|\Z)|\*\*")
 
 
 def announced_letter(response: str) -> str | None:
-    """The letter of the last answer phrase with one, or None."""
+    """The letter of the last answer phrase that has a letter, or None."""
     last = None
     for match in _ANNOUNCED_LETTER.finditer(response):
         letter: str = match["round"] or match["square"] or match["bare"]
@@ -197,7 +199,7 @@ Reading = tuple[str, Reason]
 def official_letter(response: str, *, route: str) -> Reading | None:
     """The answer to a multiple-choice question under preset `official`, or None."""
     if route == "mmlu_pro":
-        # Phrases before any box, and the letter need not end a word: `the answer is incorrect` is I.
+        # Phrases come before boxes, and the letter may begin a word: `the answer is incorrect` is I.
         for phrase in _MMLU_PRO_PHRASES:
             if match := phrase.search(response):
                 return match.group(1).upper(), Reason.PHRASE
@@ -207,7 +209,7 @@ def official_letter(response: str, *, route: str) -> Reading | None:
         return reading
     if match := _MEDQA_PHRASE.search(response):
         return match.group(1).upper(), Reason.PHRASE
-    # Of the upper-cased text: `It is a disease` is A.
+    # The text is upper-cased first, so that `It is a disease` is A.
     return _last_lone_letter(_MEDQA_LONE, response.upper())
 
 
@@ -230,8 +232,8 @@ def _last_lone_letter(pattern: re.Pattern[str], text: str) -> Reading | None:
 def official_bbeh(response: str) -> str | None:
     """The last opened box, else the rest of the line after an answer phrase.
 
-    The authors' code registers this extractor and its comparison under two different names, so that never both apply;
-    here they do, as evidently meant.
+    The authors' code registers this extractor and its comparison under two different names, so that both never apply
+    together; here they do, as was evidently intended.
     """
     box = last_opened_box(response)
     if box is not None:
@@ -243,7 +245,7 @@ def official_bbeh(response: str) -> str | None:
 
 
 def same_text(answer: str, reference: str) -> bool | None:
-    """Equal as trimmed lower-case text, or as floats. None for an infinity, for which the authors' code raises."""
+    """Whether two texts are equal in lower case or as floats. None for an infinity: there the authors' code raises."""
     text, reference_text = answer.strip().lower(), reference.strip().lower()
     if text == reference_text:
         return True
@@ -254,13 +256,13 @@ def same_text(answer: str, reference: str) -> bool | None:
 
 
 def same_float(answer: str, reference: str) -> bool:
-    """Equal as floats, infinities included."""
+    """Whether two texts are equal as floats, infinities included."""
     number = _parse_float(answer)
     return number is not None and number == _parse_float(reference)
 
 
 def same_integer(answer: str, reference: str) -> bool | None:
-    """Equal as truncated numbers: 42.7 is 42. None for an infinity, for which the authors' code raises."""
+    """Whether two texts are equal as truncated numbers: 42.7 is 42. None for an infinity: the authors' code raises."""
     numbers = [_parse_float(_DEGREE_OR_PERCENT.sub("", unwrap(text))) for text in (answer, reference)]
     if any(number is None or number != number for number in numbers):
         return False

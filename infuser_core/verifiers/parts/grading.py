@@ -1,4 +1,4 @@
-"""Grading facts of a question, and findings: the verdict on one response and the rule that decided."""
+"""Facts for grading a question's answers, and findings: the verdict on one response with the rule that decided."""
 
 import json
 from dataclasses import asdict, dataclass, fields
@@ -10,7 +10,7 @@ from infuser_core.schemas import Question, Verdict
 
 
 class Reason(StrEnum):
-    """The rule that decided, as statistics count it."""
+    """Rules by which verifiers decide; statistics count findings by rule."""
 
     NO_BOX = "no box"
     NO_PHRASE = "no box or phrase"
@@ -43,7 +43,7 @@ class Reason(StrEnum):
 
 
 class Stage(StrEnum):
-    """The stage of the mathematics verifier that decided: the reason of its findings."""
+    """Stages of the mathematics verifier; the stage that decided is the reason of a finding."""
 
     TEXT = "same text"
     WORDS = "words"
@@ -65,7 +65,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """The verdict on one response."""
+    """The verdict on one response, with its reason."""
 
     verdict: Verdict
     extracted: str | None
@@ -75,28 +75,28 @@ class Finding:
 
 
 def correct(reason: str, extracted: str | None = None) -> Finding:
-    """The answer is correct."""
+    """A finding that the answer is correct."""
     return Finding(verdict=Verdict.CORRECT, extracted=extracted, reason=reason)
 
 
 def wrong(reason: str, extracted: str | None = None) -> Finding:
-    """There is an answer, or something in its place, and it is not correct."""
+    """A finding that the response has an answer, or a text in its place, that is not correct."""
     return Finding(verdict=Verdict.WRONG, extracted=extracted, reason=reason)
 
 
 def no_answer(reason: str = Reason.NO_BOX) -> Finding:
-    """The response gives no answer at all."""
+    """A finding that the response gives no answer at all."""
     return Finding(verdict=Verdict.NO_ANSWER, extracted=None, reason=reason)
 
 
 def unverified(reason: str, extracted: str | None = None) -> Finding:
-    """The verifier could not decide: a limit, an unreadable reference, a failure of the machinery."""
+    """A finding that the verifier could not decide: a limit, an unreadable reference, a failed worker or sandbox."""
     return Finding(verdict=Verdict.UNVERIFIED, extracted=extracted, reason=reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grading:
-    """Facts for grading that come from the benchmark or the route, never from the model that is graded."""
+    """Facts for grading a question. They come from its benchmark or route, never from the model that is graded."""
 
     route: str = ""
     """Benchmark whose extractor preset `official` applies, e.g. `mmlu_pro`; empty for the general one."""
@@ -142,6 +142,6 @@ def _parse_grading(text: str) -> Grading:
 
 
 def as_text(grading: Grading) -> str:
-    """Canonical JSON of the facts that differ from the defaults; empty if none do."""
+    """Encode grading facts as canonical JSON: those that differ from the defaults; empty if none do."""
     facts = {name: value for name, value in asdict(grading).items() if value != getattr(Grading(), name)}
     return json.dumps(facts, sort_keys=True, separators=(",", ":"), ensure_ascii=False) if facts else ""

@@ -1,4 +1,4 @@
-r"""Parse the structure of an answer: a value, a relation, a list, a tuple, a matrix, cases, an interval or another set.
+r"""Parse the structure of a mathematical answer: value, relation, list, tuple, matrix, cases, interval or other set.
 
 Inequalities with one unknown become intervals: `0 \le x < 1` and `[0,1)` are the same.
 """
@@ -13,7 +13,7 @@ from infuser_core.verifiers.parts.units import ALTERING
 
 
 class Kind(StrEnum):
-    """Kind of an answer or of a part."""
+    """Kinds of answers and their parts. A claim is a relation that is not analysed further, such as a congruence."""
 
     VALUE = "value"
     LIST = "list"
@@ -38,7 +38,7 @@ class Node:
 
     kind: Kind
     tokens: Tokens = ()
-    """Of a value, a claim or an inequality."""
+    """Tokens of a value or a relation."""
     items: tuple["Node", ...] = ()
     unknown: str = ""
     """Name of the unknown, if a relation gives it."""
@@ -213,7 +213,7 @@ def _parse_cases(tokens: Tokens, *, thousands: bool) -> Node:
     for value, condition in rows:
         node = parse_answer(condition, thousands=thousands)
         claim = Node(kind=Kind.CLAIM, tokens=condition)
-        # Words are no unit here: the conditions `n even` and `n odd` differ.
+        # Words are not ignored here as units are: the conditions `n even` and `n odd` differ.
         node = claim if node.kind == Kind.VALUE or any(token[0] == '"' for token in condition) else node
         items.append(Node(kind=Kind.ROW, items=(_parse_part(value, thousands=thousands), node)))
     return Node(kind=Kind.CASES, items=tuple(items))
@@ -230,7 +230,7 @@ def _parse_case(row: Tokens) -> tuple[Tokens, Tokens]:
         value = value[:-1]
     words: list[str] = []
     for token in condition:
-        # Drop `if` and `is`; words that hold only a formula are read as one.
+        # Drop `if` and `is`; a text that contains only a formula is tokenized as a formula.
         text = " ".join(_FILLING.sub(" ", token[1:].lower()).split()) if token[0] == '"' else ""
         if token[0] != '"':
             words.append(token)

@@ -1,11 +1,11 @@
-r"""The symbolic worker: a separate process around math-verify. Run as a script.
+r"""Worker process that compares formulas with math-verify. Run as a script.
 
 Its first argument is the descriptor of its connection. Requests are JSON, a reply is one word. Each request has
 `seconds`, the processor time that it may take. Requests:
 `{"ask": "equal", "answer", "gold", "within": [absolute, relative]}`, `{"ask": "equation", "answer": [left, right],
 "gold": [left, right]}`, `{"ask": "wrapped", "answer", "gold", "first", "swapped"}` (math-verify's own verdict, on text
 with its own `$` or box) and `{"ask": "parse", "text"}`. Replies: `same`, `exact`, `numeric`, `other`, `open`, `answer`,
-`gold`, `late`, `memory`; `open` is undecided, `answer` and `gold` name the side that cannot be parsed.
+`gold`, `late`, `memory`; `open` is undecided, `answer` and `gold` (the reference) name the side that cannot be parsed.
 
 math-verify parses the texts. It rounds to six decimals and takes tiny numbers for zero, so `equality.py` decides
 equality; only preset `official` uses math-verify's verdict.
@@ -40,7 +40,7 @@ from infuser_core.verifiers.parts import equality  # noqa: E402
 Request = dict[str, Any]
 
 _MEMORY_BYTES = 1 << 30
-# math-verify takes letters for coprime, and a double factorial for the factorial of a factorial.
+# math-verify assumes that letters are coprime, and reads a double factorial as the factorial of a factorial.
 _MISREAD = re.compile(r"\\(?:gcd|lcm)\b[^)}]*[A-Za-z]|!\s*!")
 
 
@@ -56,7 +56,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, _raise_late)
     _check_library()
-    # The library prints. The parent reads that only until this worker is ready.
+    # The library prints messages, which the parent reads only until this worker is ready.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
@@ -86,7 +86,7 @@ def _answer_within_limits(request: Request) -> str:
 
 
 def _check_library() -> None:
-    """Check that the library works, and warm it up: the first logarithm is slow, and nothing is limited yet."""
+    """Check that the library works, and warm it up before any limit applies: the first logarithm is slow."""
     equal = {"ask": "equal", "within": [0, 0]}
     assert decide({**equal, "answer": r"\log_{2}8+\sqrt{x}", "gold": r"3+\sqrt{x}"}) == "exact"
     assert decide({**equal, "answer": r"\sin x", "gold": r"\cos x"}) == "other"
@@ -94,7 +94,7 @@ def _check_library() -> None:
 
 
 def decide(request: Request) -> str:
-    """The reply to a request."""
+    """Compute the reply to a request, one of the words above."""
     ask = request["ask"]
     if ask == "parse":
         return "same" if any(not isinstance(value, str) for value in _parse(f"${request['text']}$")) else "answer"

@@ -207,7 +207,7 @@ def _add_braces(tokens: list[str]) -> list[str]:
 
 
 def _argument_end(rest: list[str], index: int, command: str) -> int:
-    """One past the argument that starts at `index`. Splits a number or a run of letters in place, as TeX does."""
+    """Index after the argument that starts at `index`. Splits a number or a run of letters in place, as TeX does."""
     if index >= len(rest):
         return index
     token = rest[index]

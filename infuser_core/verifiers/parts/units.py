@@ -1,5 +1,6 @@
-r"""Units after (or before) a value: `42 kg`, `5\text{ cm}^2`, `\$18.90`, `35\%`, `90^\circ`, `17 apples`.
+r"""Separate values from their units, and compare times of day.
 
+Units are written after or before a value: `42 kg`, `5\text{ cm}^2`, `\$18.90`, `35\%`, `90^\circ`, `17 apples`.
 A known unit has a scale and dimensions, so that `500 cm` is `5 m` and not `5 kg`. Other words name what is counted and
 are ignored, unless they may change the value: `43 million`, `43 squared`, `not 43`.
 
@@ -16,7 +17,7 @@ from functools import lru_cache
 from infuser_core.verifiers.parts.tokens import FUNCTIONS, Tokens
 
 _BASES = {
-    # name: (scale, dimensions); dimensions are letters, repeated for powers, capital letters below the line
+    # name: (scale, dimensions); dimensions are letters, repeated for powers, capital letters for negative powers
     "m": ("1", "m"), "g": ("1/1000", "g"), "s": ("1", "s"), "A": ("1", "a"), "K": ("1", "k"), "mol": ("1", "o"),
     "N": ("1", "gmSS"), "J": ("1", "gmmSS"), "W": ("1", "gmmSSS"), "Pa": ("1", "gMSS"), "Hz": ("1", "S"),
     "V": ("1", "gmmSSSA"), "C": ("1", "sa"), "F": ("1", "GMMssssaa"), r"\Omega": ("1", "gmmSSSAA"), "T": ("1", "gSSA"),
@@ -68,12 +69,12 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """A value and the words and signs around it."""
+    """A value with its unit, and the words around it."""
 
     value: Tokens
     unit: Unit | None
     factor: Fraction
-    """Of a word like million; 1 otherwise."""
+    """Factor of a word like million; 1 otherwise."""
     noun: str
     """Words that are no unit, in lower case."""
     also: tuple[Fraction, ...] = ()
@@ -83,7 +84,8 @@ class Measure:
 def measure(tokens: Tokens, *, declared: bool, letters: bool) -> Measure | None:
     """Separate a value from its unit; None if words around the value may change it.
 
-    `letters`: plain letters may be a unit (`42 kg`), not only words in `\\text{...}`. `declared`: even a single one.
+    `letters`: plain letters may be a unit (`42 kg`), not only words in `\\text{...}`. `declared`: the question declares
+    a unit, so that even a single letter may be one.
     """
     if several := in_several_units(tokens):
         return several
@@ -151,7 +153,7 @@ def in_several_units(tokens: Tokens) -> Measure | None:
 
 
 def _value_end(tokens: Tokens, *, declared: bool, letters: bool) -> int:
-    """One past the value: only words, signs and letters that may be a unit follow."""
+    """Index after the value: only words, signs and letters that may be a unit follow."""
     end, least = len(tokens), 1 if declared else 2 if letters else 99
     while end:
         token, start = tokens[end - 1], end - 1

@@ -1,4 +1,4 @@
-"""Compare two single values: words, units, exact algebra, tolerances, then the symbolic oracle."""
+"""Compare two single values by words, units, exact algebra and tolerances, then in a symbolic worker."""
 
 import itertools
 import re
@@ -94,7 +94,7 @@ def _tolerance(text: str) -> Fraction | None:
 
 
 Oracle = Callable[[dict[str, object]], Finding]
-"""Answers a request of `symbolic.py` that the cheap stages leave open."""
+"""Function that sends a request to a symbolic worker (`symbolic.py`) and returns its finding."""
 
 _BASED = re.compile(r"\d[0-9A-Za-z]*_\{([2-9]|[12]\d|3[0-6])\}")
 _INFINITE = {(r"\infty",): 1, ("+", r"\infty"): 1, ("-", r"\infty"): -1}
@@ -107,7 +107,7 @@ Allowed = tuple[Fraction | None, Fraction]
 
 
 def same_value(answer: Tokens, reference: Tokens, place: int, rules: Rules, oracle: Oracle) -> Finding:
-    """Compare single values by words, units, exact algebra, tolerance, then the oracle."""
+    """Compare two values by words, units, exact algebra and tolerance; `oracle` decides the rest."""
     if spell(answer) == spell(reference) or _has_same_words(answer, reference):
         return correct(Stage.TEXT)
     same = None if rules.ratio else same_time(answer, reference)
@@ -134,7 +134,7 @@ def same_value(answer: Tokens, reference: Tokens, place: int, rules: Rules, orac
 
 
 def _measure(tokens: Tokens, rules: Rules, *, letters: bool) -> units.Measure | None:
-    """The value and its unit. Plain letters are a unit if it is the declared one, or if `letters` allows any."""
+    """Separate a value from its unit. Plain letters are a unit if it is the declared one, or if `letters` allows it."""
     declared = units.parse_unit(rules.unit) if rules.unit else None
     if declared is not None:
         measure = units.measure(tokens, declared=True, letters=True)
@@ -240,7 +240,7 @@ def _compare_without_algebra(answer: Tokens, reference: Tokens) -> Finding | Non
     if _is_indexed(answer) or _is_indexed(reference):
         # math-verify drops the index of a number: it reads 7_{1} as 7.
         return unverified(Stage.REFERENCE) if _is_indexed(reference) else wrong(Stage.UNREADABLE)
-    # Repeating the question is no answer: an integral counts only if the reference has one.
+    # Repeating the question is no answer: an integral is accepted only if the reference has one.
     return wrong(Stage.UNEVALUATED) if (_OPERATORS & set(answer)) - set(reference) else None
 
 
@@ -307,7 +307,7 @@ def _folded(text: str) -> str:
 
 
 def tex(tokens: Tokens) -> str:
-    """The tokens as LaTeX for the worker: angles in radians, and `I(0)` as a name, which it would read as a product."""
+    """Write tokens as LaTeX for the worker: angles in radians; `I(0)` as a name, or it would be read as a product."""
 
     def name(match: re.Match[str]) -> str:
         is_product = match[1][1:] in FUNCTIONS or match[1].lstrip("\\") in CONSTANTS

@@ -29,7 +29,7 @@ GRACE_SECONDS = 2.0
 IDLE_SECONDS = 60.0
 """Longest wall-clock wait for a worker that uses no processor time."""
 ATTEMPTS = 3
-"""Workers that a request gets if they are killed from outside."""
+"""Workers that try a request if they are killed from outside."""
 START_SECONDS = 60.0
 """Processor time of a worker's start: importing takes 0.4 s."""
 SCRIPT = Path(__file__).with_name("symbolic.py")
@@ -44,7 +44,7 @@ class Worker(WorkerProcess):
         # An isolated interpreter ignores PYTHONPATH: pass the folders of this project and of math-verify.
         library = importlib.util.find_spec("math_verify")
         folders = [SCRIPT.parents[3], *([Path(library.origin).parents[1]] if library and library.origin else [])]
-        # The log has what the worker prints until it is ready; after that it prints nothing.
+        # The log holds the worker's output until it is ready; later output is discarded.
         super().__init__(
             [sys.executable, "-I", str(script)],
             [*map(str, folders)],
@@ -57,7 +57,10 @@ class Worker(WorkerProcess):
         self._ready = False
 
     def start(self) -> None:
-        """Wait until it is ready, once. Raises EngineError with its last output if it fails, EndedError if killed."""
+        """Wait on the first call until the worker is ready.
+
+        Raises EngineError with the worker's last output if it fails, EndedError if it is killed.
+        """
         if self._ready:
             return
         try:
@@ -71,7 +74,7 @@ class Worker(WorkerProcess):
         self._ready = True
 
     def ask(self, request: Mapping[str, object], *, seconds: float) -> str:
-        """The reply. Raises TimeoutError if it is late, EndedError if the worker is lost."""
+        """Send a request and return the reply. Raises TimeoutError if it is late, EndedError if the worker is lost."""
         self.send({**request, "seconds": seconds})
         return self._answer(seconds + GRACE_SECONDS)
 
@@ -97,14 +100,15 @@ class Pool:
         self._owner = os.getpid()
         self._closed = False
         self._workers: set[Worker] = set()
-        # Last in, first out: a place without a worker is used only if all workers are busy.
+        # Last in, first out: a slot without a worker is used only if all workers are busy.
         self._places: LifoQueue[Worker | None] = LifoQueue()
         for _ in range(size):
             self._places.put(None)
 
     def ask(self, request: Mapping[str, object], *, seconds: float = LIMIT_SECONDS) -> Reply:
-        """The reply, after at most `seconds` of processor time. If the worker is killed from outside, or idle, another
-        one gets the request.
+        """Send a request to a free worker and return the reply, after at most `seconds` of processor time.
+
+        If the worker is killed from outside, or is idle too long, another one gets the request.
 
         Raises EngineError if no worker can be started, KilledProcessError if `ATTEMPTS` workers are killed.
         """
@@ -118,7 +122,7 @@ class Pool:
         )
 
     def _ask(self, request: Mapping[str, object], seconds: float) -> Reply | None:
-        """The reply of one worker; None if it was killed from outside, or idle."""
+        """Send a request to one worker. Returns None if it was killed from outside, or idle too long."""
         worker = self._places.get() or self._new_worker()
         successor: Worker | None = None
         try:
@@ -157,7 +161,7 @@ class Pool:
 
 
 def pool() -> Pool:
-    """The pool of this process."""
+    """The pool of math workers of this process."""
     return _POOL
 
 

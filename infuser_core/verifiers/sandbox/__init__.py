@@ -1,1 +1,1 @@
-"""Runs untrusted code; knows nothing of benchmarks."""
+"""Sandbox that runs untrusted programs; independent of benchmarks."""

@@ -1,4 +1,4 @@
-"""One contained process: start it, exchange messages with it, end it."""
+"""One sandboxed process: start it, send inputs, receive outputs, enforce its limits, end it."""
 
 import contextlib
 import json
@@ -22,14 +22,14 @@ from infuser_core.verifiers.sandbox.processes import Exchange, Tree, count_of_us
 from infuser_core.verifiers.sandbox.program import Limits, Program, SandboxError, Status
 
 START_SECONDS = 60.0
-"""Time until a sandbox has to be ready."""
+"""Time limit for the start of a sandbox."""
 TICK_SECONDS = 0.05
 """Interval of memory checks."""
 PATIENCE = 2.0
 """Time without a processor does not count towards a program's time limit, up to this many times the limit."""
 NONCE_BYTES = 16
 RECURSION = 50_000
-"""Frames of Python, which fit into `STACK_BYTES`."""
+"""Python's recursion limit; its frames fit into `STACK_BYTES`."""
 STACK_BYTES = 112 << 20
 """Stack of the main thread: the kernel leaves 128 MiB below the next mapping."""
 RESERVE_BYTES = 1 << 30
@@ -43,10 +43,10 @@ _HINT = "nothing is known of the program: run it again; if this repeats, the hos
 
 
 class Cell:
-    """A started sandbox. Use it as a context manager: leaving the context ends everything inside.
+    """A running sandbox with one program. Use it as a context manager: leaving the context kills everything inside.
 
-    The program learns the nonce of an answer only with the question, so it cannot answer a later question in advance.
-    A returned value is only the program's claim.
+    Every answer must repeat the random nonce of its question. The program learns the nonce only with the question, so
+    it cannot answer a later question in advance. A returned value is only the program's claim.
     """
 
     def __init__(self, containment: Containment, program: Program, limits: Limits, watch: Watch | None = None) -> None:
@@ -162,7 +162,7 @@ class Cell:
         self._exchange.send(self._stdin, text.encode("utf-8", "surrogatepass"), last=True)
 
     def ask(self, question: Any = None) -> bytes:
-        """Send a question of plain data. Returns the nonce that its answer has to carry."""
+        """Send a question made of plain data. Returns the nonce that the answer must repeat."""
         nonce = secrets.token_bytes(NONCE_BYTES)
         self._send(nonce if question is None else (nonce, question))
         return nonce
@@ -173,11 +173,11 @@ class Cell:
         self._exchange.send(self._requests, len(content).to_bytes(8, "little") + content)
 
     def wait_for_answer(self, seconds: float) -> Status | None:
-        """Wait for an answer or the end of the process: None; else the limit that was exceeded."""
+        """Wait for an answer or the end of the process. Returns the limit that was exceeded, or None."""
         return self.wait(self.has_answer, seconds)
 
     def wait_for_end(self, seconds: float) -> Status | None:
-        """Wait for the end of the process: None; else the limit that was exceeded."""
+        """Wait for the end of the process. Returns the limit that was exceeded, or None."""
         return self.wait(lambda: self.has_ended, seconds)
 
     def has_answer(self) -> bool:
@@ -199,7 +199,7 @@ class Cell:
         return literals.decode(json.loads(text.decode("ascii")))
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> Status | None:
-        """Wait for a condition or for the end: None. If a limit is exceeded, end everything, return the limit."""
+        """Wait for a condition or the end of the process: None. If a limit is exceeded, kill everything, return it."""
         assert self._tree is not None, "started"
         start = self._watch.look()
         waited_before = self._tree.waited_seconds()
@@ -223,12 +223,12 @@ class Cell:
 
     @property
     def failed(self) -> bool:
-        """Whether it ended by an uncaught exception or by a signal."""
+        """Whether the process ended by an uncaught exception or by a signal."""
         return self._process.returncode != 0
 
     @property
     def killed(self) -> bool:
-        """Whether SIGKILL ended it although no limit was exceeded; bubblewrap reports a signal as 128 + its number."""
+        """Whether SIGKILL ended the process; bubblewrap reports a signal as 128 + its number."""
         return self._process.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
 
     def output(self) -> str:
@@ -263,7 +263,7 @@ class Cell:
 
 
 def _pipe(reading: contextlib.ExitStack, writing: contextlib.ExitStack) -> tuple[int, int]:
-    """A pipe: each stack closes the end of its party."""
+    """Open a pipe. The stack `reading` closes its read end, the stack `writing` its write end."""
     source, drain = os.pipe()
     reading.callback(os.close, source)
     writing.callback(os.close, drain)
@@ -271,7 +271,7 @@ def _pipe(reading: contextlib.ExitStack, writing: contextlib.ExitStack) -> tuple
 
 
 def _detach(stream: "IO[bytes] | None") -> int:
-    """A descriptor that replaces a stream."""
+    """Close a stream and return a duplicate of its descriptor."""
     assert stream is not None, "opened as a pipe"
     descriptor = os.dup(stream.fileno())
     stream.close()

@@ -1,12 +1,12 @@
-"""Containment of an untrusted interpreter: bubblewrap, its view of the host, and the system call filter.
+"""Commands that start a sandboxed Python interpreter: bubblewrap, the visible files, and the system call filter.
 
 Only the interpreter is visible in the sandbox; without bubblewrap there are only resource limits. Bubblewrap runs as an
 ordinary user even if this process is root: the limit on the number of processes does not bind user 0, not even if it is
 mapped to nobody in its namespace. Its environment is empty from the start, because `/proc/1/environ` shows bubblewrap's
 own environment.
 
-The filter is a second wall: it denies system calls that no solution needs and with which most escapes begin. It is a
-classic BPF program, 8 bytes per instruction, with the numbers of the kernel's tables.
+The filter is a second barrier: it denies system calls that no solution needs and with which most escapes begin. It is a
+classic BPF program, 8 bytes per instruction, with the call numbers of the kernel's tables.
 """
 
 import importlib.util
@@ -43,7 +43,7 @@ class Interpreter:
         return [path for name in ("lib", "lib64") if (path := self.prefix / name).is_dir() and not path.is_symlink()]
 
     def packages(self) -> list[Path]:
-        """Folders with installed packages: no part of the language, and they may contain answers of benchmarks."""
+        """Folders with installed packages, which the sandbox hides: they may contain answers to benchmarks."""
         libraries = {*self.libraries(), Path("/usr/lib"), Path("/usr/lib64")}
         names = ("site-packages", "dist-packages")
         paths = [path for lib in libraries for name in names for path in lib.glob(f"python3*/{name}")]
@@ -51,10 +51,10 @@ class Interpreter:
 
 
 def find_interpreters() -> list[Interpreter]:
-    """The Python of this process and that of the system if it exists, best first.
+    """Python installations to try in the sandbox, best first: that of this process and, if it exists, the system's.
 
-    The system's is better if it has the same version and the other one is in a closed folder, which root would have to
-    mount at every start.
+    The system's is better if it has the same version and the other one is in a folder that ordinary users may not
+    enter, which root would have to mount at every start.
     """
     path = Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
     own = _interpreter(path, Path(sys.base_prefix).resolve())
@@ -147,7 +147,7 @@ VIEW = Path("/mnt")
 # The root and /dev are a tmpfs, and bubblewrap leaves both writable.
 READ_ONLY = ("--remount-ro", "/dev", "--remount-ro", "/")
 LIBRARIES = ("lib", "lib64")
-# Isolated as by -I, except that our environment is read: sets of strings have the same order in every run.
+# Isolated as by -I, except that ENVIRONMENT is read, so that sets of strings have the same order in every run.
 FLAGS = ("-s", "-S", "-B", "-X", "utf8")
 ENVIRONMENT = {"PYTHONHASHSEED": "0"}
 # Reads compiled code from the request pipe: compiling it at each start would take a quarter of the start-up time.
@@ -168,7 +168,7 @@ exec(marshal.loads(code))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Containment:
-    """A way to start a contained interpreter; `run.prove` tests it."""
+    """A command that starts a sandboxed interpreter; `run.prove` tests it."""
 
     mode: str
     """bwrap or unsafe."""
@@ -176,7 +176,7 @@ class Containment:
     launcher: tuple[str, ...]
     """Leading commands that mount the interpreter, drop root and start bubblewrap."""
     walls: tuple[str, ...]
-    """Bubblewrap's namespaces and the view of the host; empty without bubblewrap."""
+    """Bubblewrap's options: namespaces and visible files; empty without bubblewrap."""
     boot: bytes
     """`inside.py`, compiled by that interpreter; empty before the test."""
 

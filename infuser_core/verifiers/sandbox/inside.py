@@ -1,7 +1,8 @@
-"""The code inside of the sandbox: sets limits, then runs the program. Its text is sent in after that of `literals.py`.
+"""Code that runs inside the sandbox: sets resource limits, then runs the untrusted program.
 
-Nothing here defends against the untrusted program, which shares the interpreter: the kernel contains it, and its
-answers are only claims. For a fast start this imports only modules that are compiled into the interpreter.
+Its text is sent into the sandbox after that of `literals.py`. Nothing here defends against the untrusted program, which
+shares the interpreter: the kernel contains it, and its answers are only claims. For a fast start this imports only
+modules that are compiled into the interpreter.
 
 The process's arguments are the descriptors of requests and answers. A request is its length (8 bytes) and a marshalled
 value; an answer is the request's nonce (16 bytes), a length (8 bytes) and tagged JSON. No exception is caught: a
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RequestPipes:
-    """The pipes of requests and answers."""
+    """The pipes for requests and answers."""
 
     def __init__(self, requests: int, answers: int) -> None:
         self.requests = requests
@@ -42,7 +43,7 @@ class RequestPipes:
         return b"".join(parts)
 
     def answer(self, nonce: bytes, value: object) -> None:
-        """Send one value."""
+        """Send a value as the answer to the request with this nonce."""
         import posix
 
         text = encode(value).encode()

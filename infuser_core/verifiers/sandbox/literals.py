@@ -1,10 +1,10 @@
-"""Plain data as tagged JSON, the format of answers from a sandbox and of stored tests.
+"""Encode plain Python data as tagged JSON and decode it: the format of answers from a sandbox and of stored tests.
 
 The text of this file also runs inside of the sandbox, so it imports nothing: `json` alone would double the start-up
 time. `encode` runs next to hostile code: it uses the methods of the base type, so an overridden `__iter__` or `__eq__`
 of a subclass is never called. `decode` gets hostile input.
 
-None, booleans and small integers are themselves, printable ASCII strings too; a scalar of numpy is the Python value
+None, booleans, small integers and printable ASCII strings are plain JSON; a numpy scalar is written as the Python value
 that it equals. Everything else is a list that starts with its tag: i integer (hexadecimal), f float (hexadecimal, nan,
 inf), c complex, u other strings and b bytes (hexadecimal), l list, t tuple, s set, z frozenset, d dict (pairs).
 """
@@ -19,7 +19,7 @@ CONTAINERS = {"l": list, "t": tuple, "s": set, "z": frozenset}
 
 
 def encode(value: object) -> str:
-    """One line of JSON. Raises TypeError that names the type of anything else than plain data."""
+    """Encode a value as one line of JSON. Raises TypeError, naming the type, for anything that is not plain data."""
     if value is None or value is True or value is False:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int):
@@ -44,14 +44,14 @@ def encode(value: object) -> str:
             return "[" + ",".join([f'"{tag}"', *[encode(item) for item in kind.__iter__(value)]]) + "]"
     if any((base.__module__, base.__name__) == ("numpy", "generic") for base in type(value).__mro__):
         plain = value.item()  # type: ignore[attr-defined]
-        # A long double has no plain number: it is its own item.
+        # A long double has no plain number: its `item()` is a long double again.
         if type(plain) is not type(value):
             return encode(plain)
     raise TypeError(f"no plain data: {type(value).__name__}")
 
 
 def decode(tagged: "Any") -> "Any":
-    """The value of parsed tagged JSON. Raises ValueError for anything that `encode` does not write."""
+    """Decode parsed tagged JSON into its value. Raises ValueError for anything that `encode` does not write."""
     if not isinstance(tagged, list):
         if tagged is None or type(tagged) in (bool, int, str):
             return tagged

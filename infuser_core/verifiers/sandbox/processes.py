@@ -1,4 +1,4 @@
-"""The pipes of a sandbox, and its process tree: its memory, its waiting time, its end."""
+"""Pipes of a sandbox, and its process tree: measure its memory and waiting time, kill it."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ class Inlet:
     """Bytes received on one descriptor."""
 
     limit: int
-    """Most bytes; more are an overflow."""
+    """Most bytes; more set `Exchange.overflowed`."""
     keeps_end: bool
     """Whether to drop the oldest bytes beyond the limit instead."""
     content: bytearray = field(default_factory=bytearray)
@@ -81,7 +81,7 @@ class Exchange:
         self._outlets.clear()
 
     def _read(self, descriptor: int) -> bool:
-        """Read once; whether there was something to read."""
+        """Read once. Returns whether there was something to read."""
         inlet = self._inlets[descriptor]
         try:
             part = os.read(descriptor, CHUNK)
@@ -105,7 +105,7 @@ class Exchange:
         except BlockingIOError:
             return
         except BrokenPipeError:
-            # A program need not read its input.
+            # The program has closed its input without reading all of it, which is allowed.
             waiting.clear()
         if waiting:
             return
@@ -123,7 +123,7 @@ class Exchange:
 PAGE = os.sysconf("SC_PAGE_SIZE")
 PROC = Path("/proc")
 NAME_BYTES = 1 << 10
-"""Kernel memory of an empty file, about."""
+"""Approximate kernel memory of an empty file."""
 END_SECONDS = 10.0
 """Longest time in which a killed namespace has to end."""
 
@@ -150,7 +150,7 @@ class Tree:
             self.top = first
 
     def members(self) -> list[int]:
-        """Process ids, including the top one."""
+        """Ids of the process and its descendants."""
         pids, waiting = [], [self.top]
         while waiting:
             pid = waiting.pop()
@@ -175,7 +175,7 @@ class Tree:
         return max(int(_field(pid, "schedstat", 1)) for pid in self.members()) / 1e9
 
     def end(self) -> bool:
-        """Kill all processes; whether all have ended."""
+        """Kill all processes. Returns whether all have ended."""
         all_ended, self._ended = True, True
         if self._first >= 0:
             with contextlib.suppress(ProcessLookupError):

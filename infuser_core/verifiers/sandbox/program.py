@@ -19,7 +19,7 @@ Kind = Literal["stdin", "call"]
 
 
 class Status(StrEnum):
-    """The end of a case. Only `returned` has a value or an output."""
+    """The way in which a case ended. Only `returned` has a value or an output."""
 
     RETURNED = "returned"
     RAISED = "raised"
@@ -41,12 +41,12 @@ class Program:
     setup: str = ""
     """Trusted source that runs before the program in the same namespace."""
     scientific: bool = False
-    """Whether it may import numpy and the few other packages of `containment.SCIENTIFIC`."""
+    """Whether the program may import numpy and the few other packages of `containment.SCIENTIFIC`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One input, without the expected output."""
+    """One test input, without the expected output."""
 
     stdin: str = ""
     args: tuple[Any, ...] = ()

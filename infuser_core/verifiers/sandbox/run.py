@@ -1,4 +1,4 @@
-"""Run a program on its cases in a sandbox that has been tested on this host."""
+"""Run an untrusted program on test inputs in a sandbox, which is tested on this host before its first use."""
 
 import marshal
 import os
@@ -77,7 +77,7 @@ def prove(containment: Containment) -> Containment:
 
 
 Stop = Callable[[int, CaseOutcome], bool]
-"""`(number of the case, its outcome)`: whether to skip the remaining cases."""
+"""Function of a case's number and outcome: whether to skip the remaining cases."""
 NOT_REACHED = CaseOutcome(status=Status.MISSING, detail="not reached")
 
 
@@ -88,9 +88,9 @@ def run(
     *,
     stop: Stop = lambda number, outcome: False,
 ) -> tuple[CaseOutcome, ...]:
-    """One outcome per case, in order; cases after `stop` are missing.
+    """Run a program on its cases. Returns one outcome per case, in order; cases after `stop` are `NOT_REACHED`.
 
-    If a process is killed, by the program or from outside, everything runs once more. Raises SandboxError if the
+    If a process is killed, by the program or from outside, all cases run once more. Raises SandboxError if the
     sandbox itself failed, which says nothing about the program, and SandboxUnavailable if this host has none.
     """
     containment = find_containment()
@@ -103,7 +103,7 @@ def run(
 
 
 class _ProgramBatch:
-    """The cases of one program under one clock."""
+    """Runs the cases of one program within a common time limit."""
 
     def __init__(
         self, containment: Containment, program: Program, cases: Sequence[Case], limits: Limits, stop: Stop
@@ -118,7 +118,7 @@ class _ProgramBatch:
         """Whether a process was killed, by itself or from outside."""
 
     def run_whole(self) -> list[CaseOutcome]:
-        """A fresh process per case."""
+        """Run a whole program, in a new process per case."""
         outcomes: list[CaseOutcome] = []
         for number, case in enumerate(self.cases):
             if self._seconds_left() <= 0:
@@ -137,7 +137,7 @@ class _ProgramBatch:
         return outcomes
 
     def run_calls(self) -> list[CaseOutcome]:
-        """One process until it dies, then another one for the remaining cases."""
+        """Call the function per case in one process; if the process ends, another one gets the remaining cases."""
         outcomes: list[CaseOutcome] = []
         while len(outcomes) < len(self.cases):
             if self._seconds_left() <= 0:
@@ -145,7 +145,7 @@ class _ProgramBatch:
             with Cell(self.containment, self.program, self.limits, self.watch) as cell:
                 failed = self._outcome_of_answer(cell, cell.ask())
                 if failed.status != Status.RETURNED:
-                    # It does not load, so every case fails.
+                    # The program does not load, so every case fails.
                     return [*outcomes, *[failed] * (len(self.cases) - len(outcomes))]
                 for number in range(len(outcomes), len(self.cases)):
                     outcome = self._outcome_of_answer(cell, cell.ask(self.cases[number].args))

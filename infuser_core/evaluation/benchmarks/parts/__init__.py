@@ -1,1 +1,1 @@
-"""Parts shared by benchmarks: their description, readers of data sets, the validation sample."""
+"""Code that benchmarks share: their description, readers of data files, the validation sample."""

@@ -1,4 +1,4 @@
-"""Readers of the fields of a data set's row: errors name the field, what was expected and what it holds."""
+"""Read fields of a data set's row; errors name the field, the expected value and the actual one."""
 
 import ast
 import hashlib
@@ -14,14 +14,14 @@ from infuser_core.prompts.templates import LETTERS
 Row = Mapping[str, Any]
 _LETTER_KEYS = (("letter", "content"), ("key", "value"), ("label", "text"))
 PRINTED_LIST = re.compile(r"\s*\[\s*[{\"']")
-"""Start of a list of texts or objects that a table printed into a cell; no answer of mathematics opens like one."""
+"""Start of a list of texts or objects that was written into a table's cell; no mathematical answer starts like it."""
 _PLACE = re.compile(r"-?\d{1,9}", re.ASCII)
 _GROUPED = re.compile(r"[+-]?\d{1,3}(?:,(?:\\!)?\d{3})+(?:\.\d+)?")
 _OPEN, _CLOSE = "([{", ")]}"
 
 
 def refuse(field: str, expected: str, value: Any) -> DocumentError:
-    """The error for one field."""
+    """Make the error for a field with another value than expected."""
     text = repr(value) if len(repr(value)) <= 60 else f"{repr(value)[:57]}..."
     return DocumentError(
         f"field {field}: expected {expected}, found {text}", hint="is it the right data set and revision?"
@@ -34,11 +34,11 @@ def first_value(row: Row, names: str) -> Any:
 
 
 def map_columns(row: Row, columns: Mapping[str, str], *, as_written: bool = False) -> Row:
-    """The row with the values at these dotted paths, by the names that a reader knows.
+    """Rename columns: the row with the values at dotted paths, under the names that a reader expects.
 
-    A part of a path is a key of an object or a place in a list, from 0 or from -1 at the end; a text may hold both as
-    JSON. Below null all is null. Unless `as_written`, a text that is a list becomes one. Raises DocumentError with the
-    row's columns for a path that it does not have.
+    A part of a path is a key of an object or an index of a list, from 0, or from -1 at the end; objects and lists may
+    be JSON texts. Every path inside a null is null. Unless `as_written`, a text that is a list becomes one. Raises
+    DocumentError with the row's columns for a path that it does not have.
     """
     read = _value_at if as_written else lambda row, path: parse_list(_value_at(row, path))
     return {**row, **{name: read(row, path) for name, path in columns.items()}} if columns else row
@@ -60,12 +60,12 @@ def _value_at(row: Row, path: str) -> Any:
 
 
 def parse_list(value: Any) -> Any:
-    """The list of a cell that holds one as JSON or Python; any other value unchanged."""
+    """Parse a cell with a list in JSON or Python; any other value is unchanged."""
     return _parse(value) if isinstance(value, str) and PRINTED_LIST.match(value) else value
 
 
 def column_paths(row: Row, above: str = "") -> Iterator[str]:
-    """Columns of a row as `columns` names them: the fields of an object by its name, a dot and theirs."""
+    """Names of a row's columns as the setting `columns` takes them, e.g. `answer.text` for a field of an object."""
     for name, each in row.items():
         if isinstance(each, Mapping) and each:
             yield from column_paths(each, f"{above}{name}.")
@@ -95,7 +95,7 @@ def _turn_text(content: Any) -> str:
 
 
 def raw_text(row: Row, names: str) -> str:
-    """A text or number as text, untrimmed, or the only item of a list. Raises DocumentError if blank or missing."""
+    """Read a text untrimmed, a number as text, or the only item of a list. Raises DocumentError if blank or missing."""
     value = sole_item(first_value(row, names))
     if (text := _as_text(value)) is None or not text.strip():
         raise refuse(names, "a text", value)
@@ -103,17 +103,17 @@ def raw_text(row: Row, names: str) -> str:
 
 
 def sole_item(value: Any) -> Any:
-    """The item of a list that has one, or the value itself."""
+    """The item of a list that has exactly one, or the value itself."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
 
 
 def read_text(row: Row, names: str) -> str:
-    """`raw_text`, trimmed."""
+    """Read a text as `raw_text` does, trimmed."""
     return raw_text(row, names).strip()
 
 
 def read_label(row: Row, names: str) -> str:
-    """A text for breakdowns, or empty; of a list its first item. NaN is how tables write an empty cell."""
+    """Read a text for breakdowns, or the first item of a list; empty for NaN, an empty cell in tables."""
     value = first_value(row, names)
     if isinstance(value, list | tuple):
         value = value[0] if value else None
@@ -125,13 +125,13 @@ def read_label(row: Row, names: str) -> str:
 
 
 def _as_text(value: Any) -> str | None:
-    """Text of a text or a finite number; None for anything else, which can be printed in several ways."""
+    """The text of a text or a finite number; None for other values, which have several spellings."""
     plain = isinstance(value, str | int | float) and not isinstance(value, bool)
     return str(value) if plain and (isinstance(value, str) or math.isfinite(value)) else None
 
 
 def read_list(row: Row, names: str) -> list[Any]:
-    """Items of a list, also as JSON in a cell; empty without one."""
+    """Read the items of a list, also of JSON in a cell; empty without one."""
     items = _parse(first_value(row, names) or [])
     if not isinstance(items, list):
         raise refuse(names, "a list", items)
@@ -139,7 +139,7 @@ def read_list(row: Row, names: str) -> list[Any]:
 
 
 def read_choices(row: Row, names: str, *, fewest: int, most: int = len(LETTERS)) -> list[str]:
-    """Choices by letter, trimmed, in any form of `choices_by_label`."""
+    """Read the choices in order of their letters, trimmed, from any form of `choices_by_label`."""
     choices = [choice.strip() for choice in choices_by_label(row, names).values()]
     if not fewest <= len(choices) <= most:
         count = str(fewest) if fewest == most else f"{fewest} to {most}"
@@ -148,10 +148,10 @@ def read_choices(row: Row, names: str, *, fewest: int, most: int = len(LETTERS))
 
 
 def choices_by_label(row: Row, names: str) -> dict[str, str]:
-    """Choices in order by label: letters from A on, or numbers from 0 or 1 on if the row has those.
+    """Read the choices by label, in order: letters from A, or numbers from 0 or 1 if the row has those.
 
     They are a list, a mapping, labelled objects, lists of labels and texts, or one of these as JSON or Python in a
-    cell; only the last may lack a text. Raises DocumentError for another form, a gap, or a repeated label.
+    cell; only the last choices may lack a text. Raises DocumentError for another form, a gap, or a repeated label.
     """
     value = first_value(row, names)
     pairs = _label_pairs(_parse(value))
@@ -203,7 +203,7 @@ def _sort_pairs(pairs: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any]]:
 
 
 def read_letter(row: Row, names: str, choices: Sequence[str]) -> str:
-    """The letter of one of the choices, upper-case; some data sets publish it as a list of one."""
+    """Read the letter of one of the choices, upper-case; some data sets publish it as a list of one."""
     value = sole_item(first_value(row, names))
     if isinstance(value, str) and len(value.strip()) == 1 and value.strip().upper() in LETTERS[: len(choices)]:
         return value.strip().upper()
@@ -218,7 +218,7 @@ def check_answer_text(row: Row, names: str, choices: Sequence[str], letter: str)
 
 
 def row_tag(*parts: str) -> str:
-    """Twelve hex digits that identify a row without an identifier by its contents."""
+    """Twelve hex digits computed from a row's contents, for rows without an identifier."""
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:12]
 
 

@@ -1,4 +1,4 @@
-"""Rows of data files: parquet, CSV, JSON or JSON lines, read one by one, and files with some of the rows."""
+"""Read the rows of data files one by one (parquet, CSV, JSON, JSON lines), and copy selected rows to a file."""
 
 import csv
 import gzip
@@ -22,11 +22,11 @@ _PACKINGS = {
     b"\x28\xb5\x2f\xfd": "packed by zstd",
     b"\xfd7zX": "packed by xz",
 }
-"""First bytes of files that are no data files, and what they are."""
+"""First bytes of files that are no data files, with their kind."""
 
 
 def rows_of(path: Path) -> Iterator[dict[str, Any]]:
-    """The rows of one file, also packed by gzip. Raises DocumentError naming the file when it cannot be read."""
+    """Read the rows of one file, plain or compressed by gzip. Raises DocumentError naming an unreadable file."""
     try:
         yield from _reader(path)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
@@ -50,7 +50,7 @@ def _reader(path: Path) -> Iterable[dict[str, Any]]:
     if (first := _first_bytes(path)) in _PACKINGS:
         raise DocumentError(f"{path} is {_PACKINGS[first]}", hint="unpack it, or save it as JSON, CSV or parquet")
     if _format_suffix(path) == ".parquet":
-        # Arrow costs a third of a second: only readers of parquet pay.
+        # Imported here: Arrow takes a third of a second to load, and only parquet needs it.
         from infuser_core.store.tables import read_foreign_rows
 
         return read_foreign_rows(path)
@@ -72,7 +72,7 @@ def _is_gzip(path: Path) -> bool:
 
 
 def _text(path: Path, **how: Any) -> TextIO:
-    """The file's text, unpacked."""
+    """Open a file as text, decompressed."""
     return cast(TextIO, (gzip.open if _is_gzip(path) else open)(path, "rt", encoding="utf-8-sig", **how))
 
 
@@ -84,7 +84,7 @@ def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
         if len({*names}) < len(names):
             raise DocumentError(f"{path} has two columns of one name", hint=f"name each once: {', '.join(names)}")
         for row in reader:
-            # A comma in a text without quotes moves the cells after it; empty cells at the end move none.
+            # A comma in a text without quotes shifts the later cells; empty cells at the end do no harm.
             if any(row.pop(None, ())):  # type: ignore[call-overload]
                 where = f"{path}, line {reader.line_num}"
                 raise DocumentError(f"{where} has more cells than the header", hint="put texts with commas in quotes")
@@ -92,7 +92,7 @@ def _read_csv(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _read_json(path: Path) -> Iterator[dict[str, Any]]:
-    """A list, an object holding one, or one object per line; a `.jsonl` file is never held as a whole."""
+    """Read a list, an object with a list, or one object per line; a `.jsonl` file is never in memory as a whole."""
     with _text(path) as file:
         first = next((line for line in file if line.strip()), "")
         if _format_suffix(path) == ".jsonl" or _is_row(first):
@@ -112,7 +112,7 @@ def _read_json(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _is_row(line: str) -> bool:
-    """Whether a line is an object, and not one that holds the list of rows."""
+    """Whether a line is one row: an object that does not contain the list of rows."""
     try:
         value = json.loads(line)
     except (json.JSONDecodeError, RecursionError):
@@ -134,9 +134,9 @@ def _read_json_lines(path: Path, lines: Iterable[str]) -> Iterator[dict[str, Any
 
 
 def parse_json(text: str) -> tuple[Any, int]:
-    """Value of JSON, and number of texts with half a surrogate pair: no tokenizer takes one, so it becomes U+FFFD."""
+    """Parse JSON. Returns the value and the number of texts with half a surrogate pair, which becomes U+FFFD."""
     value = json.loads(text)
-    # JSON writes one as an escape: most texts have none and are not walked through.
+    # No tokenizer accepts half a pair. JSON writes it as an escape, which most texts do not have.
     return replace_halves(value) if "\\ud" in text.lower() else (value, 0)
 
 
@@ -147,7 +147,7 @@ def _check_object(row: Any, where: str) -> dict[str, Any]:
 
 
 def keep_rows(source: Path, target: Path, places: Collection[int]) -> None:
-    """Write the rows at these places, from 1, unchanged, in the source's order and format."""
+    """Copy the rows with these numbers, from 1, to another file, unchanged and in the same order and format."""
     if _is_gzip(source) or _format_suffix(source) == ".tsv":
         raise DocumentError(f"{source}: rows cannot be left out of this format", hint="save it as JSON, CSV or parquet")
     if _format_suffix(source) == ".parquet":
@@ -169,7 +169,7 @@ def keep_rows(source: Path, target: Path, places: Collection[int]) -> None:
             try:
                 whole, _ = parse_json(source.read_text(encoding="utf-8-sig"))
             except json.JSONDecodeError:
-                # One object per line under another suffix.
+                # One object per line, although the suffix is not `.jsonl`.
                 whole = None
             name = next((name for name in _LISTS if isinstance(whole, dict) and isinstance(whole.get(name), list)), "")
             content = {**whole, name: rows} if name else rows

@@ -1,4 +1,4 @@
-"""Benchmarks by name: the questions of one, and what its file declares about it."""
+"""Find benchmarks by name: load their questions, and read what their modules declare."""
 
 from collections.abc import Callable, Sequence
 from typing import cast
@@ -10,12 +10,12 @@ from infuser_core.plugins import BENCHMARKS
 from infuser_core.schemas import Question
 
 Load = Callable[[BenchmarkSettings], list[Question]]
-"""Loads a benchmark's questions."""
+"""Function that loads a benchmark's questions."""
 _LISTED = 40
 
 
 def find_benchmark(name: str) -> Load:
-    """The loader of the benchmark called `name`; it returns the questions of the domains that the settings name.
+    """The function that loads the benchmark called `name`: the questions of the domains that its settings name.
 
     Raises ConfigError listing what exists if there is none.
     """
@@ -44,7 +44,7 @@ def only_domains(questions: Sequence[Question], settings: BenchmarkSettings) -> 
 
 
 def describe_benchmark(name: str) -> Benchmark | None:
-    """The `BENCHMARK` of its module, or None for a loader that declares nothing."""
+    """The description `BENCHMARK` in a benchmark's module, or None if it has none."""
     module, _ = BENCHMARKS.find(name, "load", "BENCHMARK")
     return cast(Benchmark | None, getattr(module, "BENCHMARK", None))
 

@@ -1,7 +1,7 @@
-"""Tests of programming benchmarks: HumanEval+ by its reference solutions, LiveCodeBench by its packed cases.
+"""Make tests for programming benchmarks: HumanEval+ from its reference solutions, LiveCodeBench from its packed cases.
 
 The EvalPlus file has inputs only: the right results are those of the reference solution, which runs alone in a
-sandbox. The Hugging Face layout has inputs and results as literals in a Python text: they are read, never run.
+sandbox. The Hugging Face layout has inputs and results as literals in Python source, which is parsed, never run.
 
 A row of LiveCodeBench has `public_test_cases` and `private_test_cases`, JSON lists of `{input, output, testtype}`; the
 private list may instead be base64 of zlib of a pickled JSON string: an untrusted pickle, read without running any
@@ -25,16 +25,16 @@ from infuser_core.verifiers.sandbox.run import run
 CALL_SECONDS = 10.0
 """Wall clock per test; the reference solutions need less than a tenth."""
 REFERENCE_LIMITS = Limits(seconds=120.0, total_seconds=1800.0, memory_mb=4096, value_bytes=256 << 20)
-"""Of reference solutions, which are known to end."""
+"""Limits of reference solutions, which are known to terminate."""
 ROOT_ENTRY = "find_zero"
-"""The one problem whose answers are checked by what they do: coefficients in, a root of the polynomial out."""
+"""The one problem with several right results: given coefficients, any root of the polynomial is accepted."""
 ROOT_ATOL = 1e-4
 """|poly(x)| that counts as zero, unless the row says otherwise."""
 _HINT = "the row is not in the benchmark's layout, or damaged"
 
 
 def tests_from_evalplus(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Base and plus inputs of a row of the EvalPlus file, with the reference solution's outputs.
+    """Make tests from a row of the EvalPlus file: its base and plus inputs with the reference solution's outputs.
 
     Raises DocumentError for a row of another shape, or whose reference solution fails.
     """
@@ -49,7 +49,7 @@ def tests_from_evalplus(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def tests_from_hf(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Tests of a row of the Hugging Face layout; missing results are the reference solution's.
+    """Make tests from a row of the Hugging Face layout; missing results are the reference solution's.
 
     Raises DocumentError for anything in the row's `test` that is no literal.
     """
@@ -100,7 +100,7 @@ def _tests(row: Mapping[str, Any], inputs: Sequence[list[Any]], expected: list[A
 
 
 def preamble(prompt: str, entry: str) -> str:
-    """Definitions of the prompt before the function to be completed: imports and helpers that solutions may use."""
+    """Source before the function to be completed in a prompt: imports and helpers that solutions may use."""
     match = re.search(rf"^(?:async\s+)?def\s+{re.escape(entry)}\b", prompt, re.MULTILINE)
     return prompt[: match.start()].rstrip() + "\n" if match and match.start() else ""
 
@@ -166,13 +166,13 @@ from string import ascii_letters, ascii_lowercase, ascii_uppercase, digits
 from typing import Any, Callable, DefaultDict, Deque, Dict, FrozenSet, Generator, Iterable, Iterator, List
 from typing import NamedTuple, Optional, Sequence, Set, Tuple, TypeVar, Union
 """
-"""Names that the problems' own platforms offer to solutions; none of them hides a built-in."""
-# A pickled text needs no other instruction: none of these builds, calls or repeats anything.
+"""Names that the contest platforms define for solutions; none of them hides a built-in."""
+# All instructions that a pickled text needs: none of them builds, calls or repeats anything.
 _TEXT_OPCODES = {"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"}
 
 
 def tests_from_livecode(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Tests of one row: the public cases, then the private ones. Raises DocumentError naming the question."""
+    """Make tests from a row of LiveCodeBench: its public, then its private cases. Raises DocumentError naming it."""
     name = str(row.get("question_id", "?"))
     try:
         cases = [*_list(row["public_test_cases"], "test cases"), *unpack_cases(row["private_test_cases"])]
@@ -205,7 +205,7 @@ def _function_name(row: Mapping[str, Any], cases: list[Any]) -> str:
 
 
 def unpack_cases(private: object) -> list[Any]:
-    """The private cases: a plain JSON list, or base64(zlib(pickle(JSON text))). Raises ValueError for anything else."""
+    """Decode private cases: a JSON list, or base64(zlib(pickle(JSON text))). Raises ValueError for anything else."""
     if not isinstance(private, str) or private.lstrip()[:1] in ("[", ""):
         return _list(private, "test cases")
     try:
@@ -223,7 +223,7 @@ def unpack_cases(private: object) -> list[Any]:
 
 
 def _pickled_text(content: bytes) -> str:
-    """The text of a pickle that holds one text and nothing else. Its instructions are read, none of them is run."""
+    """The text of a pickle that consists of one text. Its instructions are parsed, never run."""
     import pickletools
 
     try:

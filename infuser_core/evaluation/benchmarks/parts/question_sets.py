@@ -1,4 +1,4 @@
-"""Question sets: from the micro-world, from files in the layout of the published sets, or sampled from benchmarks."""
+"""Load question sets from a micro-world, from files in the layout of the published sets, or sampled from benchmarks."""
 
 import hashlib
 import re
@@ -52,7 +52,7 @@ _KINDS = ("numerical", "expression", "tuple", "interval", "equation", "set", "te
 
 
 def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSettings] = ()) -> list[Question]:
-    """The questions of a source. `seed` matters for micro-world sets only, `evaluated` for a sample without leakage.
+    """Load the questions of a source. `seed` matters for micro-worlds only, `evaluated` for samples without leakage.
 
     Raises DocumentError naming the file and the row if a field is missing or the answer is no choice.
     """
@@ -83,7 +83,7 @@ def load_questions(source: Source, *, seed: int, evaluated: Sequence[BenchmarkSe
 
 
 def content_of(source: Source, *, evaluated: Sequence[BenchmarkSettings] = ()) -> str:
-    """Digest of a source's questions, independent of the paths of its files: the settings do not hold it."""
+    """Digest of a source's questions, independent of the paths of its files. Its settings do not determine it."""
     if isinstance(source, MixQuestions):
         return digest_of([content_of(part.source, evaluated=evaluated) for part in source.parts])
     if isinstance(source, BenchmarkQuestions):
@@ -99,7 +99,7 @@ def content_of(source: Source, *, evaluated: Sequence[BenchmarkSettings] = ()) -
 
 
 def values_of(source: Source) -> dict[str, Any]:
-    """A source's settings without the paths of its files, which enter a recipe by content."""
+    """A source's settings without the paths of its files, whose contents a recipe records by `content_of` instead."""
     if isinstance(source, MixQuestions):
         parts = [{**recorded(part), "source": values_of(part.source)} for part in source.parts]
         return {"type": source.type, "parts": parts}
@@ -107,7 +107,7 @@ def values_of(source: Source) -> dict[str, Any]:
 
 
 def is_seeded(source: Source) -> bool:
-    """Whether the run's seed shapes the questions."""
+    """Whether the questions of a source depend on the run's seed."""
     if isinstance(source, MixQuestions):
         return any(is_seeded(part.source) for part in source.parts)
     return source.type == "nano"
@@ -135,9 +135,9 @@ def _load_mixed(source: MixQuestions, seed: int, evaluated: Sequence[BenchmarkSe
 
 
 def question_of(row: Row, where: str, *, name: str = "", columns: Mapping[str, str] = MappingProxyType({})) -> Question:
-    """A question from a row in the published layout, or in another with `columns`; `name` if it has no question_id.
+    """Make a question from a row in the published layout, or another with `columns`; `name` if it has no question_id.
 
-    Of a chat in a mapped column the user's one turn is the question, the assistant's one turn the answer. Raises
+    If a mapped column is a chat, the user's one turn is the question, the assistant's one turn the answer. Raises
     DocumentError naming the row and the field that is missing or of another type.
     """
     try:
@@ -169,7 +169,7 @@ def _map_columns(row: Row, columns: Mapping[str, str]) -> Row:
             raise DocumentError(f"{columns[name]} has {len(turns)} turns of the {role}", hint=hint)
         values[name] = turns[0] if turns else values.get(name)
     if "ground_truth" in columns and _verifier(values) != "literal":
-        # Some lists have the one answer in a list, which for Python values is another answer.
+        # Some data sets have the one answer in a list; for answers that are Python values that is another answer.
         values["ground_truth"] = fields.parse_list(values["ground_truth"])
     solution = fields.sole_item(values.get("ground_truth"))
     if "ground_truth" in columns and isinstance(solution, str) and not _has_choices(values):
@@ -180,7 +180,7 @@ def _map_columns(row: Row, columns: Mapping[str, str]) -> Row:
 def _final_answer(text: str, column: str) -> str:
     """The answer of a worked solution: after the mark of GSM8K, in its last box, or announced; or the text itself."""
     text = answer_of(text) or text
-    # Authors of solutions draw boxes by `\fbox` as well.
+    # Some solutions use `\fbox` for the box.
     boxes = text.replace(r"\fbox", r"\boxed")
     answer = text.rpartition(gsm8k.MARK)[2].strip() if gsm8k.MARK in text else boxed(boxes, preset="phrase")
     if not answer and len(_WORD.findall(text)) > _MOST_WORDS:
@@ -233,13 +233,13 @@ def _has_choices(row: Row) -> bool:
 
 
 def _verifier(row: Row) -> str:
-    """The shipped verifier of a free answer: the row's, its data source's, or that of mathematics."""
+    """Name of a free answer's verifier: that which the row names, its data source's, or that of mathematics."""
     name = str(row.get("verifier") or "")
     return name if name in _names(VERIFIERS) else _VERIFIERS.get(_plain(row.get("data_source")), "math")
 
 
 def _grading(row: Row, truth: str, choices: Collection[str]) -> Grading:
-    """The row's rules for comparing an answer; `;` separates several answers of an olympiad problem."""
+    """The grading facts of a row; `;` separates several answers of an olympiad problem."""
     # The benchmark that the data source or the domain names.
     sources = tuple(_plain(row.get(name)) for name in ("data_source", "domain"))
     benchmarks = _names(BENCHMARKS).items()
@@ -259,7 +259,7 @@ def _grading(row: Row, truth: str, choices: Collection[str]) -> Grading:
 
 @cache
 def _names(registry: Registry) -> dict[str, str]:
-    """Names of the shipped plug-ins, with their letters and digits: the folder is listed once, not for every row."""
+    """Names of the shipped plug-ins, each with its letters and digits only; cached, so the folder is listed once."""
     return {name: _plain(name) for name in registry.names()}
 
 
@@ -268,7 +268,7 @@ def _plain(name: Any) -> str:
 
 
 def _letter(truth: Any, text: str, choices_by_label: Mapping[str, str]) -> str:
-    """Letter of the choice that is the answer by its text, its place from 0, or its label."""
+    """Letter of the right choice, which a row gives by its text, its index from 0, or its label."""
     labels, choices = list(choices_by_label), list(choices_by_label.values())
     if not 1 < len(choices) <= len(LETTERS):
         raise DocumentError(f"{len(choices)} choices", hint=f"from 2 to {len(LETTERS)}")

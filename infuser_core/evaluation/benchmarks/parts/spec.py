@@ -1,4 +1,4 @@
-"""Benchmarks as data: where their files are, how the paper samples them, and how rows become checked questions."""
+"""Descriptions of benchmarks: files, the paper's sampling, and the reading of rows as checked questions."""
 
 import hashlib
 import json
@@ -33,9 +33,9 @@ from infuser_core.system.sealed import digest_of
 from infuser_core.verifiers.parts.grading import Grading, as_text, grading_of
 
 MOST_WRONG = 0.01
-"""Largest share of wrong rows that are left out; with more the data set is another one or the file is broken."""
+"""Largest share of malformed rows that is left out; with more, it is another data set, or the file is broken."""
 LARGE = 200_000_000
-"""Bytes of packed tests from which on unpacking is announced: it takes minutes."""
+"""Size of packed tests from which a message announces that unpacking takes minutes, bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,14 +50,14 @@ class RowPlace:
 
 
 RowReader = Callable[[Mapping[str, Any], RowPlace], Question | None]
-"""A row to a question; None for a row that is not part of the benchmark; raises DocumentError naming a field."""
+"""Function that makes a question from a row; None for one outside the benchmark; DocumentError names a wrong field."""
 Stamp = tuple[str, int, int]
 """State of a file: path, size in bytes, and time of the last change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """One benchmark; the module's `BENCHMARK`."""
+    """Description of one benchmark: the constant `BENCHMARK` of its module."""
 
     name: str
     """Module name."""
@@ -93,18 +93,18 @@ class Benchmark:
     """Makes a question of a row; None if the module's `load` makes its own."""
 
     def load(self, settings: BenchmarkSettings) -> list[Question]:
-        """The questions in file order, from the configured path, the data folder or the hub.
+        """Load the questions in file order, from the configured path, the data folder or the hub.
 
-        Read once per process, as long as the files stay as they are. A wrong row is left out with a DataWarning that
-        names benchmark, file, row and field; so is another number of questions than expected. Raises ConfigError when
-        there are no files, DocumentError when more than `MOST_WRONG` of the rows are wrong.
+        They are read once per process while the files do not change. A malformed row is left out with a DataWarning
+        that names benchmark, file, row and field; an unexpected number of questions gives a DataWarning, too. Raises
+        ConfigError when there are no files, DocumentError when more than `MOST_WRONG` of the rows are malformed.
         """
         stamps = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in locate_files(self, settings)]
         return list(_load(self, tuple(stamps), tuple(settings.columns.items())))
 
 
 def download_files(benchmark: Benchmark, *, local: bool = False) -> list[Path]:
-    """One folder per data set, with only the benchmark's files; `local` reads the hub's cache on this machine.
+    """Download a benchmark's files: one folder per data set. `local` uses only the hub's cache on this machine.
 
     Raises ConfigError if they are not available.
     """
@@ -125,7 +125,7 @@ def download_files(benchmark: Benchmark, *, local: bool = False) -> list[Path]:
 
 
 def locate_files(benchmark: Benchmark, settings: BenchmarkSettings, *, local: bool = False) -> list[Path]:
-    """The files of the benchmark's split, in a fixed order; `local` does not use the network.
+    """Find the files of the benchmark's split, in a fixed order; `local` does not use the network.
 
     Raises ConfigError when there are none.
     """
@@ -156,7 +156,7 @@ def _files_at(benchmark: Benchmark, place: Path) -> list[Path]:
 
 
 def split_files(benchmark: Benchmark, folder: Path) -> list[Path]:
-    """Files of the split: by the data set's own layout, else by the split's name, else all data files."""
+    """Files of the split in a folder: by the data set's layout, else by the split's name, else all data files."""
     # A snapshot of the hub is a folder of links, which are followed; hidden files are no data.
     names = sorted(
         (Path(at) / name).relative_to(folder).as_posix()
@@ -200,7 +200,7 @@ def make_question(
     subdomain: str = "",
     grading: Grading = Grading(),
 ) -> Question:
-    """A question of the benchmark, with its verifier and route; with choices the answer is a letter."""
+    """Make a question of the benchmark, with its verifier and route; with choices the answer is a letter."""
     return Question(
         question_id=name,
         text=text,
@@ -214,12 +214,12 @@ def make_question(
 
 
 def cache_folder(name: str, *, kind: str = "tests") -> Path:
-    """Folder of a benchmark's unpacked tests or questions: in the store, safe to delete."""
+    """Folder in the store with a benchmark's unpacked tests or questions, safe to delete."""
     return store_root() / "cache" / kind / name
 
 
 def load_cached(name: str, stamps: Sequence[Stamp], make: Callable[[], Iterable[Question]]) -> list[Question]:
-    """Result of `make`, from disk if this code made it from these files before and its tests still exist.
+    """Questions made by `make`, or read from disk if the same code made them from the same files and tests still exist.
 
     The warnings of reading the rows are repeated every time.
     """
@@ -272,9 +272,9 @@ def _load(
 def read_questions(
     benchmark: Benchmark, files: Sequence[Path], columns: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[Question]:
-    """The files' questions one by one, with unique identifiers; a few wrong rows are announced and left out.
+    """Read the questions of files one by one, with unique identifiers; a few malformed rows are reported and left out.
 
-    `columns` gives the columns of another layout by the names that the benchmark reads.
+    `columns` maps the names that the benchmark reads to the columns of another layout.
     """
     copies: dict[str, tuple[str, int]] = {}
     wrong: list[DocumentError] = []
@@ -325,7 +325,7 @@ def _read_file(
             _check_columns(benchmark, path, [*row, *columns])
         try:
             place = RowPlace(benchmark=benchmark, source=source, number=number)
-            # If answers are Python values, a list is one.
+            # If answers are Python values, a list may be an answer.
             row_in_layout = map_columns(row, columns, as_written=benchmark.verifier == "literal")
             yield number, benchmark.read_row(row_in_layout, place)
         except DocumentError as error:

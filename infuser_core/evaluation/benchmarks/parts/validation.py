@@ -1,4 +1,4 @@
-"""The validation set: stratified draws from benchmarks, its overlap with them, and digests of question sets."""
+"""Draw the validation set from benchmarks by strata, count its overlap with benchmarks, and digest question sets."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ _NAMES = [field.name for field in fields(Question)]
 
 
 def content_digest(questions: Sequence[Question]) -> str:
-    """sha256 over the questions in order, without the paths of their tests."""
+    """SHA-256 digest of questions in order, without the paths of their tests."""
     total = hashlib.sha256()
     for question in questions:
         grading = grading_of(question)
@@ -32,13 +32,13 @@ def content_digest(questions: Sequence[Question]) -> str:
 
 
 MANY_WORDS = 12
-"""Words from which on a text identifies its question; a shorter one (`which of these is true`) needs its choices."""
+"""Number of words from which a text identifies its question; a shorter one (`which of these is true`) does not."""
 
 
 def question_key(question: Question) -> str:
-    """Key of equal questions: letters and digits of the text, case and compatibility forms aside.
+    """Key that equal questions share: letters and digits of the text, without case and compatibility forms.
 
-    Choices count, in any order, if the text alone could be another question's.
+    A text too short to identify its question is extended by the choices, in any order.
     """
     words = _words(question.text)
     if len(words) >= MANY_WORDS or not question.choices:
@@ -47,7 +47,7 @@ def question_key(question: Question) -> str:
 
 
 def question_identity(question: Question) -> tuple[str, str]:
-    """Equal for questions with one `question_key` whose formulas have the same operators: 5 + 3 is not 5 - 3.
+    """Key of equal questions that also compares the operators in their formulas: 5 + 3 is not 5 - 3.
 
     A hyphen between two letters is no operator, and neither is `=`, which some copies of `2 + 2 = ?` lack.
     """
@@ -68,7 +68,7 @@ def _words(text: str) -> list[str]:
 
 
 def count_leaks(validation: Sequence[Question], benchmarks: Mapping[str, Sequence[Question]]) -> list[Leak]:
-    """One row per benchmark, in order: its questions, and those of them that the validation set contains."""
+    """Count overlap: one row per benchmark, with the number of its questions and of those in the validation set."""
     keys = {question_key(question) for question in validation}
     rows = []
     for label, questions in benchmarks.items():
@@ -89,7 +89,7 @@ def leak_warning(leaks: Sequence[Leak]) -> str:
 
 
 def apportion(total: int, weights: Mapping[str, int], *, seed: int) -> dict[str, int]:
-    """Whole numbers that sum to `total` in proportion to the weights, by largest remainder; equal ones by hash."""
+    """Divide `total` into whole numbers in proportion to weights, by largest remainder; equal ones ordered by hash."""
     whole = sum(weights.values())
     if whole == 0:
         return dict.fromkeys(weights, 0)
@@ -102,7 +102,7 @@ def apportion(total: int, weights: Mapping[str, int], *, seed: int) -> dict[str,
 
 
 def spread_shortfall(quotas: Mapping[str, int], sizes: Mapping[str, int], *, seed: int) -> dict[str, int]:
-    """Counts if some pools are smaller than their quotas: the others share the lack in proportion to their quotas."""
+    """Counts to draw if pools are smaller than their quotas: the others add the rest in proportion to their quotas."""
     counts = {name: min(quota, sizes[name]) for name, quota in quotas.items()}
     while lack := sum(quotas.values()) - sum(counts.values()):
         room = {name: sizes[name] - counts[name] for name in quotas}
@@ -115,7 +115,7 @@ def spread_shortfall(quotas: Mapping[str, int], sizes: Mapping[str, int], *, see
 
 
 def stratum(question: Question) -> str:
-    """Benchmark, domain and subdomain; the benchmark is the part of the identifier before the colon."""
+    """A question's stratum: benchmark (the identifier before the colon), domain and subdomain."""
     return "\x1f".join([question.question_id.partition(":")[0], question.domain, question.subdomain])
 
 
@@ -127,9 +127,9 @@ def draw_stratified(
     scope: Sequence[str] = (),
     by: Callable[[Question], str] = stratum,
 ) -> list[Question]:
-    """At most `count` questions of the pool, every stratum with its share, by stratum and identifier.
+    """Draw at most `count` questions with every stratum's share, sorted by stratum and identifier.
 
-    The draw depends on the seed, the scope and the pool, never on its order.
+    The draw depends on the seed, the scope and the questions of the pool, not on their order.
     """
     strata: dict[str, list[Question]] = {}
     for question in pool:
@@ -145,10 +145,10 @@ def draw_stratified(
 
 
 def sample_questions(source: BenchmarkQuestions, evaluated: Sequence[BenchmarkSettings] = ()) -> list[Question]:
-    """The validation set, quota by quota. Identifiers are `<benchmark>:<identifier>`.
+    """Draw the validation set, quota by quota. Identifiers are `<benchmark>:<identifier>`.
 
-    With `leak_free` no question of the `evaluated` benchmarks is drawn. The lack of a quota is announced as a
-    DataWarning and drawn from the others, or left, as `source.shortfall` says. Raises ConfigError if nothing is left.
+    With `leak_free` no question of the `evaluated` benchmarks is drawn. If a quota lacks questions, a DataWarning says
+    so, and other quotas replace them if `source.shortfall` is `spread`. Raises ConfigError if nothing is left.
     """
     excluded = frozenset(
         question_key(question)
