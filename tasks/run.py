@@ -79,8 +79,8 @@ class Execution:
     ) -> Recipe:
         """Make the recipe of a stage from the phase's own settings and the ids of its inputs, nothing else.
 
-        `seed` is for phases that draw random numbers. A stage that is recomputed on request has its salt
-        among the settings.
+        `seed` is for phases that draw random numbers. The settings of a stage that is recomputed on request
+        include a salt, which changes the key.
         """
         sources = {name: ref.id for name, ref in inputs.items() if ref is not None}
         salt = self.control.salts.of(phase, iteration, sources)

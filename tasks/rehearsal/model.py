@@ -18,7 +18,7 @@ SEED = 0
 
 
 def random_anchor(config: RunConfig, folder: Path) -> tuple[Checkpoint, str, int]:
-    """Make a random checkpoint with the anchor's shape and tokenizer; returns also its architecture and vocabulary size."""
+    """Make a random checkpoint in the anchor's shape; returns it, the architecture's name and the vocabulary's size."""
     model = folder / "random"
     name, vocabulary = hub.random_model(anchor_folder(config.anchor), model, seed=SEED)
     optimizer, adapter = config.cotrain.optimizer.options(), config.cotrain.adapter

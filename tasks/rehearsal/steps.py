@@ -94,8 +94,10 @@ class Rehearsal:
         work: Callable[[], tuple[int, str]],
         first: Callable[[], object] | None = None,
     ) -> None:
-        """Run a step and record its line. The seconds exclude `first`: an accelerator's first use of a kernel takes
-        seconds, once in a run."""
+        """Run a step and record its line.
+
+        The seconds exclude `first`: an accelerator's first use of a kernel takes seconds, once in a run.
+        """
         absent = [need for need in needs if need not in self._passed]
         if absent:
             self.lines.append(Line(step=name, status=UNREACHED, told=f"needs {absent[0]}"))
