@@ -165,7 +165,7 @@ class SamplerChat:
 
 
 class EnginePool:
-    """Samplers and trainers of a run, one warm engine of each kind per role.
+    """Provides the samplers and trainers of a run; keeps one warm engine of each kind per role.
 
     A warm engine has a checkpoint loaded. `max_trainers` limits the warm trainers: with 1, roles take turns on a small
     accelerator. With placement `colocated` all engines share the accelerators: the requested engine is awake, and the

@@ -40,7 +40,7 @@ def measure_matrix_flops() -> float:
 
 
 def host_memory() -> float:
-    """Bytes of the host's memory, or of the container's limit if that is lower."""
+    """Return the bytes of the host's memory, or of the container's limit if that is lower."""
     own = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     try:
         limit = CONTAINED.read_text().strip()

@@ -123,7 +123,7 @@ RESERVE = "fragmentation reserve"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPart:
-    """One use of a GPU's memory."""
+    """One use of a GPU's memory, e.g. weights or activations."""
 
     name: str
     bytes: float
@@ -131,7 +131,7 @@ class MemoryPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleMemory:
-    """The memory of one role on one GPU."""
+    """Predicted memory of the trainer or of a sampler on one GPU, part by part."""
 
     role: str
     """`trainer` or `sampler`."""
@@ -297,7 +297,7 @@ def sampler_memory(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: fl
 
 
 def sampler_weight_bytes(shape: Shape, layout: EngineLayout) -> float:
-    """Bytes of a sampling engine's weights."""
+    """Predict the bytes of a sampling engine's weights, on all its GPUs together."""
     return layout.bytes_per_weight * float(shape.parameters)
 
 

@@ -42,7 +42,7 @@ class RayCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A living machine of the cluster."""
+    """A running machine of a Ray cluster, with its accelerators and cores."""
 
     node: str
     """Ray's id of its node."""
@@ -87,7 +87,7 @@ def connected(cluster: RayCluster | None, *, cores: int) -> Any:
 
 
 def living_machines(ray: Any) -> list[Machine]:
-    """List the living machines with cores or accelerators: this machine first, the others by host name."""
+    """List the running machines with cores or accelerators: this machine first, the others by host name."""
     here = ray.get_runtime_context().get_node_id()
     alive = [
         Machine(

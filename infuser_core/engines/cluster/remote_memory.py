@@ -37,7 +37,7 @@ ANSWER_SECONDS = 60.0
 
 
 class _MemoryActor:
-    """Ray actor that holds weight files of its machine, by number."""
+    """Ray actor that holds weight files in the memory of its machine, by number."""
 
     def __init__(self, python_path: list[str]) -> None:
         sys.path[:] = python_path

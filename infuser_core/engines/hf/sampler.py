@@ -128,7 +128,7 @@ def _largest(values_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 class HFSampler:
-    """protocols.Sampler on one device.
+    """protocols.Sampler of a transformers model on one device.
 
     `cache_tokens` bounds the cached tokens of a batch (prompts once, plus response limit per sample), `prefill_tokens`
     the prompt tokens of one prefill call. `deterministic`: see `set_deterministic`; on an accelerator torch has no
@@ -176,7 +176,7 @@ class HFSampler:
         """Do nothing: `load` restores the model."""
 
     def facts(self) -> dict[str, Any]:
-        """Device and kernels, for an artifact's record."""
+        """Describe device and kernels, for an artifact's record."""
         return {
             "engine": "hf",
             "device": device_name(self._device),
@@ -345,7 +345,7 @@ class _Batch:
         return self._head.logits(hidden[:, 0])
 
     def _shrink(self, tokens_R: Tensor) -> Tensor:
-        """Drop finished groups and narrow the grid to the most running rows of a group; returns the tokens left."""
+        """Drop finished groups and as many finished rows as possible; returns the tokens of the remaining rows."""
         alive_GN = self._alive_R.reshape(self._cache.groups, self._cache.samples)
         counts_G = alive_GN.sum(axis=1)
         running_G, width = np.flatnonzero(counts_G), int(counts_G.max())

@@ -72,7 +72,7 @@ class Agreement:
         return cls(tokens=len(differences), mean=float(differences.mean()), largest=float(differences.max()), far=far)
 
     def holds(self, dtype: str) -> bool:
-        """Whether rounding explains the distance. False for a NaN."""
+        """Whether the distance is small enough to be rounding, by a row of LIMITS. False for a NaN."""
         return self.mean <= LIMITS[dtype][0] and self.far <= FAR
 
 

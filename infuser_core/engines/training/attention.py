@@ -1,4 +1,4 @@
-"""Attention over packed segments: a response sees its prompt and itself, never its neighbours.
+"""Compute attention over packed segments: a response attends to its prompt and itself, never to other responses.
 
 Linear layers run on the flat tokens; only attention uses padded buckets of segments of similar shape, because a batched
 kernel is faster than one call per segment. Shapes: _T flat tokens, _G segments, _N responses, _P prompt tokens,
@@ -209,7 +209,7 @@ def _attention_work(groups: int, prompt: int, samples: int, response: int) -> in
 
 
 def _split_buckets(shapes: Sequence[SegmentShape]) -> Iterator[Sequence[SegmentShape]]:
-    """Split segments into runs whose padding stays within PADDED_WORK."""
+    """Split segments into buckets whose padding stays within PADDED_WORK."""
     start, unpadded, prompt, samples, response = 0, 0, 0, 0, 0
     for place, shape in enumerate(shapes):
         own = _attention_work(1, shape.prompt, len(shape.rows), max(shape.rows))
