@@ -1,7 +1,7 @@
-"""Advantages: how the rewards of a group become credit (eq:gen_advantage, eq:group_batch_std_advantages).
+"""Advantage estimators: turn grouped rewards into advantages (eq:gen_advantage, eq:group_batch_std_advantages).
 
-Groups are sequences of floats, one inner sequence per prompt; sizes may differ. Statistics use exact summation and
-ddof 1. A group of one row has no baseline: its advantage is 0 and it enters no batch statistic, unless
+A group holds the rewards of all samples for one prompt, as floats; sizes may differ. Statistics use exact summation
+and ddof 1. A group of one row has no baseline: its advantage is 0 and it enters no batch statistic, unless
 `single_row="unit"` gives it mean 0 and standard deviation 1, as the authors' code does.
 """
 
@@ -26,7 +26,7 @@ def is_flat(rewards_G: Sequence[float]) -> bool:
 
 
 def group_sigma(rewards_G: Sequence[float], *, single_row: SingleRow = "zero") -> float:
-    """sigma_d: standard deviation with ddof 1; exactly 0 for a flat group, except for a single row with `unit`."""
+    """Standard deviation of a group's rewards (sigma_d, ddof 1): 0 for a flat group, 1 for a `unit` single row."""
     if len(rewards_G) == 1 and single_row == "unit":
         return 1.0
     if is_flat(rewards_G):
@@ -36,14 +36,14 @@ def group_sigma(rewards_G: Sequence[float], *, single_row: SingleRow = "zero") -
 
 
 def batch_sigma(groups: Groups, *, sigma_b: SigmaB = "all", single_row: SingleRow = "zero") -> float:
-    """sigma_B: mean of sigma_d over all groups (paper) or over those with variance (`nonzero`, authors' code)."""
+    """Mean of sigma_d over all groups (paper) or only those with variance (`nonzero`, authors' code): sigma_B."""
     groups = _groups_in_statistics(groups, sigma_b, single_row)
     sigmas = [group_sigma(rewards_G, single_row=single_row) for rewards_G in groups]
     return math.fsum(sigmas) / len(sigmas) if sigmas else 0.0
 
 
 def pooled_sigma(groups: Groups, *, sigma_b: SigmaB = "all", single_row: SingleRow = "zero") -> float:
-    """Standard deviation (ddof 1) of all centred rewards of the batch together."""
+    """Standard deviation (ddof 1) of the centred rewards of all groups pooled."""
     groups = _groups_in_statistics(groups, sigma_b, single_row)
     pooled = [value for rewards_G in groups for value in centre(rewards_G, single_row=single_row)]
     if len(pooled) < 2:
@@ -101,13 +101,13 @@ NORMALISERS: dict[str, Callable[[Groups, SigmaB, SingleRow], list[list[float]]]]
     function.__name__: function
     for function in (mean_centred, leave_one_out, dugrpo, group_std, batch_mean_std, batch_pooled_std)
 }
-"""Every advantage by its configuration name."""
+"""Advantage estimators by configuration name."""
 
 
 def advantages(
     groups: Groups, *, normaliser: str, sigma_b: SigmaB = "all", single_row: SingleRow = "zero"
 ) -> list[list[float]]:
-    """The named advantage of every row; the name is one of NORMALISERS."""
+    """Advantage of every row by the estimator `normaliser`, one of NORMALISERS."""
     return NORMALISERS[normaliser](groups, sigma_b, single_row)
 
 

@@ -1,8 +1,9 @@
-"""Sharing of a batch of documents among arms (domains, sources, routes): fixed weights, or a bandit on influence.
+"""Split a batch of documents among arms (domains, sources, routes) by fixed weights or by a bandit on influence.
 
-The bandit is the sliding-window upper confidence bound of Garivier and Moulines (2011) for rewards that drift, in
-batches: documents are placed one after the other, and each one placed narrows its arm's bound as if it came out at the
-arm's mean. The spread of all rewards of the window stands for the unknown range, so the unit of the reward is free.
+The bandit is the sliding-window upper confidence bound of Garivier and Moulines (2011) for rewards that drift, applied
+in batches: documents are assigned one at a time, and each assignment narrows the arm's bound as if the document had
+earned the arm's mean reward. The spread of all rewards in the window replaces the unknown range, so rewards may have
+any unit.
 """
 
 import math
@@ -14,19 +15,19 @@ from statistics import fmean, pstdev
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """Documents and recent rewards of one arm."""
+    """An arm of the bandit: its number of documents and its recent rewards."""
 
     room: int
-    """Number of its documents."""
+    """Number of the arm's documents."""
     rewards: Sequence[float] = ()
     """Mean influence of each document that was drawn and measured in the window."""
     silent: bool = False
-    """Whether it was drawn in the window without a measurement, as for a route that bypasses the influence score."""
+    """Whether its documents were drawn in the window but none was scored, as for a route without influence scores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The bandit's estimate of one arm."""
+    """The bandit's result for one arm: its share of the batch, with the mean and the bound that led to it."""
 
     share: float
     """Share of the batch; all shares sum to 1."""
@@ -39,10 +40,10 @@ class Estimate:
 def bandit(
     arms: Mapping[str, Arm], count: int, *, exploration: float, floor: float, fixed: Mapping[str, float]
 ) -> dict[str, Estimate]:
-    """Shares of a batch of `count` documents. `fixed` arms keep theirs; the others have at least `floor` each.
+    """Shares of all arms in a batch of `count` documents: `fixed` shares as given, at least `floor` for each other arm.
 
-    The floor is at most an equal share. Silent arms get the floor alone. While no arm has a measurement, the free arms
-    share by size, as a draw from the whole pool would.
+    The floor is at most an equal share. Silent arms get only the floor. While no arm has a reward, the arms that are
+    not fixed share in proportion to their sizes, as in a draw from the entire pool.
     """
     free = {name: arm for name, arm in arms.items() if name not in fixed}
     rest = 1.0 - sum(share for name, share in fixed.items() if name in arms)
@@ -60,7 +61,7 @@ def bandit(
 
 
 def _share_by_bound(arms: Mapping[str, Arm], count: int, exploration: float) -> dict[str, float]:
-    """Shares before the floor: documents go one by one to the arm with the highest bound."""
+    """Shares before the floor is applied: assign documents one by one to the arm with the highest bound."""
     if not any(arm.rewards for arm in arms.values()):
         size = sum(arm.room for arm in arms.values())
         return {name: arm.room / size for name, arm in arms.items()}
@@ -78,7 +79,7 @@ def _share_by_bound(arms: Mapping[str, Arm], count: int, exploration: float) -> 
 def _bounds(
     arms: Mapping[str, Arm], exploration: float, placed: Mapping[str, int] | None = None
 ) -> dict[str, float | None]:
-    """mean + exploration * spread * sqrt(2 ln N / n); None where n is 0."""
+    """Upper confidence bound of each arm: mean + exploration * spread * sqrt(2 ln N / n); None if n is 0."""
     measured = [reward for arm in arms.values() for reward in arm.rewards]
     placed = placed or {}
     total = len(measured) + sum(placed.values())
@@ -92,9 +93,9 @@ def _bounds(
 
 
 def quotas(weights: Mapping[str, float], room: Mapping[str, int], count: int) -> dict[str, Fraction]:
-    """Documents per arm, exactly in proportion to the weights; the others take over what an exhausted arm lacks.
+    """Exact number of documents per arm, in proportion to the weights; other arms make up what an exhausted arm lacks.
 
-    They sum to `count`, or to the room of the arms with a positive weight if that is less.
+    The numbers sum to `count`, or to the room of the arms with a positive weight if that is less.
     """
     open_arms = {name: Fraction(weight) for name, weight in weights.items() if weight > 0 and room[name] > 0}
     result = dict.fromkeys(weights, Fraction(0))
@@ -112,9 +113,9 @@ def quotas(weights: Mapping[str, float], room: Mapping[str, int], count: int) ->
 
 
 def round_quotas(quotas: Mapping[str, Fraction], offset: float) -> dict[str, int]:
-    """Each quota rounded down or up without changing their sum: systematic sampling with an offset in [0, 1).
+    """Round each quota down or up without changing their sum, by systematic sampling with an offset in [0, 1).
 
-    Over a uniform offset an arm gets its quota on average, so that rounding does not exclude small shares forever.
+    Averaged over a uniform offset an arm gets its quota, so that rounding does not exclude small shares forever.
     """
     counts: dict[str, int] = {}
     reached, before = Fraction(0), math.floor(Fraction(offset))

@@ -1,7 +1,7 @@
-"""Optimizer-aware influence: AdamW's direction Gamma for one question, and the sums that scores are made of.
+"""Optimizer-aware influence: AdamW's update direction (Gamma) for a question, and the sums that its scores need.
 
-Everything is elementwise or a sum, so that a parameter may be whole, in pieces or one rank's shard: `partial_sums` add
-up over pieces, and `score.py` needs only the totals.
+Every operation is elementwise or a sum, so a parameter may be complete, in pieces or one rank's shard: `partial_sums`
+of the pieces add up, and `score.py` needs only the totals.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elementwise:
-    """Gamma = g / (sqrt(decayed v + fresh g^2) + eps), element by element."""
+    """Coefficients of AdamW's direction, element by element: Gamma = g / (sqrt(decayed v + fresh g^2) + eps)."""
 
     decayed: float
     """Weight of the second moment v."""
@@ -23,23 +23,26 @@ class Elementwise:
 
     @classmethod
     def of_adamw(cls, *, step: int, beta2: float, eps: float) -> "Elementwise":
-        """b2 / (1 - b2^t) and (1 - b2) / (1 - b2^t), t = step + 1 (eq:adamw_moments); `step` is AdamW's own count."""
+        """Coefficients of AdamW's next step after `step` steps (eq:adamw_moments).
+
+        They are b2 / (1 - b2^t) and (1 - b2) / (1 - b2^t) with t = step + 1.
+        """
         correction = 1.0 - beta2 ** (step + 1)
         return cls(decayed=beta2 / correction, fresh=(1.0 - beta2) / correction, eps=eps)
 
 
 PLAIN = Elementwise(decayed=1.0, fresh=0.0, eps=0.0)
-"""Gamma = g for v = 1."""
+"""Coefficients for which Gamma is the gradient itself if v is 1."""
 
 
 def direction(gradient: Tensor, second_moment: Tensor, form: Elementwise) -> Tensor:
-    """Gamma of a gradient and v, without first moment and weight decay; inputs are not changed."""
+    """AdamW's direction Gamma for a gradient and v, without first moment and weight decay; inputs are not changed."""
     scale = (gradient * gradient).mul_(form.fresh).add_(second_moment, alpha=form.decayed)
     return torch.div(gradient, scale.sqrt_().add_(form.eps), out=scale)
 
 
 def partial_sums(gradient: Tensor, reference: Tensor, gamma: Tensor) -> Tensor:
-    """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of one piece, fp64 of shape [4], accumulated in fp64."""
+    """Sums [<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] over one piece: fp64 of shape [4], accumulated in fp64."""
     pairs = ((reference, gamma), (reference, gradient), (gamma, gamma), (gradient, gradient))
     return torch.stack([inner(*pair) for pair in pairs])
 
@@ -54,7 +57,7 @@ def batched_norms(
     scratch_KN: Tensor,
     out_4K: Tensor,
 ) -> None:
-    """[<ref, Gamma>, <ref, g>, |Gamma|, |g|] of K gradients of one piece in few passes, into `out_4K`.
+    """Write [<ref, Gamma>, <ref, g>, |Gamma|, |g|] of K gradients of one piece into `out_4K`, in few passes.
 
     `decayed_N` is v times its weight, and `fresh` the weight of g^2, see `Elementwise`. Sums run in the tensors'
     dtype: keep pieces short and add the results up in fp64. `scratch_KN` is overwritten.
@@ -77,5 +80,5 @@ def row_sums(gradients_UN: Tensor, references_UN: Tensor, second_moments_UN: Ten
 
 
 def inner(left: Tensor, right: Tensor) -> Tensor:
-    """<left, right> as an fp64 scalar: products in the tensors' own dtype, their sum in fp64."""
+    """Inner product <left, right> as an fp64 scalar: products in the tensors' own dtype, their sum in fp64."""
     return (left * right).sum(dtype=torch.float64)

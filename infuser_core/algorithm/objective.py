@@ -1,6 +1,7 @@
 """The clipped rollout objective shared by all four estimators (eq:unified_obj), token by token.
 
-Shape suffix: _S response tokens of any number of responses, one after the other.
+Shape suffix: _S for response tokens, those of all responses concatenated. The anchor is the pre-trained base model that
+both roles start from.
 """
 
 import math
@@ -18,12 +19,12 @@ LOG_RATIO_LIMIT = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveTerms:
-    """Loss of a set of response tokens and the sums its metrics are made of."""
+    """Loss of a set of response tokens, and the sums from which its metrics are computed."""
 
     loss: Tensor
     """Negative objective, weighted sum over tokens; a differentiable scalar."""
     sums: Mapping[str, Tensor]
-    """Sums over the tokens, scalars by the columns of their means (schemas.TOKEN_MEANS, where each is described)."""
+    """Scalar sums over the tokens, by the column that holds their mean (described in schemas.TOKEN_MEANS)."""
     tokens: int
     """Response tokens."""
 
@@ -40,17 +41,17 @@ def clipped_objective(
     entropy_S: Tensor | None = None,
     objective: Objective,
 ) -> ObjectiveTerms:
-    """-sum_t weight_t * w_t * min(rho_t A_t, clip(rho_t, 1 - low, 1 + high) A_t), all tensors of shape [S],
-    with the constants of `objective`.
+    """Clipped objective as a loss: -sum_t weight_t * w_t * min(rho_t A_t, clip(rho_t, 1 - low, 1 + high) A_t).
 
-    `weights_S` carries 1/(n C) and the caller's denominator. rho is current over old policy; without
-    `old_logprobs_S` old is the detached current policy (rho = 1, full gradient). w is the token-level truncated
-    importance weight min(old / sampler, cap), detached; `tis_cap=None` disables it. `current_over_sampler`
-    truncates current / sampler instead, so that the weight follows the policy from step to step of one update; with
-    old the current policy both forms are one. `ratio` "sequence" takes for rho_t of every token the response's
-    geometric mean (GSPO, arXiv 2507.18071, eq. 7); `rows_S` numbers the responses. `kl` times weight_t times k3 of
-    KL(current || anchor) is added, with its gradient (GRPO, arXiv 2402.03300, eq. 4), and `entropy` times weight_t
-    times `entropy_S`, the policy's entropy at the token, is subtracted (A3C, arXiv 1602.01783, section 4).
+    All tensors have shape [S]; `objective` holds the constants. `weights_S` carries 1/(n C) and the caller's
+    denominator. rho is the ratio of current to old policy; without `old_logprobs_S` the old policy is the detached
+    current one (rho = 1, full gradient). w is the token-level truncated importance weight min(old / sampler, cap),
+    detached; `tis_cap=None` disables it. `tis_form` "current_over_sampler" truncates current / sampler instead, so
+    that the weight follows the policy from step to step of one update; both forms agree if the old policy is the
+    current one. `ratio` "sequence" replaces rho_t of every token by the response's geometric mean (GSPO, arXiv
+    2507.18071, eq. 7); `rows_S` numbers the responses. Added, with its gradient, is `kl` times weight_t times k3 of
+    KL(current || anchor) (GRPO, arXiv 2402.03300, eq. 4). Subtracted is `entropy` times weight_t times `entropy_S`,
+    the policy's entropy at the token (A3C, arXiv 1602.01783, section 4).
     """
     old_S = logprobs_S.detach() if old_logprobs_S is None else old_logprobs_S
     ratio_S = _ratio(logprobs_S, old_S, rows_S if objective.ratio == "sequence" else None)
@@ -83,7 +84,7 @@ def clipped_objective(
 def _clip_loss(
     advantages_S: Tensor, ratio_S: Tensor, bounds: tuple[float, float], dual_clip: float | None
 ) -> tuple[Tensor, Tensor]:
-    """-min(rho A, clip(rho) A), bounded for negative advantages by `dual_clip`, and whether the clip is active."""
+    """Loss per token, -min(rho A, clip(rho) A), bounded by `dual_clip` if A < 0, and whether the clip is active."""
     plain_S = -advantages_S * ratio_S
     clipped_S = -advantages_S * ratio_S.clamp(*bounds)
     loss_S = torch.maximum(plain_S, clipped_S)
@@ -93,19 +94,19 @@ def _clip_loss(
 
 
 def _k3(ratio_S: Tensor) -> Tensor:
-    """r - 1 - log r, r = q / p on samples of p: an estimate of KL(p || q) (J. Schulman, Approximating KL, 2020)."""
+    """Estimate of KL(p || q): r - 1 - log r, r = q / p on samples of p (J. Schulman, Approximating KL, 2020)."""
     return ratio_S - 1.0 - ratio_S.log()
 
 
 def truncated_weight(logprobs_S: Tensor, sampler_logprobs_S: Tensor, *, cap: float | None) -> Tensor:
-    """min(pi / pi_sampler, cap) per token, without gradient; ones if `cap` is None."""
+    """Truncated importance weight min(pi / pi_sampler, cap) per token, without gradient; ones if `cap` is None."""
     if cap is None:
         return torch.ones_like(logprobs_S)
     return _ratio(logprobs_S.detach(), sampler_logprobs_S).clamp(max=cap)
 
 
 def _ratio(logprobs_S: Tensor, reference_S: Tensor, rows_S: Tensor | None = None) -> Tensor:
-    """pi / pi_reference per token; with `rows_S`, the response's geometric mean for each of its tokens."""
+    """Ratio pi / pi_reference per token; with `rows_S`, the geometric mean over the token's response."""
     log_S = logprobs_S - reference_S
     if rows_S is not None:
         count = int(rows_S.max()) + 1

@@ -1,4 +1,4 @@
-"""Presets: where the authors' code differs from the paper, each difference a named option.
+"""Presets `paper` and `official`: a named option for each difference between the paper and the authors' code.
 
 | option | `paper` | `official` | what it decides |
 |---|---|---|---|
@@ -44,15 +44,15 @@ BatchStd = Literal["batch_mean_std", "batch_pooled_std"]
 PartialMinibatch = Literal["real", "nominal"]
 Overlong = Literal["keep", "mask"]
 RatioLevel = Literal["token", "sequence"]
-"""Importance ratios token by token, or one for a whole response."""
+"""Importance ratios per token, or one per response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """Resolved options of the algorithm; the defaults are the paper's."""
+    """Values of all named options of the algorithm; the defaults are the paper's."""
 
     length_norm: LengthNorm = "fixed"
-    """See length_norm."""
+    """Form of C in eq:unified_obj: see the function `length_norm`."""
     dual_clip: float | None = None
     """See objective.clipped_objective."""
     tis_form: TisForm = "old_over_sampler"
@@ -69,13 +69,13 @@ class Preset:
     """See score.mid_eos_shaped."""
 
     def normaliser(self, name: str) -> str:
-        """The advantage that a configuration name means: itself, or this preset's form of `batch_std`."""
+        """Name of an estimator in advantage.NORMALISERS: `batch_std` becomes this preset's form of it, others stay."""
         return self.batch_std if name == "batch_std" else name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """Constants of eq:unified_obj."""
+    """Constants of the clipped objective (eq:unified_obj)."""
 
     clip_low: float
     """Lower clip range of the importance ratio."""
@@ -90,17 +90,17 @@ class Objective:
     tis_form: TisForm
     """Which policy's ratio to the sampler is truncated (see objective.clipped_objective)."""
     ratio: RatioLevel
-    """Importance ratios of tokens, or one of a whole response (see objective.clipped_objective)."""
+    """Importance ratios per token, or one per response (see objective.clipped_objective)."""
     kl: float = 0.0
-    """Weight of the KL divergence to the anchor, for rows that have its log-probabilities; scores have none."""
+    """Weight of the KL divergence to the anchor, the base model that both roles start from; 0 for influence scores."""
     entropy: float = 0.0
-    """Weight of the policy's entropy; scores have none."""
+    """Weight of the policy's entropy; 0 for influence scores."""
     temperature: float
     """Sampling temperature: logits are divided by it, so that ratios compare like with like."""
 
     @property
     def only_credited(self) -> bool:
-        """Whether a row of advantage 0 has no gradient."""
+        """Whether rows of advantage 0 contribute no gradient, so that only rows with credit count."""
         return not (self.kl or self.entropy)
 
 
@@ -119,10 +119,10 @@ PRESETS = {
 
 
 def length_norm(lengths: Sequence[int], *, mode: LengthNorm, max_tokens: int) -> float:
-    """C of eq:unified_obj, tokens.
+    """Length normaliser C of eq:unified_obj, tokens.
 
     `fixed` (paper) is the maximum generation length; `token_mean` (authors' code) is the mean response length of
-    the whole update batch.
+    the update batch.
     """
     if mode == "fixed":
         return float(max_tokens)

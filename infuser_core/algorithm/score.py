@@ -1,4 +1,7 @@
-"""Rewards of the solver's responses, and influence scores of questions from the sums over all parameters. No torch."""
+"""Rewards of the solver's responses, and influence scores of questions from sums over all parameters.
+
+A verdict is the result of checking a response. The module does not import torch.
+"""
 
 import math
 from collections.abc import Collection
@@ -9,21 +12,21 @@ from infuser_core.schemas import Verdict
 Influence = Literal["preconditioned_cosine", "cosine", "preconditioned_dot", "dot"]
 """Scores by configuration name; the first is the paper's (eq:estimated_influence_score)."""
 NORM_FLOOR = 1e-12
-"""Least norm in a division: a zero gradient scores 0 and not NaN."""
+"""Smallest norm used as a divisor, so that a zero gradient scores 0 and not NaN."""
 
 
 def solver_reward(verdict: str) -> float:
-    """1 for a correct response, else 0."""
+    """Reward of a solver's response: 1 if it is correct, else 0."""
     return 1.0 if verdict == Verdict.CORRECT else 0.0
 
 
 def mid_eos_shaped(
     reward: float, verdict: str, finish_reason: str, *, penalty: float, verdicts: Collection[str]
 ) -> float:
-    """The reward of a response, plus `penalty` (hybrid runs: -0.5) if it ended by itself without an answer.
+    """Reward of a response, with `penalty` added (hybrid runs: -0.5) if it ended by itself without an answer.
 
-    `verdicts` are those that count as no answer. For the solver's update alone: dev gradient and influence use the
-    plain reward.
+    `verdicts` lists the verdicts that count as no answer. Only the solver's update uses this: dev gradient and
+    influence scores use the plain reward.
     """
     return reward + penalty if verdict in verdicts and finish_reason == "stop" else reward
 
@@ -42,7 +45,7 @@ def score(
     gradient_norm: float,
     reference_norm: float,
 ) -> float:
-    """The named influence score of one question from its five scalars."""
+    """Influence score of one question by the formula `mode`, from its five scalars."""
     if mode == "preconditioned_cosine":
         return cosine(dot, direction_norm, reference_norm)
     if mode == "cosine":
@@ -51,5 +54,5 @@ def score(
 
 
 def cosine(dot: float, left_norm: float, right_norm: float) -> float:
-    """dot / (|left| |right|) with floored norms."""
+    """Cosine dot / (|left| |right|), with norms of at least NORM_FLOOR."""
     return dot / (max(left_norm, NORM_FLOOR) * max(right_norm, NORM_FLOOR))

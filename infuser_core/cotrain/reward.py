@@ -1,4 +1,4 @@
-"""Rewards of the generator: the plug-ins of `rewards/` by name."""
+"""Look up rewards of the generator, the plug-ins of `rewards/`, by name."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,13 +20,13 @@ class Reward:
     needs_influence: bool
     """Whether questions must be probed against the dev gradient first."""
     of: Callable[[Sequence[InfluenceScore], Sequence[Question]], list[float]]
-    """Rewards of an iteration's questions, in order; the two sequences name the same questions."""
+    """Computes the rewards of an iteration's questions, in order, from their scores and the questions."""
 
 
 def find_reward(name: str) -> Reward:
-    """The reward called `name`; one from outside needs influence unless its module says `NEEDS_INFLUENCE = False`.
+    """Find the reward called `name`; it needs influence scores unless its module sets `NEEDS_INFLUENCE = False`.
 
-    Raises ConfigError listing what exists if there is none.
+    Raises ConfigError, with a list of the known rewards, if there is none.
     """
     module, function = REWARDS.find(name, BATCH, "reward")
     if not callable(function):

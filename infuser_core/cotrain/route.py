@@ -1,4 +1,4 @@
-"""Routes from a document to a question: the plug-ins of `routes/` by name, and the routes of a run."""
+"""Look up routes, the ways from a document to a question (plug-ins of `routes/`), by name or for a run."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from infuser_core.schemas import Document, Question
 Read = Callable[[str, Document, str, QuestionSettings], Question | Malformed]
 """Parses a generator's reply (text, document, rollout id, rules) into a question, or says why it is none."""
 Carry = Callable[[Question, str], Question]
-"""Turns the problem of a row into a question with the given identifier."""
+"""Turns the problem that a data row carries into a question with the given identifier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +38,11 @@ class Route:
     runs_programs: bool
     """Whether parsing a reply or checking an answer runs programs in the sandbox."""
     version: int
-    """Enters the keys of runs that use the route: increased when the same text becomes another question."""
+    """Part of the keys of runs that use the route; increased when the same text is parsed into another question."""
 
 
 def find_route(name: str) -> Route:
-    """The route called `name`. Raises ConfigError listing what exists if there is none."""
+    """Find the route called `name`. Raises ConfigError, with a list of the known routes, if there is none."""
     module, _ = ROUTES.find(name)
     read, carry = getattr(module, "read", None), getattr(module, "given", None)
     try:
@@ -70,7 +70,7 @@ def find_route(name: str) -> Route:
 
 
 def main_routes(config: RunConfig) -> list[Route]:
-    """Routes of the run's documents: those that share its batches, the configured one, or the default."""
+    """Routes of the run's documents: those that share its batches, else the configured one, else the default."""
     cotrain = config.cotrain
     shared = cotrain.budget.shares if cotrain.budget.by == "prompt_type" and not cotrain.route else {}
     own = [find_route(name) for name, share in shared.items() if share > 0]
@@ -78,7 +78,7 @@ def main_routes(config: RunConfig) -> list[Route]:
 
 
 def blank_routes(config: RunConfig) -> list[str]:
-    """The main routes whose generator writes questions without a document."""
+    """Names of the run's main routes whose generator writes questions without a document."""
     return [each.name for each in main_routes(config) if each.template and not each.needs_document]
 
 
@@ -94,12 +94,12 @@ def needs_documents(config: RunConfig) -> bool:
 
 
 def solver_prompts(config: RunConfig) -> list[str]:
-    """The solver's prompt templates in this run, besides those for choices and short answers."""
+    """Names of the run's prompt templates for the solver, other than those for choices and short answers."""
     return sorted({each.solver_template for each in main_routes(config)} - {""})
 
 
 def runs_programs(config: RunConfig, questions: Iterable[Question]) -> bool:
-    """Whether the sandbox is needed, for the questions that the run generates or for these."""
+    """Whether the run needs the sandbox, to generate its own questions or to check answers to `questions`."""
     verifiers = [VERIFIERS.find(name)[0] for name in sorted({question.verifier for question in questions})]
     return any(each.runs_programs for each in main_routes(config)) or any(
         getattr(module, "RUNS_PROGRAMS", False) for module in verifiers

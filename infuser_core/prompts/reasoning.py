@@ -4,7 +4,7 @@ Text between an opening and a closing mark is reasoning, and so is everything af
 the length limit cut it off. A closing mark alone ends reasoning that the prompt opened. Which family a mark belongs to
 does not matter.
 
-Also repairs texts from outside: JSON can escape half a surrogate pair, which UTF-8 and tokenizers cannot represent.
+Also repairs imported texts: JSON can escape half a surrogate pair, which UTF-8 and tokenizers cannot represent.
 """
 
 import re
@@ -56,7 +56,7 @@ def with_reasoning(reasoning: str, answer: str) -> str:
 def reply_text(tokenizer: "Tokenizer", prompt: Sequence[int], reply: Sequence[int]) -> str:
     """Text of a reply's tokens, preceded by an opening mark of reasoning that the prompt ends with, if any.
 
-    Otherwise no mark would say that a reply which the length limit cut off is all reasoning.
+    Without the mark, a reply cut off by the length limit would not be recognised as reasoning.
     """
     end = tokenizer.decode(prompt[-_TAIL:])
     marks = [mark for mark in _MARK.finditer(end) if not end[mark.end() :].strip()]
@@ -69,7 +69,7 @@ def is_mark(token: str) -> bool:
 
 
 def replace_halves(value: Any) -> tuple[Any, int]:
-    """A JSON value with halves of surrogate pairs replaced by U+FFFD, and the number of texts changed."""
+    """Replace halves of surrogate pairs in a JSON value by U+FFFD; also return the number of texts changed."""
     if isinstance(value, str):
         whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return whole, int(whole != value)
@@ -83,7 +83,7 @@ def replace_halves(value: Any) -> tuple[Any, int]:
 
 
 def announce(where: object, texts: int) -> None:
-    """Warn of the number of texts that were changed."""
+    """Warn that halves of surrogate pairs were replaced in `texts` texts of `where`; silent if `texts` is 0."""
     if texts:
         text = f"{where}: half a surrogate pair in {texts:,} texts, replaced by U+FFFD"
         warnings.warn(text, DataWarning, stacklevel=2)

@@ -16,7 +16,7 @@ LETTERS = "ABCDEFGHIJ"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Template:
-    """A system turn (may be empty), worked examples, and a user turn with `{slots}`."""
+    """A prompt template: a system turn (may be empty), worked examples, and a user turn with `{slots}`."""
 
     name: str
     """`<profile>/<file name>`."""
@@ -38,10 +38,10 @@ class Template:
 
 
 def load_template(name: str, *, profile: str) -> Template:
-    """The template `<profile>/<name>.txt`; `profile` is a shipped folder's name or a path.
+    """Load the template `<profile>/<name>.txt`; `profile` is a shipped folder's name or a path.
 
     A file has an optional system turn and the user turn, separated by a line `---`; worked examples may come between
-    them, each a user turn and the reply, separated likewise. Raises ConfigError if there is no such file.
+    them, each a user turn and its reply, also separated by `---`. Raises ConfigError if there is no such file.
     """
     folder = HERE / profile if (HERE / profile).is_dir() else Path(profile)
     path = folder / f"{name}.txt"
@@ -67,7 +67,7 @@ def _read_template(path: Path, name: str, _identity: tuple[int, ...]) -> Templat
 
 
 def load_or_shipped(name: str, *, profile: str) -> Template:
-    """The profile's template, or the paper's if the profile has none of that name."""
+    """Load the profile's template, or the paper's if the profile has none of that name."""
     try:
         return load_template(name, profile=profile)
     except ConfigError:
@@ -75,6 +75,6 @@ def load_or_shipped(name: str, *, profile: str) -> Template:
 
 
 def render_question(text: str, choices: list[str]) -> str:
-    """The question as a solver sees it: the text, then one lettered line per choice."""
+    """Render a question as the solver sees it: the text, then one lettered line per choice."""
     lines = [f"{letter}) {choice}" for letter, choice in zip(LETTERS[: len(choices)], choices, strict=True)]
     return "\n".join([text, *lines])

@@ -1,4 +1,7 @@
-"""The documents of an iteration: B of the pool in seeded passes, or shared among arms by constants or by influence."""
+"""Draw an iteration's B documents: from the pool in seeded passes, or split among arms by fixed shares or influence.
+
+An arm is a value of one field of Document, such as a domain.
+"""
 
 import math
 import random
@@ -17,12 +20,12 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocateSettings:
-    """Settings that the shares depend on."""
+    """Settings that the bandit's shares depend on."""
 
     by: str
     """Field of Document whose values are the arms."""
     documents: int
-    """B."""
+    """B: documents of a batch."""
     exploration: float
     """Width of the bounds, in deviations of the rewards."""
     floor: float
@@ -45,7 +48,7 @@ class Portion:
     """The part of a batch that one arm contributes."""
 
     share: float
-    """Weight with which it takes over what an exhausted arm lacks."""
+    """Weight by which the arm makes up for an exhausted one."""
     count: int
     """Documents in this batch."""
     start: int
@@ -62,7 +65,7 @@ class Budget:
 
 
 def settings_of(config: RunConfig) -> AllocateSettings:
-    """The sub-configuration that the phase is a function of."""
+    """Settings of a run that this phase depends on."""
     budget = config.cotrain.budget
     return AllocateSettings(
         by=budget.by,
@@ -76,8 +79,9 @@ def settings_of(config: RunConfig) -> AllocateSettings:
 def allocate(
     pool: Sequence[Document], window: Sequence[PastIteration], settings: AllocateSettings, *, seed: int, iteration: int
 ) -> list[Allocation]:
-    """One row per arm, by name: the bandit's shares from the iterations of the window, oldest first.
+    """Split the next batch among the arms by the bandit; one row per arm, sorted by name.
 
+    `window` holds the past iterations that the bandit learns from, oldest first.
     Raises DocumentError for a constant share of an arm that the pool does not have.
     """
     documents_by_arm = group_by_arm(pool, settings.by)
@@ -120,7 +124,7 @@ def _measure_arms(
         document_of = {question.question_id: question.document_id for question in past.questions}
         scores_by_document: dict[str, list[float]] = {}
         for row in past.scores:
-            # A question that every answer agrees on moves nothing, and counts with its score of 0.
+            # A question whose answers all have the same reward has no gradient, and counts with its score of 0.
             if row.status in (ScoreStatus.SCORED, ScoreStatus.ZERO_VARIANCE) and math.isfinite(row.score):
                 scores_by_document.setdefault(document_of[row.question_id], []).append(row.score)
         for document_id, scores in scores_by_document.items():
@@ -142,7 +146,7 @@ def group_by_arm(pool: Sequence[Document], by: str) -> dict[str, list[Document]]
 
 
 def rounding_offset(seed: int, iteration: int) -> float:
-    """Offset in [0, 1) at which an iteration rounds its quotas."""
+    """Seeded offset in [0, 1) with which an iteration rounds its quotas."""
     return random.Random(seed_of(seed, "budget", iteration)).random()
 
 
@@ -150,7 +154,7 @@ def rounding_offset(seed: int, iteration: int) -> float:
 
 
 def allocated_budget(rows: Sequence[Allocation], by: str) -> Budget:
-    """The budget that `allocate` decided."""
+    """Convert the rows of `allocate` into the budget of a batch."""
     portions = {row.arm: Portion(share=row.share, count=row.count, start=row.drawn) for row in rows}
     return Budget(by=by, portions=portions)
 
@@ -158,7 +162,7 @@ def allocated_budget(rows: Sequence[Allocation], by: str) -> Budget:
 def fixed_budget(
     pool: Sequence[Document], count: int, weights: Mapping[str, float], *, by: str, seed: int, iteration: int
 ) -> Budget:
-    """Constant shares; a weight of 0 leaves an arm out.
+    """Build an iteration's budget from constant shares; a weight of 0 leaves an arm out.
 
     Raises DocumentError unless every arm of the pool has a weight, and every positive weight an arm.
     """
@@ -191,9 +195,9 @@ def draw_batch(
     exclude: Collection[str] = (),
     budget: Budget | None = None,
 ) -> list[Document]:
-    """The iteration's batch without excluded documents: from the whole pool, or by the arms of a budget.
+    """Draw an iteration's batch without excluded documents, from the entire pool or by the arms of a budget.
 
-    What exclusions take from one arm, the others contribute by their shares.
+    If exclusions leave an arm short, the other arms make up for it by their shares.
     """
     if budget is None:
         return draw_documents(pool, count, seed=seed, iteration=iteration, exclude=exclude)
@@ -223,7 +227,7 @@ def draw_batch(
 def draw_documents(
     pool: Sequence[Document], count: int, *, seed: int, iteration: int, exclude: Collection[str] = ()
 ) -> list[Document]:
-    """Passes over the pool in seeded order, never the same document twice in one batch.
+    """Draw an iteration's documents in passes over the pool in seeded order, none twice in one batch.
 
     The next documents of the order replace excluded ones, so that batches without excluded documents do not change.
     """

@@ -1,4 +1,4 @@
-"""Measurement: a strong solver answers the generated questions, to estimate how many of their keys are right."""
+"""Estimate how many keys (reference answers) of generated questions are right, from a strong solver's answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ class CheckSettings:
 
 
 def settings_of(config: RunConfig, *, solver: Mapping[str, str]) -> CheckSettings:
-    """The sub-configuration that the phase is a function of."""
+    """Settings of a run that this phase depends on."""
     greedy = SamplingSettings(temperature=0.0)
     return CheckSettings(answers=replace(rollout_dev.settings_of(config), samples=1, sampling=greedy), solver=solver)
 
@@ -35,9 +35,9 @@ def settings_of(config: RunConfig, *, solver: Mapping[str, str]) -> CheckSetting
 def check_keys(
     questions: Sequence[Question], solver: Sampler, settings: CheckSettings, *, iteration: int, **draw: Unpack[Draw]
 ) -> tuple[list[Rollout], list[KeyAccuracy]]:
-    """One answer per generated question, judged by the generator's key, and the share of keys that the answers confirm.
+    """Sample an answer per generated question, judge it by the generator's key, and return the share of confirmed keys.
 
-    Questions of the pool's rows are not asked. The share has one row, or none if no answer can be compared.
+    Questions that came with the pool's rows are not asked. The share has one row, or none if no answer can be compared.
     """
     generated = [question for question in questions if question.rollout_id]
     rollouts = answer_questions(generated, solver, settings.answers, scope=f"check_keys/{iteration}", **draw)

@@ -1,4 +1,4 @@
-"""Phase 1b: the dev reference gradient g_dev (eq:hat_g_dev)."""
+"""Phase 1b: compute g_dev, the reference gradient of the dev questions (eq:hat_g_dev)."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ FILE = "gradient.safetensors"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DevGradient:
-    """Result of the phase; the tensors are in the workspace."""
+    """Norm and counts of the dev gradient; its tensors are in a file of the workspace."""
 
     facts: Gradient
     not_finite: list[NotFinite]
-    """Dev questions that left the batch."""
+    """Dev questions that were left out because their loss or gradient is not finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +40,12 @@ class DevSettings:
 
 
 def settings_of(config: RunConfig) -> DevSettings:
-    """The sub-configuration that the phase is a function of."""
+    """Settings of a run that this phase depends on."""
     return DevSettings(objective=objective_of(config))
 
 
 def objective_of(config: RunConfig) -> ObjectiveSettings:
-    """The solver's loss, the same for dev and generated questions so that their gradients compare."""
+    """Settings of the solver's loss: the same for dev and generated questions, to make their gradients comparable."""
     return ObjectiveSettings.of(config.cotrain, max_tokens=config.cotrain.solver_tokens)
 
 
@@ -57,7 +57,7 @@ def dev_gradient(
     workspace: Path,
     progress: Progress = no_progress,
 ) -> DevGradient:
-    """g_dev: the gradient of the dev questions' mean objective (eq:hat_g_dev), in `workspace/gradient.safetensors`.
+    """Compute g_dev, the gradient of the dev questions' mean objective, into `workspace/gradient.safetensors`.
 
     Raises EngineError if it is not finite and leaving out single questions does not help.
     """

@@ -1,4 +1,4 @@
-"""Phase 2a: question-answer pairs from a batch of documents, each by its route (Algorithm 2, phase 2)."""
+"""Phase 2a: the generator writes questions with answers from a batch of documents (Algorithm 2, phase 2)."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
@@ -46,11 +46,11 @@ class GenerateSettings:
     vllm: Annotated[Mapping[str, Any], Mark.NEUTRAL] = field(default_factory=dict)
     """`engine.vllm`, which may change the distribution."""
     documents: int
-    """B."""
+    """B: documents of a batch."""
     frozen_batch: bool
     """Whether every iteration draws the first one's documents."""
     group_size: int
-    """n."""
+    """n: texts per document."""
     prompt_tokens: int
     """Prompt limit, tokens."""
     max_tokens: int
@@ -88,7 +88,7 @@ class GeneratedQuestions:
 
 
 def settings_of(config: RunConfig, *, writer: Mapping[str, str] | None = None, iteration: int = 0) -> GenerateSettings:
-    """The sub-configuration that the phase is a function of, before `with_pool` adds what depends on the pool."""
+    """Settings of a run that this phase depends on; `with_pool` adds those that depend on the pool."""
     cotrain = config.cotrain
     names = {*(each.route for each in config.data.problems), *blank_routes(config)}
     return GenerateSettings(
@@ -113,7 +113,7 @@ def settings_of(config: RunConfig, *, writer: Mapping[str, str] | None = None, i
 
 
 def depends_on_pool(config: RunConfig) -> bool:
-    """Whether the pool's rows enter the settings: by the routes of a published pool, or by exclusions."""
+    """Whether the settings depend on the pool's rows: on the routes of a published pool, or on exclusions."""
     rule = config.corpus.exclude
     return bool(rule.sources or rule.documents or (config.corpus.pool and not config.cotrain.route))
 
@@ -121,7 +121,7 @@ def depends_on_pool(config: RunConfig) -> bool:
 def with_pool(
     settings: GenerateSettings, config: RunConfig, pool: Sequence[Document], *, iteration: int, budget: Budget | None
 ) -> GenerateSettings:
-    """The settings with the routes of the pool's rows and, if exclusions change it, the batch."""
+    """Add the routes of the pool's rows to the settings and, if exclusions change it, the batch."""
     names = {*(each.route for each in config.data.problems), *blank_routes(config)}
     if config.corpus.pool and not settings.route:
         names |= {row.prompt_type for row in pool}
@@ -171,12 +171,12 @@ def generate_questions(
     saved_rows: SavedRows[Drawn] | None = None,
     progress: Progress = no_progress,
 ) -> GeneratedQuestions:
-    """n texts per document of the batch, each parsed into a question or stored with the reason why it is none.
+    """Sample n texts per document of the batch; parse each into a question, or store the reason why it is none.
 
-    Documents follow the settings' route or, if that is empty, their own prompt type. Rows of `problems`, joined by
-    document id, always follow their own; a row that carries its question adds that one and has no rollout: if all rows
-    do, no generator is needed. `examples` precede the prompts; a route that takes a function draws it from them.
-    `earlier` are questions of earlier iterations, to which the new ones are added.
+    A document's route is that of the settings or, if that is empty, its own prompt type. Documents of `problems`,
+    joined by document id, always use their own. A row that carries its question contributes it without a rollout; if
+    all rows do, no generator is needed. `examples` precede the prompts; a route that takes a function draws it from
+    them. `earlier` are questions of earlier iterations, to which the new ones are added.
     Raises DocumentError for a row that should carry a question and does not.
     """
     number = 0 if settings.frozen_batch else iteration

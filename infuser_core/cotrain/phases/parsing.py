@@ -1,7 +1,7 @@
-"""Parse a generator's text into a question, or into the reason why it is none.
+"""Parse a text that the generator wrote into a question, or into the reason why it is none.
 
-The last balanced JSON object outside of the reasoning counts. Route and verifier come from the document and not from
-the text, because choosing a lenient verifier would be a way to earn reward.
+The question is the last balanced JSON object after the reasoning. Route and verifier come from the document and not
+from the text, because choosing a lenient verifier would be a way to earn reward.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Malformed:
-    """A text that is no question."""
+    """Result of parsing a text that is no valid question."""
 
     reason: str
     """A value of Reason, or a reason of the route."""
@@ -63,16 +63,16 @@ class ParsedQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectSpans:
-    """Balanced JSON-like objects of a text."""
+    """Positions of the balanced JSON-like objects in a text."""
 
     spans: list[tuple[int, int]]
-    """(start, end) of the objects that are in no other balanced object, by end."""
+    """(start, end) of the outermost balanced objects, sorted by end."""
     truncated: bool
     """Whether the text ended inside an object."""
 
 
 def parse(text: str, *, route: Route = "mcq", min_choices: int = 4, max_choices: int = 8) -> ParsedQuestion | Malformed:
-    """The last object of the text that is a valid question; if none is, the reason of the very last object."""
+    """Parse the last JSON object that is a valid question; if none is, return the reason for the last object."""
     assert 2 <= min_choices <= max_choices <= len(LETTERS), "choices must have letters"
     if not text.strip():
         return Malformed(reason=Reason.EMPTY_RESPONSE)
@@ -99,7 +99,7 @@ def parse(text: str, *, route: Route = "mcq", min_choices: int = 4, max_choices:
 def to_question(
     parsed: ParsedQuestion, *, rollout_id: str, document: Document, choice_order: ChoiceOrder = "as_written"
 ) -> Question:
-    """The question as the solver sees it; shuffling depends on the rollout's id alone."""
+    """Convert a parsed question to the form that the solver sees; the rollout's id seeds the shuffle of choices."""
     choices = list(parsed.choices)
     if choice_order == "shuffled":
         random.Random(seed_of(rollout_id)).shuffle(choices)
@@ -155,11 +155,12 @@ class _Walk:
 
 
 def find_objects(text: str) -> ObjectSpans:
-    """Balanced JSON-like objects, string-aware, in a text that may have stray braces and quotes.
+    """Find balanced JSON-like objects, aware of strings, in a text that may have stray braces and quotes.
 
-    A walk from a brace ends at the first token that JSON does not allow there, backslashes outside strings included.
-    Two walks alive at one character therefore disagree about being inside a string: no character is walked over more
-    than twice. Braces that a dead walk saw outside strings would die at the same place and are not tried again.
+    A scan from an opening brace ends at the first token that JSON does not allow there, such as a backslash outside of
+    a string. Two scans over the same character therefore disagree on whether it is inside a string, so no character
+    is scanned more than twice. Opening braces that a failed scan saw outside of strings would fail at the same token
+    and are not tried again.
     """
     spans: list[tuple[int, int]] = []
     walked: set[int] = set()
@@ -257,11 +258,11 @@ def _parse_object(source: str, *, route: Route, min_choices: int, max_choices: i
 
 
 def _repair_escape(escape: re.Match[str]) -> str:
-    r"""JSON escapes stay, TeX commands get the second backslash that JSON requires."""
+    r"""Give a TeX command the second backslash that JSON requires; leave JSON escapes as they are."""
     text, letters, other = escape.group(), escape.group(1), escape.group(2)
     if letters is None:
         return text if other is None or other in '"\\/' else "\\" + text
-    # No text means a backspace or a form feed: \beta and \frac are commands, and so are unknown ones.
+    # A backspace or form feed is never intended: \beta and \frac are commands, and so are unknown names after \b or \f.
     if letters[0] in "bf":
         is_json = len(letters) == 1
     else:
@@ -282,7 +283,7 @@ def _question_text(value: object) -> str | None:
 
 
 def _strip_prefixes(choices: list[str]) -> list[str]:
-    """Choices without "A) ", "B) ", ... if all have their own letter, which shuffling would contradict."""
+    """Remove "A) ", "B) ", ... if every choice has its own letter, which would be wrong after shuffling."""
     marks = [_PREFIX.match(choice) for choice in choices]
     letters = [mark.group(1).upper() if mark else "" for mark in marks]
     if letters != list(LETTERS[: len(choices)]):

@@ -13,7 +13,7 @@ VERSION = 7
 
 
 def settings_of(config: RunConfig) -> AnswerSettings:
-    """The sub-configuration that the phase is a function of."""
+    """Settings of a run that this phase depends on."""
     return AnswerSettings(
         prompts=config.prompts,
         prompt_digest=template_digest(*solver_templates(config.prompts, solver_prompts(config))),
@@ -29,5 +29,5 @@ def settings_of(config: RunConfig) -> AnswerSettings:
 def rollout_dev(
     dev: Sequence[Question], solver: Sampler, settings: AnswerSettings, *, iteration: int, **draw: Unpack[Draw]
 ) -> list[Rollout]:
-    """n answers per dev question with their rewards r(a, a*; q) (Algorithm 2, phase 1)."""
+    """Sample n answers per dev question, with their rewards r(a, a*; q) (Algorithm 2, phase 1)."""
     return answer_questions(dev, solver, settings, scope=f"rollout_dev/{iteration}", **draw)

@@ -1,4 +1,4 @@
-"""Phase 2b: the solver answers the generated questions; its own or a teacher's majority may replace their keys."""
+"""Phase 2b: the solver answers the generated questions; a majority vote may replace their keys (reference answers)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,10 +18,10 @@ VERSION = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledAnswerSettings:
-    """Settings for asking the solver the generated questions, and the labels of its answers."""
+    """Settings for sampling answers to the generated questions and for the labels that judge them."""
 
     answers: AnswerSettings
-    """The same as for the dev set, so that the two gradients are comparable."""
+    """Answer settings, equal to those of the dev set so that the two gradients are comparable."""
     labels: str
     """`reference`: the generator's key; `majority`: the most frequent of the solver's own answers; `document`: the most
     frequent of its answers when the document precedes the question."""
@@ -50,7 +50,7 @@ class PseudoLabel:
 
 
 def settings_of(config: RunConfig) -> LabelledAnswerSettings:
-    """The sub-configuration that the phase is a function of."""
+    """Settings of a run that this phase depends on."""
     cotrain = config.cotrain
     return LabelledAnswerSettings(
         answers=rollout_dev.settings_of(config), labels=cotrain.labels, share=cotrain.label_share
@@ -66,9 +66,10 @@ def rollout_questions(
     documents: Mapping[str, str] | None = None,
     **draw: Unpack[Draw],
 ) -> tuple[list[Rollout], list[PseudoLabel]]:
-    """n answers per question, in order, with their rewards r(a, a_phi; q) (Algorithm 2, phase 2).
+    """Sample n answers per question, in question order, with their rewards r(a, a_phi; q) (Algorithm 2, phase 2).
 
-    A majority's labels, one per question, replace a_phi if `settings.labels` says so. `documents` are texts by id.
+    Unless `settings.labels` is `reference`, a majority vote gives each generated question a label, which replaces its
+    key a_phi. `documents` holds texts by document id.
     """
     rollouts = answer_questions(questions, solver, settings.answers, scope=f"rollout_questions/{iteration}", **draw)
     if settings.labels == "reference":
@@ -102,9 +103,9 @@ def relabel(
 ) -> tuple[list[Rollout], list[PseudoLabel]]:
     """Judge the rollouts again by the majority's answer to each question; `teacher_rollouts`, if any, are the voters.
 
-    The answer with the most equals by the question's verifier wins, the first of ties; an unreadable answer equals
-    none. If no answer can be read, or less than `share` of them agree, no answer is rewarded. Questions with a human's
-    answer keep it.
+    The winner is the answer to which the question's verifier finds most answers equal, the first of ties; an
+    unreadable answer equals no other. If no answer can be read, or less than `share` of them agree, no answer is
+    rewarded. Questions that no generator wrote keep their key.
     """
     generated = {question.question_id: question for question in questions if question.rollout_id}
     groups = {name: rows for name, rows in by_group(rollouts).items() if name in generated}
@@ -120,7 +121,7 @@ def relabel(
     judged = []
     for row in rollouts:
         if row.group_id in groups:
-            # Without a label the key must not reward the row either.
+            # Without a label, a response that equals the key must not be rewarded either.
             unlabelled = Verdict.UNVERIFIED if row.verdict == Verdict.CORRECT else row.verdict
             verdict = verdicts.get(row.rollout_id, unlabelled)
             row = replace(row, verdict=verdict, reward=solver_reward(verdict))
@@ -129,7 +130,7 @@ def relabel(
 
 
 def _job_of(row: Rollout, question: Question, answer: str) -> Job:
-    """The check of a response against another answer than the question's key."""
+    """Job that checks a response against `answer` in place of the question's key."""
     return Job(response=row.text, question=replace(question, answer=answer))
 
 

@@ -1,4 +1,4 @@
-"""Phase 3: the optimizer-aware influence score of every valid question (eq:estimated_influence_score)."""
+"""Phase 3: compute the optimizer-aware influence score of every valid question (eq:estimated_influence_score)."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,34 +26,34 @@ VERSION = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringResult:
-    """The scores, and the log-probabilities that the same forward pass yields."""
+    """Influence scores, and the solver's log-probabilities from the same forward pass."""
 
     scores: list[InfluenceScore]
     """One row per question, in order."""
     logprobs: list[TrainerLogprobs]
-    """Old policy of the solver's update, for every response of a scored question."""
+    """Log-probabilities of the old policy in the solver's update, for every response of a scored question."""
     not_finite: list[NotFinite]
     """Questions without a finite score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreSettings:
-    """Settings that the scores depend on."""
+    """Settings that the influence scores depend on."""
 
     objective: ObjectiveSettings
-    """The same as of the solver's update and the dev gradient."""
+    """Objective of the solver's update and of the dev gradient."""
     mode: Influence
     """Which of the four scores is the reward."""
     probe: bool
     """False if the generator's reward needs no influence."""
     share_backward: bool = False
-    """Always false, part of the recipe: this pass could once be the solver's update, too."""
+    """Always false, part of the recipe: this pass could formerly serve as the solver's update as well."""
     left_out: Sequence[str] = ()
     """Always empty, for the same reason."""
 
 
 def settings_of(config: RunConfig, *, iteration: int, probe: bool) -> ScoreSettings:
-    """The sub-configuration that the phase is a function of."""
+    """Settings of a run that this phase depends on."""
     return ScoreSettings(
         objective=dev_gradient.objective_of(config),
         mode=config.cotrain.influence,
@@ -73,10 +73,11 @@ def score_influence(
     include_carried: bool = False,
     progress: Progress = no_progress,
 ) -> ScoringResult:
-    """s(q): by default the cosine of AdamW's step on question q and g_dev (eq:estimated_influence_score).
+    """Score every question q by s(q): by default the cosine of AdamW's step on q and g_dev.
 
-    `reference` is the file of g_dev. Questions without a direction score 0, say why in `status` and cost no backward
-    pass. Questions that the pool's rows carry have no author to reward: they are scored only with `include_carried`.
+    `reference` is the file of g_dev. A question without a gradient scores 0, has the reason in `status` and costs no
+    backward pass. Questions that the pool's rows carry have no generator to reward: they are scored only with
+    `include_carried`.
     Raises EngineError if the reference is not finite, or no score is.
     """
     if reference is not None:
@@ -132,8 +133,8 @@ def _raise_if_not_finite(
 ) -> None:
     """Raise NotFiniteGroupsError for the groups at fault if some similarity is not finite.
 
-    A group may spoil those that share its pass: each is computed again by itself. If no gradient is at fault, the
-    optimizer's moments are, and all of these groups are lost.
+    A group may spoil others in the same pass, so each is computed again alone. If every gradient is finite, the
+    optimizer's moments are the cause, and all of these groups are lost.
     """
     broken_values = {group.group_id: _not_finite_values(similarities[group.group_id]) for group in groups}
     unclear = [group for group in groups if broken_values[group.group_id]]

@@ -1,4 +1,4 @@
-"""Checkpoint selection by validation accuracy (appendix: checkpoint selection), and the noise of the choice."""
+"""Select a checkpoint by validation accuracy (appendix: checkpoint selection), with the noise of the selection."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ def select(
     *,
     rule: str = "best",
 ) -> list[Candidate]:
-    """All candidates in order of iteration, with the selected one marked.
+    """List the candidate checkpoints in order of iteration, with the selected one marked.
 
     `best` selects the highest accuracy, the earliest of ties. `within_noise` selects the earliest candidate whose
     accuracy is less than one standard error of the difference, paired by question, below the best.
@@ -40,7 +40,7 @@ def select(
 
 
 def best_index(accuracies: Sequence[float]) -> int:
-    """Index of the highest validation accuracy; the earliest wins ties. Raises ValueError without one."""
+    """Index of the highest validation accuracy; the earliest wins ties. ValueError if there is none or one is NaN."""
     if not accuracies:
         raise ValueError("no validation accuracy to choose from; evaluate at least one checkpoint")
     if any(math.isnan(accuracy) for accuracy in accuracies):

@@ -1,4 +1,7 @@
-"""Parts of both updates: rollouts as training groups, and minibatch AdamW steps on eq:unified_obj."""
+"""Training steps for generator and solver: rollouts as training groups, and minibatch AdamW steps on eq:unified_obj.
+
+The anchor is the pre-trained base model that both roles start from.
+"""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +20,7 @@ from infuser_core.schemas import TOKEN_MEANS, Checkpoint, Rollout, Update
 
 
 def by_group(rollouts: Sequence[Rollout]) -> dict[str, list[Rollout]]:
-    """Rollouts of each group, in order. Rows of one group are consecutive in every artifact."""
+    """Split rollouts by group id, in order; rows of one group are consecutive in every artifact."""
     return {group_id: list(rows) for group_id, rows in groupby(rollouts, key=lambda rollout: rollout.group_id)}
 
 
@@ -27,7 +30,7 @@ def train_group(
     old_logprobs: Mapping[str, Sequence[float]] | None = None,
     anchor_logprobs: Mapping[str, Sequence[float]] | None = None,
 ) -> TrainGroup:
-    """One group with its advantages; rows without tokens (a prompt that did not fit) are left out.
+    """Build a training group from rollouts and their advantages; rows without tokens (prompt too long) are left out.
 
     By rollout id: `old_logprobs` of the policy before an update of several steps, `anchor_logprobs` for a loss with a
     KL divergence to the anchor.
@@ -53,7 +56,7 @@ def excluded_questions(config: RunConfig, iteration: int) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectiveSettings:
-    """Settings of eq:unified_obj for one role.
+    """Settings of the clipped objective (eq:unified_obj) for one role.
 
     Not LossSettings itself: recipes record exactly these fields, with the preset resolved.
     """
@@ -65,7 +68,7 @@ class ObjectiveSettings:
     tis_cap: float | None
     """Cap of the truncated importance weight."""
     ratio: RatioLevel
-    """Importance ratios of tokens, or one of a whole response."""
+    """Importance ratios per token, or one per response."""
     overlong: Overlong
     """Credit of responses that end at the length limit."""
     options: Preset
@@ -90,7 +93,7 @@ class ObjectiveSettings:
         )
 
     def constants(self, groups: Iterable[Sequence[Rollout]]) -> Objective:
-        """The constants for a batch of groups, whose response lengths may decide C."""
+        """Constants of the objective for a batch of groups, whose response lengths may determine C."""
         lengths = [len(rollout.token_ids) for rows in groups for rollout in rows]
         return Objective(
             clip_low=self.clip_low,
@@ -110,7 +113,7 @@ class ObjectiveSettings:
         old_logprobs: Mapping[str, Sequence[float]] | None = None,
         anchor_logprobs: Mapping[str, Sequence[float]] | None = None,
     ) -> TrainGroup:
-        """`train_group` with the advantages that this loss credits."""
+        """Build a training group like the function `train_group`, with advantages masked by `mask_overlong`."""
         return train_group(rollouts, self.mask_overlong(rollouts, advantages_G), old_logprobs, anchor_logprobs)
 
     def mask_overlong(self, rollouts: Sequence[Rollout], advantages_G: Sequence[float]) -> list[float]:
@@ -194,15 +197,16 @@ def update(
     old_logprobs: Mapping[str, Sequence[float]] | None = None,
     progress: Progress = no_progress,
 ) -> list[Update]:
-    """One pass over the groups: an AdamW step on eq:unified_obj per minibatch, then save the checkpoint in `workspace`.
+    """Train in one pass over the groups, an AdamW step on eq:unified_obj per minibatch, and save into `workspace`.
 
-    With several steps the policy moves away from the one that sampled: the trainer's log-probabilities at the start
-    are the old policy of the ratio. `old_logprobs`, by rollout id, saves computing those that an earlier pass over the
-    same checkpoint yielded. With one step old and current policy coincide.
+    With several steps the policy moves away from the one that sampled: the trainer's log-probabilities before the
+    first step are the old policy of the ratio. `old_logprobs`, by rollout id, supplies those that an earlier pass over
+    the same checkpoint computed. With one step, old and current policy coincide.
 
-    The trainer holds `before`; for a KL divergence to the `anchor` it loads the anchor first.
+    The trainer holds `before`; for a KL divergence to the `anchor` it loads the anchor first, then `before` again.
 
-    Raises NotFiniteGroupsError for groups that are not finite: the trainer has then moved, and saved nothing.
+    Raises NotFiniteGroupsError for groups that are not finite: the trainer's weights may then have changed, and nothing
+    is saved.
     """
     constants = replace(settings.objective.constants(groups), kl=settings.kl, entropy=settings.entropy)
     anchor_logprobs = None
@@ -253,7 +257,7 @@ def _compute_logprobs(
     train = [train_group(rows, [0.0] * len(rows)) for rows in groups]
     temperature = constants.temperature
     computed = trainer.logprobs(train, temperature=temperature)
-    # A group that is not finite may spoil those that share its pass: compute each of them again by itself.
+    # A group that is not finite may spoil others in the same pass: compute each of them again alone.
     return logprobs_by_rollout(
         groups,
         [
@@ -273,8 +277,8 @@ def _take_step(
     flat_share: float,
     step: int,
 ) -> Update:
-    """AdamW on the accumulated gradient, and its row; skipped if the loss or the gradient's norm is not finite."""
-    # A gradient may be finite although its loss is not: the clamp of a ratio stops a NaN on its way back.
+    """Take an AdamW step on the accumulated gradient; skip it if the loss or the gradient's norm is not finite."""
+    # A gradient may be finite although its loss is not: the clamp of a ratio blocks a NaN in the backward pass.
     norm = trainer.optim_step(settings.learning_rate) if is_finite(report.loss) else math.nan
     trainer.zero_grad()
     # The trainer itself takes no step if the norm is not finite.

@@ -1,4 +1,4 @@
-"""Phase 4: DuGRPO on the generator with influence scores as rewards (eq:gen_advantage, eq:unified_obj)."""
+"""Phase 4: update the generator by DuGRPO with influence scores as rewards (eq:gen_advantage, eq:unified_obj)."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -52,7 +52,7 @@ class GeneratorUpdate:
 
 
 def settings_of(config: RunConfig, *, iteration: int) -> GeneratorSettings:
-    """The sub-configuration that the phase is a function of."""
+    """Settings of a run that this phase depends on."""
     cotrain = config.cotrain
     return GeneratorSettings(
         step=UpdateSettings.of(cotrain, cotrain.generator, iteration=iteration, max_tokens=cotrain.generator_tokens),
@@ -74,10 +74,10 @@ def update_generator(
     anchor: Checkpoint | None = None,
     progress: Progress = no_progress,
 ) -> GeneratorUpdate:
-    """Rewards s(q) or rho_inv to advantages over all documents (eq:gen_advantage), then AdamW steps of M documents.
+    """Turn rewards s(q) or rho_inv into advantages (eq:gen_advantage) and take AdamW steps of M documents each.
 
-    Documents without variance are left out of the steps. Raises EngineError if no question has a finite reward, or no
-    document a finite gradient.
+    Documents whose rewards have no variance are left out of the steps. `anchor` is the base model for the KL term.
+    Raises EngineError if no question has a finite reward, or no document a finite gradient.
     """
     excluded_ids = {row.rollout_id for row in questions if row.question_id in settings.left_out}
     rollouts = [row for row in rollouts if row.rollout_id not in excluded_ids]
@@ -101,7 +101,7 @@ def update_generator(
         by_document = {document_id: [rewards[row.rollout_id] for row in rows] for document_id, rows in groups.items()}
         # sigma_B is the mean over all documents of the batch, before flat ones are removed (the paper's order).
         advantages = dict(zip(groups, settings.step.advantages(list(by_document.values())), strict=True))
-        # Without a dev direction the rewards say nothing about the target, rho_inv included.
+        # Without a dev gradient no reward, not even rho_inv, says anything about the target.
         varied = [document_id for document_id, own in by_document.items() if not (has_no_direction or is_flat(own))]
         updates = update(
             Role.GENERATOR,
@@ -144,7 +144,7 @@ def _compute_rewards(
 ) -> dict[str, float]:
     """The reward of every rollout; NaN for a question whose score the reward needs and is not finite."""
     scores, reward = {row.question_id: row for row in influence}, find_reward(settings.reward)
-    # Questions of the pool's rows take no part: neither in a group nor in a reward that compares questions.
+    # Questions that the pool's rows carry are left out of groups and of rewards that compare questions.
     generated = [question for question in questions if question.rollout_id]
     rated = []
     for question in generated:

@@ -1,4 +1,4 @@
-"""Phase 5: Dr.GRPO on the solver, over the generated questions (Algorithm 2, phase 5; eq:unified_obj)."""
+"""Phase 5: update the solver by Dr.GRPO on the generated questions (Algorithm 2, phase 5; eq:unified_obj)."""
 
 import math
 from collections import Counter
@@ -19,14 +19,14 @@ VERSION = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difficulty:
-    """Whether a question's accuracy is within the band of those trained on."""
+    """Accuracy of a question, and whether it is within the band that the update trains on."""
 
     question_id: str
     """Question answered."""
     accuracy: float
     """Share of the solver's answers that are correct."""
     inside: bool
-    """Whether it is in the band, ends included: others are left out of the update."""
+    """Whether the accuracy is in the band, ends included; other questions are left out of the update."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class SolverSettings:
     band: tuple[float, float] | None
     """Lowest and highest accuracy of a question that is trained on."""
     ranks: bool
-    """Whether the band is of quantiles of the batch's accuracies."""
+    """Whether the limits of the band are quantiles of the batch's accuracies."""
     mid_eos_penalty: float
     """Added (it is negative) to the reward of a response that ends by itself without an answer."""
     left_out: Sequence[str]
@@ -54,11 +54,11 @@ class SolverUpdate:
     difficulties: list[Difficulty]
     """One row per question if there is a band of accuracies."""
     not_finite: list[NotFinite]
-    """Questions that left the batch."""
+    """Questions that were left out because their loss or gradient is not finite."""
 
 
 def settings_of(config: RunConfig, *, iteration: int) -> SolverSettings:
-    """The sub-configuration that the phase is a function of."""
+    """Settings of a run that this phase depends on."""
     cotrain = config.cotrain
     return SolverSettings(
         step=UpdateSettings.of(cotrain, cotrain.solver, iteration=iteration, max_tokens=cotrain.solver_tokens),
@@ -81,9 +81,10 @@ def update_solver(
     old_logprobs: Sequence[TrainerLogprobs] = (),
     progress: Progress = no_progress,
 ) -> SolverUpdate:
-    """AdamW steps on eq:unified_obj over the questions with variance and, if there is a band, an accuracy within it.
+    """Take AdamW steps on eq:unified_obj over questions with varied rewards and, if there is a band, an accuracy in it.
 
-    They are ordered so that a minibatch mixes documents. The trainer holds `before`.
+    Questions are ordered so that a minibatch mixes documents. The trainer holds `before`; `anchor` is the base model
+    for the KL term.
     """
     all_groups = {name: rows for name, rows in by_group(rollouts).items() if name not in settings.left_out}
     document_of = {question.question_id: question.document_id for question in questions}
@@ -142,7 +143,7 @@ def stratified_order(document_ids: Sequence[str]) -> list[int]:
 def rate_difficulty(
     groups: Mapping[str, Sequence[Rollout]], band: tuple[float, float], *, ranks: bool = False
 ) -> list[Difficulty]:
-    """Every question's accuracy, and whether it is in the band of accuracies or, with `ranks`, of their quantiles."""
+    """Accuracy of every question, and whether it is in the band of accuracies or, with `ranks`, of their quantiles."""
     accuracies = {
         name: sum(row.verdict == Verdict.CORRECT for row in rows) / len(rows) for name, rows in groups.items()
     }

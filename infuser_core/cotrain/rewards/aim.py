@@ -1,6 +1,6 @@
-"""Reward of the questioner of DARC: how close the solver's accuracy is to the one that the question aims at.
+"""Reward of DARC's questioner: closeness of the solver's accuracy to the accuracy that the question aims at.
 
-1 - |p - aim|, and -0.1 if no answer is right: such a question may have no answer at all. `aim` comes from
+It is 1 - |p - aim|, or -0.1 if no answer is right: such a question may have no answer at all. `aim` comes from
 `cotrain.aims`, and p is measured against the label that a teacher with the document gives.
 """
 
@@ -16,7 +16,7 @@ UNSOLVED = -0.1
 
 
 def rewards(scores: Sequence[InfluenceScore], questions: Sequence[Question]) -> list[float]:
-    """One reward per question of the iteration. Raises ConfigError for questions that aim at nothing."""
+    """One reward per question of the iteration. Raises ConfigError for a question without an accuracy to aim at."""
     values = []
     for score, question in zip(scores, questions, strict=True):
         aim = grading_of(question).aim

@@ -1,4 +1,4 @@
-"""Control: every valid question is worth the same, so the generator learns validity and nothing else."""
+"""Control reward: 1 for every valid question, so that the generator learns only to write valid questions."""
 
 from infuser_core.schemas import InfluenceScore
 

@@ -1,4 +1,4 @@
-"""The paper's reward: how well AdamW's step on the question follows the dev gradient (eq:estimated_influence_score)."""
+"""The paper's reward: alignment of AdamW's step on a question with the dev gradient (eq:estimated_influence_score)."""
 
 from infuser_core.schemas import InfluenceScore
 
@@ -6,5 +6,5 @@ NEEDS_INFLUENCE = True
 
 
 def reward(score: InfluenceScore) -> float:
-    """The configured influence score; 0 for questions without a direction."""
+    """Configured influence score of the question; 0 if it could not be scored."""
     return score.score

@@ -1,4 +1,4 @@
-"""Ablation: the harder the better, as long as the solver sometimes succeeds."""
+"""Ablation reward: harder questions earn more, as long as the solver sometimes succeeds."""
 
 from infuser_core.schemas import InfluenceScore
 

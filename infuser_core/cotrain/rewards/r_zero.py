@@ -1,8 +1,8 @@
-"""Reward of the challenger of R-Zero: the solver's uncertainty minus a penalty for repetition.
+"""Reward of R-Zero's challenger: the solver's uncertainty minus a penalty for repetition.
 
 max(0, 1 - 2 |p - 1/2| - |C| / B): p is the share of the solver's answers that were rewarded, C the question's cluster
-among the B questions of the iteration. Questions are joined by average linkage while the mean distance 1 - similarity
-of two clusters is at most 1/2; similarity is BLEU on words, up to 4-grams (`statistics/repetition.py`).
+among the B questions of the iteration. Clusters come from average linkage: two are joined while their mean distance
+1 - similarity is at most 1/2; similarity is BLEU on words, up to 4-grams (`statistics/repetition.py`).
 
 This is the paper's formula. The published code has min(p, 1 - p), half as much relative to the penalty, no bound at 0,
 and BLEU in one direction.
@@ -15,7 +15,7 @@ from infuser_core.schemas import InfluenceScore, Question
 
 NEEDS_INFLUENCE = False
 DISTANCE = 0.5
-"""Mean distance below which two clusters are one."""
+"""Largest mean distance at which two clusters are joined."""
 WEIGHT = 1.0
 """Weight of the repetition penalty."""
 

@@ -1,4 +1,4 @@
-"""Reward of the challenger of SPICE: a bell over the reward's variance, highest at p = 1/2."""
+"""Reward of SPICE's challenger: a bell curve over the variance of the solver's reward, highest at p = 1/2."""
 
 from math import exp
 

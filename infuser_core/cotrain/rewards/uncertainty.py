@@ -1,4 +1,4 @@
-"""Ablation: questions at the edge of the solver's ability, 1 - 2 |p - 1/2|."""
+"""Ablation reward: the solver's uncertainty, 1 - 2 |p - 1/2| for its accuracy p on the question."""
 
 from infuser_core.schemas import InfluenceScore
 

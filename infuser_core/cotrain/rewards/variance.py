@@ -1,4 +1,4 @@
-"""Ablation: variance of the solver's reward, which is what a group-relative update can use."""
+"""Ablation reward: variance of the solver's reward, the signal that a group-relative update can use."""
 
 from infuser_core.schemas import InfluenceScore
 

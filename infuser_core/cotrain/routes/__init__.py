@@ -1,1 +1,1 @@
-"""From a document to a question: one module per route; the folder is the registry."""
+"""Routes from a document to a question: one module per route; the folder is the registry."""

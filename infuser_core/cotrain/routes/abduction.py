@@ -1,6 +1,6 @@
-"""Abduction, self-play with an executor: the solver gets a function and a value, and finds arguments for it.
+"""Abduction route (self-play with an executor): the solver gets a function and a value, and finds arguments.
 
-`{"program": "def f(...): ...", "arguments": "..."}`. Any arguments that give the value are right.
+The generator writes `{"program": "def f(...): ...", "arguments": "..."}`. Any arguments that give the value are right.
 """
 
 from infuser_core.config.run import QuestionSettings
@@ -17,7 +17,7 @@ SHOWS = "show_programs"
 
 
 def read(text: str, document: Document, rollout_id: str, rules: QuestionSettings) -> Question | Malformed:
-    """The question about the function of a generator's text, or the reason why it is none; without choices.
+    """Parse a generator's text into a question about its function, without choices, or say why it is none.
 
     Raises SandboxError if the sandbox itself fails, SandboxUnavailable if this host has none.
     """

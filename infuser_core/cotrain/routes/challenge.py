@@ -1,4 +1,4 @@
-"""Self-play without documents: the generator poses a multiple-choice question from what it knows, as in R-Zero."""
+"""Challenge route: the generator writes a multiple-choice question without a document, as in R-Zero."""
 
 from infuser_core.config.run import QuestionSettings
 from infuser_core.cotrain.phases.parsing import Malformed
@@ -10,5 +10,5 @@ NEEDS_DOCUMENT = False
 
 
 def read(text: str, document: Document, rollout_id: str, rules: QuestionSettings) -> Question | Malformed:
-    """The question of a generator's text, by the rules of the route `mcq`; `document` only names the group."""
+    """Parse a generator's text by the rules of the route `mcq`; `document` only names the group."""
     return mcq.read(text, document, rollout_id, rules)

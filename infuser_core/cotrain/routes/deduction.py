@@ -1,6 +1,7 @@
-"""Deduction, self-play with an executor: the generator writes a function and a call, and the solver predicts its value.
+"""Deduction route (self-play with an executor): the solver predicts the value of a generated function's call.
 
-`{"program": "def f(...): ...", "arguments": "..."}`. What the call returns in the sandbox is the reference answer.
+The generator writes `{"program": "def f(...): ...", "arguments": "..."}`. The value that the call returns in the
+sandbox is the reference answer.
 """
 
 from infuser_core.config.run import QuestionSettings
@@ -18,7 +19,7 @@ SHOWS = "show_programs"
 
 
 def read(text: str, document: Document, rollout_id: str, rules: QuestionSettings) -> Question | Malformed:
-    """The question about the call of a generator's text, or the reason why it is none; without choices.
+    """Parse a generator's text into a question about its call, without choices, or say why it is none.
 
     Raises SandboxError if the sandbox itself fails, SandboxUnavailable if this host has none.
     """

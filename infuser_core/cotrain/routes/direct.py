@@ -1,4 +1,4 @@
-"""Verifiable RLVR: the row carries problem and answer, and no generator is needed (hybrid extension)."""
+"""Direct route: a data row carries a problem with a verifiable answer, without a generator (hybrid extension)."""
 
 from dataclasses import replace
 
@@ -9,5 +9,5 @@ NEEDS_DOCUMENT = False
 
 
 def given(problem: Question, question_id: str) -> Question:
-    """The row's problem with its verifier, under a separate identifier for every iteration."""
+    """Turn a row's problem, with its verifier, into a question under the iteration's own identifier."""
     return replace(problem, question_id=question_id, rollout_id="")

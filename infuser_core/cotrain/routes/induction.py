@@ -1,4 +1,4 @@
-"""Induction, self-play with an executor: the solver writes a function that returns given values.
+"""Induction route (self-play with an executor): the solver writes a function that returns given values.
 
 The generator gets the function and writes `{"inputs": ["...", ...], "message": "..."}`. The solver sees the message
 and the first half of the inputs with their values; its function is run on the second half.
@@ -28,11 +28,11 @@ TAKES_PROGRAM = True
 SHOWS = ""
 SOLVED_WITH = "solve_code"
 LEAST, MOST = 4, 12
-"""Least and most inputs that are used; the solver sees half of them."""
+"""Minimum and maximum number of inputs that are used; the solver sees half of them."""
 
 
 def read(text: str, document: Document, rollout_id: str, rules: QuestionSettings) -> Question | Malformed:
-    """The question about the function that is the document's text, or the reason why it is none; without choices.
+    """Parse a generator's inputs into a question, without choices, about the function in `document`, or say why not.
 
     Raises SandboxError if the sandbox itself fails, SandboxUnavailable if this host has none.
     """

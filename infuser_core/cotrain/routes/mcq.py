@@ -1,4 +1,7 @@
-"""The paper's route: a document becomes a multiple-choice question with its key (appendix, generator prompt)."""
+"""Multiple-choice route of the paper: a document becomes a question with choices and a key, the right choice.
+
+The prompt is in the paper's appendix (generator prompt).
+"""
 
 from infuser_core.config.run import QuestionSettings
 from infuser_core.cotrain.phases.parsing import Malformed, parse, to_question
@@ -9,7 +12,7 @@ NEEDS_DOCUMENT = True
 
 
 def read(text: str, document: Document, rollout_id: str, rules: QuestionSettings) -> Question | Malformed:
-    """The question of a generator's text, or the reason why it is none."""
+    """Parse a generator's text into a multiple-choice question, or say why it is none."""
     parsed = parse(text, min_choices=rules.min_choices, max_choices=rules.max_choices)
     if isinstance(parsed, Malformed):
         return parsed

@@ -1,6 +1,6 @@
-"""Candidates with all facts that a score may use, and every score of the folder `scores` for their questions.
+"""Rate generated questions by every score of the folder `scores`, from their gradients and other data.
 
-One backward pass per question: slow, and independent of the engine's probe. Legend: _N parameters.
+Takes one backward pass per question: slow, but independent of the engine's probe. Shape suffix: _N parameters.
 """
 
 from collections import Counter
@@ -21,14 +21,14 @@ from infuser_core.schemas import Checkpoint, InfluenceScore, Question, QuestionL
 
 VERSION = 2
 SCORES = Registry(kind="score", package="infuser_core.cotrain.studies.scores", outside="my_package.my_score")
-"""`score(question)` of a Candidate; None for a question that the score cannot rate."""
+"""Registry of scores, each a function `score(question)` of a Candidate; None if the score cannot rate it."""
 PAPER = "preconditioned_cosine"
 """The paper's score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A scored question."""
+    """A question with the data that scores may use."""
 
     stored: InfluenceScore
     """The run's own score and its parts."""
@@ -66,7 +66,7 @@ def cosine_of(left_N: np.ndarray, right_N: np.ndarray) -> float:
 
 
 def questions_with_direction(scores: Sequence[InfluenceScore]) -> list[InfluenceScore]:
-    """The scores of questions that have a direction, in order."""
+    """Scores of the questions that have a gradient direction (status `scored`), in order."""
     return [row for row in scores if row.status == ScoreStatus.SCORED]
 
 
@@ -84,7 +84,7 @@ def named_scores(
     saved_rows: SavedRows[NamedScore] | None = None,
     progress: Progress = no_progress,
 ) -> list[NamedScore]:
-    """Every score of every question with a direction; a score that cannot rate all of them is left out.
+    """Compute every score of every question with a gradient; a score that cannot rate all of them is left out.
 
     Questions in `saved_rows` are not computed again. Raises CheckpointError if the solver's optimizer has no second
     moments.
@@ -142,7 +142,7 @@ def _rate(question: Candidate) -> list[NamedScore]:
 
 
 def values_by_score(rows: Sequence[NamedScore]) -> dict[str, dict[str, float]]:
-    """By score: the value of every question, by question id."""
+    """Values of all questions, by score name and question id."""
     values: dict[str, dict[str, float]] = {}
     for row in rows:
         values.setdefault(row.name, {})[row.question_id] = row.value
@@ -161,7 +161,7 @@ def ranks_within(values: Sequence[float], cells: Sequence[str]) -> list[float]:
 
 
 def load_flat(path: Path, prefix: str = "") -> np.ndarray:
-    """The tensors of a file, or of its shards, whose names have the prefix: flattened and joined by name [N]."""
+    """Load the tensors of a file or its shards whose names have the prefix, as one vector sorted by name [N]."""
     from safetensors.numpy import load_file
 
     from infuser_core.engines.training.checkpoint import shards_of
@@ -174,7 +174,7 @@ def load_flat(path: Path, prefix: str = "") -> np.ndarray:
 
 
 def _load_root(checkpoint: Checkpoint) -> np.ndarray:
-    """`Candidate.root_N` of a checkpoint."""
+    """Compute `Candidate.root_N` from a checkpoint's AdamW state."""
     from infuser_core.engines.training.checkpoint import MOMENTS, read_state
 
     folder = Path(checkpoint.path)

@@ -1,8 +1,9 @@
-"""The effect of a question: its real AdamW step on a throw-away copy of the solver, and what changes.
+"""Measure the effect of a question: the change after a real AdamW step on it, on a throw-away copy of the solver.
 
-Three measures of a trainer's weights, each a value per question [Q]: the exact probability of known replies; the
-objective estimated on fixed rollouts of the unchanged policy, reweighted by sequence-level importance ratios, which is
-unbiased, has common random numbers for all questions, and little noise for a single small step; and sampled accuracy.
+A measure maps a trainer's weights to a value per question [Q]. There are three: the exact probability of known replies;
+the objective estimated on fixed rollouts of the unchanged policy, reweighted by sequence-level importance ratios, which
+is unbiased, has common random numbers for all questions, and little noise for a single small step; and sampled
+accuracy.
 """
 
 import math
@@ -34,26 +35,26 @@ from infuser_core.seeding import seed_of
 VERSION = 7
 
 Measure = Callable[[Trainer], np.ndarray]
-"""Values of a trainer's weights, one per question [Q]."""
+"""Maps a trainer's weights to one value per question [Q]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectSettings:
-    """Size and noise of the study."""
+    """Settings of the study of effects: the optimizer step and the numbers of samples."""
 
     step: UpdateSettings
     """The solver's own optimizer and objective."""
     questions: int
     """Scored questions sampled."""
     answers: int
-    """New answers for each step; 0 steps on those that were scored."""
+    """New answers sampled for each step; with 0, the step uses the answers that were scored."""
     rollouts: int
     """Rollouts per dev and held-out question, if the measure needs them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """Change of one measure by one question's step."""
+    """Change of one measure after a step on one question."""
 
     question_id: str
     """Question stepped on."""
@@ -62,7 +63,7 @@ class Effect:
     change: float
     """Mean change over the measure's questions."""
     error: float
-    """Its standard error over them."""
+    """Standard error of that mean."""
     accuracy: float
     """Share of right answers among those of the step; without variance there is no step and no change."""
 
@@ -78,7 +79,7 @@ class Effects:
 
 
 def sample_questions(scores: Sequence[InfluenceScore], count: int, *, seed: int) -> list[InfluenceScore]:
-    """A seeded sample of scored questions, in their order."""
+    """Draw a seeded sample of scored questions, in their original order."""
     rows = questions_with_direction(scores)
     places = random.Random(seed_of(seed, "influence_study")).sample(range(len(rows)), min(count, len(rows)))
     return [rows[place] for place in sorted(places)]
@@ -95,12 +96,12 @@ def step_effects(
     saved_rows: SavedRows[Effect] | None = None,
     progress: Progress = no_progress,
 ) -> Effects:
-    """The effects of one step per question in `names`; those in `saved_rows` are not measured again.
+    """Take a step on each question in `names` and measure its effects; those in `saved_rows` are not measured again.
 
     The trainer holds `checkpoint` afterwards. Raises EngineError if no question has a finite step and change.
     """
     groups = by_group(answers)
-    # The batch of the scores: questions whose rewards vary.
+    # The same batch as for the scores: questions whose rewards vary.
     varied = [rows for rows in groups.values() if not is_flat([row.reward for row in rows])]
     constants = step.objective.constants(varied)
     solver.load(checkpoint)
@@ -156,7 +157,7 @@ def _take_step(
 
 
 def exact_measure(replies: Sequence[TrainGroup]) -> Measure:
-    """Teacher-forced probability of known replies at temperature 1, averaged over a question's replies."""
+    """Build a measure: mean teacher-forced probability of a question's known replies at temperature 1."""
 
     def measure(solver: Trainer) -> np.ndarray:
         logprobs = solver.logprobs(replies, temperature=1.0)
@@ -166,7 +167,7 @@ def exact_measure(replies: Sequence[TrainGroup]) -> Measure:
 
 
 def reweighted_measure(rollouts: Sequence[Rollout], solver: Trainer, *, temperature: float) -> Measure:
-    """mean_i (w_i - 1)(r_i - mean r) of every question, w the ratio to the weights that `solver` holds now."""
+    """Build a measure: mean_i (w_i - 1)(r_i - mean r) per question, w the ratio to the weights that `solver` holds."""
     groups = by_group(rollouts)
     # A question whose answers all have the same reward does not change to first order.
     varied = [rows for rows in groups.values() if not is_flat([row.reward for row in rows])]
@@ -191,7 +192,7 @@ def reweighted_measure(rollouts: Sequence[Rollout], solver: Trainer, *, temperat
 def sampled_measure(
     answer: Callable[[Checkpoint], Sequence[Rollout]], checkpoint: Checkpoint, workspace: Path
 ) -> Measure:
-    """Share of right answers to every question: saves the weights in `workspace` for `answer` to sample from."""
+    """Build a measure: share of right answers per question; saves the weights in `workspace` for `answer` to sample."""
 
     def measure(solver: Trainer) -> np.ndarray:
         with TemporaryDirectory(dir=workspace) as folder:

@@ -1,8 +1,8 @@
-"""Quality of the generator's gradient: its cosine with the gradient for the questions' real effects as rewards.
+"""Quality of the generator's gradient: its cosine with the true gradient, with the questions' real effects as rewards.
 
 The gradient is linear in the advantages, so the inner products of one gradient per rollout suffice for any reward,
-advantage and batch of documents. The true gradient is that of the documents outside of the batch.
-Legend: _R generator rollouts, _N parameters, _B batches, _D documents.
+advantage and batch of documents. The true gradient is computed on the documents outside of the batch.
+Shape suffixes: _R generator rollouts, _N parameters, _B batches, _D documents.
 """
 
 import math
@@ -30,7 +30,7 @@ REWARDS = ("influence", "variance", "uncertainty")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientSettings:
-    """Size of the study."""
+    """Settings of the study: the generator's loss, and the size and number of batches."""
 
     objective: ObjectiveSettings
     """The generator's loss."""
@@ -44,10 +44,10 @@ class GradientSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientQuality:
-    """One reward and advantage."""
+    """Gradient quality under one reward and one advantage estimator."""
 
     reward: str
-    """Name of the generator's reward; `effect` is the real change by the question's step itself."""
+    """Name of the generator's reward; `effect` is the measured change after a step on the question."""
     advantage: str
     """Name of the advantage."""
     cosine: float
@@ -69,7 +69,7 @@ def inner_products(
     workspace: Path,
     progress: Progress = no_progress,
 ) -> np.ndarray:
-    """Inner products of the gradients of all rollouts' log-probabilities [R, R]; a file holds the gradients."""
+    """Inner products [R, R] of the gradients of all rollouts' log-probabilities; gradients are stored in a file."""
     generator.load(checkpoint)
     constants = objective.constants(by_group(rollouts).values())
     file, gradients_RN = workspace / "rollout.safetensors", None
@@ -98,7 +98,7 @@ def gradient_quality(
     *,
     seed: int,
 ) -> list[GradientQuality]:
-    """Every reward with every advantage, on the same batches. The effect of a question that has none is 0."""
+    """Rate every reward with every advantage on the same batches; a question without a measured effect counts as 0."""
     score_of = {row.question_id: row for row in scores}
     generated = [row for row in questions if row.rollout_id]
     places: dict[str, list[int]] = {}

@@ -1,8 +1,8 @@
-"""Effect of selecting questions: equal steps on the best, the worst and random ones, and the gain on held-out ones.
+"""Effect of selecting questions by score: equal training on the best, worst and random ones, and the held-out gain.
 
-All arms start from one checkpoint, train on the answers that were scored, and are measured on the same held-out
-questions. An arm selects only questions whose answers differ in reward: the others have no gradient and would put
-random arms at a disadvantage. Legend: _Q held-out questions.
+An arm is one selection. All arms start from one checkpoint, train on the answers that were scored, and are measured on
+the same held-out questions. An arm selects only questions whose answers differ in reward: the others have no gradient
+and would put random arms at a disadvantage. Shape suffix: _Q held-out questions.
 """
 
 import random
@@ -28,7 +28,7 @@ BEFORE, RANDOM, WORST = "before", "random", f"{PAPER} reversed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionSettings:
-    """Size of the study."""
+    """Settings of the study: optimizer, share of questions, steps and number of random arms."""
 
     step: UpdateSettings
     """The solver's own optimizer and objective."""
@@ -46,7 +46,7 @@ class SelectionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmPlan:
-    """The questions that an arm selects."""
+    """Plan of one arm: the questions that it selects."""
 
     arm: str
     """Name of a score, the paper's reversed, or random."""
@@ -58,7 +58,7 @@ class ArmPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionArm:
-    """An arm's result."""
+    """Result of one arm: held-out accuracy after its steps, and the change."""
 
     arm: str
     """Rule of the selection; `before` is the checkpoint itself."""
@@ -69,16 +69,16 @@ class SelectionArm:
     accuracy: float
     """On the held-out questions, after the steps."""
     change: float
-    """Its difference to the checkpoint's."""
+    """Difference from the checkpoint's accuracy."""
     change_low: float
-    """2.5% quantile of that over resampled held-out questions."""
+    """2.5% quantile of the change over resampled held-out questions."""
     change_high: float
     """97.5% quantile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """The held-out questions after equal steps on some questions."""
+    """Values of the held-out questions after an arm's steps."""
 
     questions: list[str]
     """Questions trained on; empty for the checkpoint itself."""
@@ -87,7 +87,7 @@ class Reached:
 
 
 def select_questions(scores: Sequence[NamedScore], settings: SelectionSettings, *, seed: int) -> list[ArmPlan]:
-    """The arms, each with the same number of questions. A seeded draw breaks ties."""
+    """Plan the arms, each with the same number of questions; a seeded draw breaks ties."""
     values = values_by_score(scores)
     names = list(values[PAPER])
     count = max(1, round(settings.share * len(names)))
@@ -115,9 +115,9 @@ def run_arms(
     saved_rows: SavedRows[Reached],
     progress: Progress = no_progress,
 ) -> list[SelectionArm]:
-    """The checkpoint itself, and every arm after its steps; arms in `saved_rows` are not trained again."""
+    """Measure the checkpoint itself, then train and measure every arm; arms in `saved_rows` are not trained again."""
     groups = by_group(rollouts)
-    # By questions: without moments, several scores may select the same ones.
+    # Keyed by questions: without moments, several scores may select the same ones.
     values = {tuple(row.questions): row.values_Q for row in saved_rows.rows()}
     arms = [ArmPlan(arm=BEFORE, draw=0, questions=[]), *select_questions(scores, settings, seed=seed)]
     for count, arm in enumerate(arms):
@@ -169,7 +169,7 @@ def datamodelling(rows: Sequence[SelectionArm], scores: Sequence[NamedScore]) ->
 
 
 def summary(rows: Sequence[SelectionArm]) -> Iterator[dict[str, object]]:
-    """One line per rule: the random arms as their mean, with the lowest and the highest of them."""
+    """Summary rows, one per selection rule: random arms are averaged, with their lowest and highest change."""
     for arm in dict.fromkeys(row.arm for row in rows):
         own = [row for row in rows if row.arm == arm]
         changes = [row.change for row in own]

@@ -1,4 +1,4 @@
-"""The generator's prompt: few-shot examples by people or of earlier iterations, and the accuracy to aim at."""
+"""Build the generator's prompt: few-shot examples, human-written or from earlier iterations, and an accuracy goal."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ class ExamplePool:
 
 
 def load_examples(config: RunConfig, earlier: Sequence[Question] = ()) -> ExamplePool | None:
-    """The questions that prompts draw their examples from; None if the settings request no examples."""
+    """Load the questions from which prompts draw examples; None if the settings request no examples."""
     settings = config.cotrain.examples
     if settings is None:
         return None
@@ -43,7 +43,7 @@ def load_examples(config: RunConfig, earlier: Sequence[Question] = ()) -> Exampl
 
 
 def example_facts(config: RunConfig) -> dict[str, Any]:
-    """Facts of the examples for the recipe: count, settings and content of their source, and the templates."""
+    """Recipe entry of the examples: count, settings and content of their source, and the templates."""
     settings = config.cotrain.examples
     if settings is None:
         return {}
@@ -61,7 +61,7 @@ def example_facts(config: RunConfig) -> dict[str, Any]:
 
 
 def aim_facts(config: RunConfig, iteration: int) -> dict[str, Any]:
-    """For the recipe: the accuracies that an iteration's documents aim at in turn; empty without any."""
+    """Recipe entry of the accuracies that an iteration's documents aim at in turn; empty without any."""
     aims = config.cotrain.aims_of(iteration)
     if not aims:
         return {}
@@ -69,7 +69,7 @@ def aim_facts(config: RunConfig, iteration: int) -> dict[str, Any]:
 
 
 def render_examples(examples: ExamplePool | None, document_id: str, *, seed: int, iteration: int, template: str) -> str:
-    """The examples of one prompt with their answers: a function of (seed, iteration, document) alone."""
+    """Render the examples of one prompt with answers, drawn by a seed of (seed, iteration, document) alone."""
     if examples is None or not template:
         return ""
     as_programs = template == PROGRAMS_TEMPLATE
@@ -86,14 +86,14 @@ def render_examples(examples: ExamplePool | None, document_id: str, *, seed: int
 
 
 def draw_program(examples: ExamplePool | None, document_id: str, *, seed: int, iteration: int) -> str:
-    """The function of an example question, for a route that takes one; the identity if no example has a function."""
+    """Draw the function of an example question, for a route that takes one; the identity if no example has one."""
     programs = [grading_of(row).program for row in (examples.questions if examples else ())]
     rng = random.Random(seed_of(seed, "program", iteration, document_id))
     return rng.choice([program for program in programs if program] or [IDENTITY_PROGRAM])
 
 
 def render_prompt(route: Route, document: Document, profile: str, *, examples_text: str, aim: float | None) -> Messages:
-    """The generator's chat turns for a document: examples and aim, if any, precede the route's own text."""
+    """Render the generator's chat turns for a document: examples and aim, if any, precede the route's own text."""
     slots: Mapping[str, str] = {"text": document.text} if route.needs_document or route.takes_program else {}
     before = []
     if examples_text:

@@ -8,7 +8,7 @@ from infuser_core.schemas import Update
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthLimit:
-    """A metric of an update's steps and the last value without a warning."""
+    """A metric of an update's steps, its limit (the last value without a warning) and the remedy."""
 
     name: str
     metric: Callable[[Update], float]
@@ -17,7 +17,7 @@ class HealthLimit:
     is_minimum: bool = False
 
     def warning(self, updates: Sequence[Update]) -> str:
-        """The worst value of all steps, the limit and the remedy; empty if every step is within the limit."""
+        """Warning with the worst value of all steps, the limit and the remedy; empty if no step exceeds the limit."""
         values = [self.metric(step) for step in updates if step.num_tokens]
         worst = (min if self.is_minimum else max)(values, default=self.value)
         if worst == self.value or (worst < self.value) != self.is_minimum:

@@ -1,7 +1,7 @@
 """Find groups whose loss or gradient is not finite (NaN, inf) and leave them out of their batch.
 
-A batch is checked as a whole, by its loss and the norm of its gradient. Only if one of them is not finite, its groups
-are computed again one by one, and the phase starts over without those at fault, as if they had never been in the batch.
+A batch is first checked by its total loss and gradient norm. Only if one of them is not finite, its groups are computed
+again one by one, and the phase starts over without those at fault, as if they had never been in the batch.
 """
 
 import math
@@ -49,7 +49,7 @@ def retry_without_not_finite(
 
 
 def no_finite_data(rows: Sequence[NotFinite], *, tensor: str = "") -> EngineError:
-    """The error of a phase without a finite group; `tensor` names one of the checkpoint that is not finite either."""
+    """Build the error for a phase without a finite group; `tensor` names a checkpoint tensor that is not finite."""
     cause = f"; the checkpoint itself is not finite in {tensor}" if tensor else ""
     return EngineError(
         f"nothing finite is left to train on: {rows[0]}, the first of {len(rows)} such{cause}", hint=HINT
@@ -79,7 +79,7 @@ def raise_for_groups(
 
 
 def diagnose_group(trainer: Trainer, group: TrainGroup, constants: Objective, *, workspace: Path) -> NotFinite | None:
-    """The group's own loss or gradient if it is not finite. Clears accumulated gradients."""
+    """Compute a group alone: its loss or gradient if not finite, else None. Clears accumulated gradients."""
     trainer.zero_grad()
     loss = trainer.forward_backward([group], constants, denominator=1).loss
     with TemporaryDirectory(dir=workspace) as folder:
@@ -98,14 +98,14 @@ def not_finite_row(group_id: str, loss: float, norm: float, *, tensor: str = "")
 
 
 def check_gradient(gradient: Path, norm: float, *, of: str) -> None:
-    """Refuse a saved gradient of `of` whose norm is not finite. Raises EngineError."""
+    """Raise EngineError if a saved gradient's norm is not finite; `of` names the gradient in the message."""
     if not is_finite(norm):
         tensor = first_not_finite_tensor(gradient) or "the sum over all tensors"
         raise EngineError(f"the gradient of {of} has the norm {norm}: not finite in {tensor}", hint=HINT)
 
 
 def first_not_finite_tensor(file: Path) -> str:
-    """First tensor, by name, of the file whose norm is not finite; empty if all are."""
+    """Name of the alphabetically first tensor in a file whose norm is not finite; empty if all are finite."""
     # Imported here: only a broken batch needs them.
     import numpy as np
     from safetensors import safe_open

@@ -1,7 +1,7 @@
 """Questions about Python functions: parse the generator's text and run the function in the sandbox.
 
 A function is called `f`; its arguments are Python literals, `3, [1, 2]`. It must return plain data that a literal can
-express, and the same on both of two calls.
+express, and the same value in two calls.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ from infuser_core.verifiers.sandbox.run import run
 ENTRY = "f"
 """Name of the function."""
 LONGEST = 400
-"""Most characters of arguments, and of a value."""
+"""Maximum number of characters of the arguments and of a value."""
 CALLS = 2
-"""Calls with the same arguments, whose values must agree."""
+"""Number of calls with the same arguments, whose values must agree."""
 
 
 class Failure(StrEnum):
-    """Reasons why a program is no question, in addition to those of `parsing.Reason`."""
+    """Reasons why a program yields no question, in addition to those of `parsing.Reason`."""
 
     PROGRAM_FAILED = "program_failed"
     PROGRAM_NOT_DETERMINISTIC = "program_not_deterministic"
@@ -39,7 +39,7 @@ class Failure(StrEnum):
 
 
 def parse_fields(text: str, required: str) -> Mapping[str, Any] | Malformed:
-    """The last object of the text, without its reasoning, whose field `required` is a list or text and not empty."""
+    """Parse the last JSON object after the reasoning whose field `required` is a non-empty list or text."""
     if not text.strip():
         return Malformed(reason=Reason.EMPTY_RESPONSE)
     content = answer_of(text)
@@ -67,7 +67,7 @@ def _strip(value: Any) -> Any:
 
 
 def parse_arguments(text: Any) -> tuple[Any, ...] | None:
-    """The arguments that a text lists as Python literals; None if it does not."""
+    """Parse a text that lists arguments as Python literals; None if it does not."""
     if not isinstance(text, str) or not 0 < len(text.strip()) <= LONGEST:
         return None
     value = value_of(f"({text},)")
@@ -75,7 +75,7 @@ def parse_arguments(text: Any) -> tuple[Any, ...] | None:
 
 
 def run_function(source: str, cases: Sequence[tuple[Any, ...]]) -> list[Any] | Failure:
-    """The function's values for the arguments of each call. Raises SandboxError if the sandbox itself fails."""
+    """Run a function in the sandbox: its value for each call, or why it failed. SandboxError if the sandbox fails."""
     program = Program(source=source, kind="call", entry=ENTRY)
     calls = [Case(args=args) for args in cases for _ in range(CALLS)]
     outcomes = run(program, calls, LIMITS, stop=lambda _, case: case.status != Status.RETURNED)
@@ -103,7 +103,7 @@ class FunctionCall:
 
 
 def parse_call(text: str) -> FunctionCall | Malformed:
-    """Parse and run the call of a generator's text; or the reason why it makes no question."""
+    """Parse the function and the call in a generator's text and run the call, or say why it makes no question."""
     fields = parse_fields(text, "program")
     if isinstance(fields, Malformed):
         return fields
@@ -119,7 +119,7 @@ def parse_call(text: str) -> FunctionCall | Malformed:
 def make_question(
     text: str, answer: str, verifier: str, document: Document, rollout_id: str, grading: Grading
 ) -> Question:
-    """The question of a rollout; its identifier is the rollout's with a digest of the grading facts."""
+    """Build the question of a rollout; its identifier is the rollout's with a digest of the grading data."""
     facts = as_text(grading)
     return Question(
         question_id=f"{rollout_id}-{hashlib.sha256(facts.encode()).hexdigest()[:8]}",

@@ -1,4 +1,4 @@
-"""The attribution library bergson's score with Adam's moments: AdamW's frozen root divides both gradients."""
+"""Score of the attribution library bergson with Adam's moments: AdamW's frozen root divides both gradients."""
 
 from infuser_core.cotrain.studies.candidates import Candidate, cosine_of
 

@@ -1,4 +1,4 @@
-"""Hard questions first."""
+"""Difficulty as a score: hard questions rank first."""
 
 from infuser_core.cotrain.studies.candidates import Candidate
 

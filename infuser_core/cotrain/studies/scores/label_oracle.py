@@ -1,4 +1,4 @@
-"""An oracle that knows the question's topic and whether its key is right, and nothing else."""
+"""Oracle score that knows only the question's topic and whether its key (reference answer) is right."""
 
 from infuser_core.cotrain.studies.candidates import Candidate
 

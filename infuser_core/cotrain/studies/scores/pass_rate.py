@@ -1,4 +1,4 @@
-"""Variance of the question's rewards: pass rates near one half first."""
+"""Variance of the question's rewards as a score: pass rates near one half rank first."""
 
 from infuser_core.cotrain.studies.candidates import Candidate
 

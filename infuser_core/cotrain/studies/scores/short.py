@@ -1,4 +1,4 @@
-"""Questions with short answers first."""
+"""Brevity as a score: questions with short answers rank first."""
 
 from infuser_core.cotrain.studies.candidates import Candidate
 
