@@ -198,7 +198,7 @@ class Endpoint:
             "top_p": params.top_p,
             self._limit: params.max_tokens,
         }
-        # Not in the original interface, so only sent if it changes something.
+        # OpenAI's interface has no top_k, so that it is sent only if it changes something.
         if params.top_k > 0:
             body["top_k"] = params.top_k
         if request.seed is not None:

@@ -136,7 +136,7 @@ class ExclusiveTrainer:
 
     def save(self, path: Path) -> int:
         step = self._trainer.save(path)
-        # Only a state that has left its checkpoint becomes a new one.
+        # Only a state that differs from its checkpoint becomes a new checkpoint.
         self._warm.saved_step = None if self._warm.checkpoint_id else step
         return step
 

@@ -80,8 +80,8 @@ def connected(cluster: RayCluster | None, *, cores: int) -> Any:
 
     with _lock:
         if not ray.is_initialized():
-            # From a thread that lives as long as the process: Linux ends Ray's processes with the thread that started
-            # them, and Ray would take the signal handlers of the main one.
+            # Started from a thread that lives as long as this process: Linux ends Ray's processes with the thread that
+            # started them, and on the main thread Ray would replace the signal handlers.
             _starter.submit(_start, ray, cluster, cores).result()
     return ray
 

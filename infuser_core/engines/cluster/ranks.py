@@ -268,7 +268,7 @@ class _PulseWatch:
                 ready, _ = self._ray.wait([request], timeout=0)
                 if not ready:
                     continue
-                # The death of a rank shows in its call.
+                # A dead rank is noticed by its call, not here.
                 with suppress(self._ray.exceptions.RayError):
                     self._pulses[rank] = self._ray.get(request)
                     self._answer_times[rank] = time.monotonic()

@@ -125,7 +125,7 @@ class ClusterMemory:
     def _copy(self, source: RemoteFile, targets: Collection[RemoteFile]) -> None:
         writes = deque[tuple[RemoteMemory, Any]]()
         for start in range(0, source.size if targets else 0, PIECE):
-            # Read once for all targets.
+            # Each piece is read once for all targets.
             piece = source.memory.actor.read.remote(source.number, start)
             for file in targets:
                 writes.append((file.memory, file.memory.actor.write.remote(file.number, start, piece)))

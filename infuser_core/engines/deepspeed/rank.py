@@ -348,7 +348,7 @@ class DeepSpeedRank:
 
     def _empty_cache(self) -> None:
         if self._device.type == "cuda":
-            # Return freed blocks: a sampler measures the free memory.
+            # Return freed blocks to the device, since a sampler measures its free memory.
             torch.cuda.empty_cache()
 
 

@@ -165,7 +165,7 @@ class Zero:
             for owner in module.modules():
                 for name, buffer in owner.named_buffers(recurse=False):
                     setattr(owner, name, buffer.to(device))
-        # Only for its parameter groups: it never steps, so its constants do not matter.
+        # DeepSpeed needs an optimizer for its parameter groups; this one never steps, so its constants do not matter.
         holder = torch.optim.AdamW(self.parameters, lr=0.0)
         self._engine, self._zero, _, _ = deepspeed.initialize(
             model=module, optimizer=holder, config=options.to_config(), dist_init_required=False
@@ -265,7 +265,7 @@ class Zero:
 
     def _gradients(self) -> Iterator[tuple[Fragment, Tensor]]:
         """Yield this micro-batch's gradient of every fragment."""
-        # With offloading it is in host memory with the masters.
+        # With offloading, the gradient is in host memory with the masters.
         flat = self._masters().grad
         if flat is None and self._stage == 2:
             flat = torch.cat([part.reshape(-1) for part in self._zero.averaged_gradients[0]])

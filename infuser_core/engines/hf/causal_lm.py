@@ -266,7 +266,7 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
             ) from error
     model: PreTrainedModel = loaded[0]
     report: dict[str, Any] = loaded[1]
-    # transformers would fill these with random numbers.
+    # transformers fills missing and mismatched weights with random numbers.
     wrong = sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])})
     if wrong:
         message = f"{folder} lacks {len(wrong)} of the model's weights or has other shapes: {', '.join(wrong[:3])}"

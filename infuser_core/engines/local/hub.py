@@ -158,6 +158,6 @@ def _generation_config(
     common = {"eos_token_id": ends, "pad_token_id": ends[0] if pad is None else pad, "max_new_tokens": max_tokens}
     if sampling.temperature == 0:
         return GenerationConfig(do_sample=False, **common)
-    # Without top_k, the library's default applies; 0 disables it.
+    # Without a top_k, the default of transformers would apply; 0 disables it.
     options = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": max(0, sampling.top_k)}
     return GenerationConfig(do_sample=True, **options, **common)

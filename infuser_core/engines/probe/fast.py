@@ -94,7 +94,7 @@ class LayerProbe:
         sums = QuestionSums(spans, against, workspace)
         with self._recorder.recording(sums):
             names, receiver = self._recorder.head, None
-            # Without names, the output layer is frozen.
+            # There are no names if the output layer is frozen.
             if names is not None:
                 receiver = HeadRows(sums=sums, names=names, shape=self._shape, cells=self._output.cells)
             logprobs_S = forward(batch, objective.temperature, receiver)

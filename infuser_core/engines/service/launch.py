@@ -147,7 +147,7 @@ def visible_cards() -> list[str]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [card.strip() for card in visible.split(",") if card.strip()]
-    # Imported here: it takes seconds and 190 MB.
+    # Imported here: torch takes seconds and 190 MB.
     import torch
 
     return [str(card) for card in range(torch.cuda.device_count())]

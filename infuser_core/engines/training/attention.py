@@ -194,7 +194,7 @@ def _response_mask(bucket: Bucket, device: torch.device, window: int | None) -> 
     if bucket.padding_GP is not None:
         prompt_GLP = ~bucket.padding_GP[:, None]
     if window is not None:
-        # The distance to a prompt's token depends on the length of the prompt.
+        # The distance from a response token to a prompt token depends on the length of the prompt.
         lengths_G = prompt_GLP.expand(bucket.groups, -1, -1).sum((1, 2))
         places_GL = lengths_G[:, None] + torch.arange(bucket.response, device=device)
         prompt_GLP = prompt_GLP & (places_GL[:, :, None] - torch.arange(bucket.prompt, device=device) < window)

@@ -149,7 +149,7 @@ def _open_for_writing(path: Path, *, large: bool) -> Iterator[int]:
         with suppress(PermissionError):
             os.fchmod(file, path.parent.stat().st_mode & 0o666)
         if large:
-            # Not every file system supports it.
+            # Not every file system supports writes that bypass the page cache.
             with suppress(OSError):
                 fcntl(file, F_SETFL, _BYPASS_CACHE)
         yield file
