@@ -51,7 +51,7 @@ class PromptGroup:
     """Length limit of this prompt's responses, tokens; None for the limit in SamplingParams."""
 
     def limit(self, params: SamplingParams) -> int:
-        """Most tokens of a response to this prompt."""
+        """Maximum number of tokens in a response to this prompt."""
         return params.max_tokens if self.max_tokens is None else min(self.max_tokens, params.max_tokens)
 
 
@@ -80,19 +80,19 @@ class Tokenizer(Protocol):
 
     @property
     def end_token(self) -> int | None:
-        """The token that ends a reply."""
+        """Id of the token that ends a reply; None if there is none."""
 
     def render(self, messages: Messages, chat: str = "own") -> list[int]:
-        """Tokens of the chat turns, ready for the assistant's reply.
+        """Apply the chat template: returns the tokens of the turns, up to where the assistant's reply begins.
 
         `chat` is `own` for the model's template, `off` for plain text, or a template in Jinja.
         """
 
     def encode(self, text: str) -> list[int]:
-        """Tokens of plain text, without special tokens."""
+        """Convert plain text to tokens, without special tokens."""
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text without special tokens."""
+        """Convert tokens to text, leaving out special tokens."""
 
 
 class Sampler(Protocol):
@@ -199,7 +199,7 @@ class Trainer(Protocol):
         """Load weights, AdamW moments and step count. Raises CheckpointError if optimizer state is missing."""
 
     def zero_grad(self) -> None:
-        """Drop accumulated gradients."""
+        """Reset the accumulated gradient to zero."""
 
     def forward_backward(
         self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
@@ -233,7 +233,7 @@ class Trainer(Protocol):
 
 
 class ChatModel(Protocol):
-    """A language model that answers chat prompts: judges chunks, labels topics, chooses textbooks."""
+    """Answers chat prompts, by a language model or by rules: judges chunks, labels topics, chooses textbooks."""
 
     @property
     def name(self) -> str:

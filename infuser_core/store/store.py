@@ -101,7 +101,7 @@ class Store:
 
     @contextmanager
     def workspace(self, recipe: Recipe) -> Iterator[Path]:
-        """Create a temporary folder in the store for a phase's files; deleted at the end unless it was committed."""
+        """Create a temporary folder in the store for a phase's files, which is deleted at the end unless committed."""
         folder = self.root / ".staging" / f"{recipe.key}.{uuid.uuid4().hex}"
         with _store_errors(self.root):
             folder.mkdir(parents=True)
@@ -149,7 +149,7 @@ class Store:
         return ref if won else self.manifest(ref).ref
 
     def _rename(self, source: Path, ref: ArtifactRef) -> bool:
-        """Move a folder to the artifact's place; False if the artifact was there already, complete or pruned."""
+        """Move a folder to the artifact's path; returns False if the artifact was there already, complete or pruned."""
         target = self.folder(ref.key)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_symlink() or (target.exists() and not (target / MANIFEST).exists()):
