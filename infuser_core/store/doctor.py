@@ -1,6 +1,6 @@
 """`infuser doctor`: check the store for damage, and prepare a repair by moving damaged artifacts and records aside.
 
-Runs then compute the missing artifacts again.
+To complete the repair, the affected runs are executed again, which computes the missing artifacts.
 """
 
 import time

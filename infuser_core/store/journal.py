@@ -1,4 +1,4 @@
-"""Journals of runs: append-only logs with one line per stage that ran, was cached, or failed, in each attempt.
+"""Journals of runs: append-only logs with a line for each stage that ran, was found in the store, or failed.
 
 An attempt is one start of the run. Each line ends with a seal: a checksum of the line and of the previous line's seal.
 A file of the same name with the suffix `.head` holds the last seal and the offset of its line's end, so that a

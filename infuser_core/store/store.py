@@ -1,7 +1,8 @@
 """The artifact store: commits a stage's output as an immutable artifact, and verifies artifacts when they are read.
 
-Layout: `artifacts/<phase>/<key>/{<table>.parquet, files..., artifact.json}`. An artifact is committed by renaming its
-complete folder, so a folder in `artifacts` is never partly written.
+Layout: `artifacts/<phase>/<key>/{<table>.parquet, files..., artifact.json}`. The key is computed from the recipe:
+everything that determines the artifact. An artifact is committed by renaming its complete folder, so a folder in
+`artifacts` is never partly written.
 """
 
 import errno
