@@ -51,7 +51,7 @@ class PromptGroup:
     """Length limit of this prompt's responses, tokens; None for the limit in SamplingParams."""
 
     def limit(self, params: SamplingParams) -> int:
-        """Maximum number of tokens in a response to this prompt."""
+        """Return the most tokens that a response to this prompt may have."""
         return params.max_tokens if self.max_tokens is None else min(self.max_tokens, params.max_tokens)
 
 
@@ -80,10 +80,10 @@ class Tokenizer(Protocol):
 
     @property
     def end_token(self) -> int | None:
-        """Id of the token that ends a reply; None if there is none."""
+        """Token that ends a reply; None if there is none."""
 
     def render(self, messages: Messages, chat: str = "own") -> list[int]:
-        """Apply the chat template: returns the tokens of the turns, up to where the assistant's reply begins.
+        """Convert chat turns to the tokens of a prompt, which ends just before the assistant's reply.
 
         `chat` is `own` for the model's template, `off` for plain text, or a template in Jinja.
         """
@@ -92,11 +92,11 @@ class Tokenizer(Protocol):
         """Convert plain text to tokens, without special tokens."""
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Convert tokens to text, leaving out special tokens."""
+        """Convert tokens to text, without special tokens."""
 
 
 class Sampler(Protocol):
-    """Draws responses from a checkpoint."""
+    """Draws responses from a checkpoint's model."""
 
     @property
     def tokenizer(self) -> Tokenizer: ...
@@ -199,7 +199,7 @@ class Trainer(Protocol):
         """Load weights, AdamW moments and step count. Raises CheckpointError if optimizer state is missing."""
 
     def zero_grad(self) -> None:
-        """Reset the accumulated gradient to zero."""
+        """Drop accumulated gradients."""
 
     def forward_backward(
         self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
@@ -233,7 +233,7 @@ class Trainer(Protocol):
 
 
 class ChatModel(Protocol):
-    """Answers chat prompts, by a language model or by rules: judges chunks, labels topics, chooses textbooks."""
+    """A language model that answers chat prompts: judges chunks, labels topics, chooses textbooks."""
 
     @property
     def name(self) -> str:
