@@ -47,11 +47,11 @@ class BuiltSource:
     sizes: ChunkSettings = field(default_factory=ChunkSettings)
 
     def apply_verdicts(self, verdicts: Sequence[Judgement]) -> "BuiltSource":
-        """Return the source with the chunks discarded that the judge dropped."""
+        """Return the source with the chunks that the judge dropped moved to the discarded spans."""
         return self.drop({row.document_id: ("judge", row.reason, row.response) for row in verdicts if not row.keep})
 
     def drop(self, dropped: Mapping[str, tuple[str, str, str]]) -> "BuiltSource":
-        """Return the source with some documents discarded, which are given as id to (stage, reason, response)."""
+        """Return the source with some documents moved to the discarded spans: id to (stage, reason, response)."""
         spans = [discard(row, *dropped[row.document_id]) for row in self.documents if row.document_id in dropped]
         if not spans:
             return self

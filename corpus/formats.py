@@ -23,7 +23,7 @@ from infuser_core.system.sealed import digest_of_file
 
 EXTRA = "extra.jsonl"
 _OURS = [field.name for field in fields(Document)]
-# Field of documents.json to field of a document. `content` may be `text`.
+# Fields of documents.json to fields of Document. The text is in `content` or `text`.
 _AUTHORS = {"doc_id": "document_id", "field": "domain", "source_pdf": "source_id", "token_count": "num_tokens"}
 _HEADERS = tuple(f"Header {level}" for level in range(1, 7))
 
@@ -147,7 +147,7 @@ def _build_import(
     )
     columns = {key, *_OURS, *_AUTHORS}
     extra = {name: value for name, value in row.items() if name not in columns}
-    # The original values, for export: some became text, and some columns were missing.
+    # Keep the original values for export: some were converted to text, and some columns were missing.
     origin = {name: value for name, value in row.items() if name in columns and name != key}
     return Imported(
         document=document,

@@ -1,4 +1,4 @@
-"""Merge document pools into one: the result is the same as one build from all their sources."""
+"""Merge document pools into the pool that one build of all their sources would give, in the order of the pools."""
 
 import shutil
 from collections import Counter
@@ -119,7 +119,7 @@ def _unite_sources(pools: Sequence[Path]) -> tuple[list[MergedPool], list[PoolSo
 
 
 def _require_equal(parts: Sequence[MergedPool], fact: str) -> None:
-    """Raises UsageError if the pools differ in a figure of their reports, such as the judge."""
+    """Raises UsageError if the reports of the pools differ in the entry `fact`, such as the judge."""
     values = [part.facts[fact] for part in parts]
     other = next((place for place, value in enumerate(values) if value != values[0]), None)
     if other is not None:
@@ -158,7 +158,7 @@ def _merge_audits(parts: Sequence[MergedPool]) -> dict[str, Any] | None:
         {**rows[0], "matched_documents": sum(row["matched_documents"] for row in rows)}
         for rows in zip(*(audit["references"] for audit in audits), strict=True)
     ]
-    # All pools were compared with the same records.
+    # Not a sum: all pools were compared with the same records.
     read = {key: audits[0][key] for key in ("read",) if key in audits[0]}
     return {**audits[0], **sums, **read, "references": references, "controls": _merge_controls(audits)}
 

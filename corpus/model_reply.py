@@ -27,7 +27,7 @@ class ModelCall:
     task: str
     """assign, merge, phrase, rank, structure or judge."""
     item: str
-    """Subject of the request: a pair, a question's id, a window of labels."""
+    """Subject of the request: a (domain, subdomain) pair, a question's id, a window of labels or headings"""
     attempt: int
     """1 for the first request."""
     model: str

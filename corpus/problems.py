@@ -52,7 +52,7 @@ def problem_rows(
 
 
 def blank_rows(counts: Mapping[str, int]) -> list[Document]:
-    """Make documents without text, from which the generator invents questions; `counts` has their number by route."""
+    """Make documents without text, for questions that the generator invents; `counts` has their number by route."""
     routes = [route for route, count in counts.items() for _ in range(count)]
     return [_row(f"blank-{number:04d}", "blank", "", "", route) for number, route in enumerate(routes)]
 

@@ -1,10 +1,13 @@
-"""Errors that users can see. Each names the value at fault and the remedy."""
+"""Exceptions and warnings that users can see; helpers that word their messages and suggest similar names.
+
+Each error names the value at fault and a remedy.
+"""
 
 import reprlib
 from collections.abc import Iterable, Sequence
 
 NUMBER = "[0-9]{1,9}"
-"""A whole number in an argument: ASCII digits, not too many."""
+"""Pattern of a whole number in a command-line argument: one to nine ASCII digits."""
 _MOST_NAMES = 20
 _MOST_CHARS = 300
 _REPR = reprlib.Repr()
@@ -12,7 +15,7 @@ _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80
 
 
 class InfuserError(Exception):
-    """Base of all user-facing errors: one readable line, then a hint."""
+    """Base class of all user-facing errors: a one-line message, a hint, and the exit code of the command."""
 
     exit_code = 3
 
@@ -26,26 +29,29 @@ class InfuserError(Exception):
 
 
 def abbreviate(value: object) -> str:
-    """The value's repr on one line, shortened for a message."""
+    """Shorten a value's repr for an error message."""
     text = _REPR.repr(value)
     return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}..."
 
 
 def closest_names(word: str, names: Iterable[str]) -> list[str]:
     """Up to three names spelled like `word`, the most similar first."""
-    # Imported here: only a mistake needs it.
+    # Imported here: needed only after a misspelling.
     from difflib import get_close_matches
 
     return get_close_matches(word[:200], list(names), n=3, cutoff=0.6)
 
 
 def did_you_mean(candidates: Sequence[str]) -> str:
-    """The beginning of a hint: "did you mean ...? "; empty without candidates."""
+    """Beginning of a hint, "did you mean A or B? "; empty without candidates."""
     return f"did you mean {' or '.join(candidates)}? " if candidates else ""
 
 
 def match_name(word: str, names: Iterable[str], *, kind: str, where: str = "") -> str:
-    """The name that equals `word`, or the only one that begins with it. Raises UsageError for none and for several."""
+    """The name that equals `word`, or else the only name that begins with it.
+
+    Raises UsageError if no name or more than one matches. `kind` and `where` word its message.
+    """
     names = list(names)
     matches = [word] if word in names else names_starting_with(word, names)
     if len(matches) == 1:
@@ -57,7 +63,7 @@ def match_name(word: str, names: Iterable[str], *, kind: str, where: str = "") -
 
 
 def names_starting_with(word: str, names: Iterable[str]) -> list[str]:
-    """Names that begin with `word`; none if it is empty."""
+    """Names that begin with `word`; no names if `word` is empty."""
     return [name for name in names if word and name.startswith(word)]
 
 
@@ -67,13 +73,13 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 class ConfigError(InfuserError, ValueError):
-    """A configuration key, value or combination that cannot run."""
+    """An invalid configuration: an unknown key, a bad value, or settings that do not work together."""
 
     exit_code = 2
 
 
 class UsageError(InfuserError, ValueError):
-    """A command was called with arguments that match nothing."""
+    """Invalid arguments of a command, such as the name of a run that does not exist."""
 
     exit_code = 2
 
@@ -89,7 +95,7 @@ class StoreError(InfuserError, OSError):
 
 
 class UnwritableStoreError(StoreError):
-    """The store's folder is not writable: the user must choose another one."""
+    """The store's folder is not writable: the user must choose another folder."""
 
     exit_code = 2
 
@@ -99,7 +105,7 @@ class MissingArtifactError(StoreError):
 
 
 class PrunedError(StoreError):
-    """A file that is needed was removed by retention."""
+    """A required file was pruned: retention removed it from its artifact to free disk space."""
 
     def __init__(self, message: str, *, hint: str = "", key: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -111,7 +117,7 @@ class DamagedArtifactError(StoreError):
 
 
 class CatalogueError(InfuserError, ConnectionError):
-    """A textbook catalogue cannot be reached or answers in an unknown shape."""
+    """A textbook catalogue cannot be reached, or its response has an unknown format."""
 
 
 class DocumentError(InfuserError, ValueError):
@@ -127,7 +133,7 @@ class EngineError(InfuserError, RuntimeError):
 
 
 class KilledProcessError(InfuserError, RuntimeError):
-    """A helper process was killed from outside: by a person, or by the system when memory ran out.
+    """A helper process was killed from outside: by a person, or by the operating system when memory ran out.
 
     The input is not at fault, so the work is retried.
     """
@@ -138,13 +144,13 @@ class StageError(InfuserError, RuntimeError):
 
 
 class BusyRunError(InfuserError, RuntimeError):
-    """Another living process holds the run."""
+    """Another running process is executing the run."""
 
     exit_code = 2
 
 
 class DataWarning(UserWarning):
-    """A benchmark has other rows than the paper used."""
+    """A benchmark's rows differ from those used in the paper."""
 
 
 class Terminated(InfuserError, RuntimeError):
@@ -154,4 +160,4 @@ class Terminated(InfuserError, RuntimeError):
 
 
 class EngineWarning(UserWarning):
-    """An engine uses a slower path for this model; results are the same."""
+    """An engine has a problem that does not change results, such as a slower code path for this model."""

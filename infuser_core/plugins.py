@@ -1,7 +1,8 @@
-"""Plug-ins by name (rewards, routes, verifiers, ...): modules of a folder here, or of a user's package.
+"""Registries of plug-ins (rewards, routes, verifiers, ...): look up a shipped module or a user's module by name.
 
-The folder is the registry: a module added to it is a plug-in under its name. Its required attributes are declared next
-to the folder: `find_route` in `cotrain/route.py`, `find_verifier` in `verifiers/parts/batch.py`, and so on.
+Each kind of plug-in has a folder, and every module in it is a plug-in of that name. The attributes that a plug-in must
+define are documented next to the folder: `find_route` in `cotrain/route.py`, `find_verifier` in
+`verifiers/parts/batch.py`, and so on.
 """
 
 import importlib
@@ -15,19 +16,19 @@ from infuser_core.errors import ConfigError, abbreviate
 
 _OURS = ("infuser_core", "corpus")
 MAIN_ROUTE = "mcq"
-"""Route of a textbook's chunk, unless its row or the configuration says otherwise."""
+"""Default route of a textbook's chunk: its row or the configuration may name another one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registry:
-    """A folder in which each module is a plug-in of one kind."""
+    """All plug-ins of one kind: the modules of a shipped package, and modules of users' packages."""
 
     kind: str
-    """Name in messages."""
+    """Name of this kind of plug-in in messages."""
     package: str
     """Package with the shipped plug-ins."""
     outside: str
-    """Form of the name of a user's plug-in, for messages."""
+    """Example of a user's plug-in name, for messages; with a colon, names have the form `module:attribute`."""
 
     def names(self) -> list[str]:
         """Names of the shipped plug-ins."""
@@ -38,9 +39,9 @@ class Registry:
         return bool(name.partition(":")[2]) if ":" in self.outside else "." in name
 
     def check(self, name: str) -> str:
-        """Return the name if a shipped plug-in has it or if it has the form of a user's; imports nothing of a user's.
+        """Return the name if it is a shipped plug-in's or has the form of a user's plug-in name.
 
-        Raises ConfigError with the shipped names otherwise.
+        Imports no user code. Otherwise raises ConfigError, which lists the shipped names.
         """
         dotted = all(part.isidentifier() for part in name.partition(":")[0].split("."))
         is_outside = self._is_outside(name)
@@ -52,9 +53,10 @@ class Registry:
         return name
 
     def find(self, name: str, *shipped: str) -> tuple[ModuleType, Any]:
-        """A plug-in's module and object: the attribute after the colon, else the first of `shipped` that it has.
+        """Import a plug-in; returns its module and its object.
 
-        Without either the object is the module itself. Raises ConfigError if the plug-in cannot be imported.
+        The object is the attribute after the colon, else the first attribute of `shipped` that the module has; without
+        a colon and `shipped`, it is the module itself. Raises ConfigError if the plug-in cannot be imported.
         """
         self.check(name)
         module_name, _, attribute = name.partition(":")
@@ -68,7 +70,7 @@ class Registry:
 
 
 def find_object(name: str, *, key: str) -> Any:
-    """Import the object `package.module:name` of the setting `key`. Raises ConfigError if that fails."""
+    """Import the object `package.module:name`, the value of the setting `key`. Raises ConfigError if that fails."""
     _check_allowed(key, name)
     module, _, attribute = name.partition(":")
     try:
@@ -78,7 +80,7 @@ def find_object(name: str, *, key: str) -> Any:
 
 
 def shipped_plugins_only() -> bool:
-    """Whether configurations may use only shipped plug-ins, `INFUSER_PLUGINS`: `any` or `shipped`.
+    """Whether configurations may use only shipped plug-ins; the variable `INFUSER_PLUGINS` is `any` or `shipped`.
 
     `infuser serve` sets `shipped` for the flow runs it starts. Raises ConfigError for any other value.
     """
@@ -89,7 +91,7 @@ def shipped_plugins_only() -> bool:
 
 
 def _check_allowed(kind: str, name: str) -> None:
-    """Raises ConfigError for outside code if only shipped plug-ins are allowed: an import runs the module."""
+    """Raises ConfigError for a module from outside INFUSER if only shipped plug-ins are allowed: importing runs it."""
     if shipped_plugins_only() and name.partition(".")[0] not in _OURS:
         raise ConfigError(
             f"{kind} {name!r} is code from outside INFUSER, which a deployment's parameters may not name",
@@ -98,15 +100,18 @@ def _check_allowed(kind: str, name: str) -> None:
 
 
 REWARDS = Registry(kind="reward", package="infuser_core.cotrain.rewards", outside="my_package.module:name")
-"""Generator rewards: `reward(score)` of one question, or `rewards(scores, questions)` of all of an iteration."""
+"""Generator rewards: `reward(score)` for one question, or `rewards(scores, questions)` for all of an iteration."""
 ROUTES = Registry(kind="route", package="infuser_core.cotrain.routes", outside="my_package.my_route")
-"""Ways from a document to a question: `TEMPLATE`, `NEEDS_DOCUMENT`, `read` or `given`; optional `RUNS_PROGRAMS`."""
+"""Routes, which turn a document into a question: `TEMPLATE`, `NEEDS_DOCUMENT`, `read` or `given`; optional
+`RUNS_PROGRAMS`."""
 VERIFIERS = Registry(kind="verifier", package="infuser_core.verifiers", outside="my_package.module:Name")
-"""Comparisons of a response with the reference answer: `check`; optional `check_many`, `RUNS_PROGRAMS` and `PROMPT`."""
+"""Verifiers, which compare a response with the reference answer: `check`; optional `check_many`, `RUNS_PROGRAMS` and
+`PROMPT`."""
 BENCHMARKS = Registry(kind="benchmark", package="infuser_core.evaluation.benchmarks", outside="my_package.module:load")
-"""Question sets that models are evaluated on: `BENCHMARK`, and `load` if it reads no rows."""
+"""Question sets that models are evaluated on: `BENCHMARK`, and `load` if it has no `read_row`."""
 TRACKERS = Registry(kind="tracker", package="infuser_core.results.trackers", outside="my_package.module:name")
-"""Services that display a run's metrics: `track`, and the `PACKAGE` that it needs."""
+"""Trackers, which send a run's metrics to a service: `track`, and the `PACKAGE` that it needs."""
 
 WORLDS = Registry(kind="world", package="infuser_core.nano.worlds", outside="my_package.my_world")
-"""Micro-worlds of the nano lab: `WORLD`, and the `SCHEDULE` that trains its anchor."""
+"""Micro-worlds of the nano lab: `WORLD`, and the `SCHEDULE` that pre-trains its anchor, the base model of both
+roles."""

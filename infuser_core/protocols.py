@@ -1,6 +1,7 @@
-"""The interface between algorithm and machine: protocols, and the plain data that crosses it.
+"""Protocols of the engines (tokenizer, sampler, trainer, chat model), and the dataclasses passed to and from them.
 
-Engines are caches of checkpoints: their state can be dropped and loaded again without loss.
+An engine only caches a checkpoint: its state can be dropped and loaded again without loss. The anchor is the
+pre-trained base model that both roles start from.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +20,12 @@ Progress = Callable[[int, int, int], None]
 
 
 def no_progress(rows: int, total: int, tokens: int) -> None:
-    """Report nothing."""
+    """A `Progress` that does nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """Temperature, nucleus, top-k and response limit."""
+    """Settings for sampling responses: temperature, top-p, top-k and the length limit."""
 
     temperature: float
     """Softmax temperature; 0 means greedy."""
@@ -38,7 +39,7 @@ class SamplingParams:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptGroup:
-    """A prompt and the seeds of its samples: one response per seed."""
+    """A prompt to sample from, with one seed for each of its responses."""
 
     group_id: str
     """Question or document id."""
@@ -47,7 +48,7 @@ class PromptGroup:
     seeds: list[int]
     """One 63-bit seed per sample (see `seeding.seed_of`)."""
     max_tokens: int | None = None
-    """Limit of its responses, tokens, if it is below that of the others."""
+    """Length limit of this prompt's responses, tokens; None for the limit in SamplingParams."""
 
     def limit(self, params: SamplingParams) -> int:
         """Most tokens of a response to this prompt."""
@@ -67,15 +68,15 @@ class Completion:
 
 
 Keep = Callable[[int, int, Completion], None]
-"""`keep(place, row, completion)`: stores the finished response to seed number `row` of group number `place`."""
+"""`keep(place, row, completion)`: stores a finished response, that of seed number `row` of group number `place`."""
 
 
 def no_keep(place: int, row: int, completion: Completion) -> None:
-    """Store nothing."""
+    """A `Keep` that does nothing."""
 
 
 class Tokenizer(Protocol):
-    """Text to tokens and back, and the chat template."""
+    """Converts text to tokens and back, and applies the chat template."""
 
     @property
     def end_token(self) -> int | None:
@@ -111,32 +112,33 @@ class Sampler(Protocol):
         progress: Progress = no_progress,
         keep: Keep = no_keep,
     ) -> list[list[Completion]]:
-        """One list of completions per group, in order. A function of (weights, prompt, seed) alone.
+        """Sample responses; returns one list of completions per group, in the order of `groups`.
 
-        `keep` receives every response as it ends. At each call of `progress`, sampling again only the responses that
-        `keep` has not received gives the same results; with rounding, if the sampler forms its batches itself.
+        A response depends only on (weights, prompt, seed). `keep` receives every response as soon as it is finished.
+        If sampling stops after a call of `progress`, sampling only the responses that `keep` has not received gives
+        the same results, up to rounding if the sampler forms its own batches.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainRow:
-    """One response with the inputs of its loss."""
+    """One response to train on, with the inputs of its loss."""
 
     token_ids: Sequence[int]
     """Response tokens."""
     advantage: float
     """Advantage of the response."""
     sampler_logprobs: Sequence[float]
-    """pi_rollout, nats, one per response token."""
+    """Log-probabilities under the sampler (pi_rollout), nats, one per response token."""
     old_logprobs: Sequence[float] | None = None
     """The trainer's log-probabilities at the start of the update; None means the current policy (ratio 1)."""
     anchor_logprobs: Sequence[float] | None = None
-    """The anchor's log-probabilities, if the loss contains a distance to it."""
+    """Log-probabilities under the anchor; None if the loss has no KL term to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainGroup:
-    """A prompt with its responses; the prompt is shared by all of them."""
+    """A prompt with all its responses to train on."""
 
     group_id: str
     """Question or document id."""
@@ -148,19 +150,22 @@ class TrainGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReport:
-    """Numbers of one forward_backward, by their names in `schemas.Update`."""
+    """Results of one `forward_backward` call; the names are those of `schemas.Update`."""
 
     loss: float
     """Negative objective, mean over groups."""
     num_tokens: int
-    """Number of response tokens, those of rows without a gradient included."""
+    """Number of response tokens, including those of rows without a gradient."""
     means: Mapping[str, float]
-    """Means over the computed tokens, one for each of `schemas.TOKEN_MEANS`."""
+    """Mean of each of `schemas.TOKEN_MEANS` over the computed tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Similarity:
-    """AdamW's step for one group alone, against a reference direction (eq:adamw_moments)."""
+    """Dot products and norms that compare one group's AdamW step Gamma with a reference (eq:adamw_moments).
+
+    g is the group's gradient.
+    """
 
     group_id: str
     """Question id."""
@@ -178,20 +183,20 @@ class Similarity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """Results of one scoring pass."""
+    """Results of `Trainer.probe`: one comparison per group, and log-probabilities."""
 
     similarities: list[Similarity]
-    """One per group, in order."""
+    """One per group, in the order of the groups."""
     logprobs: list[list[Sequence[float]]]
     """Log-probability of every response token under the trainer, nats: [group][row][token]; empty for rows of
     advantage 0."""
 
 
 class Trainer(Protocol):
-    """Holds one role's weights and AdamW state; accumulates gradients; steps; probes."""
+    """Holds one role's weights and optimizer state: accumulates gradients, takes AdamW steps, scores groups."""
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Load weights, moments and step; refuses a checkpoint without optimizer state."""
+        """Load weights, AdamW moments and step count. Raises CheckpointError if optimizer state is missing."""
 
     def zero_grad(self) -> None:
         """Drop accumulated gradients."""
@@ -202,37 +207,37 @@ class Trainer(Protocol):
         """Accumulate the gradient of the negative objective, summed over groups and divided by `denominator`."""
 
     def below_epsilon(self) -> float:
-        """Share of parameters whose root of the second moment is below epsilon; 0 for optimizers without one."""
+        """Share of parameters whose second moment's root is below epsilon; 0 for optimizers without second moment."""
 
     def optim_step(self, learning_rate: float) -> float:
-        """One AdamW step; returns the gradient's global norm before clipping. Non-finite norms skip the step."""
+        """Take one AdamW step; returns the gradient's global norm before clipping. A non-finite norm skips the step."""
 
     def logprobs(
         self, groups: Sequence[TrainGroup], *, temperature: float, progress: Progress = no_progress
     ) -> list[list[Sequence[float]]]:
-        """Log-probability of every response token, no gradient: [group][row][token]."""
+        """Log-probability of every response token, nats, computed without a gradient: [group][row][token]."""
 
     def probe(
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> ProbeResult:
-        """Per group, the AdamW-preconditioned direction against the reference, and the pass's log-probabilities.
+        """Compare each group's AdamW-preconditioned gradient with the gradient in the file `reference`.
 
-        Weights, optimizer state and accumulated gradients do not change.
+        Also returns the log-probabilities. Does not change weights, optimizer state or accumulated gradients.
         """
 
     def keep_gradient(self, path: Path) -> float:
-        """Write the accumulated gradient, ascent direction, as fp32 safetensors; returns its norm."""
+        """Write the accumulated gradient (of the objective: ascent) as fp32 safetensors; returns its norm."""
 
     def save(self, path: Path) -> int:
-        """Write weights, moments and step into an existing folder; returns the step."""
+        """Write weights, AdamW moments and step count into an existing folder; returns the step count."""
 
 
 class ChatModel(Protocol):
-    """Answers chat turns: the judge, taxonomy labels, choice of textbooks."""
+    """A language model that answers chat prompts: judges chunks, labels topics, chooses textbooks."""
 
     @property
     def name(self) -> str:
-        """Name in reports: the model's, or `rule-based: ...`."""
+        """Name of the model in reports, or `rule-based: ...`."""
 
     def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:
-        """One reply per prompt, greedy."""
+        """Reply to each prompt, decoding greedily; returns one text per prompt."""

@@ -1,4 +1,8 @@
-"""Rows of the store's tables, what their columns mean to a reader, and the closed vocabularies of their values."""
+"""Row types of all tables in the store, with the meaning of each column, and enumerations of their values.
+
+The anchor is the pre-trained base model that both roles start from. The solver answers questions, the generator writes
+them. `eq:` and `appendix:` name equations and appendices of the paper.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -7,7 +11,10 @@ from typing import Any
 
 
 class Verdict(StrEnum):
-    """Verdicts of a verifier on a response. "Could not verify" is never a wrong answer."""
+    """Result of checking a response against the reference answer.
+
+    `unverified` means that the check itself failed, which is not a wrong answer.
+    """
 
     CORRECT = "correct"
     WRONG = "wrong"
@@ -35,37 +42,37 @@ class ScoreStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """Meaning of a column for a reader, in addition to its type.
+    """Description of a column for display, in addition to its type.
 
     A column has the same label, unit and reference in every table.
     """
 
     label: str = ""
-    """Heading; empty for the name itself."""
+    """Heading; empty to use the column's name."""
     unit: str = ""
     """Unit of the numbers, such as tokens or nats."""
     refers_to: str = ""
-    """Table whose rows the identifiers name; `groups` for a question or a document, depending on the role."""
+    """Table that the column's identifiers refer to; `groups` for questions or documents, depending on the role."""
     is_text: bool = False
-    """Whether it is a text to read: comes first in a row, and may have many lines."""
+    """Whether the value is a text to read: displayed first in a row, and may have many lines."""
     is_detail: bool = False
-    """Whether it is left out of tables with many rows and is only on the page of a row."""
+    """Whether the column is only displayed on the page of a single row, not in tables of many rows."""
 
 
 def column(
     label: str = "", *, unit: str = "", refers_to: str = "", text: bool = False, detail: bool = False
 ) -> Mapping[str, Column]:
-    """Metadata of a row's field: `name: type = field(metadata=column(...))`."""
+    """Describe a column in the metadata of its field: `name: type = field(metadata=column(...))`."""
     return {"column": Column(label=label, unit=unit, refers_to=refers_to, is_text=text, is_detail=detail)}
 
 
 def columns(row_type: Any) -> dict[str, Column]:
-    """The columns of a row type by name, in order."""
+    """Descriptions of a row type's columns by name, in field order."""
     return {each.name: each.metadata.get("column", Column()) for each in fields(row_type)}
 
 
 def overview(row_type: Any) -> list[str]:
-    """Default columns of a table with many rows: neither identifiers nor details."""
+    """Names of the columns displayed in a table of many rows: all but identifiers and details."""
     return [name for name, column in columns(row_type).items() if not (column.refers_to or column.is_detail)]
 
 
@@ -83,29 +90,29 @@ GROUP = column(refers_to="groups")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """One arm of an adaptive budget in one iteration."""
+    """One arm of the bandit that divides an iteration's documents, such as a domain, and its share of them."""
 
     arm: str
-    """Value of the field by which the budget is divided."""
+    """Value of the document field by which the batch is divided."""
     share: float
     """Share of the batch, 0 to 1."""
     count: int
-    """Documents of the batch: the share, rounded up or down."""
+    """Number of documents in the batch: the share, rounded up or down."""
     drawn: int
-    """Documents drawn from the arm in earlier iterations."""
+    """Number of documents drawn from the arm in earlier iterations."""
     documents: int
-    """Documents of the arm in the pool."""
+    """Number of the arm's documents in the pool."""
     pulls: int
-    """Documents of the arm within the window whose questions have a measured influence."""
+    """Number of the arm's documents within the window whose questions have a measured influence."""
     mean: float | None
-    """Mean influence of these documents; None without any."""
+    """Mean influence of the documents counted in `pulls`; None if there are none."""
     bound: float | None
-    """Upper confidence bound of the mean; None without any."""
+    """Upper confidence bound of the mean; None if `pulls` is 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkResponse:
-    """One saved response to a benchmark question, from which scores can be computed again."""
+    """One saved response to a benchmark question; scores can be recomputed from saved responses."""
 
     benchmark: str
     """Benchmark label."""
@@ -114,7 +121,7 @@ class BenchmarkResponse:
     sample_index: int
     """Position among the question's samples, 0-based."""
     response: str = field(metadata=TEXT)
-    """Whole model output without special tokens; empty when the prompt did not fit."""
+    """Complete model output without special tokens; empty if the prompt was too long."""
     finish_reason: str
     """stop, length or prompt_too_long."""
     prompt_tokens: int = field(metadata=TOKENS)
@@ -125,7 +132,7 @@ class BenchmarkResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkVerdict:
-    """Verdict of one preset's verifier on one saved response."""
+    """Result of checking one saved response with the verifier of one scoring preset."""
 
     benchmark: str
     """Benchmark label."""
@@ -134,15 +141,15 @@ class BenchmarkVerdict:
     sample_index: int
     """Position among the question's samples, 0-based."""
     preset: str
-    """paper, official, strict-last or phrase."""
+    """Scoring preset: paper, official, strict-last or phrase."""
     verdict: str
     """correct, wrong, no_answer or unverified."""
     extracted: str
-    """The answer that was compared; empty if the response has none."""
+    """Answer extracted from the response; empty if there is none."""
     reason: str
-    """The rule that decided."""
+    """Rule that decided the verdict."""
     decided_by: str
-    """verifier, or judge if a language model decided."""
+    """verifier, or judge if a language model decided the verdict."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,26 +161,27 @@ class BenchmarkScore:
     checkpoint_id: str = field(metadata=CHECKPOINT)
     """Checkpoint evaluated."""
     num_questions: int = field(metadata=column("questions"))
-    """Questions in the denominator."""
+    """Number of questions in the denominator."""
     num_samples: int = field(metadata=column("samples"))
     """Responses per question."""
     accuracy: float
-    """Mean over questions of the share of correct responses; unverified and unanswered count as wrong."""
+    """Share of correct responses per question, averaged over questions; unverified and missing answers count as
+    wrong."""
     low: float
     """Lower end of the 95% interval (Wilson, over questions)."""
     high: float
     """Upper end of the 95% interval (Wilson, over questions)."""
     answered: float
-    """Share of responses with an extractable answer."""
+    """Share of responses from which an answer could be extracted."""
     unverified: int
-    """Responses that could not be verified."""
+    """Number of responses that could not be verified."""
     mean_response_tokens: float = field(metadata=TOKENS)
     """Mean response length, tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionScore:
-    """One question of one evaluation: the unit of intervals and paired comparisons."""
+    """Counts of one question's responses in one evaluation. Intervals and paired comparisons are over questions."""
 
     benchmark: str
     """Benchmark label, or `validation`."""
@@ -182,61 +190,61 @@ class QuestionScore:
     domain: str
     """Broad area, or empty."""
     num_samples: int = field(metadata=column("samples"))
-    """Responses."""
+    """Number of responses."""
     num_correct: int = field(metadata=column("correct"))
-    """Correct responses."""
+    """Number of correct responses."""
     num_no_answer: int
-    """Responses without an answer."""
+    """Number of responses without an answer."""
     num_unverified: int
-    """Responses that could not be verified."""
+    """Number of responses that could not be verified."""
     num_cut: int
-    """Responses that ended at the length limit."""
+    """Number of responses cut off at the length limit."""
     too_long: bool
-    """Whether the question exceeded the prompt limit and got no responses."""
+    """Whether the question was longer than the prompt limit and so has no responses."""
     mean_response_tokens: float = field(metadata=TOKENS)
     """Mean response length, tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A validated checkpoint (appendix: checkpoint selection)."""
+    """A checkpoint evaluated on the validation set as a candidate for selection (appendix: checkpoint selection)."""
 
     at_iteration: int
-    """Iterations done when it was saved; 0 is the anchor."""
+    """Number of iterations finished when it was saved; 0 is the anchor."""
     checkpoint_id: str = field(metadata=CHECKPOINT)
-    """The checkpoint."""
+    """The checkpoint evaluated."""
     accuracy: float
     """Validation accuracy."""
     selected: bool
-    """True for exactly one row of a selection."""
+    """Whether this checkpoint was selected; true for exactly one row of a selection."""
     behind: float = 0.0
-    """Accuracy of the best checkpoint minus this one's, over the same questions."""
+    """Accuracy of the best checkpoint minus that of this one, on the same questions."""
     behind_error: float = 0.0
     """Standard error of `behind`, paired by question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The selected checkpoint."""
+    """The checkpoint with which a run ends, selected by validation accuracy."""
 
     selected_iteration: int
-    """Iterations done when it was saved; 0 is the anchor."""
+    """Number of iterations finished when it was saved; 0 is the anchor."""
     checkpoint_id: str = field(metadata=CHECKPOINT)
-    """The checkpoint."""
+    """The selected checkpoint."""
     accuracy: float
-    """Validation accuracy."""
+    """Its validation accuracy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """Share of a benchmark's questions that are also in the validation set, which selects the checkpoint."""
+    """Overlap of a benchmark with the validation set, by which the checkpoint is selected."""
 
     benchmark: str
     """Benchmark label."""
     num_questions: int = field(metadata=column("questions"))
-    """Questions of the benchmark."""
+    """Number of questions in the benchmark."""
     num_seen: int
-    """Questions of the benchmark in the validation set, by normalised text."""
+    """Number of these that are also in the validation set, compared by normalised text."""
     share: float
     """num_seen / num_questions."""
 
@@ -253,37 +261,37 @@ class Topic:
     subdomain: str
     """Specialisation within the domain."""
     num_questions: int = field(metadata=column("questions"))
-    """Dev questions that carry this pair."""
+    """Number of dev questions with this pair."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One textbook of a catalogue, admitted or not (appendix: source registry)."""
+    """A textbook from a catalogue, admitted to the corpus or rejected (appendix: source registry)."""
 
     source_id: str = field(metadata=SOURCE)
     """Canonical identifier: `doi:`, `isbn:`, `arxiv:`, `url:` or `sha256:` and its value."""
     title: str
-    """Title as the catalogue gives it."""
+    """Title in the catalogue."""
     author: str
     """Authors, joined by "; "."""
     discipline: str
-    """Domain of the pair that the search was for."""
+    """Domain of the topic for which the textbook was found."""
     category: str
     """textbook, reference, tutorial or notes."""
     licence: str
-    """SPDX identifier; empty if the catalogue has none."""
+    """SPDX identifier of the licence; empty if the catalogue has none."""
     licence_evidence: str
-    """Field and value from which the licence was read."""
+    """Catalogue field and value from which the licence was read."""
     source_url: str
     """Page that describes the resource."""
     download_url: str
-    """Address of the file, relative to the catalogue if that is local."""
+    """URL of the file; a path relative to the catalogue if the catalogue is local."""
     filename: str
     """Original file name."""
     description: str
     """Short description from the catalogue."""
     sha256: str
-    """Digest of the file; empty if rejected."""
+    """sha256 of the file, hex; empty if rejected."""
     num_bytes: int = field(metadata=column("size", unit="bytes"))
     """Size of the file, bytes."""
     status: str
@@ -294,16 +302,16 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Converted text of one source, with measures of the conversion's quality."""
+    """Markdown of one whole source, converted from its file, with indicators of the conversion's quality."""
 
     source_id: str = field(metadata=SOURCE)
     """Source of the text."""
     markdown: str = field(metadata=TEXT)
-    """The whole source as Markdown; empty in a run on a built pool, whose folder has it."""
+    """The source's complete text as Markdown; empty in a run on a built pool, which has it in its own folder."""
     sha256: str
-    """Digest of `markdown` in UTF-8."""
+    """sha256 of `markdown` in UTF-8, hex."""
     num_pages: int
-    """Pages of the original file."""
+    """Number of pages in the original file."""
     converter: str
     """Converter name and version."""
     status: str
@@ -311,118 +319,121 @@ class Page:
     reason: str
     """Why it was rejected; empty when converted."""
     chosen: str = ""
-    """Why this converter was used for the source."""
+    """Why this converter was used."""
     page_starts: list[int] = field(default_factory=list)
-    """Offset in `markdown` at which each page's text begins, characters; empty if the converter does not know."""
+    """Offset of each page's text in `markdown`, characters; empty if the converter does not report pages."""
     math_garbled: list[float] = field(default_factory=list)
-    """Share of tokens that are broken pieces of formulas, per page; empty if the converter does not know."""
+    """Share of each page's tokens that are broken pieces of formulas; empty if the converter does not report it."""
     removed: list[str] = field(default_factory=list)
-    """Pieces of the source that the converter left out of `markdown`."""
+    """Pieces of the source's text that the converter left out of `markdown`."""
     removed_for: list[str] = field(default_factory=list)
-    """One reason for each piece: running_head, page_number, navigation, licence, image, markup, unused, unreadable."""
+    """Reason for each removed piece: running_head, page_number, navigation, licence, image, markup, unused,
+    unreadable."""
     removed_pages: list[int] = field(default_factory=list)
-    """Page index of each piece, 0-based; empty if the source has no pages."""
+    """Page index of each removed piece, 0-based; empty if the source has no pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A chunk of a textbook; the retained ones are the pool D_doc."""
+    """A chunk of a textbook. The retained chunks are the document pool (the paper's D_doc)."""
 
     document_id: str = field(metadata=DOCUMENT)
-    """`<source digest prefix>-<start>`: stable for an unchanged source."""
+    """`<source digest prefix>-<start>`: stays the same as long as the source does."""
     source_id: str = field(metadata=SOURCE)
     """Source of the chunk."""
     header_path: str = field(metadata=column("headings"))
     """Ancestor headings, joined by " > "."""
     start: int
-    """First character in the source's Markdown."""
+    """Offset of the chunk's first character in the source's Markdown."""
     end: int
-    """One past the last character in the source's Markdown."""
+    """Offset one past its last character."""
     text: str = field(metadata=TEXT)
     """Exactly `markdown[start:end]`."""
     num_tokens: int = field(metadata=column("tokens"))
-    """Tokens of `text` under the chunker's token counter."""
+    """Number of tokens in `text`, by the chunker's token counter."""
     domain: str
     """Domain of the source."""
     prompt_type: str
-    """Generator route, a file in `infuser_core/cotrain/routes`: mcq, free_form, direct."""
+    """Route by which a question is made from the document, a module in `infuser_core/cotrain/routes`: mcq, free_form,
+    direct."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Decision to keep or drop a span of a source, with its reason."""
+    """Decision to keep a chunk in the document pool or to drop it, with its reason."""
 
     document_id: str = field(metadata=DOCUMENT)
     """The chunk judged."""
     keep: bool
     """Whether the chunk enters the pool."""
     reason: str
-    """One line: the judge's own, or the rule that decided."""
+    """One line: the judge's reason, or the rule that decided."""
     decided_by: str
-    """judge, structure or size."""
+    """judge (a language model), structure or size."""
     response: str = field(metadata=TEXT)
-    """Raw text of the judging model; empty when a rule decided."""
+    """Raw response of the judge; empty when a rule decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """A text and a record of other data that share n-grams (appendix: deduplication check).
+    """A pool document or question that shares n-grams with a record of reference data (appendix: deduplication check).
 
-    Offsets count characters and span the longest common run.
+    The offsets, in characters, are those of the longest common run of words.
     """
 
     document_id: str = field(metadata=DOCUMENT)
-    """Pool chunk, or `dev:ID` or `validation:ID` for a question that was compared with the data."""
+    """Document of the pool, or `dev:ID` or `validation:ID` for a question compared with the reference data."""
     shard: str
-    """File of the data, or the set of questions."""
+    """File of the reference data, or the name of a question set."""
     record: int
     """Number of the record in its file, 0-based."""
     record_id: str
     """The record's own identifier, or empty."""
     part: str
-    """Text of the record: messages, question, question+answer, text, or fields."""
+    """Part of the record that was compared: messages, question, question+answer, text, or fields."""
     num_common: int
-    """Distinct n-grams in both."""
+    """Number of distinct n-grams that both have."""
     containment_document: float
-    """Share of the document's n-grams that the record has."""
+    """Share of the document's n-grams that are also in the record."""
     containment_reference: float
-    """Share of the record's n-grams that the document has."""
+    """Share of the record's n-grams that are also in the document."""
     jaccard: float
     """Jaccard similarity of the two sets of word n-grams."""
     estimate: float
-    """MinHash estimate of the Jaccard similarity, in the paper's mode; else 0."""
+    """MinHash estimate of the Jaccard similarity in the paper's mode; otherwise 0."""
     longest_run: int = field(metadata=column(unit="words"))
     """Longest common run, words."""
     document_start: int
-    """First character of the run in the document."""
+    """Offset of the run's first character in the document."""
     document_end: int
-    """One past its last character in the document."""
+    """Offset one past the run's last character in the document."""
     reference_start: int
-    """First character of the run in the record's text."""
+    """Offset of the run's first character in the record's text."""
     reference_end: int
-    """One past its last character in the record's text."""
+    """Offset one past the run's last character in the record's text."""
     matched: bool
-    """Whether the pair passes the match rule."""
+    """Whether the pair counts as a match."""
     rule: str
-    """Why it matches: document or reference (the contained one), run, whole or jaccard; empty without a match."""
+    """First rule by which the pair matches: document or reference (the one whose n-grams the other contains), run,
+    whole or jaccard; empty without a match."""
     verdicts: str = ""
-    """All rules that the pair passes, separated by blanks; `shared` for a common n-gram of length `longest_run`."""
+    """All rules that apply to the pair, separated by blanks. `shared`, a common n-gram, is not a match by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question with its reference answer: (q, a_phi) when generated, (q, a*) when from a data set."""
+    """A question with its reference answer: (q, a_phi) if generated, (q, a*) if from a data set."""
 
     question_id: str = field(metadata=QUESTION)
-    """Stable identifier."""
+    """Identifier of the question."""
     text: str = field(metadata=TEXT)
-    """Question without its choices."""
+    """Text of the question, without its choices."""
     choices: list[str] = field(metadata=TEXT)
     """Choices in the order of the prompt; empty for a free-form question."""
     answer: str
     """Reference answer: the letter for multiple choice, the value otherwise."""
     verifier: str
-    """Module name in `infuser_core/verifiers`; set by the route, never by model output."""
+    """Verifier that checks answers, a module in `infuser_core/verifiers`; set by the route, never by model output."""
     domain: str = ""
     """Broad area, or empty."""
     subdomain: str = ""
@@ -430,83 +441,95 @@ class Question:
     document_id: str = field(default="", metadata=DOCUMENT)
     """Source document of the question; empty for data sets."""
     rollout_id: str = field(default="", metadata=ROLLOUT)
-    """Generator rollout that wrote it; empty for data sets."""
+    """Generator rollout that contains it; empty for data sets."""
     reasoning: str = field(default="", metadata=column("author's reasoning", text=True))
-    """The author's own reasoning; empty for data sets."""
+    """The generator's reasoning about the reference answer; empty for data sets."""
     grading: str = ""
-    """Settings of the comparison other than the verifier's defaults: JSON of `verifiers/parts/grading.py`, or empty."""
+    """Settings that differ from the verifier's defaults, as JSON (see `verifiers/parts/grading.py`); empty for
+    none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionLabel:
-    """An oracle's label of a generated question. For reports and controls: no phase reads it."""
+    """Topic of a generated question and correctness of its reference answer, from an oracle such as the nano lab's.
+
+    Only for reports and controls: no phase reads it.
+    """
 
     question_id: str = field(metadata=QUESTION)
     """Question labelled."""
     topic: str
     """Topic, or "unknown"."""
     key: str
-    """sound, unsound or unknown: whether the reference answer is right."""
+    """Whether the reference answer is correct: sound, unsound or unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyAccuracy:
-    """Estimated share of right keys among an iteration's generated questions. For monitoring: no phase reads it."""
+    """Estimated share of an iteration's generated questions whose reference answer (key) is correct.
+
+    Only for monitoring: no phase reads it.
+    """
 
     told_by: str
-    """`labels` of the configured labeller, the `majority` of the solver's own answers, or a `strong solver`."""
+    """Source of the estimate: `labels` of the configured labeller, the `majority` of the solver's answers, or a
+    `strong solver`."""
     questions: int
-    """Generated questions with an estimate."""
+    """Number of generated questions with an estimate."""
     accuracy: float
-    """Share of them whose key is right, or equals the majority answer."""
+    """Share of these whose key is correct by the source of the estimate."""
     low: float
-    """Lower end of the 95% Wilson interval over questions."""
+    """Lower end of the 95% interval (Wilson, over questions)."""
     high: float
-    """Upper end."""
+    """Upper end of the 95% interval (Wilson, over questions)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollout:
-    """One sampled sequence with the sampler's log-probabilities (pi_old in eq:unified_obj)."""
+    """One response sampled from a model, with the sampler's log-probabilities (pi_old in eq:unified_obj)."""
 
     rollout_id: str = field(metadata=ROLLOUT)
     """`<group_id>/<sample index>`."""
     group_id: str = field(metadata=GROUP)
     """Question id (solver) or document id (generator)."""
     sample_index: int
-    """Position in the group, 0-based."""
+    """Position among the group's responses, 0-based."""
     role: str
     """solver or generator."""
     checkpoint_id: str = field(metadata=CHECKPOINT)
-    """Checkpoint of the sampler."""
+    """Checkpoint from which the response was sampled."""
     prompt_token_ids: Sequence[int] = field(metadata=column("prompt tokens"))
     """Prompt tokens."""
     token_ids: Sequence[int] = field(metadata=column("tokens"))
-    """Response tokens, the end-of-sequence token included when sampled."""
+    """Response tokens, including the end-of-sequence token if it was sampled."""
     sampler_logprobs: Sequence[float] = field(metadata=column("mean log-probability", unit="nats"))
-    """Log-probability of each response token under the sampling temperature, nats."""
+    """Log-probability of each response token at the sampling temperature, nats."""
     text: str = field(metadata=TEXT)
     """Decoded response without special tokens."""
     finish_reason: str
     """stop or length."""
     verdict: str
-    """Verdict of the verifier (solver) or valid / invalid (generator)."""
+    """The verifier's verdict (solver), or valid or invalid (generator)."""
     reward: float
-    """1.0 for correct, else 0.0 (solver); 0.0 until scored (generator)."""
+    """Solver: 1.0 if correct, else 0.0. Generator: 0.0, as rewards are in GeneratorScore."""
     malformed_reason: str
-    """Why a generator's text is not a question; empty otherwise."""
+    """Why the generator's response is not a valid question; empty otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InfluenceScore:
-    """Optimizer-aware influence of one question (eq:estimated_influence_score)."""
+    """Optimizer-aware influence of one question on the dev set (eq:estimated_influence_score).
+
+    g is the question's gradient, Gamma its AdamW-preconditioned direction, g_dev the dev reference direction.
+    """
 
     question_id: str = field(metadata=QUESTION)
     """Question scored."""
     status: str
-    """See ScoreStatus; only `scored` rows have a measured direction, `not_finite` rows hold the numbers at fault."""
+    """A value of ScoreStatus. Only `scored` rows have a measured direction; `not_finite` rows have the numbers that are
+    not finite."""
     score: float = field(metadata=column("influence"))
-    """The configured score: the generator's reward."""
+    """The influence score configured for the run, which is the generator's reward."""
     cosine: float = field(metadata=DETAIL)
     """cos(g_dev, Gamma)."""
     dot: float = field(metadata=DETAIL)
@@ -520,67 +543,69 @@ class InfluenceScore:
     reference_norm: float = field(metadata=DETAIL)
     """||g_dev||."""
     solver_accuracy: float
-    """Mean reward of the question's rollouts."""
+    """Mean reward of the solver's responses to the question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerLogprobs:
-    """The trainer's log-probabilities of a response at the start of the iteration: the update's old policy."""
+    """A response's log-probabilities under the trainer at the start of the iteration: the update's old policy."""
 
     rollout_id: str = field(metadata=ROLLOUT)
     """Solver rollout."""
     logprobs: Sequence[float] = field(metadata=column("mean log-probability", unit="nats"))
-    """Log-probability of each response token under the sampling temperature, nats."""
+    """Log-probability of each response token at the sampling temperature, nats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorScore:
-    """Reward and advantage of one generator rollout (Phase 4)."""
+    """Reward and advantage of one generator rollout (the paper's Phase 4)."""
 
     rollout_id: str = field(metadata=ROLLOUT)
     """Generator rollout."""
     document_id: str = field(metadata=DOCUMENT)
-    """Document of the rollout's group."""
+    """Document from which the question was generated."""
     reward: float
-    """Influence score, or the invalid penalty rho_inv. A reward that is not finite is not used."""
+    """Influence score of the question, or the penalty rho_inv for an invalid one. A reward that is not finite is not
+    used."""
     advantage: float
-    """DuGRPO advantage (eq:gen_advantage); 0 for a rollout that is not trained on."""
+    """DuGRPO advantage (eq:gen_advantage); 0 if the rollout is not trained on."""
     trained: bool
-    """False if the group has zero variance, which gives no gradient, or if a reward or gradient is not finite."""
+    """Whether the rollout is trained on: false if its group's rewards are all equal, which gives no gradient, or if a
+    reward or gradient is not finite."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Update:
-    """One AdamW step of a role."""
+    """One AdamW step on a role's weights, with diagnostics of its minibatch."""
 
     role: str
     """solver or generator."""
     step: int
-    """AdamW's count of optimizer steps since the anchor, including this one unless it was skipped."""
+    """AdamW's step count since the anchor, including this step unless it was skipped."""
     num_groups: int = field(metadata=column("groups"))
-    """Groups in the minibatch."""
+    """Number of groups in the minibatch."""
     num_responses: int = field(metadata=column("responses"))
-    """Responses in the minibatch."""
+    """Number of responses in the minibatch."""
     num_tokens: int = field(metadata=column("tokens"))
-    """Response tokens in the minibatch."""
+    """Number of response tokens in the minibatch."""
     flat_share: float
     """Share of the phase's groups that were left out because all their rewards are equal."""
     loss: float
-    """Negative objective."""
+    """Loss of the minibatch: the negative objective."""
     gradient_norm: float
-    """Global norm before clipping."""
+    """Global norm of the gradient before clipping."""
     learning_rate: float
-    """Step size."""
+    """Learning rate of the step."""
     clip_fraction: float
-    """Share of response tokens for which the clipped branch was active."""
+    """Share of response tokens for which the clipped branch of the objective was active."""
     clip_fraction_high: float
-    """Share of response tokens clipped above the range."""
+    """Share of response tokens clipped at the upper end of the range."""
     mean_ratio: float
     """Mean importance ratio pi / pi_old over response tokens."""
     mean_tis: float
-    """Mean truncated importance weight, trainer over sampler."""
+    """Mean truncated importance weight (trainer probability over sampler probability) over response tokens."""
     truncated: float
-    """Share of response tokens whose importance weight is truncated."""
+    """Share of response tokens whose importance weight was truncated."""
     sampler_kl: float = field(metadata=NATS)
     """Estimate (k3) of KL(sampler || policy before the update) per token, nats."""
     policy_kl: float = field(metadata=NATS)
@@ -590,62 +615,66 @@ class Update:
     entropy: float = field(metadata=NATS)
     """Estimate of the policy's entropy per token, nats: mean -log pi of the sampled tokens."""
     cut: int
-    """Responses of the minibatch that ended at the length limit."""
+    """Number of responses in the minibatch that were cut off at the length limit."""
     below_epsilon: float
-    """Share of parameters whose second moment's root, bias corrected, is below AdamW's epsilon after the step."""
+    """Share of parameters for which the root of AdamW's bias-corrected second moment is below epsilon after the
+    step."""
     skipped: bool
-    """True if no step was taken: the minibatch's gradient norm is not finite although that of each group is."""
+    """Whether no step was taken because the minibatch's gradient norm is not finite, although that of each group is."""
 
 
 TOKEN_MEANS = (
     "clip_fraction", "clip_fraction_high", "mean_ratio", "mean_tis", "truncated",
     "sampler_kl", "policy_kl", "anchor_kl", "entropy",
 )  # fmt: skip
-"""Columns of an update that are means over its response tokens."""
+"""Columns of Update that are means over response tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """Weights with AdamW's m, v and step: the training state of a role."""
+    """Training state of a role: a folder with the weights and AdamW's moments m and v, and the step count."""
 
     checkpoint_id: str = field(metadata=CHECKPOINT)
     """Artifact id of the checkpoint."""
     role: str
     """solver or generator; the anchor serves both."""
     path: str
-    """Folder in Hugging Face layout, with the weights and `optimizer.safetensors`."""
+    """Folder in Hugging Face layout, with weights and `optimizer.safetensors`."""
     step: int
-    """Optimizer steps taken since the anchor."""
+    """Number of optimizer steps taken since the anchor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gradient:
-    """Facts about the dev reference direction g_dev (eq:hat_g_dev); the tensor is another file of the artifact."""
+    """Norm and counts of the dev reference direction g_dev (eq:hat_g_dev); its tensors are in another file."""
 
     norm: float
-    """||g_dev||; 0 if none of its dev groups had variance."""
+    """||g_dev||; 0 if all dev questions have equal rewards."""
     num_groups: int = field(metadata=column("groups"))
-    """Dev questions."""
+    """Number of dev questions."""
     num_varied: int
-    """Dev questions whose responses differ in reward: only these have a gradient."""
+    """Number of dev questions whose responses differ in reward; only these have a gradient."""
     averaged: int
-    """Gradients in the direction: always 1. Older stores may have running means over several iterations."""
+    """Number of gradients averaged: always 1, except in older stores, which may have means over several iterations."""
     accuracy: float
-    """Mean dev reward."""
+    """Mean reward of the responses to dev questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotFinite:
-    """A group left out of a batch because a number is not finite; only such batches have the table `not_finite`."""
+    """A group left out of a batch because a number is infinite or NaN.
+
+    Only artifacts with such a group have the table `not_finite`.
+    """
 
     group_id: str = field(metadata=GROUP)
-    """Question (solver) or document (generator); the rollout for a reward."""
+    """Question id (solver) or document id (generator); rollout id if a reward is not finite."""
     quantity: str
-    """The first number that is not finite: loss, gradient, score, reward or change."""
+    """First quantity that is not finite: loss, gradient, score, reward or change."""
     value: float
-    """The number; for a gradient, its norm."""
+    """Its value; for a gradient, the norm."""
     tensor: str
-    """First parameter by name whose gradient is not finite; empty if all are finite."""
+    """First parameter, by name, whose gradient is not finite; empty if all are finite."""
 
     def __str__(self) -> str:
         tensor = f", its gradient not finite in {self.tensor}" if self.tensor else ""
@@ -654,12 +683,12 @@ class NotFinite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFact:
-    """One number of the overlap audit's summary."""
+    """A named number in the overlap audit's summary."""
 
     name: str
-    """Name of the count or measurement."""
+    """Name of the number."""
     value: float
-    """The number."""
+    """Its value."""
 
 
 _ARTIFACT = Column(refers_to="artifacts")
@@ -676,11 +705,11 @@ COLUMNS: Mapping[str, Column] = {
         for name, each in columns(row_type).items()
     },
 }
-"""Every column of the rows of this module and of commit records, by name."""
+"""Description by name of every column of this module's row types and of tables made from commit records."""
 
 
 def heading(name: str) -> str:
-    """Heading of a column for a reader, with its unit."""
+    """Human-readable heading of a column, with its unit."""
     column = COLUMNS.get(name, Column())
     label = column.label or name.replace("_", " ")
     return label if not column.unit or column.unit in label else f"{label}, {column.unit}"

@@ -1,9 +1,9 @@
-"""Seeds derived from names, never from engine state: any process layout draws the same numbers."""
+"""Random seeds computed from names, not from engine state: they are the same however work is split over processes."""
 
 import hashlib
 
 
 def seed_of(*names: int | str) -> int:
-    """A 63-bit seed from a tuple of names, e.g. (run seed, iteration, phase, group id, sample index)."""
+    """Hash names, e.g. (run seed, iteration, phase, group id, sample index), to a 63-bit seed."""
     joined = "\x1f".join(str(name) for name in names)
     return int.from_bytes(hashlib.sha256(joined.encode()).digest()[:8], "big") >> 1

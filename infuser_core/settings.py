@@ -1,4 +1,4 @@
-"""Environment variables: the location of the store and the data, external commands, time limits of phases."""
+"""Settings from environment variables (`INFUSER_*`): store and data folders, external commands, time limits."""
 
 import os
 import re
@@ -9,16 +9,16 @@ from infuser_core.errors import NUMBER, ConfigError, UnwritableStoreError
 
 
 def store_root() -> Path:
-    """`INFUSER_STORE`, or `.infuser` in the working folder, as an absolute path."""
+    """The store's folder as an absolute path: `INFUSER_STORE`, or `.infuser` in the working folder."""
     return Path(os.environ.get("INFUSER_STORE") or ".infuser").absolute()
 
 
 def writable_store_root() -> Path:
-    """The store's folder, created if missing. Raises UnwritableStoreError."""
+    """The store's folder, created if missing. Raises UnwritableStoreError if it cannot be written."""
     root = store_root()
     try:
         root.mkdir(parents=True, exist_ok=True)
-        # A unique name: two processes may start at once.
+        # A unique file name: several processes may check at the same time.
         probe = root / f".writable.{uuid.uuid4().hex}"
         probe.write_text("")
         probe.unlink()
@@ -40,22 +40,22 @@ def docling_command() -> str:
 
 
 def web_search_command() -> str:
-    """Command line of a web search, `INFUSER_WEB_SEARCH`; empty for none."""
+    """Command line of a web search program, `INFUSER_WEB_SEARCH`; empty for none."""
     return os.environ.get("INFUSER_WEB_SEARCH", "")
 
 
 def contact() -> str:
-    """Address in the User-Agent of catalogue requests, `INFUSER_CONTACT`."""
+    """Contact address in the User-Agent of requests to catalogues, `INFUSER_CONTACT`; empty for none."""
     return os.environ.get("INFUSER_CONTACT", "")
 
 
 def data_root() -> Path:
-    """Folder with data sets fetched beforehand, `INFUSER_DATA`, or `data` in the working folder."""
+    """Folder with downloaded data sets as an absolute path: `INFUSER_DATA`, or `data` in the working folder."""
     return Path(os.environ.get("INFUSER_DATA") or "data").absolute()
 
 
 def track_seconds() -> float:
-    """Time that trackers get after a run ends before they are killed, seconds, `INFUSER_TRACK_SECONDS`."""
+    """Seconds that trackers may run on after a run ends before they are killed, `INFUSER_TRACK_SECONDS`."""
     text = os.environ.get("INFUSER_TRACK_SECONDS") or "10"
     if not re.fullmatch(NUMBER, text):
         raise ConfigError(f"INFUSER_TRACK_SECONDS = {text!r}", hint="whole seconds, e.g. 10; 0 does not wait")
@@ -63,7 +63,10 @@ def track_seconds() -> float:
 
 
 def serve_hosts() -> list[str]:
-    """Additional host names of `infuser serve`, such as a reverse proxy's, `INFUSER_SERVE_HOSTS`."""
+    """Additional host names under which `infuser serve` is reached, such as a reverse proxy's: `INFUSER_SERVE_HOSTS`.
+
+    Raises ConfigError for a malformed name.
+    """
     names = [name.strip().lower() for name in os.environ.get("INFUSER_SERVE_HOSTS", "").split(",") if name.strip()]
     for name in names:
         if not re.fullmatch(r"[a-z0-9.-]+", name):
@@ -74,7 +77,7 @@ def serve_hosts() -> list[str]:
 
 
 def sandbox_mode() -> str:
-    """Containment of model-written code, `INFUSER_SANDBOX`: `bwrap` (default) or `unsafe`.
+    """Sandbox for running code that a model wrote, `INFUSER_SANDBOX`: `bwrap` (default) or `unsafe`.
 
     Raises ConfigError for any other value.
     """
@@ -86,11 +89,11 @@ def sandbox_mode() -> str:
 
 VARIABLE = "INFUSER_PHASE_SECONDS"
 DEFAULT = 86_400.0
-"""Seconds: no phase of the largest run in the paper takes an hour."""
+"""Default time limit, seconds. No phase of the paper's largest run takes an hour."""
 
 
 def phase_seconds(phase: str) -> float | None:
-    """The phase's time limit in seconds; None for no limit (0 in the variable).
+    """A phase's time limit in seconds from `INFUSER_PHASE_SECONDS`; None for no limit (0 in the variable).
 
     Raises ConfigError for a malformed variable.
     """

@@ -1,4 +1,4 @@
-"""Terminal output: a live progress line with speed and time left, and tables."""
+"""Terminal output: a live progress line with speed and remaining time, text tables, escaping of control characters."""
 
 import json
 import math
@@ -23,17 +23,17 @@ _ESCAPED = {code: f"\\u{code:04x}" for code in _CONTROL_CODES}
 
 
 def printable(text: str) -> str:
-    """Escape control characters as JSON does: data must not control a terminal."""
+    """Escape control characters as JSON does, so that untrusted text cannot control the terminal."""
     return text.translate(_ESCAPED)
 
 
 def to_json(value: Any) -> str:
-    """The value as one line of JSON, with null for NaN and infinities. Other types become text."""
+    """Serialize a value as one line of JSON. NaN and infinities become null; types unknown to JSON become text."""
     return printable(json.dumps(null_nonfinite(value), ensure_ascii=False, default=str))
 
 
 def null_nonfinite(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON does not have, by None."""
+    """Replace NaN and infinities in nested lists and mappings by None, for JSON."""
     if isinstance(value, Mapping):
         return {key: null_nonfinite(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
@@ -44,18 +44,18 @@ def null_nonfinite(value: Any) -> Any:
 def format_warning(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """A `warnings.formatwarning`: one readable line for this project's warnings, Python's form for others."""
+    """Format a warning, as `warnings.formatwarning` does: one readable line for this project's own warnings."""
     if issubclass(category, (DataWarning, EngineWarning)):
         return f"warning: {message}\n"
     return f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
 
 def ignore(line: str) -> None:
-    """Discard a line."""
+    """Do nothing with a line: the default of `Console.record`."""
 
 
 class _Stage:
-    """Progress of one thread."""
+    """The stage that one thread executes: its label, start time, and text on the live line."""
 
     def __init__(self, label: str) -> None:
         self.label = self.text = label
@@ -64,12 +64,12 @@ class _Stage:
 
 @dataclass(slots=True, kw_only=True)
 class Console:
-    """Writes to standard error: a live progress line shared by stages of several threads, plain lines, or nothing."""
+    """Writes progress to standard error: a live line shared by the stages of all threads, plain lines, or nothing."""
 
     enabled: bool
-    """Whether standard error is a terminal, which gets the live line."""
+    """Whether to draw the live line, which needs a terminal."""
     plain: bool = False
-    """Whether lines are written without a terminal."""
+    """Whether to write plain lines with a time, if there is no terminal."""
     iterations: int = 0
     """Iterations of the run; 0 if unknown."""
     record: Callable[[str], None] = ignore
@@ -79,22 +79,22 @@ class Console:
 
     @staticmethod
     def here(*, plain: bool = False) -> "Console":
-        """A console for this process's standard error; `plain` writes lines if that is no terminal."""
+        """Create a console for this process's standard error; `plain` writes plain lines if that is no terminal."""
         is_terminal = sys.stderr.isatty()
         return Console(enabled=is_terminal, plain=plain and not is_terminal)
 
     def start(self, label: str) -> None:
-        """Start this thread's stage."""
+        """Start a stage in this thread and display its label."""
         self._stages[get_ident()] = _Stage(label)
         self._last_draw = 0.0
         self._draw()
 
     def end(self) -> None:
-        """End this thread's stage."""
+        """Remove this thread's stage from the live line."""
         self._stages.pop(get_ident(), None)
 
     def progress(self, done: int, total: int, tokens: int) -> None:
-        """Update the stage's progress, speed and remaining time."""
+        """Update this thread's stage on the live line: finished and total rows, speed, remaining time."""
         now = time.monotonic()
         # A phase may report its progress from another thread.
         stage = self._stages.get(get_ident()) or next(reversed(list(self._stages.values())), None)
@@ -108,7 +108,10 @@ class Console:
         self._draw()
 
     def say(self, line: str, *, passing: bool = False) -> None:
-        """Print and log a permanent line; a `passing` one is not for a terminal, whose live line said the same."""
+        """Log a line and print it permanently.
+
+        A `passing` line is not printed to a terminal, whose live line has already shown it.
+        """
         self.record(line)
         if self.plain:
             _write(f"{time.strftime('%H:%M:%S')}  {printable(line)}\n")
@@ -131,14 +134,17 @@ class Console:
 
 
 def _write(text: str) -> None:
-    # The reader may have closed the pipe, and a signal handler may write inside another write: no reason to stop.
+    # Ignore errors: the reader may have closed the pipe, or a signal handler may write during another write.
     with suppress(OSError, RuntimeError, ValueError):
         sys.stderr.write(text)
         sys.stderr.flush()
 
 
 def table(rows: Sequence[Mapping[str, Any]], *, width: int = 48) -> str:
-    """Rows as a text table: fitted to the window of a terminal, otherwise aligned by blanks; long values are cut."""
+    """Format rows as a text table, fitted to the terminal's window if there is one; long values are cut.
+
+    The columns are the keys of the first row.
+    """
     if not rows:
         return "no rows"
     names = list(rows[0])
@@ -173,7 +179,7 @@ def _format_cell(value: Any, width: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """Seconds as text such as `2 h 5 min`."""
+    """Format a duration as text such as `2 h 5 min`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours:
@@ -182,13 +188,13 @@ def format_duration(seconds: float) -> str:
 
 
 def num_visible_rows(lines: int) -> int:
-    """Number of a table's lines that fit a terminal's window; all of them without a terminal."""
+    """Number of a table's `lines` that fit into the terminal's window; all without a terminal."""
     return max(1, min(lines, shutil.get_terminal_size().lines - 6)) if sys.stdout.isatty() else lines
 
 
 @contextmanager
 def live_console(label: str = "") -> Iterator[Console]:
-    """A live line on standard error, cleared at the end."""
+    """Open a console with a live line on standard error, which is cleared at the end."""
     console = Console(enabled=sys.stderr.isatty())
     if label:
         console.start(label)
@@ -200,6 +206,6 @@ def live_console(label: str = "") -> Iterator[Console]:
 
 @contextmanager
 def byte_progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A live line for work counted in bytes: finished megabytes and remaining time."""
+    """Show a live line for work counted in bytes; yields a function of the finished and the total bytes."""
     with live_console(f"{label}, MB") as console:
         yield lambda done, total: console.progress(done // _MEGABYTE, total // _MEGABYTE, 0)

@@ -48,7 +48,7 @@ class Recall:
     kind: str
     planted: int
     expected: bool
-    """Whether the search should find them."""
+    """Whether the audit should find these controls."""
     shares: dict[str, float]
     """Share of the controls matched by each mode, and under SHARED the share with any n-gram in common."""
 

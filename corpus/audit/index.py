@@ -170,9 +170,11 @@ SHARED = "shared"
 def verdicts_of(
     shared: Shared, first: Sequence[str], second: Sequence[str], config: OverlapSettings
 ) -> tuple[str, ...]:
-    """Names of all rules that a pair of texts fulfils: whole, first or second (the text contained), run, shared.
+    """Names of the rules that a pair of texts fulfils, out of whole, first, second, run and shared.
 
-    The first one other than `shared` is the reason for a match.
+    whole: the texts are equal and too short for the other rules. first, second: at least the share `containment` of
+    its n-grams is in the other text. run: a common run of at least `run_words` words. shared: a common n-gram. The
+    first name other than `shared` is the reason for a match.
     """
     if min(len(first), len(second)) < config.min_words:
         return ("whole",) if first == second else ()

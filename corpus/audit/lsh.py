@@ -57,7 +57,7 @@ class PaperMatcher:
         return len(text) >= least and len(" ".join(words(text))) >= least
 
     def pairs(self, texts: Sequence[str], *, every: bool = False) -> Iterator[Pair]:
-        """All overlapping pairs of a text and an indexed one that either search reports, in the order of the texts."""
+        """Yield all overlapping pairs of a text and an indexed one that either search finds, in the order of texts."""
         values = signatures(texts, self.config.n)
         # Texts without a common signature value cannot be candidates of either search.
         places, _ = self._postings.find(_value_keys(values))

@@ -1,4 +1,7 @@
-"""Read the reference data that a pool is compared with, such as evaluation questions: files ("shards") of records."""
+"""Read the reference data with which an audit compares a pool, such as evaluation questions: files of records.
+
+A file is called a shard; each of its records has one or several texts.
+"""
 
 import json
 from collections.abc import Mapping, Sequence

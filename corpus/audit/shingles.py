@@ -98,7 +98,7 @@ def _pack(parts: Sequence[bytes]) -> TextBatch:
 
 
 def keys(batch: TextBatch, n: int) -> np.ndarray:
-    """uint64 hash of the n words that begin at each word; with a mark among them it never equals that of an n-gram."""
+    """Hash the n words that begin at each word: uint64. With a mark among them, the hash equals that of no n-gram."""
     count = max(batch.num_words - n + 1, 0)
     if not count:
         return np.empty(0, dtype=np.uint64)
@@ -117,7 +117,7 @@ def keys(batch: TextBatch, n: int) -> np.ndarray:
 
 
 def whole_keys(batch: TextBatch, texts: np.ndarray) -> np.ndarray:
-    """uint64 hash of each text as a single n-gram; `texts` are the numbers of texts of fewer than n words."""
+    """Hash each text as a single n-gram: uint64. `texts` are the numbers of texts of fewer than n words."""
     ends = batch.blanks[batch.marks[texts]]
     starts = np.concatenate([[0], batch.marks + 1])[texts]
     firsts = batch.blanks[starts] + 1
@@ -171,7 +171,7 @@ def batches(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 @cache
 def _powers(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """P^(j+1) and P^-j for all j < `size`."""
+    """Powers P^(j+1) and P^-j modulo 2^64 of the hash's base, for all j < `size`."""
     inverse = pow(BASE, -1, 1 << 64)
     with np.errstate(over="ignore"):
         up = np.cumprod(np.full(size, BASE, dtype=np.uint64))
@@ -197,7 +197,7 @@ def _hashes(buffer: np.ndarray, firsts: np.ndarray, lasts: np.ndarray) -> np.nda
 
 @cache
 def permutations() -> tuple[np.ndarray, np.ndarray]:
-    """Factors and offsets of the permutations, as columns."""
+    """Factors a and offsets b of the MinHash permutations, as columns."""
     # Imported here because it loads scipy and redis, and recipes only need the scheme's name.
     from datasketch import MinHash
 
@@ -206,7 +206,7 @@ def permutations() -> tuple[np.ndarray, np.ndarray]:
 
 
 def signatures(texts: Sequence[str], n: int) -> np.ndarray:
-    """(texts, PERMUTATIONS) uint32: the signature of each text's word n-grams."""
+    """MinHash signature of each text's word n-grams: uint32 array of shape (texts, PERMUTATIONS)."""
     result = np.full((len(texts), PERMUTATIONS), EMPTY, dtype=np.uint32)
     for begin, end in batches(texts):
         _sign_batch(batch_of(texts[begin:end]), n, out=result[begin:end])

@@ -57,7 +57,7 @@ class Block:
     end: int
     """One past the last character."""
     level: int = 0
-    """Heading level 1-6; 0 otherwise."""
+    """Level of a heading, 1-6; 0 for other kinds."""
     title: str = ""
     """Heading text without markers; empty otherwise."""
 
@@ -126,7 +126,7 @@ def _span(state: StateBlock, first: int, end: int, silent: bool) -> bool:
     rule = _formula if sign in FORMULAS else html_block if sign[0] == "<" else fence
     if silent:
         return rule(state, first, end, True)
-    # If an opener was not closed up to a row, the same opener before that row is not closed either.
+    # If an opener was not closed before some row, the same opener further down, but above that row, is not either.
     key = f"{sign} {state.level}"
     if first < state.env.get(key, 0) or not rule(state, first, end, False):
         return False
@@ -170,7 +170,7 @@ def _formula(state: StateBlock, first: int, end: int, silent: bool) -> bool:
     while not state.src[begin : state.eMarks[row]].rstrip(" \t").endswith(FORMULAS[sign]):
         row += 1
         if row >= end or state.isEmpty(row):
-            # No row up to this one closes the formula, so none closes a formula that begins in between either.
+            # No row up to this one closes the formula, so a formula that begins in between is not closed either.
             state.env[sign] = row
             return False
         begin = state.bMarks[row]

@@ -116,11 +116,11 @@ class Form:
     paragraphs: Sequence[str]
     """The text without headings, code, tables and display formulas."""
     words: int
-    """Words of the paragraphs that are not displays."""
+    """Number of words in paragraphs that are not displays."""
     prose: int
-    """Words of the paragraphs of prose."""
+    """Number of words in paragraphs of prose."""
     displays: int
-    """Words in code, tables and formulas."""
+    """Number of words in displays: code, tables and formulas."""
 
     @property
     def all_lines(self) -> list[str]:

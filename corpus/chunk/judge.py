@@ -14,7 +14,7 @@ from infuser_core.system.worker_pool import Task, WorkerPool
 
 REASON_CHARS = 300
 UNDECIDED = "undecided: the reply has no JSON boolean keep"
-# Every attempt has another last line: a greedy model repeats itself on an unchanged prompt.
+# Every attempt ends in a different line: a model that decodes greedily repeats itself on an unchanged prompt.
 SUFFIXES = (
     "Your reply must be one JSON object whose key keep is true or false, without quotation marks around it.",
     'Answer now with exactly one line, either {"keep": true, "reason": "..."} or {"keep": false, "reason": "..."}.',

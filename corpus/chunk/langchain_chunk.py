@@ -23,7 +23,7 @@ def chunk_langchain(page: Page, count: Count, config: ChunkSettings, domain: str
 
     Returns candidates and discarded chunks. `start` and `end` are NOWHERE if the text of a chunk is not in the source.
     """
-    # Imported here: it takes 0.2 s, for a mode that few runs use.
+    # Imported here because the import takes 0.2 s and few runs use this mode.
     from langchain_text_splitters import MarkdownHeaderTextSplitter
 
     splitter = MarkdownHeaderTextSplitter(headers_to_split_on=HEADERS, strip_headers=False)

@@ -140,7 +140,7 @@ def pieces(blocks: Sequence[Block], measure: SliceCounter, max_tokens: int) -> l
             and measure.exceeds(start, end, max_tokens)
             and not measure.exceeds(cuttable, end, max_tokens)
         ):
-            # Only the heading makes it too long: keep the table whole rather than with its heading.
+            # Only the heading makes the unit too long: split off the heading, so that the table stays in one piece.
             result += _split_piece(start, cuttable, start, [], measure, max_tokens)
             start = cuttable
         result += _split_piece(start, end, cuttable, levels, measure, max_tokens)

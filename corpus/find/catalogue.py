@@ -234,7 +234,7 @@ def _request(
 
 
 def _get(client: "httpx.Client", url: str, params: Params | None) -> "httpx.Response":
-    # Imported here: a plan imports this module and sends no request.
+    # Imported here because a plan of a run imports this module but sends no request.
     import httpx
 
     try:

@@ -138,7 +138,7 @@ def download_sources(
     """
     folder.mkdir(parents=True, exist_ok=True)
     admitted = [source for source in sources if source.status == ADMITTED]
-    # The client closes before the pool waits: an interrupt must not wait for running transfers.
+    # On an interrupt the client closes first, which ends running transfers, so that the thread pool need not wait.
     with ThreadPoolExecutor(MAX_AT_ONCE) as pool, polite_client(config) as web:
 
         def begin(source: Source) -> tuple[Source, DownloadLog]:

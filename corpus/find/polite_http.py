@@ -155,7 +155,7 @@ class PoliteTransport(httpx.BaseTransport):
         """Send once; closing the answer lets the next request start. Raises Busy with the answer of a busy server."""
         leave = self._gate.enter(request.url.host)
         with contextlib.ExitStack() as stack:
-            # An error or an interrupt must end the turn, too.
+            # After an error or an interrupt the next request must be able to start.
             stack.callback(leave)
             inner = self._inner.handle_request(request)
             stack.pop_all()
@@ -216,5 +216,5 @@ def _close_response(state: tenacity.RetryCallState) -> None:
 
 
 def polite_client(config: WebConfig) -> httpx.Client:
-    """HTTP client that connects to public addresses only, obeys robots.txt and pauses between requests."""
+    """HTTP client that obeys robots.txt, pauses between requests and refuses private addresses (see ssrf_guard)."""
     return client_of(PoliteTransport(GuardedTransport(config), config), config)

@@ -140,7 +140,7 @@ def _age(answer: Answer) -> timedelta:
 
 def _record(url: str, response: httpx.Response) -> Answer:
     if response.headers.get("content-encoding", "identity").lower() != "identity":
-        # Not requested, and its decoded size has no limit.
+        # A compressed body was not requested, and its decoded size has no limit.
         raise CatalogueError(f"catalogue {url}: answers in encoding {response.headers['content-encoding']}")
     content = body_of(response, MAX_BYTES)
     if len(content) > MAX_BYTES:
@@ -233,7 +233,7 @@ def open_catalogues(
     require_addresses(settings)
     if settings.type != "catalogues":
         entries = [("local", shelf if settings.type == "nano" else settings.url)]
-    # Only hosts in the settings may be private.
+    # Hosts in the settings are the only ones that may have private addresses.
     hosts = {host for _, base in entries if (host := parts_of(base).hostname)}
     loopback = LOOPBACK if settings.type != "catalogues" else frozenset()
     config = WebConfig(

@@ -1,6 +1,7 @@
-"""HTTP client protected against SSRF: it connects only to public IP addresses, checked when the socket is opened.
+"""HTTP client protected against SSRF: it connects only to public IP addresses and to explicitly trusted hosts.
 
-Checking the URL is not enough: a redirect, or a name server that gives another answer later, would get through.
+Addresses are checked when the socket is opened. Checking the URL is not enough: a redirect, or a name server that gives
+another answer later, would get through.
 """
 
 import contextlib
@@ -31,11 +32,11 @@ MAX_SECONDS = 900.0
 MAX_WAIT_SECONDS = 120.0
 """Longest wait before a retry, seconds; if Retry-After asks for more, there is no retry."""
 WEB_PORTS = frozenset({80, 443})
-# The only IPv6 block for hosts; NAT64 and IPv4-compatible addresses are outside.
+# The only IPv6 block of public host addresses; NAT64 and IPv4-compatible addresses are outside it.
 UNICAST = ipaddress.ip_network("2000::/3")
 # Ranges of UNICAST that can lead to private hosts although `is_global` is true: 6to4, Teredo, documentation.
 TUNNELS = tuple(ipaddress.ip_network(net) for net in ("2002::/16", "2001::/32", "3fff::/20"))
-# 6to4 relays forward to whatever the packet names.
+# 6to4 relays forward packets to any address that the packet names.
 RELAYS = ipaddress.ip_network("192.88.99.0/24")
 Lookup = Callable[[str, int], list[str]]
 """Resolves a host and a port to IP addresses."""
@@ -89,7 +90,7 @@ def is_public(address: str) -> bool:
 
 
 def look_up(host: str, port: int) -> list[str]:
-    """The addresses that the system's resolver returns, in its order, without duplicates."""
+    """Resolve a host with the system's resolver: IP addresses in its order, without duplicates."""
     answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(answer[4][0]) for answer in answers))
 
@@ -169,7 +170,7 @@ class PacedStream(httpcore.NetworkStream):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardedBackend(httpcore.NetworkBackend):
-    """httpcore backend that opens sockets to public addresses only; TLS still verifies the name of the host."""
+    """httpcore backend that opens sockets only to public addresses and trusted hosts; TLS still verifies host names."""
 
     allowed_hosts: frozenset[str]
     """Host names or addresses that need no check."""
@@ -215,7 +216,7 @@ def _tls() -> ssl.SSLContext:
 
 
 class GuardedTransport(httpx.HTTPTransport):
-    """httpx transport that connects to public addresses only."""
+    """httpx transport that connects only to public addresses and to trusted hosts."""
 
     def __init__(self, config: WebConfig) -> None:
         super().__init__(verify=_tls(), trust_env=False)

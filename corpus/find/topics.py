@@ -77,7 +77,7 @@ class Taxonomy:
     merges: list[Merge]
     """One row per label that was replaced."""
     calls: list[ModelCall]
-    """Requests to the model; replies about questions are omitted, because they could repeat them."""
+    """Requests to the model; replies about questions are left out, because they could repeat the question."""
 
 
 def extract_topics(

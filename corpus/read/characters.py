@@ -1,4 +1,4 @@
-"""Characters of a page: their codes, printed lines and rotation, and the blanks that are missing between words."""
+"""Characters of a PDF page: their codes, printed lines and rotation, and the spaces that are missing between words."""
 
 import ctypes
 import math
@@ -16,17 +16,17 @@ from corpus.read.fonts import TextObjects
 BROKEN_WORD = frozenset({0x02, 0xFFFE})
 LINE_ENDS = frozenset({0x0A, 0x0D})
 BLANKS = frozenset({0x20, 0xA0})
-"""Codes of the blank and the no-break space."""
+"""Codes of the space and the no-break space."""
 SLANT, SLANTING = 0.15, -1
-"""Share of a quarter turn up to which text is straight, and the value for text that is not."""
+"""Largest deviation of straight text, as a share of a quarter turn, and the value for slanting text."""
 SAMPLED = 24
 """Lines of a page that are sampled for its rotation."""
 RUN_ON = re.compile(r"[a-z]{2}[,;:.](?=[A-Za-z][a-z])")
-"""A punctuation mark with no blank after it; with a gap there, the book's blanks are missing."""
+"""A punctuation mark with no space after it; if a gap is printed there, the file lacks its spaces."""
 LEAST, MOST = 0.12, 1.0
-"""Width of a gap between two words, in units of the font size; kerning stays below."""
+"""Range of the width of a gap between two words, in units of the font size; kerning is narrower."""
 SAME_LINE = 0.3
-"""Distance of the lower edges of two letters of one line, points."""
+"""Largest distance between the lower edges of two letters of one line, points."""
 BEFORE = re.compile(r"[^\W\d_]|[,;:.)\u2019\u201d]")
 AFTER = re.compile(r"[^\W\d_]|[\u2018\u201c]")
 LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
@@ -49,7 +49,7 @@ DROPPED = dict.fromkeys(
 
 
 def clean(text: str) -> str:
-    """Collapse blanks, drop controls without ink, and join surrogate halves, which PDFium returns one by one."""
+    """Collapse whitespace, drop invisible control characters, and join surrogates, which PDFium returns one by one."""
     if not text.isascii():
         whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         text = whole.replace("\u00a0", " ")
@@ -57,15 +57,15 @@ def clean(text: str) -> str:
 
 
 class WordGaps:
-    """Places of missing blanks in a book; pages are measured from the first one with such a gap on."""
+    """Detector of missing spaces in a book. Pages are measured only from the first page that lacks a space."""
 
     def __init__(self) -> None:
         self.has_gaps = False
-        """Whether a page so far has such a gap."""
+        """Whether any page so far lacks a space between words."""
         self.rect = raw.FS_RECTF()
 
     def missing_on(self, textpage: Any, codes: Sequence[int]) -> frozenset[int]:
-        """Characters of a page after which a blank is missing."""
+        """Indices of a page's characters after which a space is missing."""
         text = "".join(map(chr, codes))
         if not self.has_gaps:
             self.has_gaps = any(self._gap(textpage, match.end() - 1) for match in RUN_ON.finditer(text))
@@ -99,7 +99,7 @@ Span = tuple[int, int, bool]
 
 
 def printed_lines(codes: Sequence[int]) -> Iterator[Span]:
-    """Every printed line of a page."""
+    """Yield the span of every printed line of a page."""
     start = 0
     for place, code in enumerate(codes):
         ends = code in LINE_ENDS
@@ -113,7 +113,7 @@ def printed_lines(codes: Sequence[int]) -> Iterator[Span]:
 
 
 def codes_of(textpage: Any) -> list[int]:
-    """UTF-16 code of every character, read in one call if the text has one unit per character."""
+    """UTF-16 code of every character of a page, read in one call if the text has one unit per character."""
     count = raw.FPDFText_CountChars(textpage)
     buffer = (ctypes.c_ushort * (count + 2))()
     units = raw.FPDFText_GetText(textpage, 0, count, buffer) - 1
@@ -123,7 +123,7 @@ def codes_of(textpage: Any) -> list[int]:
 
 
 class Turns:
-    """Rotation of a page's text in quarter turns: most of it may be sideways, and some of it along another edge."""
+    """Rotation of a page's text in quarter turns: most of it may be sideways, and some in yet another direction."""
 
     def __init__(self, textpage: Any, codes: Sequence[int], lines: Sequence[Span], objects: TextObjects) -> None:
         self.textpage, self.codes, self.objects = textpage, codes, objects
@@ -138,7 +138,7 @@ class Turns:
         """Quarter turns of most text on the page."""
 
     def _turn(self, index: int) -> int | None:
-        """Quarter turns of a character, or SLANTING; None for a blank that PDFium made up."""
+        """Quarter turns of a character, or SLANTING; None for a space or control character."""
         if self.codes[index] <= 0x20:
             return None
         object_id = self.objects.of(index)
@@ -150,7 +150,7 @@ class Turns:
         return self.turn_of_object[object_id]
 
     def split(self, line: Span) -> Iterator[tuple[Span, bool]]:
-        """Cut a line into stretches, each with whether it is turned as the page is; names of axes are not."""
+        """Cut a line where its rotation changes; yields each part and whether it is rotated like most of the page."""
         start, end, broken = line
         if all(self._turn(index) in (self.page, None) for index in (start, (start + end) // 2, end - 1)):
             yield line, True

@@ -1,9 +1,10 @@
-"""Conversion of a source to Markdown: by its text layer if that is sound, otherwise by a converter that sees the page.
+"""Conversion of a source to Markdown: from its text layer if that is sound, otherwise by a visual converter.
 
-A converter of PDFs is one file of `corpus/read/converters`, looked up by its name: `convert(path, source_id, job)`
-returns a page and raises DocumentError if the converter itself cannot work; `trouble(job)` returns the reason upfront.
+A visual converter, such as marker, reads the printed page. Each PDF converter is a module in `corpus/read/converters`,
+found by its name: `convert(path, source_id, job)` returns a page and raises DocumentError if the converter itself
+cannot work; `trouble(job)` returns that reason in advance.
 
-A pool of workers converts many sources: text layers on every core, pages that need a visual converter on every
+A pool of workers converts many sources: text layers on every core, files that need a visual converter on every
 accelerator.
 """
 
@@ -32,23 +33,23 @@ from infuser_core.system.worker_pool import Task, WorkerPool
 
 CONVERTERS = Registry(kind="converter", package="corpus.read.converters", outside="my_package.my_converter")
 NEEDS_A_LOOK = ("needs_ocr", "garbled", "debris")
-"""Reasons that a converter which sees the printed page can help with."""
+"""Rejection reasons for which a visual converter may succeed."""
 MAX_GARBLED_PAGES = 0.25
-"""Share of pages with garbled formulas above which such a converter is preferred."""
+"""Share of pages with garbled formulas above which a visual converter is preferred."""
 TEXT = "text-2"
 """Name and version of the converter of files that are Markdown or plain text already."""
 SETTINGS = re.compile(
     r"\A---[ \t]*\n(?=[\w-]+[ \t]*:)(?P<keys>(?:(?!---|\.\.\.)[^\n]*\n)*)(?:---|\.\.\.)[ \t]*(?:\n|\Z)"
 )
-"""Front matter of a site generator; as Markdown it would be a heading."""
+"""Front matter of a site generator, which would be a heading in Markdown."""
 TITLE = re.compile(r"^title[ \t]*:[ \t]*['\"]?(?P<title>[^\n]*?)['\"]?[ \t]*$", re.MULTILINE)
 INLINE = re.compile(r"`[^`\n]+`")
-"""Code within text."""
+"""Inline code."""
 MAX_BYTES = 1 << 30
 
 
 def helper_trouble(job: ConversionJob) -> str:
-    """Return why no helper converts pages without a good text layer; empty if one does."""
+    """Return why the helper, the visual converter of the settings, cannot convert a file; empty if it can."""
     helper = job.settings.helper
     if job.settings.type != "auto" or not helper:
         return "it is switched off"
@@ -57,15 +58,15 @@ def helper_trouble(job: ConversionJob) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """A file to convert."""
+    """A file to convert, and the result of reading its text layer."""
 
     path: Path
     """Path on every machine."""
     source_id: str
     page: Page | None = None
-    """Page of its text layer; None before that is read."""
+    """Page made from the text layer; None before that is read."""
     doubt: str = ""
-    """Fault of that page which a visual converter may mend; empty if there is none."""
+    """Fault of that page that a visual converter may fix; empty if there is none."""
 
 
 def convert(books: Sequence[SourceFile], job: ConversionJob, workers: WorkerPool, keep: Callable[[Page], None]) -> None:
@@ -90,7 +91,7 @@ def convert(books: Sequence[SourceFile], job: ConversionJob, workers: WorkerPool
 def _with_resources(
     work: Callable[[SourceFile, ConversionJob], Any], job: ConversionJob
 ) -> Iterator[Callable[[SourceFile], Any]]:
-    """Yield the work on one book; its converter shares resources, such as servers, between the books of a worker."""
+    """Yield a function that applies `work` to a book; all books of a worker share resources, such as servers."""
     with SharedResources() as resources:
         worker_job = replace(job, resources=resources)
         yield lambda book: work(book, worker_job)
@@ -107,7 +108,7 @@ def _is_requested_by_name(job: ConversionJob) -> bool:
 
 
 def _read_text_layer(book: SourceFile, job: ConversionJob) -> SourceFile:
-    """Fill in the book's page, and the doubt that a visual converter may resolve."""
+    """Read a book's text layer: returns the book with its page, and the fault that a visual converter may fix."""
     is_marked, is_requested = is_text(book.path) or is_book(book.path), _is_requested_by_name(job)
     if is_text(book.path):
         page = convert_text(book.path, book.source_id)
@@ -121,7 +122,7 @@ def _read_text_layer(book: SourceFile, job: ConversionJob) -> SourceFile:
 
 
 def _choose_page(book: SourceFile, job: ConversionJob) -> Page:
-    """The book's page, or the helper's page if the first one is doubtful and the helper can convert the file.
+    """Return the book's page, or the helper's page if the first is doubtful and the helper can convert the file.
 
     If it cannot, a rejected page names the converter that it needs.
     """
@@ -145,9 +146,9 @@ def _choose_page(book: SourceFile, job: ConversionJob) -> Page:
 
 
 def _reject_debris(page: Page, *, fenced: bool = False) -> Page:
-    """The page, rejected if its text is debris of a wrong font map or a wrong encoding.
+    """Return the page, rejected if its text is in no language because of a wrong font map or encoding.
 
-    Code is in no language: with `fenced` the author has marked it, and it is not judged.
+    Code is in no language: with `fenced`, code that the author marked as such is not judged.
     """
     if page.reason:
         return page
@@ -160,7 +161,7 @@ def _reject_debris(page: Page, *, fenced: bool = False) -> Page:
 
 
 def _find_doubt(page: Page) -> str:
-    """Return why the text layer is not good enough; empty if it is, or if no converter could help."""
+    """Return why the text layer is not good enough; empty if it is, or if no visual converter could help."""
     if page.reason:
         return page.reason if page.reason.startswith(NEEDS_A_LOOK) else ""
     bad = sum(share >= GARBLED_PAGE for share in page.math_garbled)
@@ -170,9 +171,9 @@ def _find_doubt(page: Page) -> str:
 
 
 def convert_text(path: Path, source_id: str) -> Page:
-    """The file's text without a byte order mark and with line feeds as line ends, so that offsets fit every reader.
+    """Convert a file that is Markdown or plain text already: removes a byte order mark and unifies line ends.
 
-    A file that is not UTF-8 is a rejected page that names the byte.
+    Front matter becomes a title. A file that is not UTF-8 gives a rejected page that names the byte.
     """
     size = path.stat().st_size
     if size > MAX_BYTES:

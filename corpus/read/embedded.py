@@ -1,4 +1,4 @@
-"""Conversion of a born-digital PDF by its text layer, or the reason for a rejection. Runs in limited processes only."""
+"""Conversion of a born-digital PDF's text layer to Markdown. Runs only in resource-limited child processes."""
 
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
@@ -15,14 +15,14 @@ MAX_EMPTY_SHARE = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingConfig:
-    """Limits for a file and its text layer."""
+    """Limits that a PDF and its text layer must meet, and whether bookmarks are read."""
 
     min_page_chars: int = 100
     """A page with fewer characters has no usable text layer."""
     max_meaningless: float = 0.2
     """Share of characters without a Unicode meaning above which the source is rejected as garbled."""
     max_pages: int
-    """Pages a source may have; more is no textbook."""
+    """Largest number of pages of a source; a textbook does not have more."""
     max_leftward: float = 0.1
     """Share of letters of right-to-left scripts above which the source is rejected: lines are read from the left."""
     use_outline: bool = True
@@ -31,7 +31,7 @@ class ReadingConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """Result of converting one file."""
+    """Result of converting one PDF: its Markdown, or the reason for its rejection."""
 
     num_pages: int
     num_empty: int = 0
@@ -43,19 +43,19 @@ class Reading:
     page_starts: list[int] = field(default_factory=list)
     """Offset at which each page's text begins, in characters."""
     math_garbled: list[float] = field(default_factory=list)
-    """Per page, the share of tokens that are debris of formulas."""
+    """Share of tokens per page that are remains of formulas."""
     removed: list[RemovedText] = field(default_factory=list)
     """Printed lines that are not in the Markdown."""
 
 
 def convert_file(path: str, **options: Any) -> dict[str, Any]:
-    """Entry point of the limited process: `Reading` as plain values for `ReadingConfig(**options)`."""
+    """Convert a PDF in the resource-limited process: takes fields of `ReadingConfig`, returns those of `Reading`."""
     return asdict(convert(path, ReadingConfig(**options)))
 
 
 def convert(path: str, config: ReadingConfig) -> Reading:
     """Convert a PDF's text layer to Markdown, or return the reason for rejecting the file."""
-    # Imported here, as below: a plan needs only the converter's name and version.
+    # Imported here, as below: planning needs only the converter's name and version.
     from corpus.read import pdf
 
     num_pages = count_pages(path)

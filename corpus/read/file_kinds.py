@@ -1,4 +1,4 @@
-"""File kinds by content, not by name or declared type: a whole PDF that opens, or a Markdown text."""
+"""Checks of downloaded files by their content: whether a file is a complete PDF that opens, or UTF-8 text."""
 
 import codecs
 from pathlib import Path
@@ -24,12 +24,12 @@ ARCHIVES = {
     b"{\\rtf": "an RTF file",
 }
 HYPERTEXT = (b"<html", b"<!doctype", b"<head", b"<script", b"<?xml")
-# Bytes that no text has; a file with one is a binary format that happens to be valid UTF-8.
+# Bytes that do not occur in text; a file with one of them is a binary format that happens to be valid UTF-8.
 BINARY = bytes([*range(0, 8), *range(14, 27), *range(28, 32), 127])
 
 
 def file_of(folder: Path, sha256: str) -> Path:
-    """Path of the file with this digest in a folder of downloaded books: the PDF, else a file of another format."""
+    """Path of the downloaded file with this digest in a folder: a PDF if it exists, else a file of another format."""
     pdf = folder / f"{sha256}{PDF}"
     if pdf.is_file() or not sha256:
         return pdf
@@ -37,7 +37,7 @@ def file_of(folder: Path, sha256: str) -> Path:
 
 
 def is_text(path: Path) -> bool:
-    """Whether the file has a suffix of text and does not begin as a PDF."""
+    """Whether a file has a suffix of Markdown or plain text and does not begin as a PDF."""
     if path.suffix.lower() not in SUFFIXES:
         return False
     with path.open("rb") as file:
@@ -45,7 +45,7 @@ def is_text(path: Path) -> bool:
 
 
 def pdf_fault(path: Path) -> str:
-    """Return why a file cannot be a whole PDF, without parsing it; empty if it may be one.
+    """Return why a file cannot be a complete PDF, without parsing it; empty if it may be one.
 
     The end mark is checked because a download that breaks off looks complete if the server sent no length.
     """
@@ -65,9 +65,10 @@ def pdf_fault(path: Path) -> str:
 
 
 def check(path: Path, limits: child.Limits, *, measured: bool = True) -> str:
-    """Return the suffix for storing the file. Raises DocumentError with the reason for all but PDF and Markdown.
+    """Check a downloaded file, and return the suffix under which to store it: .pdf or .md.
 
-    `measured` says whether the transfer would have noticed a missing end: a PDF has an end mark, a text has none.
+    `measured` says whether the server named a length, so that a missing end would have been noticed: a PDF has an end
+    mark, a text has none. Raises DocumentError with the reason for any other or incomplete file.
     """
     head = _head(path)
     if not head:
@@ -87,7 +88,7 @@ def check(path: Path, limits: child.Limits, *, measured: bool = True) -> str:
 
 
 def _check_pdf(path: Path, limits: child.Limits) -> None:
-    """Raises DocumentError for anything but a whole PDF that opens."""
+    """Raise DocumentError unless the file is a complete PDF that opens."""
     if fault := pdf_fault(path):
         raise DocumentError(fault)
     try:
@@ -101,8 +102,8 @@ def _check_pdf(path: Path, limits: child.Limits) -> None:
 
 
 def count_pages(path: str) -> int:
-    """Number of pages; parses the first one as a check. Called in limited processes only: see COUNTER."""
-    # Imported here: only the limited process loads PDFium.
+    """Number of pages of a PDF; parses the first as a check. Runs in resource-limited processes only, by COUNTER."""
+    # Imported here, so that only the resource-limited process loads PDFium.
     import pypdfium2 as pdfium
 
     with pdfium.PdfDocument(path) as document:
@@ -112,7 +113,7 @@ def count_pages(path: str) -> int:
 
 
 def _check_text(path: Path) -> None:
-    """Raises DocumentError unless the whole file is UTF-8 text. Reads in blocks: a text may be one line of 100 MB."""
+    """Raise DocumentError unless the whole file is UTF-8 text. Reads in blocks: a text may be one line of 100 MB."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     offset = 0
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Fonts of a page's characters: size, bold, typewriter, slanted; read once per text object of the PDF."""
+"""Fonts of a PDF page's characters (size, bold, monospaced, slanted), read once per text object of the PDF."""
 
 import ctypes
 import math
@@ -16,20 +16,20 @@ SUBSET = re.compile(r"^[A-Z]{6}\+")
 BOLD_WEIGHT = 600
 FIXED_PITCH = 1
 PITCH = 0.04
-"""Relative difference of the advances of a typewriter font that rounding causes."""
+"""Relative difference between the advances of a monospaced font that rounding may cause."""
 PROBED = 25
-"""Characters before and after a place from which a font's advances are measured."""
+"""Number of characters before and after a position from which a font's advances are measured."""
 ITALIC = 1 << 6
 SLANTED = re.compile(r"ital|obli|cmmi|cmsl|cmti|math|mtmi|txmi|pxmi|eurm", re.IGNORECASE)
 BLANK, NO_BREAK = 0x20, 0xA0
 LETTERS = frozenset(code for code in range(0x250) if chr(code).isalpha())
-"""Characters whose advances identify a typewriter font: digits and East Asian signs are equally wide in all fonts."""
+"""Letters, whose advances identify a monospaced font; digits and East Asian characters have equal widths anyway."""
 LEAST_SIZE = 0.1
-"""Font size if the file has none, points."""
+"""Font size that replaces a size of 0, points."""
 
 
 def bind_by_address(function: Any, result: Any, *arguments: Any) -> Any:
-    """Bind a PDFium function so that it takes addresses as pointers: making pointers takes a third of a call's time."""
+    """Bind a PDFium function so that it takes plain addresses: creating pointers takes a third of a call's time."""
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address
     return ctypes.PYFUNCTYPE(result, *arguments)(address)
@@ -40,18 +40,18 @@ _font_of = bind_by_address(raw.FPDFTextObj_GetFont, ctypes.c_void_p, ctypes.c_vo
 
 
 class TextObjects:
-    """Text objects of one page by their characters, which are consecutive and on one straight line."""
+    """Text objects of one page, by character index. Each object draws consecutive characters on a straight line."""
 
     def __init__(self, textpage: Any, count: int) -> None:
         self.textpage, self.page = ctypes.cast(textpage, ctypes.c_void_p), textpage
         self.matrix = raw.FS_MATRIX()
         self.ids: list[int | None] = [None] * count
-        """Object of each character; None for one that was not looked up yet."""
+        """Text object of each character; None for one that was not looked up yet."""
         self.fonts: dict[int, int] = {0: 0}
         self.sizes: dict[int, float] = {}
 
     def of(self, index: int) -> int:
-        """Address of the object that draws a character; 0 for a character that PDFium made up."""
+        """Address of the text object that draws a character; 0 for a character that PDFium inserted."""
         object_id = self.ids[index]
         if object_id is None:
             object_id = self.ids[index] = _object_of(self.textpage, index) or 0
@@ -76,7 +76,7 @@ class TextObjects:
         return self.sizes[object_id]
 
     def end(self, first: int, last: int) -> int:
-        """One past the last character, below `last`, of the object that draws `first`."""
+        """Index after the last character, at most `last`, of the text object that draws the character `first`."""
         object_id = self.of(first)
         if not object_id:
             return first + 1
@@ -96,7 +96,7 @@ class TextObjects:
 
 
 class Fonts:
-    """Fonts of one page. A typewriter font is recognised by its name, else by the advance of its letters."""
+    """Fonts of one page. A monospaced font is recognised by its name, else by the equal advances of its letters."""
 
     def __init__(self, textpage: Any, codes: list[int], objects: TextObjects) -> None:
         self.textpage = textpage
@@ -111,13 +111,13 @@ class Fonts:
         self.probes: list[int] = []
 
     def expect(self, probes: list[int], turns: int) -> None:
-        """Set the characters near which fonts are measured, one per line, and the page's quarter turns."""
+        """Set the characters near which fonts are measured (one per line) and the page's rotation in quarter turns."""
         self.probes, self.turns, self.fixed = probes, turns, {}
         self.by_name.clear()
         self.by_object.clear()
 
     def of(self, index: int) -> tuple[str, bool, bool]:
-        """(name, bold, typewriter)"""
+        """Font of a character: (name, whether it is bold, whether it is monospaced)."""
         object_id = self.objects.of(index)
         if object_id not in self.by_object:
             self.by_object[object_id] = self._read_font(index) if object_id else ("", False, False)
@@ -138,7 +138,7 @@ class Fonts:
         return self.by_name[value]
 
     def face(self, index: int) -> str:
-        """Identity of a character's font on this page; fonts of old TeX installations have no name."""
+        """Name of a character's font, or its identity on this page: fonts of old TeX installations have no name."""
         return self.of(index)[0] or str(self.objects.font_of(index))
 
     def is_slanted(self, index: int) -> bool:
@@ -148,7 +148,7 @@ class Fonts:
         return bool(flags.value & ITALIC) or bool(SLANTED.search(self.name.value.decode("utf-8", "replace")))
 
     def _is_fixed(self, index: int, declared: bool = False) -> bool:
-        """Whether a font is a typewriter font by the advance of its letters; `declared` if too few are printed."""
+        """Whether the advances of a font's letters are equal; `declared` if too few letters are printed."""
         if not self.fixed:
             self.fixed[0] = False
             for probe in self.probes:

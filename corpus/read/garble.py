@@ -1,4 +1,4 @@
-"""Garbled text: debris of formulas, of fonts without Unicode values, and of fonts with a wrong one (no language)."""
+"""Detection of garbled text: remains of formulas, characters without Unicode values, and text in no language."""
 
 import re
 import unicodedata
@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 MARK = "<!-- garbled formula -->"
-"""Follows a block with a formula that could not be read in the Markdown."""
+"""Comment in the Markdown after a block with a formula that could not be read."""
 GARBLED_PAGE = 0.4
-"""`math_garbled` of a page with such a formula, or whose formulas became debris."""
-# Short words of ordinary prose; other short tokens are debris of formulas.
+"""Value of `math_garbled` from which a page counts as garbled; a page with MARK has at least this value."""
+# Short words of ordinary prose; other short tokens are remains of formulas.
 _SHORT = (
     "a i of to in is it be as at so we he by or on do if me my up an go no us am de la le et en un du il "
     "ne se ce sa au da di du es el lo al su si ja er in im am zu so ob um wo"
@@ -21,9 +21,10 @@ MEANINGLESS = frozenset({"Co", "Cn", "Cs", "Cc"})
 
 
 def math_garbled(text: str) -> float:
-    """Share of tokens that are one or two signs and no word, 0 to 1; 0 for an empty page, at least 0.4 with a mark.
+    """Share of a page's tokens that are one or two characters but no word, or in private use, from 0 to 1.
 
-    Ordinary prose has less than 0.15, a page of displayed formulas more than 0.4.
+    It is 0 for an empty page, and at least 0.4 for a page with MARK. Ordinary prose has less than 0.15, a page of
+    displayed formulas more than 0.4.
     """
     tokens = [token for token in text.split() if token not in LAYOUT]
     if not tokens:
@@ -57,7 +58,7 @@ def meaningless(text: str) -> float:
 
 
 def share_leftward(text: str) -> float:
-    """Share of the letters of right-to-left scripts, 0 to 1; 0 for a text without letters."""
+    """Share of letters that belong to right-to-left scripts, 0 to 1; 0 for a text without letters."""
     letters = sum(map(str.isalpha, text))
     return min(1.0, sum(map(len, LEFTWARD.findall(text))) / letters) if letters else 0.0
 
@@ -65,9 +66,9 @@ def share_leftward(text: str) -> float:
 WORDS = 30
 """Least number of words from which a page can be judged."""
 LANGUAGE = 0.8
-"""Share of a page's words that could be words: books have .93 or more, those with shifted letters .75 or less."""
+"""Least share of a page's words that look like a language's: books have .93, those with shifted letters .75 or less."""
 PAGES = 0.5
-"""Share of the judged pages below LANGUAGE above which a book is rejected."""
+"""Largest share of the judged pages that may be below LANGUAGE; above it the book is rejected."""
 PAGE_CHARS = 2500
 """Length of a page for a source without pages, characters."""
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -86,7 +87,7 @@ _MIXED_SCRIPTS = re.compile(f"[{_RTL}][A-Za-z]|[A-Za-z][{_RTL}]")
 
 
 def debris(pages: Sequence[str]) -> str:
-    """Return why a book is rejected whose pages are in no language, with examples of its words; empty for others.
+    """Return why to reject a book, with sample words, if most pages are in no language; empty if they are in one.
 
     Latin words are judged by their form (a vowel, no long run of consonants, no capital inside), Chinese by the share
     of its most frequent characters, Hebrew and Arabic by Latin letters within words; other scripts are not judged.
@@ -102,7 +103,7 @@ def debris(pages: Sequence[str]) -> str:
 
 
 def language_share(page: str) -> float | None:
-    """Share of a page's words that could be words of a language, 0 to 1; None for a page with too few words."""
+    """Share of a page's words that look like words of a language, 0 to 1; None for a page with too few words."""
     han = _HAN.findall(page)
     if len(han) >= 4 * WORDS and not re.search("[\u3040-\u30ff]", page):
         return float(sum(sign in _COMMON_HAN for sign in han) >= _FEW_HAN * len(han))

@@ -1,4 +1,4 @@
-"""Headings among printed lines and their levels: by the outline, and by fonts if the outline is too short."""
+"""Detection of headings and their levels among printed lines, by the PDF's bookmarks, or by fonts if these are few."""
 
 import re
 from collections import Counter, defaultdict
@@ -15,17 +15,17 @@ TITLE_LINES = 3
 MEAN_CHARS = 70
 """Mean length of the titles of one style, characters."""
 PAGES_PER_ENTRY = 12
-"""An outline with fewer than one entry per this many pages names chapters only; fonts are used as well."""
+"""Pages per bookmark above which the bookmarks name chapters only, so that fonts are used as well."""
 SURE_DEPTH = 3
-"""Parts of a section number from which a single title makes a heading style."""
+"""Least number of parts in a section number (3.1.2 has three) with which a single title makes a heading style."""
 TRUSTED = 0.6
-"""Share of a style's blocks that the outline must name before its other titles count as headings too."""
+"""Share of a style's blocks that bookmarks must name before other titles in this style count as headings too."""
 PURE = 0.55
 """Share of a style's blocks that must look like titles for it to be a heading style."""
 MAX_SHARE = 0.1
-"""Largest share of the text that the lines of one heading style make up."""
+"""Largest share of a book's text that may be in one heading style."""
 EDGE_SHARE = 0.15
-"""Share of a book's lines in columns with a left edge from which it counts as an edge of the text."""
+"""Share of a book's lines above which the left edge of their columns counts as an edge of the text."""
 NUMBERED = re.compile(
     r"^(?:(?:chapter|section|appendix)\s+)?((?:\d{1,3}|[A-Z](?=\.))(?:\.\d{1,3})*)[.:)]?\s+\S"
     r"|^\u7b2c\s*\S{1,3}\s*[\u7ae0\u8282]",
@@ -49,13 +49,13 @@ CONTENTS_LINE = re.compile(
 BULLET = re.compile(r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7*\u2013\u2014-]\s")
 NOT_A_TITLE = re.compile(r"^(?:note|tip|caution|warning|important|hint|example|figure|table|fig\.)\b[\s\d.:]*$", re.I)
 SPELLED = re.compile(rf"^(?:{CHAPTER}|({NUMERAL}))$", re.I)
-"""The word above a chapter's title, or its spelled number."""
+"""The label above a chapter's title: a word such as Chapter, or a number in words."""
 SENTENCES = re.compile(r"\u3002|[\uff0c\uff1b].*[\uff0c\uff1b]|[a-z]{3}[.!?] [A-Z]")
-"""The end of a sentence, or several clauses, in the middle of a text."""
+"""The end of a sentence, or several clauses, in the middle of a line."""
 CAPTION = re.compile(r"^(?:fig(?:ure|\.)|tab(?:le|\.)|listing|\u56fe|\u8868)\s*\d", re.I)
 
 Style = tuple[str, float, bool, bool, int]
-"""Font, size, whether bold, whether all letters are capitals, and 0, 1 or 2 for no number, `3`, or `3.1` and deeper."""
+"""Font, size, whether bold, whether all capitals, and 0, 1 or 2 for no section number, `3`, or `3.1` and deeper."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,7 @@ class _Block:
 
 
 def mark_headings(pages: Sequence[list[PdfLine]], outline: Sequence[OutlineEntry]) -> list[list[PdfLine]]:
-    """Set the level of heading lines, and join titles over several lines."""
+    """Set the heading level of title lines on every page, and join titles that span several lines."""
     pages = [list(page) for page in pages]
     body = _body_style(pages)
     votes = _match_outline(pages, outline)
@@ -107,7 +107,7 @@ def titles_of(outline: Sequence[OutlineEntry]) -> frozenset[tuple[int, str]]:
 
 
 def style_of(line: PdfLine) -> Style:
-    """Style shared by lines of one purpose."""
+    """Typographic style of a line, see `Style`; all headings of one kind share a style."""
     letters = sum(c.lower() != c.upper() for c in line.text)
     # East Asian titles mix fonts: their Latin words are in a different one.
     font = "" if WIDE.search(line.text) else line.font
@@ -116,7 +116,7 @@ def style_of(line: PdfLine) -> Style:
 
 
 def number_depth(text: str) -> int:
-    """Parts of the section number at the beginning: 0 for none, 2 for `3.1`."""
+    """Number of parts of the section number at the beginning of a text: 0 for none, 2 for `3.1`."""
     number = NUMBERED.match(text)
     return 0 if not number else (number[1] or "1").count(".") + 1
 
@@ -133,7 +133,7 @@ def _body_style(pages: Sequence[list[PdfLine]]) -> Style:
 
 
 def _match_outline(pages: list[list[PdfLine]], outline: Sequence[OutlineEntry]) -> Counter[tuple[Style, int]]:
-    """Mark the lines that print bookmarks; returns how often each style had which level."""
+    """Mark the lines that print a bookmark's title as headings; returns how often each style had each level."""
     votes: Counter[tuple[Style, int]] = Counter()
     unmatched = []
     for entry in outline:
@@ -152,7 +152,7 @@ def _match_outline(pages: list[list[PdfLine]], outline: Sequence[OutlineEntry]) 
 
 
 def _mark_exact(page: list[PdfLine], entry: OutlineEntry) -> PdfLine | None:
-    """Mark the lines that print the entry's title, the nearest to its target, as one heading line."""
+    """Join the lines that print a bookmark's title, those nearest to its target, into one heading line."""
     title = title_key(entry.title)
     best: tuple[tuple[int, float], int, int] | None = None
     for place, first in enumerate(page):
@@ -183,7 +183,7 @@ def _mark_title(page: list[PdfLine], place: int, span: int, entry: OutlineEntry)
 
 
 def _mark_similar(page: list[PdfLine], entry: OutlineEntry) -> PdfLine | None:
-    """Mark the line where the entry points if its text resembles the title: bookmarks write formulas differently."""
+    """Mark the line at a bookmark's target if its text resembles the title: bookmarks write formulas differently."""
     if entry.y is None:
         return None
     title = title_key(entry.title)
@@ -196,7 +196,7 @@ def _mark_similar(page: list[PdfLine], entry: OutlineEntry) -> PdfLine | None:
 
 
 def _levels_by_outline(votes: Counter[tuple[Style, int]], blocks: dict[Style, list[_Block]]) -> dict[Style, int]:
-    """Levels of the styles of bookmarks; other lines of these styles are titles too (a preface, the contents)."""
+    """Heading levels of the styles that bookmarks use; other lines in them are titles too (a preface, the contents)."""
     entries: Counter[Style] = Counter()
     for (style, _), count in votes.items():
         entries[style] += count
@@ -212,7 +212,7 @@ def _levels_by_outline(votes: Counter[tuple[Style, int]], blocks: dict[Style, li
 
 
 def _blocks_by_style(pages: Sequence[list[PdfLine]], body: Style) -> dict[Style, list[_Block]]:
-    """Runs of lines of one style that no outline entry matched."""
+    """Group neighbouring lines that no bookmark matched into blocks of one style; returns the blocks by style."""
     blocks: dict[Style, list[_Block]] = defaultdict(list)
     lefts = Counter(round(line.left) for page in pages for line in page)
     edges = [left for left, count in lefts.items() if count > EDGE_SHARE * lefts.total()]
@@ -237,7 +237,7 @@ def _blocks_by_style(pages: Sequence[list[PdfLine]], body: Style) -> dict[Style,
 
 
 def _is_term(term: PdfLine, below: Sequence[PdfLine], edges: Sequence[float]) -> bool:
-    """Whether all lines of the paragraph below a line at the edge of the text are indented."""
+    """Whether a line is a term above its definition: at the edge of the text, with an indented paragraph below."""
     if not below or not any(abs(term.x0 - edge) < term.size / 2 for edge in edges):
         return False
     first, second = below[0], below[-1]
@@ -246,7 +246,7 @@ def _is_term(term: PdfLine, below: Sequence[PdfLine], edges: Sequence[float]) ->
 
 
 def _is_isolated(run: Sequence[PdfLine], above: PdfLine | None, below: PdfLine | None, body: Style) -> bool:
-    """Whether lines do not fill their column, have more space above, and no text of their kind right below."""
+    """Whether lines do not fill their column, and have the space above and the position of a title."""
     last = run[-1]
     if last.size < body[1] + 1 and last.left < last.margin < last.x1 + last.size and number_depth(_text(run)) < 2:
         # Running text ends at the edge of its column; a title in letters of its size seldom does.
@@ -292,7 +292,7 @@ def _levels_by_font(
     pages: Sequence[list[PdfLine]],
     votes: Counter[tuple[Style, int]],
 ) -> dict[Style, int]:
-    """Levels of the heading styles: the larger the font, the higher. Levels of the outline take precedence."""
+    """Levels of the heading styles: larger fonts have higher levels. Levels from bookmarks take precedence."""
     total = sum(len(line.text) for page in pages for line in page)
     styles = [style for style, members in blocks.items() if _is_heading_style(style, members, body, total)]
     front = {style for style in styles if all(block.page < 2 for block in blocks[style] if block.is_title)}
@@ -324,7 +324,7 @@ def _is_heading_style(style: Style, blocks: Sequence[_Block], body: Style, total
 
 
 def _length(text: str) -> int:
-    """Number of characters, East Asian ones counted twice: each says as much as two letters."""
+    """Number of characters, East Asian ones counted twice because each is worth about two letters."""
     return len(text) + len(WIDE.findall(text))
 
 
@@ -337,7 +337,7 @@ def _set_level(page: list[PdfLine], block: _Block, level: int) -> None:
 
 
 def _join_titles(page: Sequence[PdfLine]) -> list[PdfLine]:
-    """Join the lines of each title, and the label of its chapter above it, to one heading."""
+    """Join the lines of each title, and a chapter's label above it, into one heading."""
     result: list[PdfLine] = []
     for line in page:
         while line.level and result and _is_label(result[-1], line):
@@ -356,7 +356,7 @@ def _join_titles(page: Sequence[PdfLine]) -> list[PdfLine]:
 
 
 def _is_label(above: PdfLine, title: PdfLine) -> bool:
-    """Whether a line is the word or number of the chapter whose title is below."""
+    """Whether a line is the label, such as Chapter 3, of the chapter whose title is below."""
     near = above.page == title.page and 0 < above.y - title.y < 8 * title.size
     return near and bool((LABEL if above.level else SPELLED).match(above.text)) and (above.level > 0 or above.bold)
 

@@ -1,4 +1,4 @@
-"""Printed lines of a PDF: columns, reading order, marks of footnotes, and the size of running text."""
+"""Assembly of a PDF page's text into lines in reading order, with columns, footnote markers and the body font size."""
 
 import re
 from collections import Counter
@@ -18,13 +18,13 @@ SECTION_NUMBER = re.compile(
     re.I,
 )
 BLANK = 0.15
-"""Least gap that means a blank, in units of the font size."""
+"""Least gap that counts as a space, in units of the font size."""
 RAISED, SMALLER = 0.25, 0.88
-"""Distance from its line, in units of the font size, and relative size of a piece that is neither text nor script."""
+"""Least distance from the baseline, in units of the font size, and relative size of what is neither text nor script."""
 QUOTIENT = "\u29f8"
-"""Bar of a quotient, whose sides are above and below the line in letters of its size."""
+"""Slash of a quotient, whose two sides are set above and below the baseline in full-size letters."""
 FULL = 0.8
-"""Share of its column that a line of running text fills."""
+"""Share of the column's width above which a line counts as running text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class PdfLine:
     """One printed line. Lengths and positions are in points, from the page's lower left corner."""
 
     text: str
-    """Text with blanks collapsed."""
+    """Text with runs of spaces collapsed."""
     page: int
     """Page index, 0-based."""
     x0: float
@@ -56,13 +56,13 @@ class PdfLine:
     """Font size."""
     bold: bool
     mono: bool
-    """Whether the line is set in a typewriter font."""
+    """Whether the line is set in a monospaced font."""
     broken: bool
     """Whether the last word continues on the next line; its hyphen is not in the text."""
     font: str = ""
     """Name of the font of most of the line."""
     cells: tuple[PdfCell, ...] = ()
-    """Its parts between wide gaps; one cell for running text."""
+    """Parts of the line between wide gaps; one cell for running text."""
     left: float = 0.0
     """Left edge of its column."""
     margin: float = 0.0
@@ -72,13 +72,13 @@ class PdfLine:
 
 
 def title_key(text: str) -> str:
-    """Letters and digits of a title without its section number: titles compare equal across typesettings."""
+    """Key for comparing titles that are typeset differently: letters and digits without the section number."""
     bare = SECTION_NUMBER.sub("", text, count=1)
     return re.sub(r"[\W_]+", "", bare or text).casefold()
 
 
 def body_size(pages: Sequence[list[PdfLine]]) -> float:
-    """Font size of most running text, points; 0 for a document without text."""
+    """Most frequent font size of the running text, points; 0 for a document without text."""
     sizes: Counter[float] = Counter()
     for line in prose_lines(pages):
         sizes[round(line.size * 2) / 2] += len(line.text)
@@ -86,11 +86,11 @@ def body_size(pages: Sequence[list[PdfLine]]) -> float:
 
 
 def resolve_note_marks(page: Sequence[PdfLine], body: float) -> list[PdfLine]:
-    """Correct raised numbers of a page that were read as exponents but mark footnotes, and the reverse.
+    """Correct raised numbers on a page: footnote markers that were read as exponents, and exponents read as markers.
 
-    A raised number after a bracket looks like an exponent. It is a mark if the page has a note of that number, the
-    note has no other mark there, and no other number of the page could be it. A raised number after a word looks like
-    a mark. It is the exponent of a unit if the page has notes and no line begins with that number.
+    A raised number after a bracket looks like an exponent. It is a footnote marker if the page has a footnote of that
+    number without another marker, and no other raised number could be its marker. A raised number after a word looks
+    like a footnote marker. It is the exponent of a unit if the page has footnotes and no line begins with that number.
     """
     small = body - NOTE_SMALLER
     text = [line for line in page if line.size >= small]
@@ -118,7 +118,7 @@ def resolve_note_marks(page: Sequence[PdfLine], body: float) -> list[PdfLine]:
 
 
 def prose_lines(pages: Sequence[list[PdfLine]]) -> list[PdfLine]:
-    """Lines that fill their column and are not in a typewriter font; all lines if these are few.
+    """Lines of running text: those that fill their column and are not monospaced; all lines if these are few.
 
     A manual may have more characters in its listings than in its text, but their lines are short.
     """
@@ -128,41 +128,41 @@ def prose_lines(pages: Sequence[list[PdfLine]]) -> list[PdfLine]:
 
 
 NOTE_SMALLER = 0.7
-"""Points by which a footnote is smaller than the text."""
+"""Points by which a footnote's font is smaller than the text's."""
 NOTE_LABEL = re.compile(r"^(\d{1,3})(?=[^\W\d_])")
 NOTE_NUMBER = re.compile(r"^(?:\[\^)?(\d{1,3})(?!\d)")
-"""Number at the beginning of what may be a note, in any size."""
+"""Number at the beginning of a line that may be a footnote, in any font size."""
 NOTE_MARK = re.compile(r"\[\^(\d{1,3})\]")
 POWER = re.compile(r"\^\{(\d{1,3})\}")
 MIN_ROWS = 5
-"""Lines that each side needs before a page counts as set in two columns."""
+"""Least number of lines on each side for a page to count as set in two columns."""
 FILL = 0.6
 """Least share of its column that a line of running text fills; cells of a table fill less."""
 STRAY = 0.05
-"""Share of the pieces of a column that may reach into the space next to it."""
+"""Share of a column's pieces that may reach into the gutter."""
 CROSSING = 0.3
-"""Largest share of the text that may run over both columns (titles, wide tables)."""
+"""Largest share of the text that may cross both columns (titles, wide tables)."""
 CLEAR, HALF, NEARLY_ALL = 0.12, 0.5, 0.85
-"""With at most CLEAR of the text across, half of a column may be drawings and formulas; else nearly all is text."""
+"""Share of each column that must be running text: HALF if at most CLEAR of the page crosses, else NEARLY_ALL."""
 GUTTER = 6.0
 """Least space between two columns, points."""
 LINE_NUMBERS = 8
-"""Least number of rising numbers in the left margin that count lines."""
+"""Least number of rising numbers in the left margin for these to be line numbers."""
 TABLE_ROWS = 3
-"""Rows with cells on both sides that make a table over both columns."""
+"""Number of consecutive rows with cells in both columns that make a table across both."""
 MAX_GUTTER = 0.15
 """Largest space between two columns, as a share of the text's width; keys and values of a list are further apart."""
 
 REMARK = re.compile(r"/\*|//")
 """Beginning of a comment in a listing, which may be set in another font."""
 WITHIN = re.compile(r"[\[\](){}<>;,|&*+=.-]+$|/\*.*\*/$|//")
-"""Lines that occur in listings only."""
+"""Brackets, operators and comments that fill a line in listings only."""
 LEADERS = re.compile(r"\s*(?:\.\s?){5,}\s*")
-"""Dots between a title and its page number."""
+"""Dot leaders between a title and its page number."""
 
 
 def lines_of(pieces: Sequence[Piece], page: int) -> list[PdfLine]:
-    """Lines of a page in reading order: down the left column, then down the right one."""
+    """Join a page's pieces of text into lines in reading order: down the left column, then down the right one."""
     middle = find_gutter(pieces)
     if middle is None:
         return _extend_listings(list(_join_rows(_down_the_page(pieces), page, _column_edges(pieces))))
@@ -174,7 +174,7 @@ def lines_of(pieces: Sequence[Piece], page: int) -> list[PdfLine]:
 
 
 def split_line_numbers(pieces: Sequence[Piece]) -> tuple[Sequence[Piece], Sequence[Piece]]:
-    """Split pieces into the text and the numbers that count the lines of a manuscript in its margin."""
+    """Separate the line numbers in a manuscript's margin from its text; returns (text, line numbers)."""
     numbers = [piece for piece in pieces if piece.text.isdecimal() and len(piece.text) < 6]
     if len(numbers) < LINE_NUMBERS or len(numbers) == len(pieces):
         return pieces, ()
@@ -198,7 +198,7 @@ def _column_edges(pieces: Sequence[Piece]) -> tuple[float, float]:
 
 
 def _reading_order(pieces: Sequence[Piece], middle: float) -> list[list[Piece]]:
-    """Pieces of a page with two columns in stretches, in reading order."""
+    """Group the pieces of a two-column page in reading order: left column, right column, then a row across both."""
     places: dict[int, tuple[int, int]] = {}
     band = 0
     rows = _rows_by_baseline(pieces)
@@ -213,7 +213,7 @@ def _reading_order(pieces: Sequence[Piece], middle: float) -> list[list[Piece]]:
 
 
 def _rows_by_baseline(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Pieces grouped by baseline, from the top."""
+    """Group pieces by baseline, from the top."""
     rows: list[list[Piece]] = []
     for piece in sorted(pieces, key=lambda piece: (-piece.y, piece.x0)):
         if rows and rows[-1][0].y - piece.y < 2:
@@ -224,7 +224,7 @@ def _rows_by_baseline(pieces: Sequence[Piece]) -> list[list[Piece]]:
 
 
 def _wide_rows(rows: Sequence[Sequence[Piece]], middle: float) -> list[bool]:
-    """Per row, whether it spans both columns: text across the gutter, or a table with cells on both sides.
+    """Whether each row spans both columns: text across the gutter, or a table with cells on both sides.
 
     A single row with several pieces on both sides is two lines of text that were stretched to fill their columns.
     """
@@ -238,7 +238,7 @@ def _wide_rows(rows: Sequence[Sequence[Piece]], middle: float) -> list[bool]:
 
 
 def find_gutter(pieces: Sequence[Piece]) -> float | None:
-    """Position of the space between two columns of running text; None on a page with one column."""
+    """Horizontal position of the gutter between two columns of running text; None on a page with one column."""
     if len(pieces) < 2 * MIN_ROWS:
         return None
     left, right = min(piece.x0 for piece in pieces), max(piece.x1 for piece in pieces)
@@ -262,7 +262,7 @@ def find_gutter(pieces: Sequence[Piece]) -> float | None:
 
 
 def _is_column(side: Sequence[Piece], least: float) -> bool:
-    """Whether at least this share of the text is in rows that fill the width, as running text does."""
+    """Whether at least the share `least` of a side's text is in rows that fill its width, as running text does."""
     rows = [sum(piece.x1 - piece.x0 for piece in row) for row in _rows_by_baseline(side)]
     if len(rows) < MIN_ROWS:
         return False
@@ -271,9 +271,9 @@ def _is_column(side: Sequence[Piece], least: float) -> bool:
 
 
 def _down_the_page(pieces: Sequence[Piece]) -> list[Piece]:
-    """The drawing order if it runs down the page, as it nearly always does; else rows from the top, each from the left.
+    """Sort pieces down the page; the drawing order is kept if it runs down the page, as it nearly always does.
 
-    A raised or lowered mark belongs to the row of its neighbour.
+    A raised or lowered piece belongs to the row of its neighbour.
     """
     rises = sum(below.y > above.y + max(above.size, below.size) for above, below in pairwise(pieces))
     if rises <= max(2, len(pieces) // 10):
@@ -293,7 +293,7 @@ def _same_row(one: Piece, other: Piece) -> bool:
 
 
 def _join_rows(pieces: Sequence[Piece], page: int, edges: tuple[float, float]) -> Iterator[PdfLine]:
-    """Join the pieces of each printed line to a line."""
+    """Join the pieces of each printed line into a PdfLine."""
     row: list[Piece] = []
     for piece in pieces:
         if row and not (_same_row(max(row, key=_width), piece) and piece.x0 >= row[-1].x1 - 0.5 * piece.size):
@@ -347,7 +347,7 @@ def _is_off_baseline(piece: Piece, main: Piece) -> bool:
 
 
 def _extend_listings(lines: list[PdfLine]) -> list[PdfLine]:
-    """Mark lines of brackets or comments next to a listing as part of it, in any font."""
+    """Mark lines of brackets or comments next to a listing as monospaced, so that they belong to it in any font."""
     code = [line.mono for line in lines]
     for numbers in (range(1, len(lines)), range(len(lines) - 2, -1, -1)):
         step = 1 if numbers.step > 0 else -1
@@ -359,7 +359,7 @@ def _extend_listings(lines: list[PdfLine]) -> list[PdfLine]:
 
 
 def _is_mono(row: Sequence[Piece]) -> bool:
-    """Whether a line is code: all its words are in a typewriter font; arrows and its line number may be in another."""
+    """Whether all words of a line are monospaced, as in code; arrows, its comment and its line number may not be."""
     words = [piece for piece in row if re.search(r"\w", piece.text)]
     remark = next((place for place, piece in enumerate(words) if REMARK.match(piece.text)), 0)
     words = words[: remark or len(words)]
@@ -369,7 +369,7 @@ def _is_mono(row: Sequence[Piece]) -> bool:
 
 
 def _align_cells(cells: Sequence[PdfCell], main: Piece) -> str:
-    """Join the cells of a typewriter line with as many blanks as fit between them."""
+    """Join the cells of a monospaced line with as many spaces as fit between them."""
     advance = max(_width(main) / max(len(main.text), 1), 0.1)
     text = cells[0].text
     for before, cell in pairwise(cells):

@@ -1,4 +1,4 @@
-"""Rendering of a book's blocks as Markdown, with the offset at which each page begins."""
+"""Rendering of a PDF's text blocks as Markdown, with the offset at which each page begins."""
 
 import re
 from collections import Counter
@@ -21,7 +21,7 @@ WIDE_START = re.compile(r"^[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f
 WORD = re.compile(r"[^\W\d_]+(?:[-\u2010][^\W\d_]+)*")
 HYPHEN_END = re.compile(r"[^\W\d_][-\u2010]$")
 FEWEST, SHARE = 20, 0.3
-"""Least number and share of the lines of paragraphs that begin at one place, for it to be the edge of the text."""
+"""Least number and share of paragraph lines that must share a left edge for it to be the edge of the text."""
 LAST_WORD = re.compile(r"[^\W\d_]+$")
 FIRST_WORD = re.compile(r"^[^\W\d_]+")
 
@@ -35,7 +35,7 @@ def render_blocks(blocks: Sequence[TextBlock], num_pages: int) -> tuple[str, lis
 
     A page without text has the offset of the next one.
     """
-    # The parts of divided words are no words of the book.
+    # Parts of hyphenated words do not count as words of the book.
     words = vocabulary(text for block in blocks for text in _without_divided_words(block.lines))
     shift = _right_page_shift(blocks)
     texts = []
@@ -58,7 +58,7 @@ def render_blocks(blocks: Sequence[TextBlock], num_pages: int) -> tuple[str, lis
 
 
 def _right_page_shift(blocks: Sequence[TextBlock]) -> float:
-    """Distance by which right pages are indented compared with left ones, points; 0 if too few lines show it."""
+    """Distance by which right pages are indented compared with left pages, points; 0 if too few lines show it."""
     sides = [Counter[int](), Counter[int]()]
     for block in blocks:
         if block.kind is BlockKind.PARAGRAPH:
@@ -71,7 +71,7 @@ def _right_page_shift(blocks: Sequence[TextBlock]) -> float:
 
 
 def _align_pages(block: TextBlock, shift: float) -> TextBlock:
-    """Move the lines of a listing on a left and a right page to where they would be with equal margins."""
+    """Shift the lines of a listing on a left and a right page as if both pages had equal margins."""
     if block.kind is not BlockKind.LISTING or abs(shift) < 2 or len({line.page % 2 for line in block.lines}) < 2:
         return block
     lines = (replace(line, x0=line.x0 - shift, x1=line.x1 - shift) if line.page % 2 else line for line in block.lines)
@@ -79,7 +79,7 @@ def _align_pages(block: TextBlock, shift: float) -> TextBlock:
 
 
 def _without_divided_words(lines: Sequence[PdfLine]) -> Iterator[str]:
-    """Texts of the lines without the parts of divided words."""
+    """Yield the texts of lines without the parts of hyphenated words."""
     divided = False
     for line in lines:
         text = FIRST_WORD.sub("", line.text) if divided else line.text
@@ -88,12 +88,12 @@ def _without_divided_words(lines: Sequence[PdfLine]) -> Iterator[str]:
 
 
 def vocabulary(texts: Iterable[str]) -> Counter[str]:
-    """Words of the book in lower case with their counts, hyphenated ones whole."""
+    """Count a book's words in lower case; a compound with hyphens is one word."""
     return Counter(word for text in texts for word in WORD.findall(text.casefold()))
 
 
 def _render_block(block: TextBlock, words: Counter[str]) -> Part:
-    """Render one block; a mark follows it if its formula could not be read."""
+    """Render one block, followed by `garble.MARK` if it has a formula that could not be read."""
     first = block.lines[0]
     if block.garbled:
         lines = tuple(replace(line, text=line.text.replace(GARBLED, "").strip()) for line in block.lines)
@@ -132,10 +132,10 @@ def _render_paragraph(block: TextBlock, words: Counter[str]) -> Part:
 
 
 def join_lines(text: str, more: str, *, broken: bool, words: Counter[str]) -> str:
-    """Join two printed lines. `broken` says that a hyphen at the end of the first was already removed.
+    """Join two printed lines, undoing hyphenation. `broken`: a hyphen at the end of the first was already removed.
 
     A divided word is joined, unless the book writes it with a hyphen elsewhere, or both parts are words of the book
-    and the whole is not. `words` are the book's, see `vocabulary`.
+    and the joined word is not. `words` are the counts of the book's words, see `vocabulary`.
     """
     if not broken and not (HYPHEN_END.search(text) and more[:1].islower()):
         joint = "" if WIDE_END.search(text) and WIDE_START.match(more) else " "

@@ -1,4 +1,4 @@
-"""Input and output of every converter: the job, and the page row of a source, converted or rejected with a reason."""
+"""Input and output of every converter: its settings, and the row with a source's Markdown or the rejection reason."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ Resource = TypeVar("Resource")
 
 
 class SharedResources(ExitStack):
-    """Resources that a converter reuses between books, such as servers with its models; its worker closes them."""
+    """Resources that a converter reuses between books, such as its model servers; the worker process closes them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,17 +33,17 @@ class SharedResources(ExitStack):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversionJob:
-    """Settings and resources of a conversion."""
+    """Settings of a conversion, and the resources that the converter may use."""
 
     settings: ConvertSettings = field(default_factory=ConvertSettings)
     work: Path | None = None
-    """Folder where a converter may store finished parts, which survive a kill; None stores nothing."""
+    """Folder where a converter may store finished parts, so that they survive a kill; None stores nothing."""
     resources: SharedResources | None = None
-    """Resources of the worker; without them a converter opens its own for each book."""
+    """Resources that the worker shares between books; if None, a converter opens its own for each book."""
 
     @property
     def limits(self) -> child.Limits:
-        """Limits of a process that reads one file."""
+        """Limits of the child process that reads one file."""
         seconds = self.settings.seconds
         return child.Limits(wall_seconds=seconds, cpu_seconds=int(seconds) + 1)
 
@@ -60,7 +60,7 @@ def page_of(
     math_garbled: Sequence[float] = (),
     removed: Sequence[RemovedText] = (),
 ) -> Page:
-    """Build a page row; its status follows from the reason."""
+    """Build the page row of a source: rejected if a reason is given, otherwise converted."""
     return Page(
         source_id=source_id,
         markdown=text,
@@ -79,7 +79,7 @@ def page_of(
 
 
 def reason_of(error: DocumentError) -> str:
-    """Reason for the row of a file that could not be parsed."""
+    """Rejection reason for a file that could not be parsed: encrypted or unreadable."""
     if "password" in error.message.lower():
         return "encrypted: the file needs a password"
     return f"unreadable: {error.message}"

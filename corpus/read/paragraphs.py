@@ -1,4 +1,4 @@
-"""Paragraphs, list items, listings and simple tables put together from printed lines."""
+"""Assembly of a PDF's printed lines into blocks: paragraphs, list items, listings and simple tables."""
 
 import re
 from collections import Counter
@@ -21,26 +21,26 @@ LABEL = re.compile(
 MARGINAL = re.compile(r"\[[A-Z][^\]]*\]|\([\dA-Z][\d.]*[a-z]?\)")
 """A note at the right margin of a line, such as the number of a formula."""
 ALIGNED = 1.0
-"""Distance of the left edges of cells of one column, points."""
+"""Largest distance between the left edges of cells of one column, points."""
 WORD = re.compile(r"[^\W\d_]{3,}")
 MIN_CELL_CHARS = 2.5
-"""Mean length of a cell; scattered formulas have less."""
+"""Least mean length of a table's cells, characters; scattered formulas have shorter ones."""
 SENTENCE_END = re.compile(r"(?:[.!?:;][\"'\u2019\u201d)\]]*|[\u3002\uff01\uff1f\uff1a\uff1b][\u201d\u300d\uff09]*)$")
 BULLET = re.compile(
     r"^[\u2022\u2023\u25aa\u25cf\u25e6\u2043\u00b7\u25a0\u25a1\u25cb\u2701-\u2775\u2794-\u27bf]\s*|^[\u2013\u2014*-]\s+(?=\S)"
 )
 SIGN = re.compile(r"^[*\u2013\u2014-]\s")
-"""Bullets that are operators as well."""
+"""Bullets that are also operators."""
 ITEM = re.compile(r"^(?:\(?\d{1,3}[.)]|\(?[a-z][.)]|\([ivx]{1,5}\)|\[[^\]\s]{1,12}\])\s+\S", re.I)
 LEADERS = re.compile(r"(?:\.\s?){3,}\s*\S{1,12}$")
 PARAGRAPH_GAP = 1.3
-"""Distance of two lines that separates paragraphs, in units of the usual distance."""
+"""Distance between two lines that separates paragraphs, in units of the usual distance."""
 HEAD_CHARS = 25
-"""Longest line that may be the head of a float's column, characters."""
+"""Longest line that may be a column head of a floating table or figure, characters."""
 
 
 class BlockKind(StrEnum):
-    """Kind of a block."""
+    """Kind of a text block."""
 
     HEADING = "heading"
     PARAGRAPH = "paragraph"
@@ -51,18 +51,18 @@ class BlockKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextBlock:
-    """Lines of one block."""
+    """Lines that form one heading, paragraph, list item, listing or table."""
 
     kind: BlockKind
     lines: tuple[PdfLine, ...]
     rows: tuple[tuple[str, ...], ...] = ()
     """Cells of a table by row; empty for other kinds."""
     garbled: bool = False
-    """Whether it has a formula that could not be read."""
+    """Whether the block has a formula that could not be read."""
 
 
 def _table_at(lines: Sequence[PdfLine], start: int) -> TextBlock | None:
-    """The table that begins with this line; None if none does."""
+    """Read the table that begins at line `start`; None if no table begins there."""
     stop = start
     while stop < len(lines) and _may_belong(lines, start, stop):
         stop += 1
@@ -121,7 +121,7 @@ def _is_pair(rows: Sequence[PdfLine]) -> bool:
 
 
 def _has_margin(line: PdfLine) -> bool:
-    """Whether a line ends at the margin with something that is no part of its text."""
+    """Whether a line ends with a note at the right margin, such as the number of a formula."""
     return len(line.cells) > 1 and bool(MARGINAL.fullmatch(line.cells[-1].text)) and line.x1 > line.margin - ALIGNED * 4
 
 
@@ -152,7 +152,7 @@ def _table_rows(run: Sequence[PdfLine], columns: Sequence[tuple[float, float]]) 
 
 
 def blocks_of(pages: Sequence[list[PdfLine]], body: float) -> list[TextBlock]:
-    """Join the lines of a book to blocks, in order. `body` is the font size of running text, points."""
+    """Join the lines of a book into blocks in reading order. `body` is the font size of running text, points."""
     # The usual distance of two baselines, in units of the font size.
     gaps = [
         (above.y - line.y) / line.size
@@ -178,7 +178,7 @@ def blocks_of(pages: Sequence[list[PdfLine]], body: float) -> list[TextBlock]:
 
 
 def _demote_lone_stars(blocks: Sequence[TextBlock]) -> list[TextBlock]:
-    """Make an item whose bullet is a star at the column's edge a paragraph if no other item nearby has one."""
+    """Turn an item with a star at the column's edge into a paragraph if no other item nearby has a star as bullet."""
     stars = Counter(
         block.lines[0].page for block in blocks if block.kind is BlockKind.ITEM and block.lines[0].text[0] == "*"
     )
@@ -232,7 +232,7 @@ def _continues(block: TextBlock, line: PdfLine, pitch: float) -> bool:
 
 
 def _begins_with_operator(block: TextBlock, line: PdfLine) -> bool:
-    """Whether the sign at the start of a line is the operator of a formula that the margin divided, not a bullet."""
+    """Whether the sign at the start of a line is an operator in a formula that continues there, not a bullet."""
     above, first = block.lines[-1], block.lines[0]
     if not SIGN.match(line.text) or SENTENCE_END.search(above.text) or above.page != line.page:
         return False
@@ -295,7 +295,7 @@ def _move_floats(blocks: Sequence[TextBlock], body: float) -> list[TextBlock]:
 
 
 def _resumes_at(first: TextBlock, blocks: Sequence[TextBlock], place: int, body: float) -> int:
-    """Place at which an interrupted paragraph resumes after floats or notes; 0 if it does not."""
+    """Index of the block in which an interrupted paragraph resumes after floats or footnotes; 0 if it does not."""
     if (
         first.kind not in (BlockKind.PARAGRAPH, BlockKind.ITEM)
         or _may_float(first)

@@ -1,4 +1,7 @@
-"""PDF reader: positioned pieces of text, and the outline. Runs in limited processes only (`system.child`)."""
+"""Reader of a PDF's text layer by PDFium: positioned pieces of text, and bookmarks.
+
+Runs only in resource-limited child processes (`system.child`).
+"""
 
 import ctypes
 from collections.abc import Iterator, Sequence
@@ -33,32 +36,32 @@ from corpus.read.printed import OutlineEntry, PdfContent, Piece, Rule
 
 TYPED = {0x2018: ord("`"), 0x2019: ord("'")}
 AXIS = 0.25
-"""Height above the baseline of the axis on which signs are centred, in units of the font size."""
+"""Height above the baseline of the axis on which mathematical symbols are centred, in units of the font size."""
 RULE_SLACK = 0.7
 OVER = 1.8
 """Height above a baseline at which a rule may belong to the line, in units of the font size."""
 SAME_BASELINE = 0.3
-"""Distance of two baselines up to which they are the same, points."""
+"""Largest distance between two baselines that count as the same, points."""
 EMPTY = BLANKS | BROKEN_WORD | {HOLE} | frozenset(range(0x20))
 BRACKETS = BLANKS | frozenset(map(ord, "{}<>|\\"))
 # Space between words of justified text stays below one em; cells of a table and columns are further apart.
 GAP = 1.0
 KERNED, SET_APART = 0.05, 0.3
-"""Width up to which a gap is no blank, in a line of words and in one of single letters, in units of the font size."""
+"""Width up to which a gap is no space, in a line of words and in one of spaced letters, in units of the font size."""
 APART, LETTERS = 0.6, 8
-"""Share of single letters from which a line's letters are set apart, and how many gaps it has at least."""
+"""Letters of a line are spaced if more than this share of its gaps (at least this number) follows single letters."""
 MAX_OUTLINE = 20_000
 
 Gap = tuple[int, int, float]
-"""Last character before a run of blanks, first one after it, and the run's width in points."""
+"""Index of the last character before a run of spaces, that of the first after it, and the run's width in points."""
 
 
 def read_pdf(path: str) -> PdfContent:
-    """Pieces of every page, and the outline."""
+    """Read the pieces of text on every page, and the bookmarks."""
     with pdfium.PdfDocument(path) as document:
         coded = set[str]()
         content = _read_pages(document, coded)
-        # A late page may show that a font's values are its codes, which changes its signs on earlier pages too.
+        # A later page may show that a font gives its codes as Unicode values, which changes earlier pages too.
         return _read_pages(document, coded) if coded else content
 
 
@@ -98,11 +101,11 @@ def _read_outline(document: Any) -> list[OutlineEntry]:
 
 
 def _read_page(document: Any, index: int, gaps: WordGaps, coded: set[str]) -> tuple[list[Piece], list[str]]:
-    """Pieces of a page, and the texts within its drawings and along another edge."""
+    """Read a page: its pieces of text, and the labels within its drawings or in another direction."""
     page = document[index]
     textpage = page.get_textpage()
     try:
-        # The bare handle: the wrapper's conversion costs as much as many of the calls.
+        # Pass the bare handle: converting the wrapper costs as much as many of the calls.
         drawings = collect_drawings(page.raw)
         reader = _PageReader(textpage.raw, drawings.rules, gaps, coded)
         pieces = [piece for start, end, broken in reader.lines for piece in reader.pieces(start, end, broken)]
@@ -115,7 +118,7 @@ def _read_page(document: Any, index: int, gaps: WordGaps, coded: set[str]) -> tu
 
 
 class _PageReader:
-    """Reads one page's characters. PDFium answers per character, so it is called only where the answer matters."""
+    """Reader of one page's characters. Each call of PDFium covers one character, so calls are made only if needed."""
 
     def __init__(self, textpage: Any, rules: Sequence[Rule], gaps: WordGaps, coded: set[str]) -> None:
         self.textpage = textpage
@@ -140,13 +143,13 @@ class _PageReader:
             elif text := self._text(*span[:2]):
                 self.labels.append(text)
         self.fonts.expect([self._middle(start, end) for start, end, _ in self.lines], self.turns)
-        # TeX's typewriter fonts draw the keyboard's quotes as quotation marks; programs need those of the keyboard.
+        # TeX's monospaced fonts draw straight quotes as curly ones; program code needs the straight ones.
         for index, code in enumerate(self.codes):
             if code in TYPED and self.fonts.of(index)[2]:
                 self.codes[index] = TYPED[code]
 
     def _mark_unknown_hyphens(self) -> None:
-        """Mark as garbled the signs within a line that PDFium takes for a hyphen at a line's end."""
+        """Mark as garbled the characters within a line that PDFium takes for a hyphen at a line's end."""
         for index, code in enumerate(self.codes[:-1]):
             if code not in BROKEN_WORD or self.codes[index + 1] in LINE_ENDS:
                 continue
@@ -190,12 +193,12 @@ class _PageReader:
                 if len(runs) > 1:
                     piece = replace(piece, run=True, slanted=self.fonts.is_slanted(stop - 1))
                 if EXTENSION.search(piece.font):
-                    # Large signs hang below the baseline: the middle of their ink says where their line is.
+                    # Large operators hang below the baseline: the middle of their ink gives the line's height.
                     piece = replace(piece, y=round(self._ink_middle(begin) - AXIS * piece.size, 2))
                 yield piece
 
     def _rule_ends(self, index: int, size: float) -> list[float]:
-        """Ends of the rules above a line; those of a root or an overline divide its text."""
+        """Horizontal ends of the rules above a line; a root's or overline's rule divides the line's text there."""
         if not self.rules or self.turns:
             return []
         base = self._baseline(index)
@@ -203,7 +206,7 @@ class _PageReader:
         return [end for rule in near for end in (rule.x0, rule.x1)]
 
     def _runs(self, first: int, last: int, ends: Sequence[float]) -> Iterator[tuple[int, int]]:
-        """(first character, one past the last) of the stretches on one baseline."""
+        """Divide characters into stretches on one baseline; yields (first character, one past the last)."""
         begin, stop, base = first, first, None
         for index, after in self._level_stretches(first, last, one_by_one=bool(ends)):
             level = self._baseline(index)
@@ -216,7 +219,7 @@ class _PageReader:
         yield from self._split_by_size(begin, last)
 
     def _level_stretches(self, first: int, last: int, *, one_by_one: bool) -> Iterator[tuple[int, int]]:
-        """(first character, one past the last) of the stretches of one object that begin and end on one baseline."""
+        """Divide characters into stretches of one text object on one baseline; yields (first, one past the last)."""
         codes, index = self.codes, first
         while index < last:
             if codes[index] in EMPTY:
@@ -233,7 +236,7 @@ class _PageReader:
             index = after
 
     def _split_by_size(self, begin: int, stop: int) -> Iterator[tuple[int, int]]:
-        """Cut a stretch at its first blank if the size grows there: a script of a script can be on the baseline."""
+        """Cut a stretch at its first space if the size grows there: a script of a script can be on the baseline."""
         blank = next((index for index in range(begin, stop) if self.codes[index] in BLANKS), stop)
         after = next((index for index in range(blank, stop) if self.codes[index] not in EMPTY), stop)
         if begin < blank and after < stop and self.objects.size_of(begin) < SMALLER * self.objects.size_of(after):
@@ -254,7 +257,7 @@ class _PageReader:
         return ((bottom.value + top.value), -(left.value + right.value))[self.turns % 2] / 2
 
     def _gaps(self, start: int, end: int) -> Iterator[Gap]:
-        """Every run of blanks."""
+        """Yield every run of spaces."""
         codes = self.codes
         place = start
         while place < end:
@@ -267,7 +270,7 @@ class _PageReader:
             yield before, place, self._edges(place)[0] - self._edges(before)[1]
 
     def _word_gaps(self, gaps: list[Gap], start: int, end: int, size: float) -> list[Gap]:
-        """The gaps between words; PDFium's blanks for kerning and between spaced letters become holes."""
+        """Gaps between words. Spaces that PDFium inserted for kerning or between spaced letters are removed."""
         words = pairwise([start, *(gap[1] for gap in gaps)])
         single = sum(1 for left, right in words if right - left == 2 and chr(self.codes[left]).isalpha())
         least = (SET_APART if single > APART * max(len(gaps), LETTERS) else KERNED) * size
@@ -285,7 +288,7 @@ class _PageReader:
         name, bold, mono = self.fonts.of(middle)
         ends = [(bold, mono)]
         if last - first >= 3:
-            # First and last character that are no brackets: TeX takes those of a listing from another font.
+            # Skip brackets at both ends: TeX takes the brackets of a listing from another font.
             inner_first, inner_last = first, last - 1
             while inner_first < inner_last and self.codes[inner_last] in BRACKETS:
                 inner_last -= 1
@@ -297,7 +300,7 @@ class _PageReader:
         mono = mono and all(fixed for _, fixed in ends[is_digit:])
         text = self._typewriter_text(first, last, gaps, x1 - x0) if mono else self._text(first, last)
         if LEFTWARD.search(text):
-            # PDFium turns the parts of such a line one by one: their order is not that of the sentence.
+            # PDFium reverses the parts of a right-to-left line one by one, so they are not in the sentence's order.
             text, x0, x1 = text + GARBLED, min(x0, x1), max(x0, x1)
         return Piece(
             text=text,
@@ -312,7 +315,7 @@ class _PageReader:
         )
 
     def _middle(self, first: int, last: int) -> int:
-        """A printed character in the middle: a blank has no font size."""
+        """Index of a printed character near the middle; a space has no font size."""
         middle = first + (last - first) // 2
         while middle > first and self.codes[middle] in EMPTY:
             middle -= 1
@@ -325,7 +328,7 @@ class _PageReader:
         return clean(self.accents.compose(signs, range(first, last)) if self.accents.of else "".join(signs))
 
     def _typewriter_text(self, first: int, last: int, gaps: list[Gap], width: float) -> str:
-        """Text with as many blanks as the gaps are wide."""
+        """Text of a monospaced line, with gaps filled by as many spaces as they are wide."""
         blanks = sum(gap for _, _, gap in gaps)
         inked = last - first - sum(after - before - 1 for before, after, _ in gaps)
         advance = max((width - blanks) / max(inked, 1), 0.1)

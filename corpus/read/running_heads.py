@@ -1,8 +1,8 @@
-"""Removal of running heads, footers and page numbers, which are recognised by their place on the page.
+"""Removal of running heads, footers and page numbers, which are recognised by their position on the page.
 
-Such a line is at the same height, in the same size, on many pages, with space between itself and the text. In
-addition its text recurs there, it has the page's number, or most pages have a line there. Code and prose at the end of
-a page meet none of these conditions, however often they recur.
+A running head is at the same height, in the same font size, on many pages, with space between itself and the text. In
+addition its text recurs at that height, it has the page's number, or many pages have a line there. Code and prose at
+the end of a page meet none of these conditions, however often they recur.
 """
 
 import re
@@ -20,29 +20,29 @@ PAGE_NUMBER = re.compile(
     re.I,
 )
 CONTINUED = re.compile(r"^\(?continue[sd] (?:on|from) (?:the )?(?:next|previous) page\)?\.*$", re.I)
-"""Notes that a listing or a table continues on another page, at any height."""
+"""Notes, at any height, that a listing or a table continues on another page."""
 MIN_REPEATS = 3
-"""Pages with a text at the edge from which it counts as a running head."""
+"""Least number of pages with the same text at their edge for it to be a running head."""
 OFTEN = 0.3
-"""Share of the pages with a line at a place from which that is a place of running heads of any text."""
+"""Least share of the pages with a line at one height for lines of any text there to be running heads."""
 KNOWN = 0.5
-"""Share of the lines there that have the page's number or recur on another page."""
+"""Least share of the lines at such a height that have the page's number or recur on another page."""
 ALWAYS_APART = 0.8
-"""Share of the lines at such a place that have space between themselves and the text."""
+"""Least share of the lines at such a height that have space between themselves and the text."""
 ALWAYS_THERE = 0.5
-"""Share of the lines with one text at the edges of pages that are at that place."""
+"""Least share of a text's occurrences at page edges that are at such a height."""
 NEAR = 2.5
-"""Distance within which lines of several pages are at the same height, points."""
+"""Largest difference between heights that count as the same on several pages, points."""
 APART = 1.5
-"""Least distance from the text, in units of the font size."""
+"""Least distance of a running head from the text, in units of the font size."""
 LARGE = 1.35
-"""Size from which a number is no page number, in units of the text's."""
+"""Font size from which a number is not a page number, in units of the text's font size."""
 HEAD, NUMBER = "running_head", "page_number"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Edge:
-    """A line at the upper or lower edge of a page."""
+    """One of the two uppermost or two lowest lines of a page, a candidate for a running head."""
 
     line: PdfLine
     name: str
@@ -72,9 +72,9 @@ class _Slot:
 def split_running_heads(
     pages: Sequence[list[PdfLine]], titles: Set[tuple[int, str]]
 ) -> tuple[list[list[PdfLine]], list[RemovedText]]:
-    """Split pages into their text, and their running heads and page numbers.
+    """Separate running heads and page numbers from the text; returns the remaining lines by page and the removed text.
 
-    `titles` are (page, title key) of known headings: a title that happens to be on top of several pages stays.
+    `titles` are (page, title key) of known headings: a title that happens to be at the top of several pages stays.
     """
     body = body_size(pages)
     edges = [_edges(page, body) for page in pages]
@@ -108,7 +108,7 @@ def _is_title(page: Sequence[PdfLine], place: int, titles: Set[tuple[int, str]])
 
 
 def _edges(page: Sequence[PdfLine], body: float) -> dict[int, _Edge]:
-    """The two upper and two lower lines by height (the drawing order may differ), by their index on the page."""
+    """The two uppermost and two lowest lines (the drawing order may differ), by their index on the page."""
     ranked = sorted(range(len(page)), key=lambda place: -page[place].y)
     number_alone = len(page) == 1 and bool(PAGE_NUMBER.match(page[0].text))
     edges: dict[int, _Edge] = {}
@@ -117,7 +117,7 @@ def _edges(page: Sequence[PdfLine], body: float) -> dict[int, _Edge]:
         gaps = [abs(a.y - b.y) > APART * max(a.size, b.size) for a, b in pairwise(lines)]
         level = [abs(a.y - b.y) < NEAR for a, b in pairwise(lines)]
         for depth, line in enumerate(lines[:2]):
-            # Two lines of a head, or its left and right part.
+            # A head may have two lines, or a left and a right part.
             is_apart = any(gaps[depth:]) or (depth == 0 and bool(level) and level[0] and any(gaps)) or number_alone
             edges[edge[depth]] = _edge(line, is_apart=is_apart, body=body)
     return edges
@@ -139,7 +139,7 @@ def _edge(line: PdfLine, *, is_apart: bool, body: float) -> _Edge:
 
 
 def _find_slots(edges: Sequence[_Edge], *, pages: int, shift: int | None, body: float) -> list[_Slot]:
-    """Heights of running heads: many pages have a small line there, apart from the text, that recurs or is numbered."""
+    """Heights at which many pages have a small line, separate from the text, that recurs or has the page's number."""
     slots: list[_Slot] = []
     everywhere = Counter(edge.name for edge in edges)
     heights = Counter((round(edge.line.y), edge.line.size) for edge in edges if edge.is_apart)

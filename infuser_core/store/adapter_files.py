@@ -1,8 +1,8 @@
-"""Adapter checkpoints: their files, the names in them, and the path of the base model.
+"""File layout of adapter (LoRA) checkpoints: file names, parameter names, and the path to the base model.
 
 An adapter checkpoint holds `adapter_config.json` and `adapter_model.safetensors` in peft's layout instead of a model's
-weights. Its `base_model_name_or_path` is a path from its own folder to the artifact of the base model, so that a store
-can be moved, and peft finds the base from within the folder.
+weights. Its `base_model_name_or_path` is a path relative to its own folder, so that a store can be moved; peft finds
+the base model if the folder is the working folder.
 """
 
 import json
@@ -13,22 +13,22 @@ from typing import TypeVar
 from infuser_core.errors import CheckpointError
 
 CONFIG = "adapter_config.json"
-"""File with the settings."""
+"""File with the adapter's settings."""
 WEIGHTS = "adapter_model.safetensors"
-"""File with the weights."""
+"""File with the adapter's weights."""
 BASE_KEY = "base_model_name_or_path"
-"""Key of the settings that names the base model."""
+"""Key in the settings file whose value is the path to the base model."""
 
 Value = TypeVar("Value")
 
 
 def base_pointer(base: Path) -> str:
-    """The path from any checkpoint of the same store to the artifact of a base model."""
+    """Relative path to a base model from any checkpoint of the same store."""
     return f"../../{base.parent.name}/{base.name}"
 
 
 def base_folder(folder: Path) -> Path | None:
-    """Folder of the base model of an adapter checkpoint; None if `folder` holds a whole model.
+    """Folder of an adapter checkpoint's base model; None if `folder` holds a full model.
 
     Raises CheckpointError if the base model is missing.
     """
@@ -46,5 +46,5 @@ def base_folder(folder: Path) -> Path | None:
 
 
 def rename_for_peft(weights: Mapping[str, Value]) -> dict[str, Value]:
-    """Rename adapters from a model's parameter names to those of peft's file."""
+    """Rename adapter weights from the model's parameter names to the names in peft's file."""
     return {f"base_model.model.{name.replace('.default.', '.')}": each for name, each in weights.items()}

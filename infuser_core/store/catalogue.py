@@ -1,4 +1,7 @@
-"""The catalogue of the store: commit records by key, and the artifacts of each run."""
+"""Index of the store: commit records of artifacts by key, and the artifacts that each run or evaluation holds.
+
+A run holds the artifacts listed in its journals. The anchor is the pre-trained base model that both roles start from.
+"""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -26,22 +29,22 @@ _MISSING = "`infuser doctor` names the run that holds it and the command that co
 
 @lru_cache(maxsize=100_000)
 def _read_record_once(folder: Path, _: object) -> Record:
-    """Read a commit record once per process and identity of its file and folders: a server builds many catalogues."""
+    """Read a commit record, cached by the identity of its file and folders, because a server builds many catalogues."""
     return read_record(folder)
 
 
 class Catalogue:
-    """Commit records of a store by key, read on first use: reading those of hundreds of runs takes seconds."""
+    """Commit records of a store's artifacts by key, read lazily because all of them together take seconds."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.damaged: dict[str, str] = {}
-        """Reason by key of each requested commit record that cannot be read."""
+        """Error by key for each requested commit record that is damaged."""
         self._cache: dict[str, Record | None] = {}
 
     @cached_property
     def records(self) -> Mapping[str, Record]:
-        """Every artifact of the store by key, without damaged ones."""
+        """Commit records of all undamaged artifacts in the store, by key."""
         folders = sorted((self.root / "artifacts").glob("*/*"))
         return {folder.name: record for folder in folders if (record := self.find(folder.name))}
 
@@ -76,19 +79,22 @@ class Catalogue:
         return record
 
     def find_by_id(self, identity: str) -> Record | None:
-        """The artifact with this id; None if it is missing or was computed again with another digest."""
+        """Commit record of the artifact with this id; None if it is missing or was recomputed with another digest."""
         record = self.find(identity.split("@")[0])
         return record if record and record.id == identity else None
 
     def records_of_phase(self, phase: str = "*") -> list[Record]:
-        """Every artifact of a phase, or of all, by key. Raises DamagedArtifactError if the record of one is damaged."""
+        """Commit records of a phase's artifacts, or of all phases', in the order of phase and key.
+
+        Raises DamagedArtifactError if a record is damaged.
+        """
         records = (self.root / "artifacts").glob(f"{phase}/*/{MANIFEST}")
         return [self.record(path.parent.name) for path in sorted(records)]
 
     def journal_entries(self, run: str, *, file: str = "journal.jsonl", shelf: str = RUNS) -> list[Entry]:
-        """Journal entries of the artifacts of a run or an evaluation that are in the store.
+        """Newest journal entry of each artifact of a run or an evaluation that is in the store.
 
-        Raises StoreError for a damaged artifact, and for a missing one unless only a former attempt needed it.
+        Raises StoreError for a damaged artifact, and for a missing artifact unless only an earlier attempt needed it.
         """
         journal = Journal(self.root, run, file=file, shelf=shelf)
         entries = journal.latest()
@@ -100,11 +106,14 @@ class Catalogue:
         return [entry for entry in entries if entry not in missing]
 
     def paths(self, keys: Iterable[str], table: str) -> list[Path]:
-        """The parquet files of one table of these artifacts, with verified digests."""
+        """Parquet files of one table in these artifacts, after verifying their digests."""
         return verify.verified_paths(self.root, [(self.record(key), f"{table}.parquet") for key in keys])
 
     def input_ref(self, key: str, name: str) -> ArtifactRef:
-        """An artifact's input by name. Raises StoreError if there is none or it is missing."""
+        """The artifact that was the input `name` of an artifact.
+
+        Raises StoreError if it had no such input or if the input is not in the store.
+        """
         identity = self.record(key).inputs.get(name)
         if identity is None:
             raise StoreError(f"artifact {key} was made from no {name}", hint=f"`infuser show {key}` lists its inputs")
@@ -116,64 +125,66 @@ class Catalogue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """A run or an evaluation, and the artifacts that it holds."""
+    """A run or an evaluation: its state, the artifacts that it holds, and any damage to its records."""
 
     name: str
     shelf: str
-    """Folder of the store with its record: of runs or of evaluations."""
+    """Folder of the store with its records: `runs` or `evaluations`."""
     entries: tuple[Entry, ...]
-    """Newest journal entry of each artifact, studies included; the readable ones of a damaged journal."""
+    """Newest journal entry of each artifact, studies included; of a damaged journal, the readable entries."""
     was_finished: bool
-    """Whether any attempt completed, so that a missing artifact is damage."""
+    """Whether any attempt completed: only then does a missing artifact count as damage."""
     is_finished: bool
     """Whether the newest attempt completed."""
     is_live: bool
-    """Whether a living process executes it."""
+    """Whether a living process is executing it."""
     current: tuple[Entry, ...]
     """Entries of the newest attempt."""
     torn: tuple[str, ...]
-    """Journals with an incomplete last line, and its number."""
+    """One text per journal with an incomplete last line: file and line number."""
     damaged: Mapping[str, str]
-    """Damage by file of its record that can be recovered."""
+    """Description of the damage by file, for damaged journals and attempt records."""
     unknown: str
-    """Why its configuration or journal is unreadable for good; empty otherwise."""
+    """Why its artifacts cannot be known: its main record is lost or damaged, or its journal is lost; empty
+    otherwise."""
 
     @property
     def broken(self) -> str:
-        """Reason why its artifacts are unknown; empty for a sound record."""
+        """Reason why the list of its artifacts may be incomplete; empty for undamaged records."""
         return self.unknown or next(iter(self.damaged.values()), "")
 
     @property
     def folder(self) -> str:
-        """Folder of its record, relative to the store."""
+        """Folder of its records, relative to the store."""
         return f"{self.shelf}/{self.name}"
 
     @property
     def keys(self) -> set[str]:
-        """Keys of its artifacts."""
+        """Keys of the artifacts in its journals."""
         return {entry.key for entry in self.entries}
 
 
 def list_holders(root: Path) -> list[Holder]:
-    """Every run by name, also one without a record."""
+    """All runs in the store, sorted by name, including those whose record is missing."""
     return _holders(root, RUNS, runs.RECORD)
 
 
 def list_evaluations(root: Path) -> list[Holder]:
-    """Every evaluation by name; it holds its artifacts as long as its record exists."""
+    """All evaluations in the store, sorted by name. An evaluation holds its artifacts as long as its record exists."""
     return _holders(root, runs.EVALUATIONS, runs.EVALUATION)
 
 
 def holder_of(root: Path, run: str) -> Holder:
-    """The run of this name."""
+    """The run with this name, its journals read."""
     return _holder(root, root / RUNS / run, runs.RECORD)
 
 
 def keys_held_elsewhere(root: Path, own: Holder) -> tuple[set[str], str]:
-    """Keys of a run's artifacts that another run or an evaluation holds; and why they are unknown, or an empty text.
+    """Keys of a run's artifacts that another run or an evaluation also holds.
 
-    A run's journal names all inputs of its artifacts, an evaluation's does not. Repeated calls are cheap: the record
-    of a finished run does not change.
+    The second value is empty, or says why the keys are unknown: damage to the records of another run or evaluation. A
+    run's journal lists all inputs of its artifacts, an evaluation's does not. Repeated calls are cheap, because the
+    records of a finished run do not change.
     """
     of_runs: set[str] = set()
     of_evaluations: set[str] = set()
@@ -192,7 +203,7 @@ def keys_held_elsewhere(root: Path, own: Holder) -> tuple[set[str], str]:
 
 @lru_cache(maxsize=10_000)
 def _read_keys_once(root: Path, folder: Path, record: str, _: object) -> tuple[frozenset[str], str]:
-    """Keys in the journals of a run or evaluation, and its damage; read once per process and identity of its files."""
+    """Keys in the journals of a run or evaluation, and its damage; cached by the identity of its files."""
     holder = _holder(root, folder, record)
     return frozenset(holder.keys), holder.broken
 
@@ -234,9 +245,9 @@ def _holder(root: Path, folder: Path, record: str) -> Holder:
 
 
 def _why_unknown(folder: Path, record: str, journal: Journal) -> str:
-    """Reason why a folder's contents are unknown: a lost or damaged record, or a lost journal; empty if known."""
+    """Reason why a run's or evaluation's artifacts are unknown: a lost or damaged file; empty if they are known."""
     if not (folder / record).is_file():
-        # A refused start leaves a folder with nothing but a lock.
+        # A run that was refused at its start leaves a folder with only a lock file.
         return f"{folder / record} is lost" if journal.path.exists() and record == runs.RECORD else ""
     try:
         sealed.read(folder / record, **({"name": folder.name} if record == runs.RECORD else {}))
@@ -246,7 +257,7 @@ def _why_unknown(folder: Path, record: str, journal: Journal) -> str:
 
 
 def keys_with_inputs(catalogue: Catalogue, keys: Iterable[str]) -> set[str]:
-    """Keys of these artifacts and of all their direct and indirect inputs that are in the store."""
+    """Keys of those of these artifacts that are in the store, and of all their direct and indirect inputs."""
     reached: set[str] = set()
     queue = list(keys)
     while queue:
@@ -260,30 +271,30 @@ def keys_with_inputs(catalogue: Catalogue, keys: Iterable[str]) -> set[str]:
 
 
 def held_keys(catalogue: Catalogue, holder: Holder) -> set[str]:
-    """Keys of the run's artifacts and of all their inputs."""
+    """Keys of a run's or evaluation's artifacts and of all their direct and indirect inputs."""
     return holder.keys | keys_with_inputs(catalogue, holder.keys)
 
 
 def checkpoints_of(catalogue: Catalogue, holder: Holder) -> list[tuple[int, Record]]:
-    """The run's checkpoints of both roles with their numbers of iterations, the anchor (0) first."""
+    """A run's checkpoints of both roles, each with the number of iterations before it; the anchor (0) comes first."""
     records = filter(None, map(catalogue.find, holder.keys))
     pairs = [(record.iteration + 1, record) for record in records if record.phase in CHECKPOINTS]
     return sorted(pairs, key=lambda pair: (pair[0], pair[1].key))
 
 
 def gradients_of(catalogue: Catalogue, holder: Holder) -> list[Record]:
-    """The run's artifacts with a gradient for a later phase."""
+    """A run's artifacts that contain a gradient for a later phase."""
     records = filter(None, map(catalogue.find, sorted(holder.keys)))
     return [record for record in records if record.phase in GRADIENTS]
 
 
 def pruned_keys(catalogue: Catalogue, records: Iterable[Record]) -> list[str]:
-    """Keys of those artifacts from which retention removed files."""
+    """Keys of those of these artifacts from which retention removed files."""
     return [record.key for record in records if pruned.read_removed(artifact_folder(catalogue.root, record.key))]
 
 
 def checkpoints_at(catalogue: Catalogue, holder: Holder, iteration: int) -> list[Record]:
-    """The run's checkpoints after `iteration` iterations. Raises UsageError if there are none."""
+    """Checkpoints that a run saved after `iteration` iterations. Raises UsageError if there are none."""
     pairs = checkpoints_of(catalogue, holder)
     records = [record for number, record in pairs if number == iteration]
     if not records:

@@ -1,4 +1,7 @@
-"""`infuser doctor`: check the store, and prepare a repair by moving damaged artifacts aside."""
+"""`infuser doctor`: check the store for damage, and prepare a repair by moving damaged artifacts and records aside.
+
+Runs then compute the missing artifacts again.
+"""
 
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -32,7 +35,7 @@ _STUDY = "run its study or corpus build again; or remove the file, and gc may re
 
 
 def examine(root: Path, run: str | None = None, *, progress: Progress = lambda done, total: None) -> Health:
-    """Check all artifacts and records of a run, or of the whole store, without changes.
+    """Check all artifacts and records of a run, or of the whole store; changes nothing.
 
     Raises UsageError if there is no such run.
     """
@@ -55,7 +58,7 @@ def examine(root: Path, run: str | None = None, *, progress: Progress = lambda d
 
 
 class _Scope:
-    """A store, or the part of it that belongs to one run."""
+    """The checked part of a store: everything, or what belongs to one run."""
 
     def __init__(self, root: Path, run: str | None) -> None:
         self._root, self._run = root, run
@@ -74,7 +77,7 @@ class _Scope:
 
     @cached_property
     def _runs_of(self) -> Mapping[str, Sequence[str]]:
-        """By artifact key, the runs that hold it or anything computed from it."""
+        """Names of the runs that hold an artifact or anything computed from it, by the artifact's key."""
         names: dict[str, list[str]] = {}
         for holder in self._all:
             for key in held_keys(self._catalogue, holder):
@@ -82,7 +85,7 @@ class _Scope:
         return names
 
     def with_runs(self, problem: Problem) -> Problem:
-        """The problem with the runs that hold its artifact, and the remedy for them."""
+        """Add to a problem the runs that hold its artifact, and the command that repairs them."""
         names = problem.runs or tuple(self._runs_of.get(problem.key, ()))
         if problem.remedy or not problem.damage:
             return replace(problem, runs=names)
@@ -91,7 +94,7 @@ class _Scope:
         return replace(problem, runs=names, remedy=f"`{command}` moves it aside and computes what needs it again")
 
     def inputs(self, damaged: Collection[str]) -> Iterator[Problem]:
-        """Artifacts with a missing input."""
+        """Find artifacts with an input that is not in the store."""
         keys = [folder.name for folder in self.folders if folder.name not in damaged]
         for record in filter(None, map(self._catalogue.find, keys)):
             for name, identity in record.inputs.items():
@@ -106,7 +109,7 @@ class _Scope:
                     )
 
     def journals(self) -> Iterator[Problem]:
-        """Artifacts of sound journals that are not in the store, or are there with another digest."""
+        """Find artifacts listed in undamaged journals that the store lacks or has with another digest."""
         keys = {path.name for path in self.folders}
         for holder in [each for each in (*self._holders, *self._evaluations) if not each.broken]:
             command = f"doctor {holder.name} --repair" if holder.was_finished else f"resume {holder.name}"
@@ -126,7 +129,7 @@ class _Scope:
                 )
 
     def records(self) -> Iterator[Problem]:
-        """Records of the runs and evaluations themselves."""
+        """Find damaged records of runs and evaluations, incomplete journal lines, and runs whose process died."""
         for holder in self._evaluations:
             yield from _unreadable(holder)
         for holder in self._holders:
@@ -143,7 +146,7 @@ class _Scope:
                 yield Problem(kind="dead_holder", damage=False, what=what, remedy=remedy, runs=names)
 
     def leftovers(self) -> Iterator[Problem]:
-        """Leftovers; with a run, only those of its keys and folder."""
+        """Find files left by killed processes; for one run, only those of its artifacts and in its folder."""
         run_folder = runs.runs_folder(self._root) / self._run if self._run else None
         held = frozenset(self._runs_of).union(*(held_keys(self._catalogue, each) for each in self._evaluations))
         for leftover in find_leftovers(self._root, held=held):
@@ -158,7 +161,7 @@ class _Scope:
 
 
 def _unreadable(holder: Holder) -> Iterator[Problem]:
-    """Records of a run or an evaluation that are lost, or damaged and recoverable."""
+    """Report lost and damaged records of a run or an evaluation."""
     again = f"start it again with its configuration files and --name {holder.name}: nothing is computed twice"
     if holder.shelf == runs.EVALUATIONS:
         again = _AGAIN
@@ -181,20 +184,20 @@ def _unreadable(holder: Holder) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairPlan:
-    """The work of a repair, after damaged artifacts and records were moved aside."""
+    """Remaining work of a repair after damaged artifacts and records were moved aside."""
 
     aside: Sequence[str]
-    """A message for each damaged artifact or record that was moved: its first problem and its new path."""
+    """Message for each damaged artifact or record that was moved: its first problem and its new path."""
     to_compute: Mapping[str, str]
-    """Digest by key of all artifacts to compute again; empty if unknown."""
+    """Recorded digest by key of each artifact to compute again; empty text if unknown."""
     restore: Sequence[str]
-    """Keys of pruned artifacts that these need, to be computed first."""
+    """Keys of pruned artifacts that must be restored before these can be computed."""
     runs: Sequence[str]
-    """Runs with missing artifacts or records."""
+    """Names of the runs with missing artifacts or records."""
 
 
 def prepare_repair(root: Path, run: str | None, *, progress: Progress = lambda done, total: None) -> RepairPlan:
-    """Move every damaged artifact of a run, or of the store, aside, unless a living process executes such a run.
+    """Move all damaged artifacts and records of a run, or of the whole store, aside; returns the work that remains.
 
     Raises BusyRunError if a living process executes a run with damage, UsageError if there is no such run.
     """
@@ -238,7 +241,7 @@ def _describe_move(name: str, path: Path, why: str) -> str:
 
 
 def _move_records(root: Path, holder: Holder) -> Iterator[str]:
-    """Move damaged records aside: the commands that wrote them write them again."""
+    """Move damaged records of a run or an evaluation aside; the commands that wrote them will write them again."""
     store, folder = Store(root), root / holder.folder
     for file, why in holder.damaged.items():
         if file == runs.ATTEMPT:
@@ -253,7 +256,7 @@ def _move_records(root: Path, holder: Holder) -> Iterator[str]:
 
 
 def end_repair(root: Path, names: Collection[str]) -> None:
-    """Remove the damaged journals of runs that were just repaired and have sound journals again."""
+    """Move away the copies of damaged journals of runs that were just repaired and have undamaged journals again."""
     for holder in [*list_holders(root), *list_evaluations(root)]:
         is_repaired = holder.name in names if holder.shelf == runs.RUNS else holder.is_finished
         for file in [file for file in holder.damaged if file.endswith(ASIDE)]:
@@ -267,9 +270,9 @@ def end_repair(root: Path, names: Collection[str]) -> None:
 def keys_to_restore(
     catalogue: Catalogue, keys: Iterable[str], iterations: Mapping[str, int] | None = None
 ) -> list[str]:
-    """Pruned artifacts that must be restored to compute these keys, back to the last complete checkpoints.
+    """Keys of pruned artifacts needed to compute these keys, back to the last complete checkpoints.
 
-    A key whose record is lost may need any checkpoint of its iteration, by `iterations`.
+    A key without a readable record may need any checkpoint or gradient of its iteration, which `iterations` gives.
     """
     result: dict[str, None] = {}
     queue = [(key, record) for key in keys for record in _needed_by(catalogue, key, (iterations or {}).get(key, -1))]
@@ -278,7 +281,7 @@ def keys_to_restore(
         removed = pruned.read_removed(artifact_folder(catalogue.root, record.key))
         phase = user.rpartition("-")[0]
         parts = {entry.part for entry in removed.values()}
-        # An unknown phase may read any part.
+        # An unknown phase may read any part of a checkpoint.
         reads = FACTS[phase].reads if phase in FACTS else tuple(pruned.PARTS)
         if record.key in result or not parts.intersection(reads):
             continue
@@ -288,7 +291,7 @@ def keys_to_restore(
 
 
 def _needed_by(catalogue: Catalogue, key: str, iteration: int) -> list[Record]:
-    """The checkpoints and gradients among an artifact's inputs."""
+    """Commit records of the checkpoints and gradients that an artifact is, or may have been, computed from."""
     record = catalogue.find(key)
     if record is None:
         records = catalogue.records.values()
@@ -299,7 +302,7 @@ def _needed_by(catalogue: Catalogue, key: str, iteration: int) -> list[Record]:
 
 
 def keys_to_restore_at(root: Path, run: str, iteration: int) -> list[str]:
-    """Keys to restore so that both roles' checkpoints and the gradients of the next iteration are complete.
+    """Keys to restore to complete both roles' checkpoints after `iteration` and the next iteration's gradients.
 
     Raises UsageError if the run has no such checkpoint.
     """
@@ -311,12 +314,12 @@ def keys_to_restore_at(root: Path, run: str, iteration: int) -> list[str]:
 
 
 def with_keys_to_restore(root: Path, keys: Sequence[str]) -> list[str]:
-    """These keys of pruned artifacts, and those of the artifacts that must be restored for them."""
+    """These keys of pruned artifacts, and the keys of artifacts that must be restored to compute them."""
     return list(dict.fromkeys([*keys, *keys_to_restore(Catalogue(root), keys)]))
 
 
 def last_stage(holder: Holder) -> str:
-    """Last stage of an unfinished run, PHASE@ITERATION; empty before the first."""
+    """Last stage of an unfinished run: PHASE@ITERATION, or PHASE outside the loop; empty if it reached no stage."""
     worked = [entry for entry in holder.entries if entry.state == "ran"] or list(holder.entries)
     newest = max((entry.attempt for entry in worked), default=0)
     last = next((entry for entry in reversed(worked) if entry.attempt == newest), None)
@@ -326,7 +329,7 @@ def last_stage(holder: Holder) -> str:
 
 
 def describe_repair(root: Path, prepared: RepairPlan, names: Sequence[str], restored: Sequence[str]) -> str:
-    """Summary of a repair by the runs `names`, for people."""
+    """Human-readable summary of a repair that executed the runs `names` again."""
     catalogue = Catalogue(root)
     lines = []
     for key, digest in prepared.to_compute.items():

@@ -1,4 +1,4 @@
-"""Test whether a file system can hold a store: renames, locks, fsync."""
+"""Test whether a file system supports what a store needs: atomic renames, exclusive creation, locks, fsync."""
 
 import errno
 import fcntl
@@ -15,7 +15,7 @@ from infuser_core.terminal import table
 
 
 def probe_folder(folder: Path) -> list[dict[str, Any]]:
-    """Test each operation that a store needs of a file system, in a temporary folder; returns a row for each.
+    """Test in a temporary folder each file system operation that a store needs; returns one row per operation.
 
     Raises StoreError if nothing can be written.
     """
@@ -32,7 +32,7 @@ def probe_folder(folder: Path) -> list[dict[str, Any]]:
 
 
 def format_findings(folder: Path, findings: Sequence[Mapping[str, Any]]) -> str:
-    """The findings for people."""
+    """Format the results of `probe_folder` as human-readable text."""
     rows = [
         {"promise": row["name"], "kept": "yes" if row["kept"] else "BROKEN", "for": row["what"]} for row in findings
     ]

@@ -1,9 +1,9 @@
-"""`infuser gc`: list removable files and remove them on request; and the rolling retention of a run.
+"""Garbage collection: `infuser gc` lists removable files and removes them on request; runs prune old checkpoints.
 
-A folder is renamed into `.trash` before its files are deleted, and an artifact before its inputs; files of a checkpoint
-are listed in `pruned.json` before they are deleted. A kill leaves a sound store, and the next `infuser gc --apply`
-continues. Leftovers of killed processes are removed unless they are needed: the process that computes a key, to which a
-workspace in `.staging` belongs, holds the key's lock until it ends.
+Safe to kill at any point: a folder is renamed into `.trash` before its files are deleted, an artifact is deleted before
+its inputs, and files of a checkpoint are listed in `pruned.json` before they are deleted. The next `infuser gc --apply`
+continues. Files left by killed processes are removed unless they are needed. A process holds the lock of a key while it
+computes the key in a workspace in `.staging`, so a workspace whose key is not locked is abandoned.
 """
 
 import fcntl
@@ -63,42 +63,43 @@ _FRESH_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcItem:
-    """A file or folder that gc may remove."""
+    """A file or folder for gc to remove, or the files to prune from an artifact."""
 
     kind: str
-    """One of the headings."""
+    """Kind of the item: a key of the headings of the report."""
     path: Path
-    """A file or folder; for a checkpoint or a gradient, the artifact's folder."""
+    """The file or folder; for a checkpoint or a gradient, the artifact's folder."""
     bytes: int
-    """Bytes freed."""
+    """Bytes freed by the removal."""
     why: str
-    """The rule, for people."""
+    """Human-readable reason for the removal."""
     files: Mapping[str, str] = field(default_factory=dict)
-    """For an artifact that is pruned, part by file to remove; empty to remove the whole path."""
+    """For an artifact to prune: part (moments, weights, gradient) by name of each file to remove. Empty to remove the
+    entire path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcPlan:
-    """Items that gc removes, in the order of removal, and the checkpoints that it keeps."""
+    """Items for gc to remove, in the order of removal, and the checkpoints that it keeps."""
 
     items: Sequence[GcItem]
     retention: Mapping[str, Mapping[str, Sequence[int]]]
-    """Iterations of checkpoints by run and extent."""
+    """Iterations of the checkpoints, by run and by extent of retention."""
     notes: Sequence[str]
-    """Items left alone, and why."""
+    """Items that are not removed, and why."""
 
     @property
     def bytes(self) -> int:
-        """Bytes freed."""
+        """Bytes freed by all items."""
         return sum(item.bytes for item in self.items)
 
     def to_json(self) -> dict[str, Any]:
-        """The plan for scripts."""
+        """Convert the plan to a JSON object for scripts."""
         items = [{**asdict(item), "path": str(item.path), "files": list(item.files)} for item in self.items]
         return {"bytes": self.bytes, "items": items, "kept": self.retention, "notes": list(self.notes)}
 
     def text(self, *, applied: bool) -> str:
-        """The plan for people: totals, then items."""
+        """Format the plan as human-readable text: totals, then items. `applied` says whether they were removed."""
         title = f"nothing was removed: `infuser gc --apply` frees {format_size(self.bytes)}"
         title = f"removed {len(self.items)} items, {format_size(self.bytes)}" if applied else title
         groups = {kind: [item for item in self.items if item.kind == kind] for kind in _HEADINGS}
@@ -119,9 +120,12 @@ class GcPlan:
 
 
 def plan_gc(root: Path, rule: KeepSettings = KeepSettings()) -> GcPlan:
-    """All removable items. Raises StoreError if a damaged record hides the artifacts of a run."""
+    """Plan the removal of everything that no run or evaluation needs.
+
+    Raises StoreError if damaged records make it unknown which artifacts are needed.
+    """
     catalogue = Catalogue(root)
-    # Before the journals: an artifact that is committed now may not be in them yet.
+    # Read records before journals: an artifact committed in between is in no journal yet and must not look unneeded.
     records, run_holders = catalogue.records, list_holders(root)
     all_holders = [*run_holders, *list_evaluations(root)]
     held = {key for holder in all_holders for key in held_keys(catalogue, holder)}
@@ -145,7 +149,7 @@ def plan_gc(root: Path, rule: KeepSettings = KeepSettings()) -> GcPlan:
     if free and live:
         notes.append(f"{len(free)} artifacts that no run holds: run {live[0]} is at work and may use them")
     elif free:
-        # Users first, so that no artifact lacks an input while they are removed one by one.
+        # Remove an artifact before its inputs, so that at no time does an artifact lack an input.
         sources = {
             key: sorted({identity.split("@")[0] for identity in record.inputs.values()} & set(free))
             for key, record in sorted(free.items())
@@ -175,7 +179,7 @@ def _state(catalogue: Catalogue, holder: Holder) -> RunState:
     passed = max(numbers, default=0)
     is_over = holder.is_finished and not holder.is_live
     if not is_over:
-        # The progress of the newest attempt, which no later attempt undoes. Older ones may have had other artifacts.
+        # Count iterations of the newest attempt only: earlier attempts may have had other artifacts.
         updated = (e.iteration + 1 for e in holder.current if e.phase == Phase.UPDATE_SOLVER and e.digest)
         passed = max(updated, default=-1)
     selections = map(catalogue.find, [key for key in holder.keys if key.startswith("select-")])
@@ -191,7 +195,7 @@ def _state(catalogue: Catalogue, holder: Holder) -> RunState:
 def _strongest_retention(
     catalogue: Catalogue, holders: Sequence[Holder], states: Mapping[str, RunState], rule: KeepSettings
 ) -> dict[str, Retention]:
-    """Retention of each checkpoint and gradient: the strongest of all runs that hold it."""
+    """Retention of each checkpoint and gradient by key: the largest extent that any run holding it asks for."""
     strongest: dict[str, Retention] = {}
     for holder in holders:
         for key, retention in retention_by_key(catalogue, holder, states[holder.name], rule):
@@ -201,11 +205,11 @@ def _strongest_retention(
 
 
 def plan_pruning(catalogue: Catalogue, retention: Mapping[str, Retention]) -> list[GcItem]:
-    """Files of checkpoints and gradients that are not retained, including those that an interrupted gc has listed."""
+    """Items for the files to prune from checkpoints and gradients, including those that an interrupted gc left."""
     items = []
     for key, (extent, why) in retention.items():
         folder = artifact_folder(catalogue.root, key)
-        # All parts, only the moments, or nothing.
+        # Prune all parts, only the moments, or nothing.
         parts = {Extent.FACTS: list(pruned.PARTS), Extent.WEIGHTS: [pruned.MOMENTS]}.get(extent, [])
         names = sorted(entry.name for entry in folder.iterdir()) if parts and folder.is_dir() else []
         files = {name: part for part in parts for each in pruned.PARTS[part] for name in fnmatch.filter(names, each)}
@@ -217,7 +221,10 @@ def plan_pruning(catalogue: Catalogue, retention: Mapping[str, Retention]) -> li
 
 
 def apply_plan(root: Path, plan: GcPlan) -> None:
-    """Remove the planned items. Call it under `runs.hold_sweep_lock`, with a plan made under it."""
+    """Remove the planned items. The caller must hold `runs.hold_sweep_lock` since before the plan was made.
+
+    Raises StoreError if a file cannot be removed.
+    """
     try:
         for item in plan.items:
             if item.files:
@@ -232,10 +239,11 @@ def apply_plan(root: Path, plan: GcPlan) -> None:
 
 
 def prune_run(root: Path, run: str, rule: KeepSettings, *, passed: int, candidates: Collection[int]) -> GcPlan:
-    """Rolling retention: remove what a run no longer needs after `passed` iterations.
+    """Prune a running run's checkpoints and gradients that it no longer needs after `passed` iterations.
 
-    Keeps the weights of `candidates` for selection, and all artifacts of other runs and evaluations. Removes nothing
-    while another process cleans up, or if a damaged record hides what others hold: the next iteration tries again.
+    Keeps the weights of `candidates` for selection, and all artifacts that other runs or evaluations hold. Removes
+    nothing while another process removes files, or if a damaged record makes it unknown what other runs hold: the next
+    iteration tries again.
     """
     try:
         with runs.hold_sweep_lock(root):
@@ -247,7 +255,7 @@ def prune_run(root: Path, run: str, rule: KeepSettings, *, passed: int, candidat
 
 
 def _plan_rolling(root: Path, run: str, rule: KeepSettings, *, passed: int, candidates: Collection[int]) -> GcPlan:
-    """The plan of `prune_run`, from the records of the run's artifacts and the journals of others that changed."""
+    """Plan for `prune_run`; reads the run's records, and of other runs only the journals that changed."""
     catalogue, own = Catalogue(root), holder_of(root, run)
     numbers = {number for number, _ in checkpoints_of(catalogue, own)}
     shared, unknown = keys_held_elsewhere(root, own)
@@ -300,26 +308,29 @@ def _delete(root: Path, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """A file or folder that belongs to no artifact."""
+    """A file or folder outside of committed artifacts, left by a process that was killed or by a repair."""
 
     kind: str
     """staging, pieces, draft, damaged or trash."""
     path: Path
     owner: str
-    """Description of the process that left it."""
+    """Process, run or artifact that it belongs to, as text."""
     needed: str = ""
-    """Why it must stay; empty if it is removable."""
+    """Why it must not be removed; empty if it may be."""
 
     @property
     def bytes(self) -> int:
-        """Total size of its files."""
+        """Total size of its files, bytes."""
         return size_on_disk(self.path)
 
 
 def find_leftovers(root: Path, *, held: frozenset[str] = frozenset()) -> list[Leftover]:
-    """All leftovers. `held` are the keys of runs, whose damaged artifacts stay until they are repaired."""
+    """Find workspaces, finished pieces, temporary files, set-aside artifacts and trash in the store.
+
+    `held` are the keys of runs and evaluations, whose damaged artifacts stay until they are computed again.
+    """
     result = list(_find_drafts(root))
-    # Another machine's locks may be invisible here; while one of its processes lives, its workspaces stay.
+    # Locks of another machine may be invisible here: keep workspaces while any of its processes is alive.
     living = filter(None, map(lease.find_holder_elsewhere, runs.runs_folder(root).glob("*")))
     elsewhere = next((f"{each.holder} may work on it" for each in living), "")
     for path in (root / ".staging").glob("*"):
@@ -339,7 +350,7 @@ def find_leftovers(root: Path, *, held: frozenset[str] = frozenset()) -> list[Le
 
 
 def size_on_disk(path: Path) -> int:
-    """Bytes of a file, or of all files below a folder, without files that disappear during the call."""
+    """Size of a file, or of all files below a folder, bytes; ignores files that disappear during the call."""
     is_file = path.is_file() or path.is_symlink()
     files = [path] if is_file else [Path(folder) / name for folder, _, names in os.walk(path) for name in names]
     total = 0
@@ -350,7 +361,7 @@ def size_on_disk(path: Path) -> int:
 
 
 def _find_drafts(root: Path) -> Iterator[Leftover]:
-    """Temporary files in runs without a living process, in artifacts and in the store's folder."""
+    """Find temporary files in runs without a living process, in artifacts, and in the store's root folder."""
     for folder in runs.runs_folder(root).glob("*"):
         if folder.is_dir() and not runs.is_held(root, folder.name):
             for path in [path for pattern in _DRAFTS for path in folder.glob(pattern)]:
@@ -360,7 +371,7 @@ def _find_drafts(root: Path) -> Iterator[Leftover]:
     yield from (Leftover(kind="draft", path=path, owner="a start") for path in root.glob(".writable.*"))
     for path in root.glob(".*.tmp"):
         with suppress(FileNotFoundError):
-            # A reader that replaces its record of verified files needs less time.
+            # A fresh file may belong to a reader that is just replacing the list of verified files.
             if time.time() - path.stat().st_mtime > _FRESH_SECONDS:
                 yield Leftover(kind="draft", path=path, owner="a start")
 
@@ -370,7 +381,7 @@ def _is_committed(root: Path, key: str) -> bool:
 
 
 def _worker_on(root: Path, key: str) -> tuple[str, str]:
-    """The last process that took a key's lock, and a note if it still holds it; empty otherwise."""
+    """Name of the last process that locked a key, and a note if it still holds the lock; the note is empty if not."""
     path = root / "locks" / key
     if not path.is_file():
         return _UNKNOWN, ""

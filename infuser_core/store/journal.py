@@ -1,8 +1,8 @@
-"""Journals: append-only, sealed records of what each attempt of a run ran, found cached, or failed at.
+"""Journals of runs: append-only logs with one line per stage that ran, was cached, or failed, in each attempt.
 
-Each line ends with a seal: a checksum of the line and the seal of the line before. A file of the same name with the
-suffix `.head` holds the last seal and the offset of its line's end, so that a lost end is detected. An incomplete line
-after that offset, left by a kill, is no damage.
+An attempt is one start of the run. Each line ends with a seal: a checksum of the line and of the previous line's seal.
+A file of the same name with the suffix `.head` holds the last seal and the offset of its line's end, so that a
+truncated journal is detected. An incomplete line after that offset, left by a killed process, does not count as damage.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ RUNS = "runs"
 FINISHED = "run"
 """Pseudo-stage that ends a complete attempt."""
 ASIDE = ".damaged.jsonl"
-"""Suffix of a damaged journal whose run is not repaired yet."""
+"""Suffix of the copy of a damaged journal, kept until its run is repaired."""
 _TICK_NS = 1000
 _CHECKSUM_CHARS = 16
 _HEAD_READS = 3
@@ -34,12 +34,12 @@ _RETRY_SECONDS = 0.002
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A line of a journal: one stage of one attempt."""
+    """A line of a journal: the result of one stage in one attempt."""
 
     attempt: int
-    """Count of starts of the run, from 1."""
+    """Number of the attempt (start of the run), from 1."""
     phase: str
-    """Stage name."""
+    """Phase of the stage."""
     iteration: int
     """Co-training iteration, or -1 outside the loop."""
     key: str
@@ -47,20 +47,20 @@ class Entry:
     digest: str
     """Artifact digest; empty for a failed stage."""
     state: str
-    """ran, cached, failed, stopped or killed; done for the end of a complete attempt."""
+    """ran, cached, failed, stopped or killed; done for the line that ends a complete attempt."""
     seconds: float
     """Wall-clock time of the stage in this attempt, seconds."""
     rows: int
-    """Rows of all tables."""
+    """Total number of rows in the artifact's tables."""
     message: str
-    """Why it failed, or how it was killed; empty otherwise."""
+    """Why the stage failed, or how it was killed; empty otherwise."""
     at: float = 0.0
-    """When the line was written, seconds since the epoch; 0 if an older version wrote it."""
+    """Time at which the line was written, seconds since the epoch; 0 in lines of older versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Head:
-    """The state of a journal after its last line."""
+    """Content of the `.head` file: the state of a journal after its last line."""
 
     attempt: int = 0
     """The newest attempt."""
@@ -72,13 +72,13 @@ class _Head:
     """Seal of the last line; empty if no line has one."""
 
     def to_bytes(self) -> bytes:
-        """One line of constant length with a checksum: written in place, it needs no room on a full disk."""
+        """Serialize as a line of constant length with a checksum; overwriting it needs no space on a full disk."""
         text = f"{self.attempt:08d} {self.end:014d} {self.finished:d} {self.seal or '-':16} "
         return f"{text}{sealed.checksum(text.encode())}\n".encode()
 
     @staticmethod
     def of(line: bytes) -> "_Head":
-        """Parse a line. Raises ValueError for a damaged one."""
+        """Parse the line of a `.head` file. Raises ValueError if it is damaged."""
         text, checksum = line[: -_CHECKSUM_CHARS - 1], line[-_CHECKSUM_CHARS - 1 :]
         if checksum != f"{sealed.checksum(text)}\n".encode():
             raise ValueError("its content changed since it was written")
@@ -88,7 +88,7 @@ class _Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalState:
-    """A journal at one moment; the readable part of a damaged one, which proves nothing."""
+    """Content of a journal at one time; of a damaged journal only the readable lines, which may be incomplete."""
 
     entries: Sequence[Entry]
     """All readable lines."""
@@ -97,9 +97,9 @@ class JournalState:
     is_finished: bool
     """Whether the newest attempt completed."""
     damage: str
-    """Description of the damage; empty for a sound journal."""
+    """Description of the damage; empty for an undamaged journal."""
     torn: int
-    """Number, from 1, of an incomplete last line, left by a kill; 0 for none."""
+    """Line number, from 1, of an incomplete last line left by a killed process; 0 if there is none."""
 
     @property
     def was_finished(self) -> bool:
@@ -108,7 +108,7 @@ class JournalState:
 
 
 class Journal:
-    """Append-only record of what each attempt ran, found cached, or failed at."""
+    """Reads and appends to the journal of a run or an evaluation."""
 
     def __init__(self, root: Path, run: str, *, file: str = "journal.jsonl", shelf: str = RUNS) -> None:
         self.path = root / shelf / run / file
@@ -118,18 +118,18 @@ class Journal:
 
     @property
     def attempt(self) -> int:
-        """Number of this start of the run."""
+        """Number of this attempt; `start_attempt` must have been called."""
         assert self._attempt is not None, "start_attempt comes first"
         return self._attempt
 
     def start_attempt(self) -> int:
-        """Number this start of the run. Raises DamagedArtifactError for a damaged journal."""
+        """Begin a new attempt and return its number. Raises DamagedArtifactError for a damaged journal."""
         with self._lock:
             chain, head = self._sound(), self._head()
             self._attempt = max((entry.attempt for entry in _entries(chain.lines)), default=0) + 1
             finished = head.finished if head else False
             head = _Head(attempt=self._attempt, end=chain.end, finished=finished, seal=chain.seals[chain.end])
-            # So that gc sees an attempt without entries. A full disk is no reason to stop here.
+            # Lets gc see an attempt that has no entries yet. Do not stop because of a full disk.
             with suppress(OSError):
                 self._write_head(head, durably=True)
         return self._attempt
@@ -151,7 +151,10 @@ class Journal:
         message: str = "",
         attempt: int | None = None,
     ) -> None:
-        """Add one line, durably, to this attempt or an earlier one. Raises StoreError when it cannot be written."""
+        """Append one line durably, for this attempt unless `attempt` names an earlier one.
+
+        Raises StoreError if it cannot be written.
+        """
         entry = Entry(
             attempt=self.attempt if attempt is None else attempt,
             phase=phase,
@@ -176,14 +179,14 @@ class Journal:
 
     @contextmanager
     def _appending(self) -> Iterator[tuple[IO[bytes], _Head]]:
-        """The file, locked and ready for the next line, and its head."""
+        """Open and lock the file for appending a line; yields the file and its head."""
         with self.path.open("ab") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             head = self._head()
             if head is None or os.fstat(handle.fileno()).st_size != head.end:
                 chain = self._sound()
                 head = _Head(attempt=self.attempt, end=chain.end, seal=chain.seals[chain.end])
-                # An incomplete line, left by a kill or a full disk, must not be joined to the next line.
+                # Cut off an incomplete line, left by a kill or a full disk: the next line must not continue it.
                 handle.truncate(chain.end)
                 self._write_head(head, durably=True)
             yield handle, head
@@ -198,27 +201,27 @@ class Journal:
             os.close(handle)
 
     def _head(self) -> _Head | None:
-        """The journal's head; None if it is missing or damaged."""
+        """Read the journal's head; None if it is missing or damaged."""
         for _ in range(_HEAD_READS):
             try:
                 return _Head.of(self._head_path.read_bytes())
             except FileNotFoundError:
                 return None
             except ValueError:
-                # Another process may be writing it.
+                # Retry: another process may be writing it.
                 time.sleep(_RETRY_SECONDS)
         return None
 
     def finish(self) -> None:
-        """Mark this attempt complete: it touched every artifact of the run."""
+        """Append the line that marks this attempt as complete: it ran or found every artifact of the run."""
         self.append(phase=FINISHED, iteration=-1, state="done", seconds=0.0)
 
     def entries(self) -> list[Entry]:
-        """All lines in order. Raises DamagedArtifactError for a damaged journal."""
+        """All entries in the order of the file. Raises DamagedArtifactError for a damaged journal."""
         return _entries(self._sound().lines)
 
     def read_state(self) -> JournalState:
-        """The current state of the files."""
+        """Read the journal as it is now, damaged or not."""
         data, head, chain, damage = self._read()
         entries = _entries(data.split(b"\n"))
         is_aside = self.path.name.endswith(ASIDE)
@@ -231,14 +234,14 @@ class Journal:
         )
 
     def set_aside(self) -> Path:
-        """Reduce a damaged journal to its sound lines; returns the path of the damaged copy."""
+        """Save a copy of a damaged journal and cut the journal to its undamaged lines; returns the copy's path."""
         data, _, chain, _ = self._read()
         former = self.path.with_suffix(f".{uuid.uuid4().hex[:8]}{ASIDE}")
         if self._head_path.exists():
             durable.write(former.with_suffix(".head"), self._head_path.read_bytes())
         durable.write(former, data)
         if not chain.end:
-            # An empty journal would say that there was no attempt yet.
+            # Do not leave an empty journal: it would mean that there was no attempt yet.
             self.path.unlink(missing_ok=True)
             self._head_path.unlink(missing_ok=True)
             return former
@@ -255,8 +258,8 @@ class Journal:
         return chain
 
     def _read(self) -> tuple[bytes, _Head | None, sealed.Chain, str]:
-        """Content, head, lines, and the damage: a contradiction between them, or an empty text."""
-        # The head first: a process that appends writes the line before the head.
+        """Read the journal: content, head, lines, and a description of the damage, empty if there is none."""
+        # Read the head first: a process that appends writes the line before the head.
         has_head, head = self._head_path.exists(), self._head()
         data = self.path.read_bytes() if self.path.exists() else b""
         chain = sealed.chain(data)
@@ -264,7 +267,7 @@ class Journal:
         if chain.beyond:
             damage = f"line {len(chain.lines) + 1} is not as it was written"
         elif head is None:
-            # Journals of older versions have none.
+            # Journals of older versions have no head.
             damage = "its head is damaged" if has_head else "its head is lost" if chain.sealed else ""
         elif head.end > chain.end:
             damage = f"its end is lost, {head.end - chain.end} bytes"
@@ -273,25 +276,25 @@ class Journal:
         return data, head, chain, damage
 
     def latest(self) -> list[Entry]:
-        """The newest entry of each artifact of the run. Raises DamagedArtifactError.
+        """The newest entry of each artifact of the run. Raises DamagedArtifactError for a damaged journal.
 
-        A complete attempt touches everything, so artifacts that only older attempts have (other code, other inputs) are
-        left out.
+        Leaves out artifacts that only attempts before the last complete one have, from other code or other inputs: a
+        complete attempt lists every artifact of the run.
         """
         return newest_entries(self.entries())
 
     def last_attempt(self) -> list[Entry]:
-        """Stages of the newest attempt. Raises DamagedArtifactError."""
+        """Entries of the newest attempt, without the line that ends it. Raises DamagedArtifactError if damaged."""
         return entries_of_last_attempt(self.entries())
 
     def is_finished(self) -> bool:
-        """Whether the newest attempt completed."""
+        """Whether the newest attempt completed. Raises DamagedArtifactError for a damaged journal."""
         entries = self.entries()
         return bool(entries) and entries[-1].phase == FINISHED
 
 
 def newest_entries(entries: Iterable[Entry]) -> list[Entry]:
-    """The newest entry of each artifact since the last complete attempt."""
+    """The newest entry of each artifact that ran or was cached since the last complete attempt, this included."""
     entries = list(entries)
     complete = max((entry.attempt for entry in entries if entry.phase == FINISHED), default=0)
     newest: dict[tuple[str, int, str], Entry] = {}
@@ -302,16 +305,19 @@ def newest_entries(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def entries_of_last_attempt(entries: Iterable[Entry]) -> list[Entry]:
-    """Stages of the newest attempt."""
+    """Entries of the newest attempt, without the line that ends it."""
     entries = list(entries)
     last = max((entry.attempt for entry in entries), default=0)
     return [entry for entry in entries if entry.attempt == last and entry.phase != FINISHED]
 
 
 def make_newest(journal: Path) -> None:
-    """Give this journal a later time than all others of its name, for any clock: it marks the latest run."""
+    """Set this journal's modification time after that of all other runs' journals, which marks the latest run.
+
+    Works even if the clock was set back.
+    """
     newest = 0
-    # Called for every line of every run of a sweep: a glob takes more than twice the time.
+    # scandir, as glob takes more than twice the time, and this is called for every line of every run of a sweep.
     for folder in os.scandir(journal.parent.parent):
         if folder.name != journal.parent.name:
             with suppress(OSError):
@@ -321,9 +327,9 @@ def make_newest(journal: Path) -> None:
 
 
 def _entries(lines: Sequence[bytes]) -> list[Entry]:
-    """The lines that can be read."""
+    """Parse the readable lines into entries; skips the others."""
     try:
-        # All lines as one array: three times faster than one by one.
+        # Parse all lines as one JSON array: three times faster than one by one.
         full_lines = [line for line in lines if line]
         records = json.loads(b"[" + b",".join(full_lines) + b"]")
         if len(records) == len(full_lines):

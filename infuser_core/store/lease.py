@@ -1,9 +1,10 @@
-"""The lock and the lease of a run: one process executes it, and others can see which.
+"""Lock and lease of a run: ensure that only one process executes it, and name that process (the holder) to others.
 
-`lock` is held through `flock`, which the kernel releases when the holder ends. `lease.json` names the holder, which
-touches it every few seconds. A run whose lock is free is free itself if it has no lease, or one from this boot of this
-machine. A lease from another machine counts until it has not been touched for `STALE` seconds, by the clock of the
-shared file system; one touched in the future is watched instead. A dead holder leaves its lease with what it was doing.
+The file `lock` is held through `flock`, which the kernel releases when the holder ends. `lease.json` describes the
+holder, which touches the file every few seconds. A run is free if its lock is free and it has no lease, or one from
+this boot of this machine. A lease from another machine is valid until it has not been touched for `STALE` seconds by
+the clock of the shared file system; if its time is in the future, it is watched for new touches instead. A holder that
+dies leaves its lease, which tells what stage it was executing.
 """
 
 import fcntl
@@ -28,40 +29,40 @@ BEAT = 10.0
 STALE = 60.0
 """Seconds without a touch after which a holder on another machine counts as dead."""
 AND = "; "
-"""Separator of stages that run at the same time."""
+"""Separator of stages that run at the same time, in `Lease.doing`."""
 _LOCK_SECONDS = 0.5
 _POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A process that executes a run."""
+    """Content of `lease.json`: the process that executes a run, and its current stages."""
 
     pid: int
     """Process id on its machine."""
     boot: str
     """Boot id of the machine's kernel."""
     host: str
-    """Name of the machine, for people."""
+    """Name of the machine, only for display."""
     since: str
-    """Local time when the run was taken."""
+    """Local time at which the process took the run."""
     token: str
-    """Random; no two leases share it."""
+    """Random identifier, unique to the lease."""
     killed_for_memory: int
-    """Processes that the kernel had killed for lack of memory when the run was taken, since boot."""
+    """Number of processes that the kernel had killed for lack of memory, from boot until the run was taken."""
     doing: str = ""
-    """Stages at work; empty between stages."""
+    """Stages that are running; empty between stages."""
     doing_since: float = 0.0
-    """When `doing` last changed, seconds since the epoch, for people."""
+    """Time at which `doing` last changed, seconds since the epoch, only for display."""
 
     @property
     def holder(self) -> str:
-        """Description of the process."""
+        """Human-readable description of the process."""
         return f"process {self.pid} on {self.host}, since {self.since}"
 
 
 class Hold:
-    """The lease of a run that this process executes, touched by a thread until `give_back`."""
+    """This process's lease of a run that it executes; a thread touches the file until `give_back`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
@@ -77,7 +78,7 @@ class Hold:
             killed_for_memory=_killed_for_memory(),
         )
         self.dead_lease: Lease | None = _take(self._path, self._mine)
-        """Lease of a holder that died without giving the run back."""
+        """Lease of the previous holder if it died without giving the run back; otherwise None."""
         threading.Thread(target=self._touch_regularly, name="lease", daemon=True).start()
 
     def begin_stage(self, doing: str) -> None:
@@ -107,7 +108,7 @@ class Hold:
                 )
 
     def give_back(self) -> None:
-        """Release the run."""
+        """Stop touching the lease and delete it."""
         self._is_over.set()
         with self._lock, suppress(OSError):
             if self._is_ours():
@@ -126,7 +127,10 @@ class Hold:
 
 @contextmanager
 def hold(folder: Path, name: str) -> Iterator[Hold]:
-    """Hold the run in this folder. Raises BusyRunError with the holder if another living process executes it."""
+    """Take the lock and the lease of the run in this folder while the block executes.
+
+    Raises BusyRunError, which names the holder, if another living process executes the run.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("a+") as handle:
         if not try_lock(handle) or find_holder_elsewhere(folder) is not None:
@@ -153,9 +157,9 @@ def is_held(folder: Path) -> bool:
 
 
 def find_holder_elsewhere(folder: Path, *, patience: float = STALE) -> Lease | None:
-    """The lease of a living holder on another machine, whose lock this kernel may not see; None without one.
+    """The lease of a living holder on another machine, whose lock may be invisible here; None if there is none.
 
-    A lease touched in the future, before a clock was set back, is watched for `patience` seconds.
+    A lease with a time in the future, because a clock was set back, is watched for `patience` seconds.
     """
     lease = _read(folder / FILE)
     if lease is None or lease.boot == _boot_id():
@@ -166,7 +170,7 @@ def find_holder_elsewhere(folder: Path, *, patience: float = STALE) -> Lease | N
 
 
 def _is_touched_within(path: Path, patience: float) -> bool:
-    """Whether the lease is touched within `patience` seconds. If not, it is dated back and not watched again."""
+    """Watch whether the lease is touched within `patience` seconds; if not, date it back, so that it is stale."""
     with suppress(OSError):
         before = path.stat().st_mtime_ns
         deadline = time.monotonic() + patience
@@ -179,12 +183,12 @@ def _is_touched_within(path: Path, patience: float) -> bool:
 
 
 def find_dead_holder(folder: Path) -> Lease | None:
-    """The lease of a holder that died without releasing the run in this folder; None without one."""
+    """The lease of a holder that died without releasing the run in this folder; None if there is none."""
     return None if is_held(folder) else _read(folder / FILE)
 
 
 def describe_death(lease: Lease, name: str) -> str:
-    """A message about a dead holder: who, how, and in which stage."""
+    """Message about a dead holder: the process, how it died, and in which stage."""
     how = "was killed"
     if lease.boot != _boot_id():
         how = "fell silent with its machine"
@@ -195,7 +199,7 @@ def describe_death(lease: Lease, name: str) -> str:
 
 
 def busy_error(folder: Path, name: str) -> BusyRunError:
-    """The error for a run that a living process executes, with the holder."""
+    """Create the error for a run that another living process executes; its message names the holder."""
     lease = _read(folder / FILE)
     holder = lease.holder if lease else "another process, which is just starting"
     hint = "wait for it with --wait, or stop that process"
@@ -205,7 +209,10 @@ def busy_error(folder: Path, name: str) -> BusyRunError:
 
 
 def try_lock(handle: IO[Any]) -> bool:
-    """Take the kernel's lock, within half a second: readers that check it hold a shared lock for an instant."""
+    """Try for half a second to take the exclusive lock; returns whether that succeeded.
+
+    Retries because processes that check the lock hold a shared lock for an instant.
+    """
     deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
@@ -219,7 +226,10 @@ def try_lock(handle: IO[Any]) -> bool:
 
 
 def _take(path: Path, mine: Lease) -> Lease | None:
-    """Put our lease in place and return the dead one there. A link exists once: of two machines one wins."""
+    """Write our lease in place of a dead holder's; returns the dead lease, or None if there was none.
+
+    The file is created as a hard link, so that only one of two machines succeeds. The other one gets BusyRunError.
+    """
     dead = _read(path)
     if path.exists():
         aside = path.with_suffix(f".{mine.token}.dead")
@@ -233,7 +243,7 @@ def _take(path: Path, mine: Lease) -> Lease | None:
     if not _place(path, mine):
         raise busy_error(path.parent, path.parent.name)
     for pattern in ("lease.*.tmp", "lease.*.dead"):
-        # From a process that was killed between writing and renaming, or from a rival that has just lost.
+        # Left by a process that was killed between writing and linking, or by a competitor that has just lost.
         for draft in path.parent.glob(pattern):
             draft.unlink(missing_ok=True)
     return dead
@@ -243,9 +253,9 @@ def _place(path: Path, lease: Lease) -> bool:
     draft = _draft(path, lease)
     try:
         os.link(draft, path)
-    except (FileExistsError, FileNotFoundError):  # the winner has also taken our draft away
+    except (FileExistsError, FileNotFoundError):  # Another process won, and may have deleted our draft.
         return False
-    except OSError:  # a file system without links: the lock alone must do
+    except OSError:  # The file system has no hard links: rely on the lock alone.
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
@@ -267,7 +277,7 @@ def _read(path: Path) -> Lease | None:
 
 
 def _silence(folder: Path) -> float:
-    """Seconds since the lease was touched; below 0 if the clock was set back since."""
+    """Seconds since the lease was touched, by the file system's clock; negative if the clock was set back since."""
     probe = folder / f".now.{uuid.uuid4().hex}"
     try:
         touched = (folder / FILE).stat().st_mtime
@@ -275,7 +285,7 @@ def _silence(folder: Path) -> float:
         now = probe.stat().st_mtime
     except FileNotFoundError:
         return STALE
-    except OSError:  # a folder that is only read: this machine's clock must do
+    except OSError:  # The folder is read-only: use this machine's clock.
         now = time.time()
     finally:
         with suppress(OSError):
@@ -286,7 +296,7 @@ def _silence(folder: Path) -> float:
 def _boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:  # not Linux: one boot per machine name
+    except OSError:  # Not Linux: use the machine's name instead.
         return platform.node()
 
 

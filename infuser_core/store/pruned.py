@@ -1,7 +1,7 @@
-"""Files that retention removed from an artifact: `pruned.json` next to its commit record.
+"""Record of the files that retention removed from an artifact (pruned): `pruned.json` next to its commit record.
 
 The record is written before the first file is removed and deleted after the last one is restored, so each file of the
-artifact always exists or is listed.
+artifact always either exists or is listed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,35 +24,38 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     WEIGHTS: ("model*.safetensors", "model.safetensors.index.json", adapters.WEIGHTS),
     GRADIENT: ("gradient.safetensors", "solver_gradient.safetensors"),
 }
-"""File names by part: a checkpoint's files for training only and those for sampling too, and the gradients that one
-phase leaves for another of its iteration."""
+"""Patterns of file names by part: a checkpoint's files needed only for training (moments), those also needed for
+sampling (weights), and gradients that one phase stores for another phase of the same iteration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removed:
-    """One file that retention removed."""
+    """An entry of `pruned.json`: one file that retention removed."""
 
     file: str
-    """Name below the artifact's folder."""
+    """File name relative to the artifact's folder."""
     part: str
     """moments, weights or gradient."""
     sha256: str
-    """Digest of its content, hex, as in the commit record."""
+    """sha256 of its content, hex, as in the commit record."""
     bytes: int
     rule: str
-    """Why it was removed."""
+    """Reason for the removal."""
     at: str
     """Local time of the removal, ISO 8601."""
 
 
 def recorded_bytes(files: Mapping[str, Mapping[str, Any]], *parts: str) -> int:
-    """Bytes of these parts by an artifact's commit record, removed or not."""
+    """Total size of some parts by an artifact's commit record, bytes; includes files that were removed since."""
     patterns = [pattern for part in parts for pattern in PARTS[part]]
     return sum(facts["bytes"] for name, facts in files.items() if any(fnmatch(name, each) for each in patterns))
 
 
 def read_removed(folder: Path) -> dict[str, Removed]:
-    """Removed files by name; empty for a complete artifact. Raises DamagedArtifactError for an unreadable record."""
+    """Read the entries of removed files by file name; empty for a complete artifact.
+
+    Raises DamagedArtifactError for a damaged record.
+    """
     path = folder / FILE
     try:
         record = sealed.read(path, artifact=folder.name)
@@ -67,13 +70,13 @@ def read_removed(folder: Path) -> dict[str, Removed]:
 
 
 def write_removed(folder: Path, removed: Sequence[Removed]) -> None:
-    """Write the record of removed files, durably and in one step."""
+    """Write `pruned.json` durably, replacing it in one step."""
     entries = [asdict(entry) for entry in removed]
     sealed.write(folder / FILE, {"format": FORMAT, "artifact": folder.name, "removed": entries})
 
 
 def restore_files(source: Path, target: Path) -> None:
-    """Move the removed files of `target` back into it, from a folder with the same content."""
+    """Restore an artifact: move its removed files into `target` from `source`, a folder with the same content."""
     for name in read_removed(target):
         (source / name).replace(target / name)
         faults.point("restore:file")
@@ -83,7 +86,7 @@ def restore_files(source: Path, target: Path) -> None:
 
 
 def refuse_pruned(path: Path) -> None:
-    """Raises PrunedError if an artifact's file is missing because it was pruned."""
+    """Raise PrunedError if an artifact's file is missing because retention removed it."""
     entry = read_removed(path.parent).get(path.name)
     if entry is None or path.exists():
         return

@@ -1,4 +1,4 @@
-"""Recipes, the keys that follow from them, and the commit records of the artifacts that were made from them."""
+"""Recipes (everything that determines an artifact), keys (hashes of recipes), and commit records of artifacts."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from infuser_core.system import sealed
 
 JSON = dict[str, Any]
 MANIFEST = "artifact.json"
-"""File of an artifact's commit record."""
+"""File name of an artifact's commit record."""
 REMEDY = (
     "`infuser doctor --repair` moves it aside and computes it again, with what depends on it; then `infuser resume`"
 )
@@ -20,102 +20,102 @@ LINKED = "is a symbolic link: an artifact must be in the store itself"
 
 
 def stage_title(phase: str, iteration: int) -> str:
-    """Description of a stage for messages."""
+    """Human-readable name of a stage for messages."""
     return f"{phase}, iteration {iteration}" if iteration >= 0 else phase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArtifactRef:
-    """A committed artifact: small enough to travel through any scheduler."""
+    """Reference to a committed artifact by key and digest: small enough to pass through any scheduler."""
 
     kind: str
     """Phase that computed it, e.g. `rollout_dev`."""
     key: str
-    """`<phase>-<16 hex digits>`: a function of the recipe."""
+    """`<phase>-<16 hex digits>`, computed from the recipe."""
     digest: str
-    """sha256 over the committed content, hex."""
+    """sha256 of the committed content, hex."""
 
     @property
     def id(self) -> str:
-        """`key@digest prefix`: what enters the recipes of later phases."""
+        """Artifact id, `<key>@<digest prefix>`: names the artifact in the recipes of later phases."""
         return f"{self.key}@{self.digest[:16]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Everything an artifact is a function of."""
+    """Everything that determines an artifact: phase and version, configuration, seed, iteration and inputs."""
 
     phase: str
     """Phase name."""
     version: int
     """VERSION of the phase's module."""
     config: Mapping[str, Any]
-    """The phase's own sub-configuration, JSON values only."""
+    """The part of the configuration that the phase uses, JSON values only."""
     seed: int
     """Run seed; 0 for phases without randomness."""
     iteration: int = -1
     """Co-training iteration, or -1 outside the loop."""
     inputs: Mapping[str, str] = field(default_factory=dict)
-    """Name to artifact id."""
+    """Artifact id by name of the input."""
 
     @property
     def title(self) -> str:
-        """Description of its stage for messages."""
+        """Human-readable name of its stage for messages."""
         return stage_title(self.phase, self.iteration)
 
     def to_json(self) -> JSON:
-        """JSON object with sorted keys, the form that is hashed and stored."""
+        """Convert to a JSON object with sorted keys, the form that is hashed and stored."""
         return json.loads(sealed.canonical(self.parts))
 
     @property
     def parts(self) -> JSON:
-        """Its fields, not copied: a deep copy would take half the time of a plan."""
+        """The recipe's fields by name, not copied: deep copies would take half of the time of planning a run."""
         return {part.name: getattr(self, part.name) for part in fields(self)}
 
     @property
     def key(self) -> str:
-        """`phase-` and 16 hex digits of the sha256 of the canonical JSON."""
+        """Key of the artifact: the phase and 16 hex digits of the sha256 of the recipe's canonical JSON."""
         return f"{self.phase}-{sealed.digest_of(self.parts)[:16]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The commit record of an artifact, `artifact.json`."""
+    """Commit record of an artifact, `artifact.json`: written last, it lists the recipe and all files."""
 
     ref: ArtifactRef
-    """Identity of the artifact."""
+    """Reference to the artifact: phase, key and digest."""
     recipe: Mapping[str, Any]
-    """Its recipe."""
+    """Fields of the recipe by name."""
     files: Mapping[str, Mapping[str, Any]]
-    """File name to sha256 and size in bytes."""
+    """sha256 and size in bytes by file name."""
     volatile: Sequence[str]
-    """Files outside the digest."""
+    """Names of the files that are not part of the digest."""
     rows: Mapping[str, int]
-    """Table name to number of rows."""
+    """Number of rows by table name."""
     summary: Mapping[str, Any]
-    """The phase's summary."""
+    """Values that the phase reports about its result."""
     seconds: float
-    """Time the phase took, seconds."""
+    """Duration of the phase, seconds."""
     machine: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By engine, its hardware and settings; empty if none was used, and in records of older versions."""
+    """Hardware and settings by engine; empty if no engine was used, and in records of older versions."""
     created: str = ""
-    """When it was committed, ISO 8601."""
+    """Time of the commit, ISO 8601."""
     host: str = ""
     """Name of the machine that computed it."""
 
     @property
     def key(self) -> str:
-        """Its key."""
+        """Key of the artifact."""
         return self.ref.key
 
     @property
     def phase(self) -> str:
-        """Phase that made it."""
+        """Phase that computed the artifact."""
         return self.ref.kind
 
     @property
     def digest(self) -> str:
-        """sha256 over the committed content, hex."""
+        """sha256 of the committed content, hex."""
         return self.ref.digest
 
     @property
@@ -140,39 +140,39 @@ class Record:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The phase's sub-configuration."""
+        """The part of the configuration that the phase used."""
         return dict(self.recipe["config"])
 
     @property
     def inputs(self) -> Mapping[str, str]:
-        """Input name to artifact id."""
+        """Artifact id by name of the input."""
         return dict(self.recipe["inputs"])
 
     @property
     def label(self) -> str:
-        """Benchmark or part that distinguishes it from others of its phase and iteration; empty for most."""
+        """Benchmark or part that tells it from other artifacts of its phase and iteration; empty for most artifacts."""
         return str(self.summary.get("benchmark") or self.summary.get("label") or self.summary.get("part") or "")
 
     @property
     def num_bytes(self) -> int:
-        """Size of all files, bytes."""
+        """Total size of all files, bytes."""
         return sum(int(facts["bytes"]) for facts in self.files.values())
 
 
 def artifact_folder(root: Path, key: str) -> Path:
-    """Folder of an artifact in a store, present or not."""
+    """Path of an artifact's folder in a store, whether it exists or not."""
     return root / "artifacts" / key.rpartition("-")[0] / key
 
 
 def read_record(folder: Path) -> Record:
-    """The commit record in an artifact's folder. Raises StoreError if it is missing or damaged."""
+    """Read the commit record in an artifact's folder. Raises StoreError if it is missing or damaged."""
     for place in (folder.parent, folder, folder / MANIFEST):
         if place.is_symlink():
             raise DamagedArtifactError(f"{place} {LINKED}", hint=REMEDY)
     try:
         record = sealed.read(folder / MANIFEST, key=folder.name)
         recipe = Recipe(**record["recipe"])
-        # Records of older versions have no seal: check that the digest is that of the files.
+        # Records of older versions have no seal: check the digest against the list of files.
         content = {name: facts["sha256"] for name, facts in record["files"].items() if name not in record["volatile"]}
         if sealed.digest_of(content) != record["digest"]:
             raise ValueError("it names other files than its digest was taken from")

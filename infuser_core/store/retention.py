@@ -1,7 +1,8 @@
-"""Retention of checkpoints: keep all of one, its weights, or the facts about it; pins keep it whole.
+"""Retention of checkpoints: decide how much of each checkpoint to keep (all, weights only, or no tensors); pins.
 
-Training goes on from whole checkpoints alone: AdamW's moments enter the influence score. Sampling needs the weights.
-Pins are in the record of their run.
+Training can only continue from a complete checkpoint, because it needs AdamW's moments, also for influence scores.
+Sampling needs only the weights. A pin, set by the user, keeps a checkpoint complete; pins are stored in the record of
+their run. The anchor is the pre-trained base model that both roles start from.
 """
 
 import re
@@ -27,7 +28,7 @@ from infuser_core.store.catalogue import (
 
 
 class Extent(IntEnum):
-    """Levels of retention of a checkpoint; the larger, the more."""
+    """Part of a checkpoint to keep: facts only (its record), facts and weights, or everything. Ordered."""
 
     FACTS = 0
     WEIGHTS = 1
@@ -36,26 +37,26 @@ class Extent(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """State of a run for retention."""
+    """The state of a run that decides which of its checkpoints are kept."""
 
     iterations: Collection[int]
-    """Iterations of its checkpoints, the anchor (0) included."""
+    """Iterations after which it has checkpoints, including the anchor (0)."""
     passed: int
-    """The run needs nothing older to go on from here: for a finished run its last iteration."""
+    """Iteration from which the run continues without any older checkpoint; the last one of a finished run."""
     selected: int | None
-    """The selected checkpoint; None while any may still be chosen."""
+    """Iteration of the selected checkpoint; None until one is selected."""
     pinned: Collection[int]
-    """Iterations that a person pinned."""
+    """Iterations whose checkpoints the user pinned."""
     candidates: Collection[int] | None = None
-    """Iterations whose checkpoint may still be selected; None where any may."""
+    """Iterations whose checkpoint may still be selected; None if any may."""
 
 
 Retention = tuple[Extent, str]
-"""Retention of one checkpoint, with its reason: the rule, for people."""
+"""How much of an artifact to keep, and the human-readable reason."""
 
 
 def retention_of_checkpoints(state: RunState, rule: KeepSettings) -> dict[int, Retention]:
-    """Retention of each checkpoint of a run by its number of iterations."""
+    """Decide how much to keep of each checkpoint of a run; by number of iterations."""
     passed = sorted(number for number in state.iterations if number <= state.passed)
     newest = set(passed[-rule.full :]) | {number for number in state.iterations if number > state.passed}
     return {number: _verdict(number, state, rule, newest) for number in sorted(state.iterations)}
@@ -79,7 +80,7 @@ def _verdict(number: int, state: RunState, rule: KeepSettings, newest: Collectio
 
 
 def retention_of_gradients(iteration: int, state: RunState) -> Retention:
-    """Retention of the gradients of an iteration, which only its phases need."""
+    """Decide whether to keep the gradients of an iteration, which only phases of that iteration need."""
     if iteration in state.pinned:
         return Extent.WHOLE, "pinned"
     if iteration >= state.passed:
@@ -90,9 +91,9 @@ def retention_of_gradients(iteration: int, state: RunState) -> Retention:
 def retention_by_key(
     catalogue: Catalogue, holder: Holder, state: RunState, rule: KeepSettings
 ) -> Iterator[tuple[str, Retention]]:
-    """Keys of a run's checkpoints and gradients, and what is kept of each.
+    """Decide how much to keep of each checkpoint and gradient of a run; yields pairs of key and decision.
 
-    The newest are those of each role: where the roles take turns, one waits on an old checkpoint.
+    The newest checkpoints are counted for each role, because a role that is not being trained stays at an old one.
     """
     pairs = checkpoints_of(catalogue, holder)
     for phase in sorted({record.phase for _, record in pairs}):
@@ -110,12 +111,15 @@ def _ordinal(number: int) -> str:
 
 
 def pinned_iterations(root: Path, run: str) -> set[int]:
-    """Iterations after which this run's checkpoints are pinned. Raises StoreError for an unreadable record."""
+    """Iterations whose checkpoints are pinned in a run. Raises StoreError for an unreadable record."""
     return {int(number) for number in runs.read_run_or_empty(root, run).get("pins", [])}
 
 
 def pin(root: Path, place: str) -> str:
-    """Pin RUN@ITERATION; returns what to tell the person. Raises UsageError where there is no such checkpoint."""
+    """Pin the checkpoints RUN@ITERATION so that gc keeps them complete; returns a message for the user.
+
+    Raises UsageError if there is no such checkpoint.
+    """
     holder, iteration = _parse(root, place)
     catalogue, name = Catalogue(root), holder.name
     records = checkpoints_at(catalogue, holder, iteration)
@@ -127,7 +131,7 @@ def pin(root: Path, place: str) -> str:
 
 
 def unpin(root: Path, place: str) -> str:
-    """Take a pin away; returns what to tell the person. Raises UsageError for what is not pinned."""
+    """Remove the pin from RUN@ITERATION; returns a message for the user. Raises UsageError if it is not pinned."""
     holder, iteration = _parse(root, place)
     now = pinned_iterations(root, holder.name)
     if iteration not in now:
@@ -137,11 +141,14 @@ def unpin(root: Path, place: str) -> str:
 
 
 def list_pins(root: Path) -> list[dict[str, Any]]:
-    """Every pin: run, iteration, keys of its checkpoints. Raises StoreError where the run has lost an artifact."""
+    """All pins in the store, each with run, iteration and keys of its checkpoints.
+
+    Raises StoreError if a run with pins has lost an artifact.
+    """
     catalogue, result = Catalogue(root), []
     for holder in list_holders(root):
         pins = sorted(pinned_iterations(root, holder.name))
-        if pins:  # what cannot be read would be missing in the list
+        if pins:  # Raises StoreError for unreadable artifacts, which the list would silently lack.
             catalogue.journal_entries(holder.name)
         for iteration in pins:
             keys = [record.key for number, record in checkpoints_of(catalogue, holder) if number == iteration]
@@ -150,12 +157,12 @@ def list_pins(root: Path) -> list[dict[str, Any]]:
 
 
 def pin_lines(pins: list[dict[str, Any]]) -> list[str]:
-    """The pins for people."""
+    """Format pins as lines of text."""
     return [f"{each['run']}@{each['iteration']}  {' '.join(each['checkpoints'])}" for each in pins] or ["no pins"]
 
 
 def _parse(root: Path, place: str) -> tuple[Holder, int]:
-    """The run and the iteration that RUN@ITERATION names."""
+    """Parse RUN@ITERATION. Raises UsageError for another form or an unknown run."""
     name, mark, number = place.rpartition("@")
     if not mark or not re.fullmatch(NUMBER, number):
         raise UsageError(f"{place!r} names no checkpoint", hint="RUN@ITERATION, e.g. nano@5")

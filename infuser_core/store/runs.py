@@ -1,4 +1,4 @@
-"""Records of runs: resolved configuration, journal of stages, and a lock that dies with its holder.
+"""Folders of runs: list, find and create runs, read and write their records, and lock a run while it executes.
 
 Layout: `runs/<name>/{run.json, journal.jsonl, lock, lease.json, report/, log.txt, metrics.jsonl}`.
 """
@@ -30,18 +30,18 @@ from infuser_core.store.journal import RUNS, Journal, make_newest
 from infuser_core.system import durable, sealed
 
 RECORD = "run.json"
-"""File with the record that a run was created with, and with what was decided about it since."""
+"""File with a run's record: its configuration when it was created, and later additions such as pins."""
 _NAME = re.compile(r"(?!(?i:con|prn|aux|nul|com\d|lpt\d)(\.|$))[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9_-])?", re.ASCII)
 NAME_CHARS = 160
-"""Length of a run's name; file systems take 255, and files are named after runs."""
+"""Maximum length of a run's name: file systems allow 255 characters, and file names contain names of runs."""
 EVALUATION = "evaluation.json"
-"""File with the record of an evaluation: its model and benchmarks."""
+"""File with an evaluation's record: its model and benchmarks."""
 EVALUATIONS = "evaluations"
-"""Folder of the store with the records of evaluations of any model."""
+"""Folder of the store with the records of evaluations, which may be of any model."""
 ATTEMPT = "attempt.json"
-"""File with what the last complete attempt of a run cost."""
+"""File with the cost of a run's last complete attempt."""
 METRICS = "metrics.jsonl"
-"""File with the numbers of a run's stages, for people."""
+"""File with metrics of a run's stages, only for display."""
 _OWN = ("journal.jsonl", RECORD, "journal.head")
 _KEPT = "what the store has is not computed again"
 _SWEEP = Path("locks") / "gc"
@@ -49,7 +49,7 @@ _LOOK_AGAIN = 1.0
 
 
 def runs_folder(root: Path) -> Path:
-    """Folder of the records of runs."""
+    """Folder of the store with a folder for each run."""
     return root / RUNS
 
 
@@ -59,7 +59,7 @@ def report_folder(root: Path, name: str) -> Path:
 
 
 def list_runs(root: Path) -> list[str]:
-    """Names of all runs, the latest started last; also of one that has lost its record, or its journal."""
+    """Names of all runs, latest start last, including those whose record or journal is lost."""
     started: dict[str, float] = {}
     for name in _OWN:
         for path in runs_folder(root).glob(f"*/{name}"):
@@ -68,16 +68,16 @@ def list_runs(root: Path) -> list[str]:
 
 
 def mark_latest(root: Path, name: str) -> None:
-    """Make the run the one that commands mean when none is named."""
+    """Mark the run as the latest one, which commands use if no run is named."""
     journal = runs_folder(root) / name / "journal.jsonl"
     journal.touch()
     make_newest(journal)
 
 
 def find_run(root: Path, name: str | None) -> str:
-    """The run of this name, or the only one whose name begins so; without a name the latest.
+    """Name of the run with this name, or of the only one whose name begins with it; None finds the latest run.
 
-    Raises UsageError for none, and for several.
+    Raises UsageError if no run or more than one matches.
     """
     names = list_runs(root)
     if name is not None and names:
@@ -89,18 +89,24 @@ def find_run(root: Path, name: str | None) -> str:
 
 
 def match_run(root: Path, name: str) -> str:
-    """The run that a text names, where other things may be meant: empty for none. Raises UsageError for several."""
+    """Name of the run whose name begins with a text that need not name a run; empty if there is none.
+
+    Raises UsageError if the names of several runs do.
+    """
     names = list_runs(root)
     return find_run(root, name) if names_starting_with(name, names) else ""
 
 
 def find_runs(root: Path, names: Sequence[str]) -> list[str]:
-    """Runs by name, once each; the latest without names. Raises UsageError for one that does not exist."""
+    """Find runs by name (see `find_run`), without duplicates; without names, the latest run.
+
+    Raises UsageError if a run does not exist.
+    """
     return list(dict.fromkeys(find_run(root, name) for name in names)) or [find_run(root, None)]
 
 
 def finished_runs(root: Path, names: Sequence[str]) -> list[str]:
-    """Runs by name, once each; without names all that are finished. Raises UsageError when none is."""
+    """Find runs by name, without duplicates; without names, all finished runs. Raises UsageError if there are none."""
     finished = find_runs(root, names) if names else [n for n in list_runs(root) if Journal(root, n).is_finished()]
     if not finished:
         raise UsageError("no finished runs to compare", hint="name runs, or finish one")
@@ -114,10 +120,10 @@ def create_run(
     *,
     identity: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> None:
-    """Record the resolved configuration.
+    """Create a run's record with its resolved configuration; an existing record stays as it is.
 
-    Raises ConfigError for a name that has a configuration of another `identity`: the settings that results depend on,
-    with defaults for those that a record of an older version lacks.
+    `identity` extracts the settings that results depend on, with defaults for those that records of older versions
+    lack. Raises ConfigError if a run of this name has other such settings.
     """
     check_name(name)
     path = runs_folder(root) / name / RECORD
@@ -135,7 +141,7 @@ def create_run(
 
 
 def software() -> dict[str, str]:
-    """Versions of this program, its commit where it is a checkout, Python and the libraries that compute."""
+    """Versions of INFUSER, Python and the numerical libraries; and the git commit if INFUSER runs from a checkout."""
     versions = {"Python": platform.python_version()}
     for name in ("infuser", "torch", "transformers"):
         with suppress(PackageNotFoundError):
@@ -149,18 +155,18 @@ def software() -> dict[str, str]:
 
 
 def write_record(root: Path, name: str, file: str, record: Mapping[str, Any]) -> None:
-    """Replace a sealed JSON file of the run's record in one step. Raises StoreError when it cannot be written."""
+    """Write or replace a sealed JSON file in the run's folder in one step. Raises StoreError if that fails."""
     path = runs_folder(root) / name / file
     with durable.write_errors(path, hint="free some space, or set INFUSER_STORE to a folder you may write"):
         sealed.write(path, record)
 
 
 def change_run(root: Path, name: str, **facts: Any) -> None:
-    """Add facts to the run's record, in one step. Raises StoreError."""
+    """Add or replace entries of the run's record, in one step. Raises StoreError if it cannot be read or written."""
     folder = runs_folder(root) / name
     handle = os.open(folder, os.O_RDONLY)
     try:
-        # A person may pin a checkpoint while the run records what it repeats.
+        # Another process may change the record at the same time, for example to pin a checkpoint.
         fcntl.flock(handle, fcntl.LOCK_EX)
         write_record(root, name, RECORD, {**read_run(root, name), **facts})
     finally:
@@ -168,7 +174,7 @@ def change_run(root: Path, name: str, **facts: Any) -> None:
 
 
 def check_name(name: str) -> None:
-    """Raises UsageError for what cannot name a run."""
+    """Raise UsageError if a text is not valid as the name of a run."""
     if len(name) > NAME_CHARS or not _NAME.fullmatch(name):
         hint = (
             f"1 to {NAME_CHARS} letters, digits, '.', '_' or '-', a letter or digit first, no '.' last, no device (CON)"
@@ -177,13 +183,13 @@ def check_name(name: str) -> None:
 
 
 def read_config(root: Path, name: str) -> dict[str, Any]:
-    """The resolved configuration that the run was created with."""
+    """Read the resolved configuration with which the run was created."""
     config: dict[str, Any] = read_run(root, name)["config"]
     return config
 
 
 def read_run(root: Path, name: str) -> dict[str, Any]:
-    """The record that the run was created with. Raises StoreError for a damaged one."""
+    """Read the run's record. Raises StoreError if it is damaged or lost, FileNotFoundError if there is no such run."""
     path = runs_folder(root) / name / RECORD
     try:
         record = sealed.read(path, name=name)
@@ -204,7 +210,7 @@ def read_run(root: Path, name: str) -> dict[str, Any]:
 
 
 def read_run_or_empty(root: Path, name: str) -> dict[str, Any]:
-    """The record that the run was created with; empty for a run that is not recorded."""
+    """Read the run's record; empty if there is no such run. Raises StoreError if it is damaged or lost."""
     try:
         return read_run(root, name)
     except FileNotFoundError:
@@ -212,7 +218,7 @@ def read_run_or_empty(root: Path, name: str) -> dict[str, Any]:
 
 
 def describe_origin(root: Path, name: str) -> str:
-    """Origin of a forked run for messages; empty for other runs."""
+    """Text that names the origin of a forked run, for messages; empty for other runs."""
     record = read_run_or_empty(root, name)
     if not record.get("forked_from"):
         return ""
@@ -221,7 +227,7 @@ def describe_origin(root: Path, name: str) -> str:
 
 
 def read_attempt(root: Path, name: str) -> dict[str, Any]:
-    """Facts about the last complete attempt; empty before there is one. Raises StoreError for a damaged record."""
+    """Read the record of the last complete attempt; empty if there is none yet. Raises StoreError if it is damaged."""
     path = runs_folder(root) / name / ATTEMPT
     hint = f"`infuser doctor {name} --repair` makes it anew"
     try:
@@ -235,7 +241,10 @@ def read_attempt(root: Path, name: str) -> dict[str, Any]:
 
 
 def list_differences(old: Any, new: Any, where: str = "", *, absent: Any = None) -> list[tuple[str, Any, Any]]:
-    """Leaves of two nested settings that differ: dotted name and both values, `absent` for one that is not there."""
+    """Compare two nested settings; returns the dotted name and both values of each setting that differs.
+
+    The value of a setting that one side lacks is `absent`.
+    """
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         differences = []
         for key in sorted({*old, *new}):
@@ -247,9 +256,9 @@ def list_differences(old: Any, new: Any, where: str = "", *, absent: Any = None)
 
 @contextmanager
 def hold_run(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold]:
-    """Own the run, or the evaluation, while it executes; it ends with the process, however that ends.
+    """Hold the lock and lease of a run or an evaluation; both end with the process, even if it is killed.
 
-    Raises BusyRunError with the holder's process when another one lives.
+    Raises BusyRunError, which names the holder, if another living process executes the run.
     """
     with lease.hold(root / shelf / name, name) as hold:
         if (root / _SWEEP).exists():
@@ -260,9 +269,9 @@ def hold_run(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold
 
 @contextmanager
 def hold_sweep_lock(root: Path) -> Iterator[None]:
-    """While this lasts no run begins: it would reuse what is being removed. Runs that began before hold their lock.
+    """Hold the lock for removing files from the store: until its release no run can start, which might reuse them.
 
-    Raises BusyRunError when another one lives.
+    Runs that started before continue. Raises BusyRunError if another process holds this lock.
     """
     path = root / _SWEEP
     try:
@@ -281,17 +290,17 @@ def hold_sweep_lock(root: Path) -> Iterator[None]:
 
 
 def is_held(root: Path, name: str) -> bool:
-    """Whether a living process executes the run."""
+    """Whether a living process is executing the run."""
     return lease.is_held(runs_folder(root) / name)
 
 
 def refuse_if_held(root: Path, name: str) -> None:
-    """Raises BusyRunError with the holder when a living process executes the run."""
+    """Raise BusyRunError, which names the holder, if a living process is executing the run."""
     if is_held(root, name):
         raise lease.busy_error(runs_folder(root) / name, name)
 
 
 def wait_until_free(root: Path, name: str) -> None:
-    """Wait until no living process executes the run."""
+    """Wait until no living process is executing the run."""
     while is_held(root, name):
         time.sleep(_LOOK_AGAIN)

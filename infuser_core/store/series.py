@@ -1,7 +1,8 @@
-"""Sequences of numbers held as arrays: a response's tokens and log-probabilities without an object for each.
+"""Compact sequences of numbers, stored in an array instead of a Python object per number.
 
-A series behaves like a list of numbers and converts to an array without a copy. Numbers have 32 bits: enough for any
-vocabulary, and the precision of log-probabilities in samplers and trainers.
+Used for the tokens and log-probabilities of responses. A series behaves like a list of numbers and converts to an array
+without a copy. Numbers have 32 bits: enough for any vocabulary, and the precision of log-probabilities in samplers and
+trainers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,11 +12,11 @@ import numpy as np
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 KINDS: dict[type, np.dtype[Any]] = {int: np.dtype(np.int32), float: np.dtype(np.float32)}
-"""Type of a series' array, by the type of its numbers."""
+"""Array type of a series by the Python type of its numbers."""
 
 
 class Series(Sequence[Any]):
-    """An immutable sequence of numbers over a one-dimensional array; equal to any sequence of the same numbers."""
+    """An immutable sequence of numbers in a one-dimensional array; equal to a list or tuple of the same numbers."""
 
     __slots__ = ("_values",)
 
@@ -24,7 +25,7 @@ class Series(Sequence[Any]):
 
     @classmethod
     def of(cls, values: Sequence[Any] | Numbers, kind: type) -> "Series":
-        """A copy of numbers, or of an array that will change; `kind` is int or float."""
+        """Create a series from a copy of numbers or of an array; `kind` is int or float."""
         return cls(np.array(values, dtype=KINDS[kind]))
 
     def __len__(self) -> int:
@@ -52,7 +53,7 @@ class Series(Sequence[Any]):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Series):
             return np.array_equal(self._values, other._values)
-        # For anything but a list the other operand decides.
+        # Other types decide by themselves whether they equal a series.
         return self._values.tolist() == list(other) if isinstance(other, list | tuple) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]

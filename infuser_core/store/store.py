@@ -1,6 +1,7 @@
-"""The artifact store: immutable artifacts, committed by one rename, verified when read.
+"""The artifact store: commits a stage's output as an immutable artifact, and verifies artifacts when they are read.
 
-Layout: `artifacts/<phase>/<key>/{<table>.parquet, files..., artifact.json}`. A folder is absent or complete.
+Layout: `artifacts/<phase>/<key>/{<table>.parquet, files..., artifact.json}`. An artifact is committed by renaming its
+complete folder, so a folder in `artifacts` is never partly written.
 """
 
 import errno
@@ -29,75 +30,78 @@ from infuser_core.system.sealed import digest_of
 
 Row = TypeVar("Row")
 _restoring: dict[str, bool] = {}
-"""Keys to compute again, and whether they are to stay."""
+"""Keys of the pruned artifacts that this process restores, and whether retention must then leave them alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """Rows of one type, to be written as one parquet file."""
+    """Rows of one type that a phase returns to be written as one parquet file."""
 
     row_type: type
-    """Dataclass of the rows; gives the columns even when there are none."""
+    """Dataclass of the rows; defines the columns even if there are no rows."""
     rows: Sequence[Any]
-    """Rows in their order."""
+    """The rows, in the order to be written."""
     volatile: bool = False
-    """True for facts of this execution (times, addresses): kept and verified, but outside the artifact's digest."""
+    """True if the rows depend on this execution (times, addresses): stored and verified, but not in the digest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Output of a phase, in addition to the files in its workspace."""
+    """Output of a phase that is not a file in its workspace: tables, a summary, and the hardware used."""
 
     tables: Mapping[str, Table]
-    """Table name to rows."""
+    """Tables by name."""
     summary: Mapping[str, Any] = field(default_factory=dict)
-    """A few JSON values for people: counts, norms, status."""
+    """A few JSON values that sum up the result: counts, norms, status."""
     machine: Mapping[str, Any] = field(default_factory=dict)
-    """By engine, what it computed on and how; outside the artifact's digest."""
+    """Hardware and settings by engine; not part of the artifact's digest."""
 
 
 class Store:
-    """Artifacts below one root folder. Several processes may use it at once; the first writer of a key wins."""
+    """Reads and writes artifacts below one root folder. Safe for several processes; the first commit of a key wins."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def folder(self, key: str) -> Path:
-        """Folder of an artifact, present or not."""
+        """Path of an artifact's folder, whether it exists or not."""
         return artifact_folder(self.root, key)
 
     def find(self, recipe: Recipe) -> ArtifactRef | None:
-        """The committed artifact of this recipe, or None; also None for one that is being restored."""
+        """The committed artifact of this recipe; None if it is missing, or pruned and being restored."""
         folder = self.folder(recipe.key)
         if recipe.key in _restoring and pruned.read_removed(folder):
             return None
         return read_record(folder).ref if (folder / MANIFEST).is_file() else None
 
     def manifest(self, ref: ArtifactRef) -> Record:
-        """The commit record. Raises StoreError when the artifact is not there."""
+        """Read an artifact's commit record. Raises StoreError if it is missing or damaged."""
         return read_record(self.folder(ref.key))
 
     @contextmanager
     def exclusive(self, recipe: Recipe) -> Iterator[None]:
-        """Hold the key's lock, so that of several processes one computes and the others wait. Dies with its holder."""
+        """Hold the lock of the recipe's key: one process computes the artifact while others wait.
+
+        The lock is released when its holder ends, even if it is killed.
+        """
         locks = self.root / "locks"
         with _store_errors(self.root):
             locks.mkdir(parents=True, exist_ok=True)
         with (locks / recipe.key).open("a+") as handle:
             fcntl.flock(handle, fcntl.LOCK_EX)
             with _store_errors(self.root):
-                # Said for whoever finds the workspace of a dead process.
+                # Read by gc and doctor when they find the workspace of a dead process.
                 handle.truncate(0)
                 handle.write(f"process {os.getpid()} on {platform.node()}")
                 handle.flush()
-            # Whoever worked on this key before and is gone was killed.
+            # This process has the lock, so other workspaces of the key are left from killed processes.
             for workspace in (self.root / ".staging").glob(f"{recipe.key}.*"):
                 shutil.rmtree(workspace, ignore_errors=True)
             yield
 
     @contextmanager
     def workspace(self, recipe: Recipe) -> Iterator[Path]:
-        """A private folder on the store's file system; gone afterwards unless committed."""
+        """Create a temporary folder in the store for a phase's files; deleted at the end unless it was committed."""
         folder = self.root / ".staging" / f"{recipe.key}.{uuid.uuid4().hex}"
         with _store_errors(self.root):
             folder.mkdir(parents=True)
@@ -107,14 +111,21 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
 
     def partial(self, recipe: Recipe) -> Path:
-        """A folder where a long phase keeps finished pieces of this very recipe until it commits. Needs `exclusive`."""
+        """Create or find the folder in which a long phase stores finished pieces of this recipe until it commits.
+
+        The caller must hold `exclusive`.
+        """
         folder = self.root / ".partial" / recipe.key
         with _store_errors(self.root):
             folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def commit(self, recipe: Recipe, workspace: Path, outcome: Outcome, *, seconds: float) -> ArtifactRef:
-        """Write the tables into the workspace, then move the folder into place by one rename."""
+        """Write the tables and the commit record into the workspace, then rename it to the artifact's folder.
+
+        Returns the artifact of an earlier commit if there is one. Raises StoreError if writing fails, or if a pruned
+        artifact that was computed again has another digest.
+        """
         from infuser_core.store import tables
 
         with _store_errors(self.root):
@@ -138,11 +149,11 @@ class Store:
         return ref if won else self.manifest(ref).ref
 
     def _rename(self, source: Path, ref: ArtifactRef) -> bool:
-        """Move a folder into place; False when the artifact was there already, by another process or pruned."""
+        """Move a folder to the artifact's place; False if the artifact was there already, complete or pruned."""
         target = self.folder(ref.key)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_symlink() or (target.exists() and not (target / MANIFEST).exists()):
-            # No commit leaves this: somebody deleted the record, or put a link. It is kept, out of the way.
+            # Not from a commit: the record was deleted, or the folder replaced by a link. Move it out of the way.
             self.put_aside(target)
         if pruned.read_removed(target):
             if read_record(target).ref != ref:
@@ -163,7 +174,7 @@ class Store:
         return True
 
     def put_aside(self, folder: Path) -> Path:
-        """Move an artifact's folder into `damaged`; returns its new path."""
+        """Move an artifact's folder, or another damaged file, into the folder `damaged`; returns its new path."""
         aside = self.root / "damaged" / f"{folder.name}.{uuid.uuid4().hex[:8]}"
         aside.parent.mkdir(exist_ok=True)
         folder.rename(aside)
@@ -172,21 +183,21 @@ class Store:
         return aside
 
     def sweep(self) -> None:
-        """Remove the pieces of complete artifacts: a process was killed between its rename and this."""
+        """Remove the pieces of committed artifacts, left by processes killed just after the commit."""
         for folder in (self.root / ".partial").glob("*"):
             if (self.folder(folder.name) / MANIFEST).is_file():
                 shutil.rmtree(folder, ignore_errors=True)
 
     def path(self, ref: ArtifactRef, name: str) -> Path:
-        """A file of the artifact, its digest checked: see `verify.verified_paths`."""
+        """Path of one of the artifact's files, after verifying its digest (see `verify.verified_paths`)."""
         (path,) = verify.verified_paths(self.root, [(self.manifest(ref), name)])
         return path
 
     def verified_folder(self, ref: ArtifactRef) -> Path:
-        """The artifact's folder with every file checked: for engines that load whole folders.
+        """Path of the artifact's folder, after verifying every file: for engines that load entire folders.
 
-        Moments that gc removed may be missing: samplers need none, and a trainer refuses the folder by itself. The
-        base model of an adapter is checked too.
+        AdamW moments that gc removed may be missing: samplers do not need them, and a trainer refuses such a folder. If
+        the artifact is an adapter, its base model is also verified.
         """
         folder, record = self.folder(ref.key), self.manifest(ref)
         thinned = {name for name, each in pruned.read_removed(folder).items() if each.part == pruned.MOMENTS}
@@ -198,20 +209,20 @@ class Store:
         return folder
 
     def rows(self, ref: ArtifactRef, table: str, row_type: type[Row]) -> list[Row]:
-        """The rows of one table, in the order they were committed."""
-        # Imported here: arrow takes a tenth of a second, and most commands read no rows.
+        """Read the rows of one of the artifact's tables, in their committed order."""
+        # Imported here: importing arrow takes a tenth of a second, and most commands read no rows.
         from infuser_core.store import tables
 
         return tables.read_rows(self.path(ref, f"{table}.parquet"), row_type)
 
     def refs(self, start: str = "") -> list[ArtifactRef]:
-        """Committed artifacts whose key or id begins with `start`, ordered by kind and key; reads no other's record."""
+        """Find artifacts whose key or id begins with `start`, sorted by phase and key; reads only their records."""
         key = start.partition("@")[0]
         paths = sorted((self.root / "artifacts").glob(f"*/{escape(key)}*/{MANIFEST}")) if "/" not in key else []
         return [ref for path in paths if (ref := read_record(path.parent).ref).id.startswith(start)]
 
     def ref(self, start: str) -> ArtifactRef | None:
-        """The artifact whose key or id begins with `start`, if any. Raises UsageError for several."""
+        """The artifact whose key or id begins with `start`; None if there is none. Raises UsageError for several."""
         refs = self.refs(start)
         if len(refs) > 1:
             raise UsageError(f"{len(refs)} artifacts start with {start}", hint=f"e.g. {refs[0].key} and {refs[1].key}")
@@ -220,9 +231,9 @@ class Store:
 
 @contextmanager
 def restoring(keys: Collection[str], *, stay: bool) -> Iterator[None]:
-    """Within this process, pruned artifacts of these keys count as absent, so that stages compute them again.
+    """Within the block, treat pruned artifacts with these keys as missing, so that stages compute them again.
 
-    Retention leaves everything as it is meanwhile where they are to `stay`.
+    Applies to this process. If they are to `stay`, retention prunes nothing during the block.
     """
     _restoring.update(dict.fromkeys(keys, stay))
     try:
@@ -233,7 +244,7 @@ def restoring(keys: Collection[str], *, stay: bool) -> Iterator[None]:
 
 
 def is_repairing() -> bool:
-    """Whether this process computes pruned artifacts again that are to stay."""
+    """Whether this process is restoring pruned artifacts that are to stay, so that retention must prune nothing."""
     return any(_restoring.values())
 
 

@@ -1,7 +1,7 @@
-"""Rows to parquet and back: frozen dataclasses on one side, arrow on the other.
+"""Write rows (frozen dataclasses) to parquet files and read them back; read and copy other parquet files.
 
-Fields of the type `Sequence[int]` or `Sequence[float]` are lists of 32-bit numbers in the file and come back as
-`Series`: long ones go from array to array, without an object for each number.
+Fields of the type `Sequence[int]` or `Sequence[float]` are stored as lists of 32-bit numbers and read as `Series`:
+arrays are copied without creating a Python object for each number.
 """
 
 import dataclasses
@@ -35,15 +35,15 @@ _SCALARS: dict[Any, pa.DataType] = {
 }
 _WORKERS = min(8, os.cpu_count() or 1)
 _GROUP = 10_000
-"""Most rows of a parquet row group."""
+"""Maximum rows of a parquet row group."""
 _GROUP_NUMBERS = 1 << 22
-"""Numbers of series at which a row group ends, so that writer and reader hold little beside the rows themselves."""
+"""Numbers in series at which a row group ends, which limits the memory that writers and readers need."""
 _GROUP_BYTES = 1 << 30
-"""Most bytes of a row group, unless one row has more: readers cannot read a list of texts of 2 GiB."""
+"""Maximum bytes of a row group with more than one row: readers cannot read a list of texts of 2 GiB."""
 
 
 def arrow_schema(row_type: type) -> pa.Schema:
-    """The arrow schema of a row type, in field order; lists and optional fields included."""
+    """The arrow schema of a row type, in field order; supports lists and optional fields."""
     hints = typing.get_type_hints(row_type)
     fields = [(field.name, _arrow_type(hints[field.name])) for field in dataclasses.fields(row_type)]
     metadata = {"infuser_row": row_type.__name__, "infuser_schema": str(schemas.SCHEMA_VERSION)}
@@ -64,7 +64,7 @@ def _arrow_type(hint: Any) -> pa.DataType:
 
 
 def write_rows(path: Path, rows: Iterable[Any], row_type: type) -> None:
-    """One zstd parquet file in row groups of limited size; without rows a file with the schema alone."""
+    """Write rows to a zstd-compressed parquet file in row groups of limited size; without rows, it has the schema."""
     with row_writer(path, row_type) as keep:
         for row in rows:
             keep(row)
@@ -74,7 +74,10 @@ def write_rows(path: Path, rows: Iterable[Any], row_type: type) -> None:
 def row_writer(
     path: Path, row_type: type, *, group: int = _GROUP, group_bytes: int = _GROUP_BYTES
 ) -> Iterator[Callable[[Any], None]]:
-    """A function that adds a row to such a file: one row group at a time is in memory."""
+    """Open a parquet file for writing row by row; yields a function that adds a row.
+
+    Holds one row group at a time in memory.
+    """
     schema, series = arrow_schema(row_type), _series_of(row_type)
     waiting: list[Any] = []
     numbers, written = 0, False
@@ -105,10 +108,10 @@ def row_writer(
 
 @contextmanager
 def _writer(path: Path, schema: pa.Schema, group_bytes: int = _GROUP_BYTES) -> Iterator[Callable[[pa.Table], None]]:
-    """A function that adds a table as a row group, or as several where it is large.
+    """Open a parquet file for writing; yields a function that adds a table as a row group, a large one as several.
 
-    Least and largest value of a column leave NaN out, and readers skip the row groups that hold one: such a column is
-    written again without them.
+    The minimum and maximum in a column's statistics ignore NaN, so that readers that filter by them would skip row
+    groups with NaN. Therefore a file with NaN is rewritten without statistics of the columns concerned.
     """
     floats = [field.name for field in schema if pa.types.is_floating(field.type)]
     with_nan: set[str] = set()
@@ -135,8 +138,11 @@ def _writer(path: Path, schema: pa.Schema, group_bytes: int = _GROUP_BYTES) -> I
 
 
 def _file(path: Path, schema: pa.Schema, *, no_statistics: Collection[str] = ()) -> pq.ParquetWriter:
-    """Numbers in lists are packed byte by byte of their places, for tokens and log-probabilities repeat in few of
-    them; of a dictionary, or of the least and largest number, they have no use, and the rest has."""
+    """Open a parquet writer with encodings by column.
+
+    Numbers in lists (tokens, log-probabilities) use byte stream split, which suits them better than a dictionary, and
+    have no statistics. All other columns have a dictionary and, except for `no_statistics`, statistics.
+    """
     numbers = [
         f"{field.name}.list.element"
         for field in schema
@@ -159,7 +165,7 @@ def _file(path: Path, schema: pa.Schema, *, no_statistics: Collection[str] = ())
 
 
 def _series_of(row_type: type) -> dict[str, type]:
-    """Fields that hold a sequence of numbers, and whether those are int or float."""
+    """Names of the fields that are sequences of numbers, with the type of the numbers, int or float."""
     hints = typing.get_type_hints(row_type)
     return {name: typing.get_args(hint)[0] for name, hint in hints.items() if typing.get_origin(hint) is Sequence}
 
@@ -173,22 +179,22 @@ def _column(values: list[Any], kind: pa.DataType, numbers: type | None) -> pa.Ar
 
 
 def save_rows(path: Path, rows: Sequence[Any], row_type: type) -> None:
-    """The same, durable and whole or not at all. Raises StoreError where it cannot be written."""
+    """Write rows to a parquet file durably and atomically. Raises StoreError if it cannot be written."""
     hint = "free some space or choose another folder; then run the same command again"
     with durable.write_errors(path.parent, hint=hint), durable.replacing(path) as draft:
         write_rows(draft, rows, row_type)
 
 
 class TableRows(Sequence[Row]):
-    """The rows of one file, in order, read a row group at a time as they are asked for.
+    """The rows of a parquet file as a sequence that reads one row group at a time, when it is needed.
 
-    A column that an older version did not have takes its field's default. Other unknown or missing columns are a
-    programmer's error.
+    A column that is missing in the file takes its field's default. A missing column without default, or an unknown
+    column, fails an assertion.
     """
 
     def __init__(self, path: Path, row_type: type[Row]) -> None:
         self._path, self._type = path, row_type
-        # `pq.read_table` gives the same and imports arrow's data sets for it.
+        # Not `pq.read_table`, which also imports arrow's data sets.
         with pq.ParquetFile(path) as file:
             self._names, self._metadata = file.schema_arrow.names, file.metadata
         fields = dataclasses.fields(typing.cast(Any, row_type))
@@ -213,14 +219,14 @@ class TableRows(Sequence[Row]):
 
     @property
     def num_groups(self) -> int:
-        """Row groups of the file."""
+        """Number of row groups in the file."""
         return int(self._metadata.num_row_groups)
 
     def group(self, number: int) -> list[Row]:
-        """The rows of one group."""
-        # A reader of its own: one is not for several threads.
+        """Read the rows of one row group."""
+        # Each call opens a reader: a reader cannot be shared by threads.
         with pq.ParquetFile(self._path, metadata=self._metadata) as own:
-            # A series at a time, so that its arrow form is gone before the next one.
+            # Read one series column at a time to free its arrow table before the next.
             columns = {
                 name: _slices(own.read_row_group(number, columns=[name]).column(name), kind)
                 for name, kind in self._series.items()
@@ -233,7 +239,7 @@ class TableRows(Sequence[Row]):
 
 
 def read_rows(path: Path, row_type: type[Row]) -> list[Row]:
-    """All rows of one file; see TableRows."""
+    """Read all rows of a parquet file, row groups in parallel; for missing columns see TableRows."""
     rows = TableRows(path, row_type)
     if rows.num_groups < 2:
         return list(rows)
@@ -252,10 +258,10 @@ def _slices(column: pa.ChunkedArray, kind: type) -> list[Series]:
 
 
 def concatenate_files(parts: Sequence[tuple[Path, Collection[str]]], target: Path, *, column: str) -> None:
-    """The rows of several files of one kind as `write_rows` would have written them, a row group at a time.
+    """Concatenate parquet files with equal columns into one, as `write_rows` would have written it.
 
-    Of each file the rows are left out whose `column` has one of its values; an empty name leaves out none. A table
-    without that column is copied whole.
+    Each part is a file and a collection of values: rows whose `column` has one of these values are left out. If the
+    first file lacks the column, or its name is empty, all rows are copied. Reads one row group at a time.
     """
     schema = pq.read_schema(parts[0][0])
     with _writer(target, schema) as write:
@@ -280,23 +286,23 @@ def _without(parts: Sequence[tuple[Path, Collection[str]]], column: str) -> Iter
 
 
 def take_rows(source: Path, target: Path, places: Sequence[int]) -> None:
-    """Write some rows of somebody's parquet file, by place from 1, with its columns and metadata."""
+    """Copy some rows of any parquet file to a new file with the same columns and metadata; rows are numbered from 1."""
     table = pq.read_table(source)
     with durable.replacing(target) as draft:
         pq.write_table(table.take([place - 1 for place in places]), draft, compression="zstd")
 
 
 def first_rows(path: Path, count: int) -> list[dict[str, Any]]:
-    """The first rows of one file as dictionaries."""
+    """Read the first `count` rows of a parquet file as dictionaries."""
     with pq.ParquetFile(path) as file:
         batch = next(file.iter_batches(batch_size=count), None)
     return [] if batch is None else list(batch.to_pylist())
 
 
 def read_foreign_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Rows of somebody else's parquet file as dictionaries, some hundred of them in memory.
+    """Read the rows of any parquet file as dictionaries, some hundred at a time.
 
-    Raises DocumentError when the file is no parquet file.
+    Raises DocumentError if the file is not a parquet file.
     """
     try:
         with pq.ParquetFile(path) as file:
@@ -307,5 +313,5 @@ def read_foreign_rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def decompress_zstd(content: bytes) -> bytes:
-    """Content that was packed by Zstandard, which Python's own libraries do not read."""
+    """Decompress Zstandard data, which Python's standard library does not support."""
     return bytes(pa.CompressedInputStream(pa.BufferReader(content), "zstd").read())

@@ -1,4 +1,4 @@
-"""Verification of artifacts against their commit records: every file, its size and digest, for readers and doctor."""
+"""Verify artifacts' files against the sizes and digests in their commit records, for readers and `infuser doctor`."""
 
 import os
 import time
@@ -19,76 +19,76 @@ from infuser_core.system.sealed import digest_of_file
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 Progress = Callable[[int, int], None]
-"""Bytes looked at, bytes to look at."""
+"""`progress(done, total)`: bytes verified so far, bytes to verify."""
 _WORKERS = min(16, os.cpu_count() or 1)
 _GARBLED = (KeyError, TypeError, AttributeError)
-"""Errors from reading a record that is JSON, but not of its form."""
+"""Errors raised by reading a record that is JSON of another form."""
 REMEMBERED = ".verified.json"
-"""File of the store with the digests of large files, so that not every command reads a checkpoint of 10 GB."""
+"""File of the store with digests of verified large files, so that not every command reads a 10 GB checkpoint again."""
 _LARGE = 1 << 20
-"""Bytes from which a digest is remembered; less is read again faster than it is looked up."""
+"""Minimum size of files whose digest is remembered, bytes; reading a smaller file is faster than the look-up."""
 _SETTLED = 2e9
-"""Nanoseconds after its last change in which a file may change again without a new time: no digest is remembered."""
+"""Minimum age of files whose digest is remembered, nanoseconds: a younger one could change without a new time stamp."""
 
 Identity = tuple[int, int, int, int]
-"""Inode, size, and when content and inode changed last, in nanoseconds: a file with another content has another."""
+"""Inode, size, and times of the last change of content and inode in nanoseconds. Differs if the content differs."""
 _known: set[tuple[Identity, str]] = set()
-"""Files that had this digest when this process read them."""
+"""Identities of the files that this process has read, with their digests."""
 _ahead: dict[Path, tuple[Identity, str]] = {}
-"""Digests of files that were just written, until their artifact is committed."""
+"""Identity and digest of files that were just written, by path, until their artifact is committed."""
 _trusting = ContextVar("trusting", default=False)
-"""Whether digests go uncompared: somebody asked for that."""
+"""Whether verification of digests is off, at the user's request (`--trust`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is not as it should be."""
+    """A finding of the check: damage, or a harmless note."""
 
     kind: str
-    """A word for scripts, e.g. `file_changed`."""
+    """Identifier of the kind of problem for scripts, e.g. `file_changed`."""
     damage: bool
-    """True for damage; False for a note: harmless, and explained."""
+    """True for damage, False for a harmless note."""
     what: str
-    """One line for people, with the path or the key."""
+    """Human-readable description on one line, with the path or the key."""
     lost: bool = False
-    """For damage: nothing here can make it anew; a person has to say what it was."""
+    """Whether the damage cannot be repaired from the store: the user must supply what was lost."""
     remedy: str = ""
-    """Remedy; empty if nothing needs to be done."""
+    """Action to take; empty if nothing needs to be done."""
     key: str = ""
-    """Artifact at fault, if one is."""
+    """Key of the artifact at fault; empty if it is no artifact."""
     runs: tuple[str, ...] = ()
-    """Runs that hold the artifact."""
+    """Names of the runs that hold the artifact."""
     bytes: int = 0
-    """Size of what is left over; 0 where that says nothing."""
+    """Size of left-over files, bytes; 0 for other problems."""
 
     @property
     def line(self) -> str:
-        """For people."""
+        """The problem and its remedy as a human-readable line."""
         return f"{'damaged' if self.damage else 'note':8} {self.what}{f': {self.remedy}' if self.remedy else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Findings about a run or the whole store."""
+    """Result of checking a run or the whole store."""
 
     scope: str
-    """Run, or `store`."""
+    """`run NAME`, or `store`."""
     artifacts: int
-    """Artifacts looked at."""
+    """Number of artifacts checked."""
     files: int
-    """Files whose digests were compared."""
+    """Number of files whose digests were compared."""
     bytes: int
-    """Their sizes."""
+    """Total size of these files, bytes."""
     pruned: int
-    """Artifacts that gc thinned out."""
+    """Number of artifacts from which gc removed files."""
     seconds: float
-    """Time of the look, seconds."""
+    """Duration of the check, seconds."""
     problems: Sequence[Problem]
     """Damage first, then notes."""
 
     @property
     def damage(self) -> list[Problem]:
-        """Problems to repair."""
+        """Problems that need repair."""
         return [problem for problem in self.problems if problem.damage]
 
     @property
@@ -98,13 +98,13 @@ class Health:
 
     @property
     def state(self) -> str:
-        """healthy, repairable by `infuser doctor --repair`, or lost: a person must say what it was."""
+        """State of the checked part: healthy, repairable (by `infuser doctor --repair`), or lost (not repairable)."""
         if not self.damage:
             return "healthy"
         return "lost" if any(problem.lost for problem in self.damage) else "repairable"
 
     def to_json(self) -> dict[str, Any]:
-        """The finding for scripts."""
+        """Convert the result to a JSON object for scripts."""
         return {
             "scope": self.scope,
             "state": self.state,
@@ -119,7 +119,7 @@ class Health:
         }
 
     def text(self) -> str:
-        """The finding for people: one line per problem."""
+        """Format the result as human-readable text, one line per problem."""
         looked = f"{self.artifacts} artifacts, {self.files} files, {format_size(self.bytes)} in {self.seconds:.1f} s"
         pruned = f"; {self.pruned} checkpoints pruned by gc" if self.pruned else ""
         lost = sum(problem.lost for problem in self.damage)
@@ -129,7 +129,7 @@ class Health:
 
 
 def format_size(count: int) -> str:
-    """Bytes for people, in decimal units."""
+    """Format a number of bytes in decimal units, such as `1.5 MB`."""
     amount, unit = float(count), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if amount < 1000:
@@ -140,19 +140,19 @@ def format_size(count: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
-    """A file to verify."""
+    """A file of an artifact to verify, with its recorded digest and size."""
 
     path: Path
     """Path of the file."""
     key: str
-    """Its artifact."""
+    """Key of its artifact."""
     sha256: str
     """Digest in the commit record."""
     bytes: int
-    """Its size."""
+    """Size in the commit record."""
 
     def changed(self) -> Problem | None:
-        """Problem with the content; None where nothing is."""
+        """Compare the file's content with its recorded digest; returns the problem, or None if they agree."""
         why = "does not match the digest recorded when it was written"
         try:
             if digest_of_file(self.path) == self.sha256:
@@ -163,12 +163,12 @@ class _File:
 
 
 def skip_verification() -> None:
-    """From now on this process compares no digest before it reads: `--trust`."""
+    """Turn off the verification of digests before reading, for this process (option `--trust`)."""
     _trusting.set(True)
 
 
 def describe_file(path: Path) -> dict[str, Any]:
-    """Digest and size of a file, as commit records have them. This process need not read it again to know them."""
+    """Digest and size of a file in the form of commit records; later calls of `verified_paths` need not read it."""
     identity = _identity(path)
     found, sha256 = _ahead.pop(path, (None, ""))
     sha256 = sha256 if found == identity else digest_of_file(path)
@@ -177,22 +177,22 @@ def describe_file(path: Path) -> dict[str, Any]:
 
 
 def describe_files(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    """Digests and sizes of several files, large ones at the same time."""
+    """Digests and sizes of several files in the form of commit records; computed in parallel if they are large."""
     return _mapped(describe_file, paths, sum(path.stat().st_size for path in paths))
 
 
 def remember_digest(path: Path, sha256: str) -> None:
-    """Take the digest that the writer of a complete file made on the way, as long as the file stays as it is."""
+    """Remember a file's digest, computed while writing it, for `describe_file`; ignored if the file changes."""
     _ahead[path] = _identity(path), sha256
 
 
 def digests_of_files(paths: Sequence[Path]) -> list[str]:
-    """sha256 of the content of several files, hex; of large ones at the same time."""
+    """sha256 of the content of several files, hex; computed in parallel if they are large."""
     return _mapped(digest_of_file, paths, sum(path.stat().st_size for path in paths))
 
 
 def _mapped(look: Callable[[Item], Value], files: Sequence[Item], num_bytes: int) -> list[Value]:
-    """Results in order. Python's lock is not held while digests are computed."""
+    """Apply a function to files, in threads if they are large: digests are computed without holding Python's lock."""
     if num_bytes < _LARGE:
         return [look(file) for file in files]
     with ThreadPoolExecutor(_WORKERS) as pool:
@@ -200,10 +200,11 @@ def _mapped(look: Callable[[Item], Value], files: Sequence[Item], num_bytes: int
 
 
 def verified_paths(root: Path, wanted: Iterable[tuple[Record, str]]) -> list[Path]:
-    """Files of artifacts for reading: each is what its commit record says, by its digest, unless `trust` was called.
+    """Paths of artifacts' files, after verifying their digests unless `skip_verification` was called.
 
-    A digest is computed once per process and identity of a file, a large file's once per store. Raises StoreError for
-    a file that the artifact never had or that gc removed, DamagedArtifactError for one that is missing or changed.
+    `wanted` are commit records and file names. A file is read once per process, a large file once per store, unless it
+    changes. Raises StoreError for a file that the artifact never had or that gc removed, DamagedArtifactError for a
+    missing or changed file.
     """
     files = [_file(root, record, name) for record, name in wanted]
     if not _trusting.get():
@@ -226,10 +227,10 @@ def _file(root: Path, record: Record, name: str) -> _File:
 
 
 def _compare(root: Path, files: Sequence[_File]) -> None:
-    """Raises DamagedArtifactError for the first of these files whose content is another than it was."""
+    """Raise DamagedArtifactError for the first of these files whose content does not match its recorded digest."""
     large = [file for file in files if file.bytes >= _LARGE]
     remembered: dict[str, list[Any]] = {}
-    # Nothing is remembered where that is damaged.
+    # If the file with remembered digests is damaged, read all files.
     with suppress(OSError, ValueError, KeyError, TypeError):
         remembered = dict(sealed.read(root / REMEMBERED)["files"]) if large else {}
     unchanged = {
@@ -244,7 +245,7 @@ def _compare(root: Path, files: Sequence[_File]) -> None:
 
 
 def link_to(folder: Path, name: str) -> Path | None:
-    """The symbolic link by which a file of an artifact is reached, if it is."""
+    """The first symbolic link on the path to a file in an artifact's folder; None if there is none."""
     parts = Path(name).parts
     places = (folder.joinpath(*parts[:count]) for count in range(1, len(parts) + 1))
     return next((place for place in places if place.is_symlink()), None)
@@ -270,13 +271,13 @@ def _remember(
     }
     if fresh:
         files = {place: facts for place, facts in remembered.items() if (root / place).is_file()} | fresh
-        # Who may only read the store reads it all the same.
+        # Ignore errors: the store may be read-only.
         with suppress(OSError):
             sealed.write(root / REMEMBERED, {"files": files})
 
 
 def check_artifacts(folders: Sequence[Path], progress: Progress) -> tuple[list[Problem], dict[str, int]]:
-    """Problems of artifacts, without their runs, and the counts of `Health`. Several files are looked at at once."""
+    """Verify all files of artifacts in parallel; returns problems, without their runs, and the counts for `Health`."""
     findings = [each for folder in folders for each in _look(folder)]
     problems = [each for each in findings if isinstance(each, Problem)]
     files = [each for each in findings if isinstance(each, _File)]
@@ -295,7 +296,7 @@ def _damage(kind: str, key: str, what: str) -> Problem:
 
 
 def _look(folder: Path) -> list[Problem | _File]:
-    """Findings from an artifact's record alone: what is wrong already, and files whose content is to be compared."""
+    """Check an artifact's record and file sizes; returns problems, and files whose content is still to be verified."""
     key, record = folder.name, folder / MANIFEST
     if not record.is_file():
         return [_damage("record_missing", key, f"{folder} has no commit record {MANIFEST}")]

@@ -1,4 +1,4 @@
-"""SQL over the store: DuckDB views of the parquet files, in memory, nothing written."""
+"""SQL queries over the store: in-memory DuckDB views of the artifacts' parquet files, journals and commit records."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -63,14 +63,14 @@ VIEWS: dict[str, str] = {
         left join generator_scores w on w.run = q.run and w.iteration >= q.iteration and w.rollout_id = q.rollout_id
     """,
 }
-"""View name to its SELECT. Views select from tables only, not from other views."""
+"""SELECT statement of each view by name. Views select only from tables, not from other views."""
 
 
 if TYPE_CHECKING:
     from infuser_core.store.store import Store
 
 Rows = list[dict[str, Any]]
-"""Rows of a statement, by column."""
+"""Result rows of a statement, each a dictionary by column name."""
 
 TABLES: dict[str, type] = {
     "topics": schemas.Topic,
@@ -103,7 +103,8 @@ TABLES: dict[str, type] = {
     "candidates": schemas.Candidate,
     "selections": schemas.Selection,
 }
-"""Tables that always exist in SQL. `questions` are generated, `reference_questions` are from data sets."""
+"""Row types by name of the tables that always exist in SQL. `questions` are generated, `reference_questions` come from
+data sets."""
 
 _RECORD_TABLES = {
     "run_artifacts": "run varchar, iteration bigint, phase varchar, artifact_key varchar, digest varchar, rows bigint, "
@@ -112,23 +113,23 @@ _RECORD_TABLES = {
     "config json, summary json, rows bigint, num_bytes bigint, seconds double, created varchar",
     "artifact_inputs": "artifact_key varchar, input varchar, input_key varchar",
 }
-"""Tables from journals and commit records, with their columns."""
+"""SQL columns by name of the tables made from journals and commit records."""
 _JOURNALS = ("journal.jsonl", "studies.jsonl")
 _SCALARS = {str: "varchar", int: "bigint", float: "double", bool: "boolean"}
 _READING = {"SELECT", "EXPLAIN", "MULTI", "PRAGMA"}
-"""Kinds of statements that change no file; MULTI is a PIVOT."""
+"""DuckDB's types of statements that change no file; MULTI is a PIVOT."""
 _EXPLAIN = re.compile(r"^\s*explain\s*(analyze\b|\([^)]*\))?", re.IGNORECASE)
 _WORD = re.compile(r"[a-z_][a-z0-9_]*")
 _EMPTY = 'e.g. infuser sql "select * from run_artifacts"'
 _LISTING = {"show", "describe", "summarize", "pragma", "information_schema", "duckdb_views", "duckdb_tables"}
-"""Words of statements that may list all views."""
+"""Words in statements that may list all views, which must then exist."""
 
 
 class Lens:
-    """SQL over the artifacts of all runs or of some. One view per table name, with the run's columns first.
+    """Answers SQL queries over the artifacts of all runs or of some: one view per table name, created on first use.
 
-    With the shelf `evaluations`, over evaluations of any model. With `iterations`, only over artifacts of these
-    iterations: no other file is opened.
+    The first columns of a view are run, iteration, phase and artifact key. The shelf `evaluations` selects evaluations
+    instead of runs. With `iterations`, only artifacts of these iterations are included and opened.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class Lens:
         self._records = [self.catalogue.record(key) for key in sorted({link[3] for link in self._links})]
 
     def views(self) -> list[str]:
-        """Names that `query` can select from."""
+        """Names of all tables and views from which statements can select."""
         return [
             *_RECORD_TABLES,
             *VIEWS,
@@ -158,14 +159,14 @@ class Lens:
         ]
 
     def query(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Rows:
-        """The rows of one statement. Raises UsageError with DuckDB's message if it fails."""
+        """Execute a trusted statement; returns its rows. Raises UsageError with DuckDB's message if it fails."""
         with self._usage_errors():
             self._prepare(set(_WORD.findall(sql.lower())))
             return self._fetch(sql, parameters)
 
     @contextmanager
     def _usage_errors(self, *, seconds: float | None = None) -> Iterator[None]:
-        """Turn a statement's errors into UsageErrors, and stop it after `seconds`."""
+        """Turn DuckDB's errors into UsageErrors, and interrupt the statement after `seconds`."""
         stop = Timer(seconds or 0.0, self._connection.interrupt)
         if seconds is not None:
             stop.start()
@@ -181,16 +182,17 @@ class Lens:
             stop.cancel()
 
     def query_untrusted(self, sql: str, *, most: int | None = None, seconds: float | None = None) -> Rows:
-        """The rows of a user's statement, at most `most`. It can only read the store's tables, no other file.
+        """Execute a user's statement, which can only read the store's tables; returns at most `most` rows.
 
-        The lens stays locked. Raises UsageError for a statement that writes, takes longer than `seconds`, or fails.
+        The lens stays restricted afterwards. Raises UsageError for a statement that writes, takes longer than
+        `seconds`, or fails.
         """
         with self._usage_errors(seconds=seconds):
             self._lock(sql)
             return self._fetch(sql, (), most=most)
 
     def save(self, sql: str, file: Path, *, seconds: float | None = None) -> None:
-        """Write all rows of a user's statement to a file: CSV by its suffix, otherwise parquet."""
+        """Execute a user's statement and write all its rows to a file: CSV if the suffix is .csv, otherwise parquet."""
         with self._usage_errors(seconds=seconds):
             self._lock(sql, str(file))
             rows = self._connection.sql(sql)
@@ -199,7 +201,10 @@ class Lens:
             (rows.write_csv if file.suffix == ".csv" else rows.write_parquet)(str(file))
 
     def _lock(self, sql: str, *more: str) -> None:
-        """Create the views of a read-only statement, and forbid DuckDB to open any file but theirs and `more`."""
+        """Create the views that a statement needs, then let DuckDB open only their files and `more`.
+
+        Raises UsageError if the statement is not read-only.
+        """
         self._refuse_writing(sql)
         self._prepare(set(_WORD.findall(sql.lower())))
         self._connection.execute("set allowed_paths = ?", [sorted({*self._files, *more})])
@@ -210,7 +215,7 @@ class Lens:
         for statement in self._connection.extract_statements(sql):
             kind = statement.type.name
             if kind == "EXPLAIN":
-                # EXPLAIN ANALYZE executes what it explains.
+                # EXPLAIN ANALYZE executes the statement, so it must be read-only, too.
                 (inner,) = self._connection.extract_statements(_EXPLAIN.sub("", statement.query))
                 kind = kind if inner.type.name in _READING - {"EXPLAIN"} else f"{kind} {inner.type.name}"
             if kind not in _READING:
@@ -228,7 +233,10 @@ class Lens:
         where: str = "true",
         parameters: Sequence[Any] = (),
     ) -> Rows:
-        """Rows of one table of these artifacts, in their order, with `artifact_key`; missing columns are None."""
+        """Read some columns of one table of these artifacts, and `artifact_key`, sorted by artifact and row number.
+
+        `where` is an SQL condition. Columns that the table lacks are None.
+        """
         keys = sorted({key for key in keys if table in self.catalogue.record(key).rows})
         if not keys:
             return []
@@ -243,7 +251,7 @@ class Lens:
             )
 
     def close(self) -> None:
-        """Drop the views."""
+        """Close the database with all its views."""
         self._connection.close()
 
     def _fetch(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any], *, most: int | None = None) -> Rows:
@@ -260,7 +268,7 @@ class Lens:
         for name in [name for name in VIEWS if name in names]:
             self._prepare(set(_WORD.findall(VIEWS[name].lower())) - {name})
         for name in sorted(names & set(self.views())):
-            # A view may have created it.
+            # Preparing a view above may have created it.
             if name in self._defined:
                 continue
             self._defined.add(name)
@@ -273,7 +281,7 @@ class Lens:
                 self._define(name)
 
     def _fill(self, name: str) -> None:
-        """Create a table from journals and commit records."""
+        """Create a table from journals and commit records, with its rows."""
         lines: list[tuple[Any, ...]] = self._links
         if name == "artifacts":
             lines = [_facts(record) for record in self._records]
@@ -288,7 +296,7 @@ class Lens:
     def _define(self, table: str) -> None:
         paths = self.catalogue.paths([record.key for record in self._records if table in record.rows], table)
         if not paths:
-            # Without arrow, which takes a tenth of a second to import.
+            # Not with `arrow_schema`: importing arrow takes a tenth of a second.
             run_columns = {"run": "varchar", "iteration": "bigint", "phase": "varchar", "artifact_key": "varchar"}
             columns = {**run_columns, **_columns(TABLES[table])}.items()
             selection = ", ".join(f'null::{kind} as "{name}"' for name, kind in columns)
@@ -309,7 +317,7 @@ class Lens:
 
 
 def _columns(row_type: type | None) -> dict[str, str]:
-    """SQL type of every field of a row type; empty for an unknown one."""
+    """SQL type of every field of a row type, by name; empty if the row type is None."""
     return {} if row_type is None else {name: _sql_type(hint) for name, hint in get_type_hints(row_type).items()}
 
 
@@ -346,7 +354,7 @@ def _facts(record: Record) -> tuple[Any, ...]:
 
 
 def _links(catalogue: Catalogue, run: str, shelf: str) -> list[tuple[Any, ...]]:
-    """Rows of `run_artifacts`: one per artifact of the run."""
+    """Rows of the table `run_artifacts`: one per artifact of the run or evaluation."""
     return [
         (run, e.iteration, e.phase, e.key, e.digest, e.rows, e.seconds, e.state, e.attempt)
         for file in _JOURNALS

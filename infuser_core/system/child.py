@@ -1,7 +1,7 @@
-"""Child processes with limits of time, memory and output: a function or a command, killed with its process group.
+"""Run a function or a command in a child process with limits of time, memory and output; kill its process group.
 
-`python -m infuser_core.system.child MODULE:FUNCTION` reads one JSON object from standard input, calls the function with
-it and writes its result as JSON. Work on hostile files runs this way: PDFium parses untrusted bytes in C.
+`python -m infuser_core.system.child MODULE:FUNCTION ...` reads one JSON object from standard input, calls the function
+with it and writes its result as JSON. Untrusted files are parsed this way: PDFium, for example, parses them in C.
 """
 
 import contextlib
@@ -29,63 +29,63 @@ MEMORY_PAGE = os.sysconf("SC_PAGE_SIZE")
 WATCH_SECONDS = 0.2
 LOOK_SECONDS = 1.0
 ANSWER_BYTES = 512 << 20
-"""Most bytes of a called function's result."""
+"""Maximum size of a called function's result, bytes."""
 TAIL_BYTES = 8192
 REASON_CHARS = 300
-# Signals that no limit of ours sends: processor time ends with SIGXCPU, and other broken limits are recorded as faults.
+# Signals that mean a kill from outside: our limit of processor time sends SIGXCPU, and other limits set `fault`.
 FROM_OUTSIDE = frozenset({-signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP, -signal.SIGQUIT})
 MODULE_PREFIX = re.compile(r"^(?:\w+\.)+(?=\w+Error: )")
-"""Module prefix of an exception's name, left out of messages."""
+"""Pattern of the module prefix in an exception's name, which messages omit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of one called function."""
+    """Limits for one function call in a child process."""
 
     wall_seconds: float = 600.0
     """Time until the process group is killed, seconds."""
     cpu_seconds: int = 600
-    """Processor time, seconds."""
+    """Maximum processor time, seconds."""
     memory_bytes: int = 2 << 30
-    """Address space, bytes."""
+    """Maximum address space, bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessResult:
-    """Exit and output of a process."""
+    """Exit status, output and broken limit of a process that has ended."""
 
     out: bytes
     err: bytes
     status: int
-    """Exit status; negative for a signal."""
+    """Exit status; the negative signal number if a signal ended it."""
     fault: str
-    """The limit that it broke; empty if it ended by itself."""
+    """Description of the limit that it broke; empty if it ended by itself."""
     peak_bytes: int
-    """Largest observed resident memory, bytes; 0 if it was not watched."""
+    """Largest observed resident memory of its group, bytes; 0 if memory was not watched."""
 
     @property
     def was_killed(self) -> bool:
-        """Whether it was killed from outside: by a person, or by the system when memory ran out."""
+        """Whether it was killed from outside: by a person, or by the operating system when memory ran out."""
         return not self.fault and self.status in FROM_OUTSIDE
 
     @property
     def tail(self) -> str:
-        """The end of its output on one line, standard error last."""
+        """The end of its output joined into one line, standard output before standard error."""
         printed = self.out[-TAIL_BYTES:] + b"\n" + self.err[-TAIL_BYTES:]
         return " ".join(printed.decode(errors="replace").split())[-TAIL_BYTES:]
 
 
 class Watch:
-    """A clock for time limits of other processes that does not count time in which this process was stopped."""
+    """A clock for time limits of other processes that excludes time in which this process itself was stopped."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
         self.seconds = 0.0
         self.missed = 0.0
-        """Time in which this process was stopped, seconds."""
+        """Excluded time, in which this process was stopped, seconds."""
 
     def look(self) -> float:
-        """Watched time, seconds. Must be called at least once a second."""
+        """Update the clock and return its time, seconds. Must be called at least once a second."""
         now = time.monotonic()
         passed, self._last = now - self._last, now
         self.seconds += min(passed, LOOK_SECONDS)
@@ -94,13 +94,13 @@ class Watch:
 
 
 CARDS = "CUDA_VISIBLE_DEVICES"
-"""Environment variable with the accelerators of a process."""
+"""Environment variable that lists the accelerators that a process may use."""
 _card: ContextVar[str | None] = ContextVar("card", default=None)
 
 
 @contextlib.contextmanager
 def on_card(card: str | None) -> Iterator[None]:
-    """Within this block, commands of this thread see only that accelerator; None changes nothing."""
+    """Within the block, let commands started by this thread use only the accelerator `card`; None changes nothing."""
     before = _card.set(card)
     try:
         yield
@@ -109,7 +109,7 @@ def on_card(card: str | None) -> Iterator[None]:
 
 
 def environment_here() -> dict[str, str]:
-    """This process's environment variables, with the accelerator of the thread."""
+    """Environment variables for a command: this process's, with the accelerator set by `on_card`."""
     card = _card.get()
     return {**os.environ, **({} if card is None else {CARDS: card})}
 
@@ -124,10 +124,10 @@ def run(
     environment: Mapping[str, str] | None = None,
     trouble: Callable[[], str] = str,
 ) -> ProcessResult:
-    """Run a command until it ends or breaks a limit; then kill its whole process group.
+    """Run a command until it ends or breaks a limit, then kill its process group.
 
-    `resident_bytes` limits the memory of its process group; 0 does not watch it. `trouble` is called several times a
-    second; a text that it returns ends the command as a broken limit does.
+    `resident_bytes` limits the memory of the process group; 0 means no limit. `trouble` is called several times a
+    second; if it returns a text, the command is ended with this text as its fault.
     """
     pipe = subprocess.PIPE
     watch = Watch()
@@ -137,7 +137,7 @@ def run(
     with subprocess.Popen(arguments, stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True, env=env) as process:
         try:
             while not (fault or has_ended):
-                # A child of the process may hold its streams open after its end: one more look is enough.
+                # Read only once after the end: a child of the process may still hold its streams open.
                 has_ended = process.poll() is not None
                 try:
                     out, err = process.communicate(unsent, timeout=WATCH_SECONDS)
@@ -158,17 +158,17 @@ def run(
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process and its group, then wait for it."""
+    """Kill a process and its process group, then wait for the process to end."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def kill_by_home(home: Path) -> int:
-    """Kill every process whose home is this folder; returns how many.
+    """Kill every process whose variable HOME is this folder; returns the number of processes killed.
 
-    Servers that a command leaves running have another session, so they are not in its process group, but they inherit
-    its environment.
+    Finds servers that a command has left running: they have their own session, so they are not in its process group,
+    but they inherit its environment.
     """
     mark = f"HOME={home}".encode()
     count = 0
@@ -181,7 +181,7 @@ def kill_by_home(home: Path) -> int:
 
 
 def group_memory(group: int) -> int:
-    """Resident memory of all processes of a group, bytes; 0 if the system does not report it."""
+    """Resident memory of all processes in a process group, bytes; 0 if the system does not report it."""
     total = 0
     for entry in PROC.glob("[0-9]*"):
         try:
@@ -195,12 +195,12 @@ def group_memory(group: int) -> int:
 
 
 def call(function: str, argument: dict[str, Any], limits: Limits) -> Any:
-    """Call `module:function` with `argument` in a limited process and return its JSON result.
+    """Call `module:function` in a child process with limits; returns its JSON result.
 
-    Raises DocumentError if the process crashes, exceeds a limit or raises an error, KilledProcessError if it was killed
-    from outside, UsageError if a package is not installed.
+    `argument` has the keyword arguments. Raises DocumentError if the process crashes, exceeds a limit or raises an
+    error, KilledProcessError if it was killed from outside, UsageError if a package is not installed.
     """
-    # -P: the current folder may hold modules of any name.
+    # -P: do not import from the current folder, which may have modules of any name.
     result = run(
         [
             sys.executable,
@@ -214,7 +214,7 @@ def call(function: str, argument: dict[str, Any], limits: Limits) -> Any:
         wall_seconds=limits.wall_seconds,
         stdin=json.dumps(argument).encode(),
         answer_bytes=ANSWER_BYTES,
-        # A process that hostile input may take over gets nothing of the parent's environment (tokens, proxies).
+        # Malicious input may take over the process, so it gets nothing of our environment (tokens, proxies).
         environment={"PYTHONPATH": str(ROOT), "PATH": os.defpath, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"},
     )
     if result.fault:
@@ -230,7 +230,7 @@ def call(function: str, argument: dict[str, Any], limits: Limits) -> Any:
 
 
 def killed_error(name: str, status: int) -> KilledProcessError:
-    """The error for a process that was killed from outside."""
+    """Create the error for a process that was killed from outside, with a hint at the cause."""
     return KilledProcessError(
         f"the process of {name} was killed from outside ({signal.Signals(-status).name})",
         hint=f"{likely_kill_cause()}; free some memory, or use fewer workers, and resume",
@@ -238,7 +238,7 @@ def killed_error(name: str, status: int) -> KilledProcessError:
 
 
 def likely_kill_cause() -> str:
-    """A hint at the cause of a kill, from the memory kills that the control group has counted."""
+    """Text that guesses why a process was killed, from the control group's count of kills for lack of memory."""
     kills = count_memory_kills()
     if kills is None:
         return "perhaps the system killed it for lack of memory: `dmesg` may say so"
@@ -248,7 +248,7 @@ def likely_kill_cause() -> str:
 
 
 def count_memory_kills(process: Path = PROC / "self", groups: Path = CONTROL_GROUPS) -> int | None:
-    """Processes of a process's control group that the system killed for lack of memory; None if unknown.
+    """Number of processes in a process's control group that were killed for lack of memory; None if unknown.
 
     Reads versions 1 and 2 of control groups; a container sees its own group as the root.
     """
@@ -266,18 +266,18 @@ def count_memory_kills(process: Path = PROC / "self", groups: Path = CONTROL_GRO
 
 
 def allowed_limit(resource_id: int, limit: int) -> int:
-    """The smaller of `limit` and the resource's hard limit, which no process may raise."""
+    """The smaller of `limit` and the resource's hard limit, above which no limit can be set."""
     hard = resource.getrlimit(resource_id)[1]
     return limit if hard == resource.RLIM_INFINITY else min(limit, hard)
 
 
 def lower_limit(resource_id: int, limit: int, *, spare: int = 0) -> None:
-    """Set a resource limit of this process, within its hard limit; the new hard limit is `spare` larger."""
+    """Set a resource limit of this process, at most the hard limit; the new hard limit is larger by `spare`."""
     resource.setrlimit(resource_id, (allowed_limit(resource_id, limit), allowed_limit(resource_id, limit + spare)))
 
 
 def _failure_reason(result: ProcessResult, limits: Limits) -> str:
-    """One line on why a process failed."""
+    """One-line reason for a process's failure, from its exit status and standard error."""
     if result.status == -signal.SIGXCPU:
         return f"used more than {limits.cpu_seconds} s of processor time"
     lines = result.err.decode(errors="replace").strip().splitlines()
@@ -293,7 +293,7 @@ def _failure_reason(result: ProcessResult, limits: Limits) -> str:
 
 
 def main() -> None:
-    """Entry of the child."""
+    """Entry point of the child process: set the limits, call the function, write its result."""
     function, cpu_seconds, memory_bytes = sys.argv[1:4]
     lower_limit(resource.RLIMIT_CPU, int(cpu_seconds), spare=1)
     lower_limit(resource.RLIMIT_AS, int(memory_bytes))

@@ -1,4 +1,4 @@
-"""Atomic, durable writes: after a crash a file has its old content or the new one, never a part."""
+"""Atomic, durable writes of files and folders: after a crash, a file has its old or its new content, never a mix."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from infuser_core.errors import InfuserError, StoreError, UsageError
 
 
 def fsync(path: Path) -> None:
-    """Make a file, or the entries of a folder, durable."""
+    """Flush a file's content, or a folder's entries, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -23,9 +23,9 @@ def fsync(path: Path) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A draft file next to `path` that replaces it when the block ends without an error.
+    """Yield a temporary path to write to; the file replaces `path` when the block ends without an error.
 
-    Creates missing folders. A killed process leaves its draft as `.NAME.*.tmp`.
+    Creates missing folders. A killed process leaves the temporary file `.NAME.*.tmp`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
@@ -39,22 +39,22 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all; text as UTF-8."""
+    """Write a file atomically; text as UTF-8."""
     with replacing(path) as draft:
         draft.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file with sorted keys whole or not at all."""
+    """Write a JSON file with sorted keys atomically."""
     write(path, json.dumps(value, indent=1, sort_keys=True) + "\n")
 
 
 @contextmanager
 def write_errors(place: Path | str, *, hint: str) -> Iterator[None]:
-    """Turn file system errors into a StoreError with the place and the remedy."""
+    """Turn file system errors in the block into a StoreError that names the path and the remedy."""
     try:
         yield
-    # Some InfuserErrors are OSErrors, too.
+    # Some InfuserErrors are also OSErrors.
     except InfuserError:
         raise
     except OSError as error:
@@ -62,14 +62,14 @@ def write_errors(place: Path | str, *, hint: str) -> Iterator[None]:
 
 
 def refuse_nonempty(out: Path, *, option: str) -> None:
-    """Raises UsageError unless `out` is new or an empty folder; `option` is the command's option for it."""
+    """Raise UsageError unless `out` is missing or an empty folder; `option` is the command-line option for it."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{option} {out}: there is something already", hint="name a new or an empty folder")
 
 
 @contextmanager
 def replacing_folder(out: Path) -> Iterator[Path]:
-    """A draft folder next to `out` that is renamed to it when the block ends without an error, else removed."""
+    """Yield a temporary folder that is renamed to `out` when the block ends without an error, otherwise deleted."""
     draft = out.absolute().parent / f".{out.name}.{uuid.uuid4().hex}.tmp"
     try:
         with write_errors(out, hint="free some space, or name another folder"):

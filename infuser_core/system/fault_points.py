@@ -1,10 +1,10 @@
-"""Named points at which tests make a process die or misbehave.
+"""Fault injection for tests: named points in the code at which a process can be killed or made to misbehave.
 
-`INFUSER_CRASH_AT=phase:point` sends SIGKILL at the first pass, `phase:point:3` at the third. A word before an `@`
-selects another fault: `raise@judge:inside` raises an error, `hang@` sleeps, `stuck@` sleeps and blocks signals, `stop@`
-stops the process until SIGCONT, `memory@` runs out of memory once where a trainer checks for it, `until-NAME@` waits
-until another thread has passed the point NAME, `until-NAME:2@` for its second pass. `INFUSER_POINTS=FILE` logs the
-passed points. If both are unset, a point costs two dictionary look-ups.
+`INFUSER_CRASH_AT=phase:point` sends SIGKILL when the point is first passed, `phase:point:3` at the third pass. A word
+before an `@` selects another fault: `raise@judge:inside` raises an error, `hang@` sleeps, `stuck@` sleeps and blocks
+signals, `stop@` stops the process until SIGCONT, `memory@` simulates lack of memory once where a trainer checks for it,
+`until-NAME@` waits until another thread has passed the point NAME, `until-NAME:2@` until its second pass.
+`INFUSER_POINTS=FILE` logs the passed points. If both are unset, a point costs two dictionary look-ups.
 """
 
 import os
@@ -20,7 +20,7 @@ _passes: dict[str, int] = {}
 
 
 def point(name: str) -> None:
-    """Misbehave here if the environment requests it."""
+    """Mark a point of the code, at which the process misbehaves if the environment variables request it."""
     fault, log = os.environ.get("INFUSER_CRASH_AT"), os.environ.get("INFUSER_POINTS")
     if log:
         with Path(log).open("a", encoding="utf-8") as handle:
@@ -29,19 +29,19 @@ def point(name: str) -> None:
         return
     action, _, target = fault.rpartition("@")
     extra_passes = _count_extra_passes(name, target)
-    # A repeated stage meets the same fault, except a stop, which would never let it end.
+    # Repeat the fault when the stage is repeated, except `stop`: a stage that stops every time would never end.
     if extra_passes == 0 or (extra_passes is not None and extra_passes > 0 and action != "stop"):
         _misbehave(action or KILL, name)
 
 
 def runs_out_of_memory(name: str) -> bool:
-    """Whether memory must run out here: only at the pass that the environment requests."""
+    """Whether the caller must simulate lack of memory at this point: only at the pass that is requested."""
     action, _, target = os.environ.get("INFUSER_CRASH_AT", "").rpartition("@")
     return action == "memory" and _count_extra_passes(name, target) == 0
 
 
 def _count_extra_passes(name: str, target: str) -> int | None:
-    """Count a pass of this point; returns the passes beyond the target's, None if the target is another point."""
+    """Count a pass of this point; returns passes minus the requested number, None if the target is another point."""
     place, number = _parse_target(target)
     if place != name:
         return None
@@ -50,7 +50,7 @@ def _count_extra_passes(name: str, target: str) -> int | None:
 
 
 def _parse_target(target: str) -> tuple[str, int]:
-    """The point of a target, and the number of its pass."""
+    """Split a target into the name of the point and the number of the pass, by default 1."""
     place, _, count = target.rpartition(":")
     return (place, int(count)) if count.isdigit() else (target, 1)
 
@@ -59,7 +59,7 @@ def _misbehave(action: str, name: str) -> None:
     if action == KILL:
         os.kill(os.getpid(), signal.SIGKILL)
     elif action == "stop":
-        # Sent to this thread: a signal to the process may reach another thread first.
+        # Send the signal to this thread: sent to the process, it may reach another thread first.
         signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
     elif action == "raise":
         raise RuntimeError(f"told to fail at {name}")

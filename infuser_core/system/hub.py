@@ -1,7 +1,7 @@
-"""The Hugging Face hub: download of files and folders by address, and upload of exported folders.
+"""Hugging Face hub: download models and data sets by `hf://` address, and upload exported folders.
 
 An address is `hf://OWNER/NAME` for a model and `hf://datasets/OWNER/NAME` for a data set; to read from it, `@REVISION`
-and `/PATH` may follow. HF_ENDPOINT sets another hub, HF_TOKEN the account.
+and `/PATH` may follow. The variable HF_ENDPOINT selects another hub, HF_TOKEN the account.
 """
 
 import re
@@ -16,9 +16,9 @@ from infuser_core.errors import ConfigError, UsageError
 
 SCHEME = "hf://"
 REVISION = "main"
-"""Branch that is read unless an address names another revision."""
+"""Default branch, used unless an address names another revision."""
 DATA = (".parquet", ".jsonl", ".json", ".csv", ".tsv")
-"""Suffixes of files with rows, the preferred one first: lower case, without `.gz`."""
+"""Suffixes of data files (files with rows), most preferred first: lower case, without `.gz`."""
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _ADDRESS = re.compile(
     rf"{SCHEME}(datasets/|models/)?(?!(?:datasets|models|spaces)/)({_NAME}/{_NAME})(?:@([^/@]+))?(?:/(.+))?"
@@ -30,20 +30,20 @@ Kind = Literal["model", "dataset"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubAddress:
-    """A repository of the hub, or a file or folder in it."""
+    """Parsed address of a repository on the hub, or of a file or folder in a repository."""
 
     repo: str
     """`owner/name`."""
     kind: Kind = "model"
-    """Model or data set."""
+    """Kind of the repository: model or data set."""
     revision: str = REVISION
     """Branch, tag or commit."""
     path: str = ""
-    """File or folder inside; empty for the whole repository."""
+    """File or folder in the repository; empty for the entire repository."""
 
 
 def parse_address(text: str) -> HubAddress:
-    """Parse `hf://...`. Raises ConfigError for another form."""
+    """Parse an address `hf://...`. Raises ConfigError for a malformed address."""
     match = _ADDRESS.fullmatch(text)
     if match is None or ".." in text.split("/"):
         raise ConfigError(f"{text!r} is no address on the hub", hint=f"{_FORMS}, with @REVISION and /FILE as needed")
@@ -53,18 +53,18 @@ def parse_address(text: str) -> HubAddress:
 
 
 def stem_and_suffix(name: str) -> tuple[str, str]:
-    """Stem and lower-case suffix of a file's name without `.gz`."""
+    """Split a file name, without `.gz`, into its stem and its lower-case suffix."""
     path = PurePath(name[:-3] if name.lower().endswith(".gz") else name)
     return path.stem, path.suffix.lower()
 
 
 def is_data(name: str) -> bool:
-    """Whether a file of this name has rows; hidden files do not count."""
+    """Whether this is the name of a data file by its suffix; hidden files do not count."""
     return stem_and_suffix(name)[1] in DATA and not name.startswith(".")
 
 
 def find_data(folder: Path, name: str) -> Path | None:
-    """The folder or the file with rows called `name` in a folder; None if there is none."""
+    """Find the file or folder `name` in a folder, or else the data file with the stem `name`; None without either."""
     place = folder / name
     if place.exists():
         return place
@@ -75,10 +75,10 @@ def find_data(folder: Path, name: str) -> Path | None:
 
 @lru_cache(maxsize=64)
 def fetch_address(address: str) -> Path:
-    """Local path of a hub address, whose files are downloaded; a local path is returned unchanged.
+    """Download the files of a hub address and return their local path; a local path is returned unchanged.
 
-    A repository with one file of rows gives that file. Raises ConfigError if a download fails. Within a process an
-    address keeps the commit of its first download.
+    For a data set with a single data file, the path is that of the file. Raises ConfigError if the download fails.
+    Within a process, an address refers to the commit of its first download.
     """
     if not address.startswith(SCHEME):
         return Path(address)
@@ -95,9 +95,10 @@ def fetch_address(address: str) -> Path:
 def download_snapshot(
     where: HubAddress, patterns: Sequence[str], *, what: str, remedy: str, local: bool = False
 ) -> Path:
-    """Folder with a repository's files of these patterns, from the cache or the hub; with `local`, only from the cache.
+    """Download a repository's files that match these patterns, unless cached; returns the folder.
 
-    Raises ConfigError if they cannot be downloaded; `what` they are for begins its message, `remedy` is its hint.
+    With `local`, only the cache is used. Raises ConfigError if the files cannot be downloaded: its message begins with
+    `what`, the purpose of the files, and its hint is `remedy`.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, RevisionNotFoundError
@@ -124,7 +125,7 @@ def download_snapshot(
 
 
 def create_repository(text: str, kind: Kind) -> HubAddress:
-    """Create the private repository to push to unless it exists.
+    """Create a private repository for an upload, unless it exists; returns its address.
 
     Raises UsageError for an address of another kind or with a revision or path, and if the hub refuses.
     """
@@ -139,7 +140,7 @@ def create_repository(text: str, kind: Kind) -> HubAddress:
 
 
 def push_folder(folder: Path, where: HubAddress, *, message: str) -> str:
-    """Upload a folder as one commit; returns the commit's address. Raises UsageError if the hub refuses."""
+    """Upload a folder as one commit; returns the commit's URL. Raises UsageError if the hub refuses."""
     from huggingface_hub import HfApi
 
     kind = " --type dataset" if where.kind == "dataset" else ""
@@ -154,7 +155,7 @@ def push_folder(folder: Path, where: HubAddress, *, message: str) -> str:
 def _push_errors(text: str, *, hint: str) -> Iterator[None]:
     from huggingface_hub.errors import HfHubHTTPError
 
-    # Its bases: OSError, and for a server that does not answer the error of the client's HTTP library.
+    # The base classes are OSError and the HTTP library's error, which is raised if the server does not respond.
     kinds: tuple[type[BaseException], ...] = HfHubHTTPError.__bases__
     try:
         yield

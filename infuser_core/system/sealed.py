@@ -1,6 +1,6 @@
-"""Sealed JSON records and lines: a digest of the content is written with it and checked by readers.
+"""Sealed JSON records and lines: written with a digest of their content (the seal), which readers check for damage.
 
-The seal of a line is the checksum of the line and the seal of the line before, so lines form a chain.
+The seal of a line is a checksum of the line and of the previous line's seal, so that the lines form a chain.
 """
 
 import hashlib
@@ -19,12 +19,12 @@ _DIGITS = 16
 
 
 def canonical(value: Any) -> str:
-    """JSON with sorted keys and no blanks: equal values give equal text."""
+    """Serialize as JSON with sorted keys and no blanks, so that equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def digest_of(value: Any) -> str:
-    """sha256 of the canonical JSON, hex."""
+    """sha256 of a value's canonical JSON, hex."""
     return hashlib.sha256(canonical(value).encode()).hexdigest()
 
 
@@ -35,14 +35,14 @@ def digest_of_file(path: Path) -> str:
 
 
 def dumps(record: Mapping[str, Any]) -> str:
-    """The record as JSON text with its seal."""
-    # The digest of what readers will parse: keys that are not strings would sort differently.
+    """Serialize a record as JSON text with its seal."""
+    # Compute the digest after a round trip through JSON: keys that are not strings would sort differently.
     plain = json.loads(json.dumps(record))
     return json.dumps({**plain, _SEAL: digest_of(plain)}, indent=1, sort_keys=True) + "\n"
 
 
 def loads(text: str | bytes) -> dict[str, Any]:
-    """Parse a record and check its seal, which older versions did not write. Raises ValueError for a damaged one."""
+    """Parse a record and check its seal, which records of older versions lack. Raises ValueError if it is damaged."""
     record = json.loads(text)
     if not isinstance(record, dict):
         raise ValueError("it is no JSON object")
@@ -52,14 +52,15 @@ def loads(text: str | bytes) -> dict[str, Any]:
 
 
 def write(path: Path, record: Mapping[str, Any]) -> None:
-    """Write a sealed record whole or not at all."""
+    """Write a sealed record to a file atomically."""
     durable.write(path, dumps(record))
 
 
 def read(path: Path, **expected: Any) -> dict[str, Any]:
-    """The record in a file. Raises ValueError for a damaged one, OSError for one that cannot be read.
+    """Read a sealed record from a file. Raises ValueError if it is damaged, OSError if the file cannot be read.
 
-    `expected` are values that identify the record, so that one from elsewhere is refused; older versions lack some.
+    `expected` are values that identify the record. Raises ValueError if one differs, which means that the file belongs
+    elsewhere; values that the record lacks are not checked, because older versions did not write all of them.
     """
     record = loads(path.read_bytes())
     for name, value in expected.items():
@@ -69,12 +70,12 @@ def read(path: Path, **expected: Any) -> dict[str, Any]:
 
 
 def checksum(data: bytes) -> str:
-    """The first 16 hex digits of the sha256."""
+    """The first 16 hex digits of the sha256 of some bytes."""
     return hashlib.sha256(data).hexdigest()[:_DIGITS]
 
 
 def line(record: Mapping[str, Any], before: str) -> tuple[bytes, str]:
-    """The record as a line that follows the line with the seal `before`; and its seal."""
+    """Serialize a record as the line after the line with the seal `before`; returns the line and its seal."""
     body = json.dumps(record).encode().removesuffix(b"}")
     seal = checksum(before.encode() + body)
     return body + _MARK + seal.encode() + _END + b"\n", seal
@@ -82,24 +83,24 @@ def line(record: Mapping[str, Any], before: str) -> tuple[bytes, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chain:
-    """The lines of a file, up to the first one that does not continue the chain of seals."""
+    """Result of checking a file's chain of sealed lines: undamaged lines, and those from the first damaged line on."""
 
     lines: Sequence[bytes]
-    """Lines before the first damaged one."""
+    """Undamaged lines, up to the first damaged one."""
     beyond: Sequence[bytes]
-    """The damaged line and all lines after it."""
+    """The first damaged line and all lines after it."""
     seals: Mapping[int, str]
-    """Seal by the offset of its line's end; the lines of older versions, which have no seals, have one together."""
+    """Seal by the offset of its line's end. Unsealed lines of older versions share one seal, at the end of the last."""
     end: int
-    """Bytes of the sound lines."""
+    """Total size of the undamaged lines, bytes."""
     torn: int
-    """Number, from 1, of an incomplete last line; 0 for none."""
+    """Line number, from 1, of an incomplete last line; 0 if there is none."""
     sealed: bool
     """Whether any line has a seal."""
 
 
 def chain(data: bytes) -> Chain:
-    """Follow the seals from line to line."""
+    """Check the seals of a file's content line by line."""
     *lines, fragment = data.split(b"\n")
     seals, end, seal, sealed, sound = {0: ""}, 0, "", False, 0
     for text in lines:

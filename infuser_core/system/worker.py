@@ -1,10 +1,9 @@
-"""Worker processes: start them, exchange messages, notice silence and explain a death.
+"""Worker processes: start them, exchange messages, detect hangs, and report why a worker died.
 
-A worker is a process group with its own session, so a Ctrl-C for this process does not reach it. Messages pass through
-a socket without blocking and without threads: both ends may send any amount before either reads. The worker prints to a
-file of the caller or to standard error, never to this process's standard output. When this process ends, even by
-SIGKILL, the kernel ends the worker's group at once. A forked child of this process does not keep its parent's workers
-alive.
+A worker has its own session and process group, so a Ctrl-C for this process does not reach it. Messages pass through a
+socket without blocking and without threads: both ends may send any amount before either reads. The worker's output goes
+to a file of the caller or to standard error, never to this process's standard output. When this process ends, even by
+SIGKILL, the kernel ends the worker's group at once. A forked child of this process does not keep the workers alive.
 """
 
 import contextlib
@@ -32,11 +31,11 @@ from infuser_core.errors import EngineError, EngineWarning
 from infuser_core.system.child import FROM_OUTSIDE, LOOK_SECONDS, Watch
 
 ENDING_SECONDS = 10.0
-"""Time for a killed process to end, seconds."""
+"""Time that a killed process has to end, seconds."""
 CHUNK = 1 << 20
-"""Most bytes per read."""
+"""Maximum bytes per read."""
 SHORT = 0x7FFFFFFF
-"""Largest message whose header is one signed 32-bit number, bytes; see multiprocessing.connection."""
+"""Size of the largest message whose header is one signed 32-bit number, bytes; see multiprocessing.connection."""
 
 
 class EndedError(EngineError):
@@ -44,46 +43,46 @@ class EndedError(EngineError):
 
 
 class Peer(ABC):
-    """A process on this or another machine with which messages are exchanged.
+    """A worker process on this or another machine, with a connection for sending and receiving messages.
 
-    `output` becomes the hint of its errors: where to read its output.
+    `output` says where its output can be read; it becomes the hint of errors.
     """
 
     def __init__(self, name: str, pid: int, *, output: str = "") -> None:
         self.name, self.pid, self.output = name, pid, output
         """Process id, which is also the id of its group."""
         self.silence = Watch()
-        """Time since its last message."""
+        """Clock of the time since the worker's last message."""
 
     @abstractmethod
     def send(self, *message: Any) -> None:
-        """Send a message, without waiting until it is read."""
+        """Send a message to the worker, without waiting until it is read."""
 
     @abstractmethod
     def waiting_seconds(self) -> float:
-        """Age of the oldest unread message, seconds; 0 if it has read everything."""
+        """Time that the oldest message the worker has not read has been waiting, seconds; 0 if it has read all."""
 
     @abstractmethod
     def kill(self) -> None:
-        """End it at once; a thread that waits for its message gets an EngineError."""
+        """Kill the worker at once; a thread that waits for its message gets an EngineError."""
 
     @abstractmethod
     def close(self) -> None:
-        """Kill it and close the connection; for the thread that receives its messages."""
+        """Kill the worker and close the connection. Only the thread that receives its messages may call this."""
 
     @abstractmethod
     def _next(self, seconds: float) -> Any:
-        """The next message, or None after `seconds`. Raises EngineError if it is dead."""
+        """Wait for the worker's next message; None after `seconds`. Raises EngineError if the worker is dead."""
 
     def receive(self, seconds: float = 0.0) -> Any:
-        """The next message, or None after `seconds`. Raises EngineError with its reason if the worker is dead."""
+        """Wait for the worker's next message; None after `seconds`. Raises EngineError with the cause if it is dead."""
         message = self._next(seconds)
         if message is not None:
             self.silence = Watch()
         return message
 
     def expect(self, *start: Any, seconds: float) -> tuple[Any, ...]:
-        """Wait for the next message that begins with `start`. Raises EngineError after `seconds` without one."""
+        """Wait for a message that begins with `start`; drops all others. Raises EngineError after `seconds`."""
         deadline = time.monotonic() + seconds
         while (message := self.receive(deadline - time.monotonic())) is not None:
             if message[: len(start)] == start:
@@ -92,22 +91,23 @@ class Peer(ABC):
         raise self.hung(f"did not answer {start[-1]!r} within {seconds:.0f} s")
 
     def require_pace(self, seconds: float) -> None:
-        """Raises EngineError if it was silent for `seconds`, or has left a message unread for as long."""
+        """Raise EngineError if the worker sent nothing for `seconds`, or left a message unread for so long."""
         if self.silence.look() > seconds:
             raise self.hung(f"has sent nothing for {seconds:.0f} s with work to do")
         if self.waiting_seconds() > seconds:
             raise self.hung(f"has taken no command for {seconds:.0f} s")
 
     def hung(self, what: str) -> EngineError:
-        """The error for a worker that is alive and does not work."""
+        """Create the error for a worker that hangs; `what` describes the symptom."""
         return EngineError(f"{self.name} (pid {self.pid}) {what}", hint=self.output)
 
 
 class WorkerProcess(Peer):
-    """A process of this machine, started with `[*command, DESCRIPTOR, *arguments]`; it calls `connect(DESCRIPTOR)`.
+    """A worker process on this machine, started with `[*command, DESCRIPTOR, *arguments]`.
 
-    It prints to `log`, which its errors quote, or to standard error. This object closes the log. Messages are pickled
-    unless another codec is passed. Raises OSError if it cannot be started.
+    The worker must call `connect(DESCRIPTOR)`. Its output goes to `log`, which errors quote and this object closes, or
+    to standard error. Messages are pickled unless `encode` and `decode` are passed. Raises OSError if it cannot be
+    started.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class WorkerProcess(Peer):
                 cwd=folder,
                 env=environment,
                 pass_fds=[theirs.fileno()],
-                # Nothing is written there: the worker's group ends when it closes.
+                # Never written to: when the pipe closes, the worker's process group is ended.
                 stdin=subprocess.PIPE,
                 stdout=2 if log is None else log,
                 stderr=None if log is None else subprocess.STDOUT,
@@ -142,7 +142,7 @@ class WorkerProcess(Peer):
             failed.pop_all()
         self._socket.setblocking(False)
         self._log, self._encode, self._decode = log, encode, decode
-        # Time of sending, and bytes that are still unwritten.
+        # Messages not yet written completely: time of sending, and remaining bytes.
         self._unwritten: deque[tuple[float, memoryview]] = deque()
         self._lock = threading.Lock()
         self._read = bytearray()
@@ -152,7 +152,7 @@ class WorkerProcess(Peer):
         _WORKERS.add(self)
 
     def send(self, *message: Any) -> None:
-        """Send a message, without waiting until it is read; a dead worker shows when the next message is received."""
+        """Send a message, without waiting until it is read. Raises nothing if the worker is dead: `receive` does."""
         body = self._encode(message)
         size = len(body)
         header = struct.pack("!i", size) if size <= SHORT else struct.pack("!iQ", -1, size)
@@ -166,22 +166,22 @@ class WorkerProcess(Peer):
             return time.monotonic() - self._unwritten[0][0] if self._unwritten else 0.0
 
     def processor_seconds(self) -> float:
-        """Processor time of the process so far, seconds; 0 once it has ended and was waited for."""
+        """Processor time that the worker has used, seconds; 0 after it has ended and was waited for."""
         with contextlib.suppress(OSError):
-            # The number of another process's clock, as clock_getcpuclockid(3) makes it.
+            # The id of the worker's processor clock, computed as in clock_getcpuclockid(3).
             return time.clock_gettime(~self.pid << 3 | 2)
         return 0.0
 
     def was_killed(self) -> bool:
-        """Whether another process killed the ended one; False if it crashed itself."""
+        """Whether the worker was killed by another process; False if it crashed or is still running."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self._process.wait(1.0) in FROM_OUTSIDE
         return False
 
     def kill(self) -> None:
-        """End it and its children, at once; a thread that waits for its message gets EndedError.
+        """Kill the worker and its children at once; a thread that waits for its message gets EndedError.
 
-        Warns if the process does not end: its accelerator may stay occupied.
+        Warns if the worker does not end, as its accelerator may stay occupied.
         """
         with contextlib.suppress(ProcessLookupError):
             if self._process.returncode is None:
@@ -193,12 +193,12 @@ class WorkerProcess(Peer):
             warnings.warn(text, EngineWarning, stacklevel=2)
 
     def close(self) -> None:
-        """Kill it and close the connection; for the thread that receives its messages."""
+        """Kill the worker and close the connection. Only the thread that receives its messages may call this."""
         self.kill()
         self.forget()
 
     def forget(self) -> None:
-        """Close this process's ends of the connection, which are copies of its parent's in a forked child."""
+        """Close this process's ends of the connection without killing the worker, as in a forked child."""
         assert self._process.stdin is not None, "requested as a pipe"
         self._process.stdin.close()
         self._socket.close()
@@ -206,7 +206,7 @@ class WorkerProcess(Peer):
             self._log.close()
 
     def death(self) -> EndedError:
-        """The error for its end: exit status or signal, and the exception that it printed last."""
+        """Create the error for a dead worker: exit status or signal, and the exception that it printed last."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(ENDING_SECONDS)
         status = self._process.poll()
@@ -215,7 +215,7 @@ class WorkerProcess(Peer):
             how = f"was killed by signal {-status} ({signal.Signals(-status).name})"
         reason = ""
         if self._log is not None:
-            # The worker writes through the same offset: reading here must not move it.
+            # pread, because the worker writes at the same file offset, which must not move.
             printed = os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size, 0)
             reason = last_words(printed.decode(errors="replace"))
         return EndedError(f"{self.name} (pid {self.pid}) {how}{f': {reason}' if reason else ''}", hint=self.output)
@@ -236,7 +236,7 @@ class WorkerProcess(Peer):
         return self._messages.popleft()
 
     def _write(self) -> None:
-        """Write as much as the socket takes."""
+        """Write as much of the waiting messages as the socket takes without blocking."""
         with self._lock:
             while self._unwritten:
                 since, rest = self._unwritten[0]
@@ -245,7 +245,7 @@ class WorkerProcess(Peer):
                 except BlockingIOError:
                     return
                 except OSError:
-                    # Its death shows when the next message is received.
+                    # The worker is dead, which `receive` will report.
                     self._unwritten.clear()
                     return
                 if rest:
@@ -254,7 +254,7 @@ class WorkerProcess(Peer):
                     self._unwritten.popleft()
 
     def _read_socket(self) -> bool:
-        """Read what has arrived; False for nothing."""
+        """Read the bytes that have arrived and decode complete messages; False if there were none."""
         try:
             data = self._socket.recv(CHUNK)
         except BlockingIOError:
@@ -276,7 +276,7 @@ class WorkerProcess(Peer):
 
 
 def wait(workers: Sequence[WorkerProcess], seconds: float) -> None:
-    """Return when a worker has a message or is dead, or after `seconds`. Writes messages to them in the meantime."""
+    """Wait until a worker has sent something or is dead, or for `seconds`; also writes waiting messages."""
     deadline = time.monotonic() + seconds
     while not any(worker._messages or worker._ended for worker in workers):
         poll = select.poll()
@@ -289,21 +289,24 @@ def wait(workers: Sequence[WorkerProcess], seconds: float) -> None:
 
 
 def last_words(output: str) -> str:
-    """The last exception in a worker's output; empty without one."""
+    """The last exception's line in a worker's output; empty if there is none."""
     lines = [line.strip() for line in output.splitlines()]
     exceptions = [line for line in lines if re.match(r"^(\w+\.)*\w*(Error|Exception|Interrupt)\b", line)]
     return exceptions[-1][:500] if exceptions else ""
 
 
 def connect(descriptor: str) -> Connection:
-    """Open, in the worker, the connection to its parent. From now on the kernel ends its group with the parent."""
-    # Not the descriptor of the messages: each of them would cause a signal.
+    """Open the connection to the parent process; called by the worker.
+
+    From now on, the kernel ends the worker's process group when the parent ends.
+    """
+    # Watch standard input, not the descriptor of the messages: each message would cause a signal.
     life = os.dup(0)
     fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
     fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
     if select.select([life], [], [], 0)[0]:
         os.killpg(0, signal.SIGKILL)
-    # Commands that the worker runs must get an empty input, and neither descriptor.
+    # Commands that the worker runs must get an empty standard input and inherit neither descriptor.
     with Path(os.devnull).open("rb") as empty:
         os.dup2(empty.fileno(), 0)
     os.set_inheritable(int(descriptor), False)
@@ -314,7 +317,7 @@ _WORKERS: WeakSet[WorkerProcess] = WeakSet()
 
 
 def _forget_workers() -> None:
-    """In a forked child, close the copies of its parent's connections."""
+    """Close a forked child's copies of its parent's connections to workers."""
     for worker in [*_WORKERS]:
         worker.forget()
     _WORKERS.clear()

@@ -1,7 +1,7 @@
-"""Workers for the items of a long stage: threads and processes of this machine, or processes of a Ray cluster.
+"""Worker pools: spread the items of a long stage over threads and processes of this machine, or over a cluster.
 
-A stage passes a task and its items and takes results as they end; it does not know which workers it has. An item whose
-worker dies is repeated by another one. Results are the same for any number of workers.
+A stage passes a task and its items and receives results as they finish; it does not depend on the kind of workers. An
+item whose worker dies is repeated by another worker. Results are the same for any number of workers.
 """
 
 import json
@@ -25,41 +25,41 @@ from infuser_core.system import child
 from infuser_core.system.worker import Peer, WorkerProcess, connect
 
 ATTEMPTS = 3
-"""Workers that one item may lose."""
+"""Maximum number of attempts at one item: it fails after losing this many workers."""
 
 AHEAD = 2
-"""Items per worker that are submitted before earlier results are taken: finished ones wait in memory."""
+"""Items per worker that are submitted before earlier results are taken. Finished results wait in memory."""
 
 MOST = 512
-"""Most workers of one task; each has a thread in this process."""
+"""Maximum number of workers of one task, each of which has a thread in this process."""
 
 Work = Callable[[Any], Any]
-"""Computes the result of one item."""
+"""Function that computes the result of one item."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One kind of work. Functions and items are pickled for a worker: functions of modules, and plain values."""
+    """A kind of work to do on items. Functions must be module-level and items plain values, so that pickle works."""
 
     name: str
-    """The work in plain words, such as `conversion`."""
+    """Name of the work in messages and threads, such as `conversion`."""
     begin: Callable[[], AbstractContextManager[Work]]
-    """Opens what a worker keeps between items, such as models and indexes, and closes it after the last item."""
+    """Opens resources that a worker keeps between items, such as models, and closes them after the last item."""
     item: Callable[[Any], str] = str
     """Name of an item in messages."""
     apart: bool = True
-    """Whether a local worker is a process; work that starts limited processes itself needs threads only."""
+    """Whether a local worker is a process; a thread is enough for work that starts limited processes itself."""
     accelerator: bool = False
-    """Whether a worker needs an accelerator: one worker on each, or one per machine without any. A local worker is then
-    a thread, whose commands see its accelerator alone."""
+    """Whether a worker needs an accelerator. Then each accelerator has one worker; a machine without any has one, too.
+    The local worker of an accelerator is a thread, whose commands see only this accelerator."""
 
 
 class LostWorkerError(InfuserError):
-    """A worker died or its machine fell silent; another worker can repeat its item."""
+    """A worker died or its machine stopped responding; another worker can repeat its item."""
 
 
 class ThreadWorker:
-    """Works in the calling thread, whose commands see the accelerator `card` alone."""
+    """A worker that computes in the calling thread, whose commands see only the accelerator `card`."""
 
     def __init__(self, card: str | None = None) -> None:
         self._card = card
@@ -67,27 +67,27 @@ class ThreadWorker:
         self._stack = ExitStack()
 
     def do(self, task: Task, item: Any) -> Any:
-        """Compute the item's result; the first item opens the task."""
+        """Compute an item's result; the first call opens the task."""
         with child.on_card(self._card):
             if self._work is None:
                 self._work = self._stack.enter_context(task.begin())
             return self._work(item)
 
     def end(self, *, now: bool) -> None:
-        """Close the task; with `now` the item under way first ends by its own limits."""
+        """Close the task; with `now`, do nothing, as the current item cannot be interrupted."""
         if not now:
             self._work = None
             self._stack.close()
 
 
 class ProcessWorker:
-    """Works in a process that runs `serve`; it may serve one task after the other."""
+    """A worker that computes in another process, which runs `serve`; it can serve several tasks in succession."""
 
     def __init__(self, process: Peer) -> None:
         self._process = process
 
     def do(self, task: Task, item: Any) -> Any:
-        """Compute the item's result. Raises LostWorkerError if the process is dead, and what the work itself raises."""
+        """Compute an item's result. Raises LostWorkerError if the process is dead, and errors of the work itself."""
         kind, value = self._ask(task, item)
         if kind == "unsent":
             raise EngineError(
@@ -99,7 +99,7 @@ class ProcessWorker:
         return value
 
     def end(self, *, now: bool) -> None:
-        """Close the task; `now` kills the process instead."""
+        """Close the task; with `now`, kill the process instead."""
         if now:
             self._process.kill()
             return
@@ -110,7 +110,7 @@ class ProcessWorker:
                 raise value
 
     def close(self) -> None:
-        """End the process."""
+        """Kill the process and close its connection."""
         self._process.close()
 
     def _ask(self, *message: Any) -> tuple[str, Any]:
@@ -126,7 +126,7 @@ class ProcessWorker:
 
 
 def start_process(*, name: str, environment: dict[str, str] | None = None) -> WorkerProcess:
-    """Start a process for a ProcessWorker. What it prints goes to standard error: standard output is for results."""
+    """Start a process for a ProcessWorker. Its output goes to standard error: standard output is for results."""
     code = f"import json, sys; sys.path[:] = json.loads(sys.argv[2]); from {__name__} import serve; serve(sys.argv[1])"
     return WorkerProcess(
         [sys.executable, "-P", "-c", code],
@@ -139,7 +139,7 @@ def start_process(*, name: str, environment: dict[str, str] | None = None) -> Wo
 
 
 def serve(descriptor: str) -> None:
-    """Work on items in a worker process: messages are `(task, item)`, or `()` to close the task."""
+    """Main loop of a worker process: answers messages, which are `(task, item)`, or `()` to close the task."""
     pipe, worker = connect(descriptor), ThreadWorker()
     with suppress(EOFError):
         while True:
@@ -149,20 +149,20 @@ def serve(descriptor: str) -> None:
                 reply = ("done", worker.do(*message) if message else None)
                 if not message:
                     worker.end(now=False)
-            except Exception as error:  # Raised again where its result is awaited.
+            except Exception as error:  # Raised again in the process that waits for the result.
                 error.add_note("".join(traceback.format_exception(error)))
                 reply = ("raised", error)
             pipe.send_bytes(pickled_reply(*reply))
 
 
 def pickled_reply(kind: str, value: Any) -> bytes:
-    """A reply as bytes. A result or an error that pickle cannot copy becomes the reply `unsent` with the reason."""
+    """Pickle a reply; if pickle cannot copy the result or the error, the reply is `unsent` with the reason."""
     try:
         data = pickle.dumps((kind, value))
         if kind == "raised":
-            # Many classes of errors can be written and not read.
+            # Many exception classes can be pickled but not unpickled.
             pickle.loads(data)
-    except Exception as error:  # Pickle runs methods of any class.
+    except Exception as error:  # Pickle calls methods of any class, which may raise anything.
         what = "its result" if kind == "done" else f"{type(value).__name__}: {value}; this error"
         text = f"{what} cannot be sent from its process: {type(error).__name__}: {error}"
         return pickle.dumps(("unsent", text))
@@ -170,18 +170,18 @@ def pickled_reply(kind: str, value: Any) -> bytes:
 
 
 class Slot:
-    """Room for one worker: a core or an accelerator of a machine."""
+    """A place for one worker: a core or an accelerator of a machine."""
 
     def __init__(self, number: int, *, accelerator: bool, card: str | None = None, node: str = "") -> None:
         self.number, self.accelerator, self.card, self.node = number, accelerator, card, node
         self.worker: ThreadWorker | ProcessWorker | None = None
-        """The worker of the task that holds the slot."""
+        """The worker of the task that occupies the slot; None if the slot is free."""
         self.process: ProcessWorker | None = None
-        """Its process, which is kept for the next task."""
+        """The slot's process, which is reused by later tasks; None until one is started."""
 
 
 def slots_of(cores: int, cards: Sequence[str], node: str = "") -> list[Slot]:
-    """The slots of a machine: its cores, and its accelerators or one slot for all work that needs one."""
+    """Create a machine's slots: one per core, and one per accelerator (a single one if it has no accelerator)."""
     return [
         *(Slot(number, accelerator=False, node=node) for number in range(max(cores, 1))),
         *(Slot(number, accelerator=True, card=card, node=node) for number, card in enumerate(cards or [None])),
@@ -189,10 +189,10 @@ def slots_of(cores: int, cards: Sequence[str], node: str = "") -> list[Slot]:
 
 
 class WorkerPool(ABC):
-    """Slots for workers, and the order in which items go to them. Processes are kept from task to task."""
+    """A pool of slots for workers: distributes a task's items over them, and reuses processes from task to task."""
 
     has_threads = False
-    """Whether threads of this process work in the slots too."""
+    """Whether workers can also be threads of this process."""
 
     def __init__(self, slots: Iterable[Slot] = ()) -> None:
         self._changed = threading.Condition()
@@ -201,13 +201,13 @@ class WorkerPool(ABC):
 
     @property
     def size(self) -> int:
-        """Workers for tasks that need no accelerator."""
+        """Number of workers for tasks that need no accelerator."""
         return self._count_slots(accelerator=False)
 
     def each(self, task: Task, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """Index and result of each item, in the order in which they finish.
+        """Compute all items; yields the index and the result of each item, in the order in which they finish.
 
-        Raises what the work raises, KilledProcessError for an item that lost ATTEMPTS workers, and EngineError if no
+        Raises errors of the work, KilledProcessError for an item that lost ATTEMPTS workers, and EngineError if no
         machine is left.
         """
         number = min(max(1, self._count_slots(accelerator=task.accelerator)), len(items))
@@ -223,7 +223,7 @@ class WorkerPool(ABC):
                     running[threads.submit(run.do, item)] = place
                 if not running:
                     return
-                # Without a limit: the death of a worker ends the wait for its item.
+                # No time limit: if a worker dies, its item's future ends, too.
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     place = running.pop(future)
                     yield place, future.result()
@@ -234,7 +234,7 @@ class WorkerPool(ABC):
             threads.shutdown()
 
     def close(self) -> None:
-        """End the processes."""
+        """Kill all worker processes and remove all slots."""
         with self._changed:
             for slot in self._slots:
                 if slot.process is not None:
@@ -243,7 +243,7 @@ class WorkerPool(ABC):
             self._free.clear()
 
     def start_worker(self, task: Task, slot: Slot) -> ThreadWorker | ProcessWorker:
-        """A worker in a slot. Raises EngineError if its machine starts none."""
+        """Start a worker in a slot, or reuse the slot's process. Raises EngineError if its machine cannot start one."""
         if self.has_threads and (slot.card is not None or not task.apart):
             return ThreadWorker(slot.card)
         slot.process = slot.process or ProcessWorker(self._start_process(slot))
@@ -251,7 +251,7 @@ class WorkerPool(ABC):
 
     @abstractmethod
     def _start_process(self, slot: Slot) -> Peer:
-        """A process that runs `serve` on the slot's machine. Raises EngineError if that machine starts none."""
+        """Start a process that runs `serve` on the slot's machine. Raises EngineError if the machine cannot."""
 
     @abstractmethod
     def _update_machines(self) -> None:
@@ -264,20 +264,20 @@ class WorkerPool(ABC):
 
 
 class LocalPool(WorkerPool):
-    """This machine's workers: `workers`, by default one per core, and one for every accelerator."""
+    """Worker pool on this machine: `workers` workers, by default one per core, and one per accelerator."""
 
     has_threads = True
 
     def __init__(self, workers: int | None = None) -> None:
         visible = os.environ.get(child.CARDS)
-        # torch knows them too, but takes seconds to import.
+        # Not by torch, which takes seconds to import.
         files = [str(number) for number, _ in enumerate(Path("/dev").glob("nvidia[0-9]*"))]
         names = files if visible is None else [name.strip() for name in visible.split(",")]
         cards = [name for name in names if name not in ("", "-1")]
         super().__init__(slots_of(workers or os.cpu_count() or 1, cards))
 
     def _update_machines(self) -> None:
-        """This machine keeps its slots."""
+        """Do nothing: this machine's slots do not change."""
 
     def _start_process(self, slot: Slot) -> WorkerProcess:
         del slot
@@ -285,7 +285,7 @@ class LocalPool(WorkerPool):
 
 
 class _TaskRun:
-    """The slots of one running task; they keep the task open until it ends."""
+    """One task that is being executed: takes slots from the pool and keeps them, with the task open, until it ends."""
 
     def __init__(self, pool: WorkerPool, task: Task) -> None:
         self._pool, self._task, self._changed = pool, task, pool._changed
@@ -294,7 +294,7 @@ class _TaskRun:
         self._is_over = False
 
     def do(self, item: Any) -> Any:
-        """The result of one item, by as many workers as it takes."""
+        """Compute one item's result; if a worker is lost, try with another one, up to ATTEMPTS times."""
         reasons: list[str] = []
         while len(reasons) < ATTEMPTS and (slot := self._take_slot()) is not None:
             assert slot.worker is not None, "a taken slot has one"
@@ -311,7 +311,7 @@ class _TaskRun:
         )
 
     def end(self, *, now: bool) -> None:
-        """Close the task at its workers; `now` gives up items that are under way."""
+        """Close the task in all its workers; with `now`, abandon unfinished items."""
         with self._changed:
             self._is_over = True
             busy = [slot.worker for slot in self._busy if slot.worker is not None]
@@ -322,9 +322,9 @@ class _TaskRun:
             self._free(slot)
 
     def _take_slot(self) -> Slot | None:
-        """A slot with a worker, preferably one that has opened the task; None if the task is over.
+        """Wait for a slot and its worker, preferably one that has opened the task; None if the task is over.
 
-        A machine that starts no worker is left out of the pool.
+        A machine that cannot start a worker is removed from the pool. Raises EngineError if no machine is left.
         """
         pool = self._pool
         while True:
@@ -355,7 +355,7 @@ class _TaskRun:
         return [slot for slot in self._pool._free if slot.accelerator == self._task.accelerator]
 
     def _give_back(self, slot: Slot) -> None:
-        """Keep the slot for this task's next item, unless its worker is lost or the task is over."""
+        """Keep the slot for the task's next item, or free it if its worker is lost or the task is over."""
         with self._changed:
             self._busy.discard(slot)
             if slot.worker is not None and not self._is_over:
@@ -365,7 +365,7 @@ class _TaskRun:
         self._free(slot)
 
     def _free(self, slot: Slot) -> None:
-        """Close the task at the slot's worker, if it has one, and leave the slot to other tasks."""
+        """Close the task in the slot's worker, if it has one, and return the slot to the pool."""
         worker, slot.worker = slot.worker, None
         if worker is not None:
             worker.end(now=False)

@@ -1,4 +1,4 @@
-"""Converter of books' sources (EPUB, HTML, LaTeX, CNXML, notebooks and others) to one Markdown text, by pandoc."""
+"""Conversion of a book's source (EPUB, HTML, LaTeX, CNXML, notebooks and others) to one Markdown text, by pandoc."""
 
 import time
 import zipfile
@@ -17,24 +17,24 @@ from infuser_core.system import child
 
 CONVERTER = "pandoc-10"
 MAX_LOST = 0.2
-"""Share of a book's text, or of its binary parts, that may fail; above it the book is rejected."""
+"""Largest share of a book's text, or of its binary parts, that may fail; above it the book is rejected."""
 UNREADABLE = "unreadable"
 
 
 def name() -> str:
-    """Name and version of the converter and of pandoc; both determine a book's Markdown."""
+    """Name and version of this converter and of pandoc, which together determine a book's Markdown."""
     return f"{CONVERTER}/{pandoc.version() or 'missing'}"
 
 
 def is_book(path: Path) -> bool:
-    """Whether the file's name is that of a format which pandoc reads, or of an archive of such files."""
+    """Whether a file's suffix is that of a book format that pandoc reads, or of an archive of such files."""
     return bool(suffix_of(path.name))
 
 
 def convert_book(path: Path, source_id: str, limits: child.Limits) -> Page:
-    """Convert the book's parts to Markdown in reading order; returns its page, or a rejected one with the reason.
+    """Convert a book's parts to Markdown in reading order; returns its page row, or a rejected one with the reason.
 
-    The limits apply to the process that prepares the parts; pandoc has the rest of its time.
+    The limits apply to the process that prepares the parts; pandoc has the rest of the time limit.
     """
     end = time.monotonic() + limits.wall_seconds
     suffix = suffix_of(path.name)
@@ -48,7 +48,7 @@ def convert_book(path: Path, source_id: str, limits: child.Limits) -> Page:
 
 
 def _convert_as(suffix: str, path: Path, source_id: str, limits: child.Limits, end: float) -> Page:
-    """Convert the book as a file of the suffix's format: a package as a whole, or an archive part by part."""
+    """Convert a book as a file with the given suffix: a package as a whole, or an archive part by part."""
     try:
         if not pandoc.program():
             raise DocumentError(pandoc.WITHOUT)
@@ -69,7 +69,7 @@ def _convert_as(suffix: str, path: Path, source_id: str, limits: child.Limits, e
 def _convert_pieces(
     path: Path, pieces: list[BookPiece], suffix: str, end: float
 ) -> Iterator[tuple[str, list[Omission]]]:
-    """Markdown of each piece, and what is not in it; a piece that fails does not affect the others."""
+    """Yield each piece's Markdown, and what was left out; a piece that fails does not affect the others."""
     archive = Archive(path) if suffix == ZIP else None
     for piece in pieces:
         if not piece.name:
@@ -96,7 +96,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _convert_text(piece: BookPiece, head: bytes, content: bytes, end: float) -> tuple[str, list[Omission]]:
-    """Convert definitions and content of a piece, a second time if pandoc skips commands that can be defined."""
+    """Convert a piece with its definitions; once more if pandoc skips commands that can be defined for it."""
 
     def run_pandoc(text: bytes) -> tuple[str, list[Omission]]:
         return pandoc.to_markdown(text, piece.reader, depth=piece.depth, seconds=max(end - time.monotonic(), 0.1))
@@ -106,7 +106,7 @@ def _convert_text(piece: BookPiece, head: bytes, content: bytes, end: float) -> 
         definitions = pandoc.definitions_for(omissions)
         return run_pandoc(definitions + head + content) if definitions else (markdown, omissions)
     except DocumentError as error:
-        # The first line with text is a hint to the part's place in the file.
+        # The first line with text hints at the part's position in the file.
         line = next((line for line in content.decode("utf-8", "replace").splitlines() if line.strip()), "")
         place = f" (in the part that begins {line.strip()[:60]!r})" if line else ""
         omission = Omission(reason=UNREADABLE, text=f"{piece.name}: {error.message}{place}", size=len(content))
@@ -116,7 +116,7 @@ def _convert_text(piece: BookPiece, head: bytes, content: bytes, end: float) -> 
 def _join_pieces(
     source_id: str, pieces: list[BookPiece], texts: list[str], omissions: list[Omission], suffix: str
 ) -> Page:
-    """Join the texts to one page, which is rejected if too much of the book failed."""
+    """Join the pieces' Markdown into one page row, which is rejected if too much of the book failed."""
     text = "\n\n".join(each for each in texts if each)
     failures = [omission for omission in omissions if omission.reason == UNREADABLE]
     failed = len(failures)

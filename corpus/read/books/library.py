@@ -1,4 +1,4 @@
-"""Registry of book formats, the books of a tree, and the preparation of a book's parts for pandoc."""
+"""Registry of book formats, search for the books in a tree of files, and preparation of a book's parts for pandoc."""
 
 import importlib
 import re
@@ -18,7 +18,7 @@ from infuser_core.errors import DocumentError
 from infuser_core.plugins import Registry
 
 FORMATS = Registry(kind="book format", package="corpus.read.formats", outside="my_package.my_format")
-"""Modules of book formats, each with its `FORMATS`."""
+"""Modules of book formats, each with a tuple `FORMATS`."""
 ZIP = ".zip"
 NO_BOOK = re.compile(
     r"(?:^|/)(?:readme|license|licence|copying|contributing|code_of_conduct|changelog|changes|authors|security|makefile)"
@@ -50,19 +50,19 @@ class BookPiece:
 
 @cache
 def formats() -> tuple[Format, ...]:
-    """Every format of the registry."""
+    """Every registered book format."""
     modules = [importlib.import_module(f"{FORMATS.package}.{name}") for name in FORMATS.names()]
     return tuple(each for module in modules for each in module.FORMATS)
 
 
 def _match_suffix(name: str) -> tuple[str, Format | None]:
-    """The longest suffix of a format that a file's name has, and the format; empty and None if there is none."""
+    """The longest suffix of a book format that ends a file's name, and the format; empty and None without one."""
     matches = [(end, each) for each in formats() for end in each.suffixes if name.lower().endswith(end)]
     return max(matches, key=lambda pair: len(pair[0]), default=("", None))
 
 
 def format_of(name: str) -> Format | None:
-    """Book format of a file by its name; None for any other file."""
+    """Book format of a file by its name; None if the name has no book format's suffix."""
     return _match_suffix(name)[1]
 
 
@@ -72,13 +72,13 @@ def suffix_of(name: str) -> str:
 
 
 def find_books(tree: BookTree) -> list[BookLayout]:
-    """The books of several parts in a tree, without books inside others; of two layouts of a folder, the longer one."""
+    """Find the books of several parts in a tree, without books inside others; a folder's longest layout wins."""
     longest: dict[str, tuple[int, BookLayout]] = {}
     for kind in formats():
         try:
             layouts = kind.layouts(tree)
         except UNREADABLE:
-            # A damaged table of contents orders nothing; other formats may still find its files.
+            # Ignore a damaged table of contents; other formats may still find its files.
             continue
         for layout in layouts:
             size = sum(len(tree.text(part.name)) for part in layout.parts)
@@ -96,7 +96,7 @@ def is_in_book(name: str, layout: BookLayout) -> bool:
 
 
 def prepare_file(path: str, suffix: str) -> dict[str, Any]:
-    """Entry point of the limited process: the pieces of a file in order, and what is left out, as plain values."""
+    """Prepare a book's file in the resource-limited process; returns its pieces and omissions as plain values."""
     tree: BookTree = Archive(Path(path)) if suffix == ZIP else Single(Path(path), f"book{suffix}")
     pieces, omissions = [], []
     parts = _find_parts(tree)
@@ -134,7 +134,7 @@ def _may_be_part(name: str) -> bool:
 
 
 def _included_by(tree: BookTree, parts: Sequence[BookPart]) -> set[str]:
-    """The parts' files that may include others, and the files that they include, at any depth."""
+    """Files that the parts include at any depth, and the parts' own files that may include others."""
     todo, visited = [part.name for part in parts if part.name], set()
     while todo:
         name = todo.pop()
@@ -155,7 +155,7 @@ def _prepare_part(tree: BookTree, part: BookPart) -> tuple[list[BookPiece], list
         return [], [Omission(reason="unused", text=part.name)]
     if kind.is_binary:
         return [BookPiece(name=part.name, reader=kind.reader, depth=part.depth)], []
-    # A text may declare another format than its name.
+    # A text may declare another format than its file name does.
     whole = tree.text(part.name)
     kind = next((each for each in formats() if each.claim is not None and each.claim.search(whole)), kind)
     try:

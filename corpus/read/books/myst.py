@@ -1,4 +1,4 @@
-"""MyST Markdown as plain Markdown: directives, roles and references become formulas, code and prose."""
+"""Conversion of MyST to plain Markdown: directives, roles and references become formulas, code and prose."""
 
 import re
 from collections.abc import Iterator
@@ -15,24 +15,24 @@ FORMULA = re.compile(
 )
 """A formula that may have a label."""
 NAMED = re.compile(r"(?m)(?<=\$\$)[ \t]*\([\w.]*[-_:][\w:.-]*\)[ \t]*$")
-"""The label after a formula: a word with a separator; other words in brackets are text."""
+"""The label after a formula: a word with a separator in brackets; other words in brackets are text."""
 LABEL = re.compile(r":label:[ \t]*(\S+)")
 REMARK = re.compile(r"(?m)(?<!\\)%.*$")
 REFERENCE = re.compile(
     r"(?P<code>(?P<ticks>`+).+?(?P=ticks))|(?P<embed>!?)\[\]\((?P<target>#?[^\s():]+(?::[^\s()/][^\s()]*)?)\)"
 )
-"""A reference without text, for which the page prints a number; code may look like one."""
+"""A reference without text, for which the page prints a number; code that may look like one is matched first."""
 SEPARATORS = re.compile(r"[-_:.]+")
 CODE = frozenset({"code", "code-block", "code-cell", "sourcecode", "ipython", "prompt"})
 SILENT = frozenset({"toctree", "tableofcontents", "bibliography", "index", "raw", "contents", "only"})
-"""Directives that print nothing of the book's text."""
+"""Directives that print none of the book's text."""
 TITLED = re.compile(
     r"(?:prf:)?(?:theorem|lemma|definition|proposition|corollary|example|exercise|proof|remark|algorithm)"
 )
 
 
 def plain_markdown(text: str) -> str:
-    """The text without MyST's syntax: `{math}` blocks between $$, code in fences, the rest as prose."""
+    """Convert MyST to plain Markdown: `{math}` blocks between $$, code in fences, the rest as prose."""
     # Labelled formulas, each in one line.
     formulas = {}
     for formula in FORMULA.finditer(text):
@@ -43,7 +43,7 @@ def plain_markdown(text: str) -> str:
 
 
 def _plain_lines(lines: list[str], formulas: dict[str, str]) -> Iterator[str]:
-    """Lines with the fences of directives, which may be nested, and references replaced."""
+    """Yield the lines with the fences of directives, which may be nested, and references replaced."""
 
     def reference_text(reference: re.Match[str]) -> str:
         label = (reference["target"] or "").rpartition("#")[2]
@@ -67,7 +67,7 @@ def _plain_lines(lines: list[str], formulas: dict[str, str]) -> Iterator[str]:
             front = front != (line.strip() == "---")
         elif kind in ("math", "code", "plain", "silent"):
             head = False
-            # A blank line would end the formula.
+            # An empty line would end the formula.
             if kind != "silent" and (kind != "math" or line.strip()):
                 yield line
         elif match := OPEN.match(line):
@@ -79,7 +79,7 @@ def _plain_lines(lines: list[str], formulas: dict[str, str]) -> Iterator[str]:
             head = False
             if match := PLAIN.match(line):
                 stack.append((match[1], "plain"))
-            # A heading's link to itself is a sign next to it.
+            # Keep references in a heading: a link to itself is only a sign next to it.
             yield line if match or line.startswith("#") else REFERENCE.sub(reference_text, line)
 
 
@@ -94,7 +94,7 @@ def _num_still_open(stack: list[tuple[str, str]], line: str) -> int:
 
 
 def _open_directive(name: str, argument: str) -> tuple[str, str]:
-    """Kind of a directive, and the line that replaces its first one."""
+    """Kind of a directive, and the text that replaces its first line."""
     if name == "math":
         return "math", "$$"
     if name in CODE:

@@ -9,22 +9,22 @@ from re import Pattern
 from corpus.read.books.format import BookLayout, BookPart, BookTree
 
 MAX_DEPTH = 12
-"""Depth of files within files; stops files that include themselves."""
+"""Largest depth of files included within files; stops files that include themselves."""
 MAX_CHARS = 200_000_000
 """Longest text with all inclusions, characters."""
 COMMENTED = re.compile(r"(?<!\\)%")
 ROOT = re.compile(r"^\\[A-Za-z]+\s*/")
 NUMBER = re.compile(r"(\d+)")
 ANCHOR = re.compile(r"\bANCHOR(?P<end>_END)?:[ \t]*(?P<name>[\w-]+)")
-"""A mark, in a comment of any language, at which an excerpt of a file begins or ends."""
+"""A marker, in a comment of any language, at which an excerpt of a file begins or ends."""
 ROUGHLY_ALL = 0.8
-"""Share of a folder's files with numbers from which the numbers are the reading order."""
+"""Least share of a folder's files with numbers in their names for these to be the reading order."""
 FEWEST = 3
 """Least number of numbered files of a book."""
 
 
 def resolve_name(tree: BookTree, name: str, other: str, suffixes: Sequence[str]) -> str:
-    """Path of the file that `name` refers to as `other`, from its folder or a folder above; empty if there is none."""
+    """Path of the file to which the file `name` refers as `other`, from its folder or one above; empty without one."""
     names = set(tree.names())
     folder = posixpath.dirname(name)
     while True:
@@ -46,7 +46,7 @@ def inline_inclusions(
     part: str | None = None,
     depth: int = 0,
 ) -> str:
-    """A file's text with the text of the files it includes. Those that are missing or too deep become empty."""
+    """Return a file's text with inclusions replaced by the included text, or by nothing if missing or too deep."""
     text = tree.text(name) if part is None else _excerpt(tree.text(name), part)
     if include is None or depth >= MAX_DEPTH:
         return text
@@ -60,7 +60,7 @@ def inline_inclusions(
             inner_part = excerpt if excerpt or is_program else None
             inner = inline_inclusions(tree, target, include, suffixes, part=inner_part, depth=depth + 1)
             if excerpt and not inner:
-                # An excerpt that the file lacks does not vanish silently: its line stays.
+                # Keep the line that includes a missing excerpt, so that the loss is visible.
                 inner = match[0]
         size += len(inner)
         if size > MAX_CHARS:
@@ -73,9 +73,9 @@ def inline_inclusions(
 
 
 def _excerpt(text: str, part: str) -> str:
-    """The lines of a file between the marks of `:name`, or those of `:first:last`; without a part all lines.
+    """Lines of an excerpt: between the markers of `:name`, or with the numbers of `:first:last`; else all lines.
 
-    Lines with marks are left out.
+    Lines with markers are left out.
     """
     first, ranged, last = part.removeprefix(":").partition(":")
     name = "" if first.isdecimal() else first
@@ -94,14 +94,14 @@ def _excerpt(text: str, part: str) -> str:
 
 
 def _inclusions(text: str, include: Pattern[str]) -> Iterator[re.Match[str]]:
-    """The inclusions of a text that are not in a comment after a percent sign."""
+    """Yield the inclusions in a text that are not in a comment after a percent sign."""
     for match in include.finditer(text):
         if not COMMENTED.search(text, text.rfind("\n", 0, match.start()) + 1, match.start()):
             yield match
 
 
 def _target(tree: BookTree, name: str, match: re.Match[str], suffixes: Sequence[str]) -> str:
-    """Path of an included file, empty if it is missing; a macro before the path means the top of the book."""
+    """Path of the file that an inclusion names, empty if missing; a macro before the path means the book's folder."""
     groups = match.groupdict()
     other = ROOT.sub("", (groups["name"] or groups.get("bare") or "").strip().strip("\"'"))
     folder = ROOT.sub("", (groups.get("folder") or "").strip())
@@ -110,14 +110,14 @@ def _target(tree: BookTree, name: str, match: re.Match[str], suffixes: Sequence[
 
 
 def included_files(tree: BookTree, name: str, include: Pattern[str], suffixes: Sequence[str]) -> Iterator[str]:
-    """The files that a file includes directly."""
+    """Yield the files that a file includes directly."""
     for match in _inclusions(tree.text(name), include):
         if target := _target(tree, name, match, suffixes):
             yield target
 
 
 def missing_inclusions(tree: BookTree, name: str, include: Pattern[str], suffixes: Sequence[str]) -> Iterator[str]:
-    """The inclusions of a file, and of the files it includes, that name no file of the book."""
+    """Yield the inclusions in a file, and in the files it includes, that name no file of the book."""
     todo, visited = [name], {name}
     while todo:
         name = todo.pop()
@@ -133,9 +133,9 @@ def missing_inclusions(tree: BookTree, name: str, include: Pattern[str], suffixe
 def order_by_inclusion(
     tree: BookTree, suffixes: Sequence[str], include: Pattern[str], mark: str = ""
 ) -> list[BookLayout]:
-    """One book per folder: the file that includes others, is included by none and has the most text with them.
+    """Find one book per folder: the file with the longest text after inclusion that no other file includes.
 
-    `mark` is text that a whole book has, such as LaTeX's begin of the document.
+    `mark` is text that only a complete book has, such as LaTeX's beginning of the document.
     """
     files = [name for name in tree.names() if name.lower().endswith(tuple(suffixes))]
     below = {name: list(included_files(tree, name, include, suffixes)) for name in files}
@@ -158,7 +158,7 @@ def natural_key(name: str) -> list[tuple[int, int, str]]:
 
 
 def order_by_numbers(tree: BookTree, suffixes: Sequence[str]) -> list[BookLayout]:
-    """One book per folder in which nearly all files of the format have numbers; files without follow the others."""
+    """Find one book per folder in which nearly all files of the format have numbers in their names, in that order."""
     folders: dict[str, list[str]] = {}
     for name in tree.names():
         if name.lower().endswith(tuple(suffixes)):
@@ -175,7 +175,7 @@ def order_by_numbers(tree: BookTree, suffixes: Sequence[str]) -> list[BookLayout
 def order_by_contents(
     tree: BookTree, root: str, entries: Sequence[BookPart], suffixes: Sequence[str]
 ) -> list[BookLayout]:
-    """The book whose table of contents is the file `root`; entries are relative to its folder, with or without suffix.
+    """The book whose table of contents is the file `root`; entries are paths from its folder, with or without suffix.
 
     Repeated entries and entries without a file are left out.
     """

@@ -1,4 +1,4 @@
-"""pandoc as a limited child process: converts one part of a book to Markdown with LaTeX formulas, cleaned by a filter.
+"""Conversion of a part of a book to Markdown with LaTeX formulas, by pandoc in a resource-limited child process.
 
 pandoc is free software under the GPL 2 or later: it runs as a separate program and is never linked.
 """
@@ -19,7 +19,7 @@ FILTER = Path(__file__).with_name("clean.lua")
 WRITER = "commonmark+tex_math_dollars+pipe_tables+strikeout+footnotes"
 WITHOUT = "pandoc is not installed: pip install 'infuser[formats]', or pandoc 3.9 or later on the PATH"
 HEAP = "-M1536m"
-"""Option for the largest heap of pandoc's run-time system."""
+"""Option that limits the heap of pandoc's run-time system."""
 RESIDENT_BYTES = 2 << 30
 """Resident memory at which a pandoc process is killed, bytes."""
 ANSWER_BYTES = 256 << 20
@@ -36,31 +36,31 @@ _NO_TEXT = (
 NO_TEXT = frozenset(_NO_TEXT.split())
 """Commands whose argument is not printed; without `begin` every formula of a part would become its words."""
 APART = re.compile(r"(\n\n) *<!-- -->\n\n|\$<!-- -->(?=\d)")
-"""pandoc's mark between two lists, or between a formula and a number, which separates them for a parser."""
+"""Comment by which pandoc separates two lists, or a formula and a number, for a parser."""
 _SIGNS = (
     "acute bar bm boldsymbol breve check ddot dot grave hat mathbb mathbf mathcal mathfrak mathit mathring mathrm "
     "mathsf mathtt overline tilde vec widehat widetilde"
 )
 SIGNS = frozenset(_SIGNS.split())
-"""Commands of formulas: with one outside a formula by mistake, every formula of the part would lose this sign."""
+"""Commands of formulas, never redefined for a use outside a formula: every formula of the part would lose the sign."""
 MARK = "REMOVED "
-"""Begin of the lines in which the filter reports what it removed."""
+"""Beginning of the lines in which the filter reports what it removed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Omission:
-    """A piece of a book that is not in its Markdown."""
+    """A piece of a book that is missing from its Markdown, with the reason."""
 
     reason: str
     """navigation, licence, image, markup, pseudocode, unreadable, missing or unused."""
     text: str
-    """The piece; for a whole part its file's name, with the error if there is one."""
+    """Text of the piece; for a whole part its file's name, with the error if there is one."""
     size: int = 0
     """Bytes of a part that could not be converted; 0 for any other piece."""
 
 
 def program() -> str:
-    """Path of pandoc: that of the wheel `pypandoc_binary`, else the one on the PATH; empty without either."""
+    """Path of the pandoc program: from the wheel `pypandoc_binary`, else on the PATH; empty without either."""
     spec = importlib.util.find_spec("pypandoc")
     packaged = Path(spec.origin).parent / "files" / "pandoc" if spec and spec.origin else None
     return str(packaged) if packaged and packaged.is_file() else shutil.which("pandoc") or ""
@@ -68,7 +68,7 @@ def program() -> str:
 
 @functools.cache
 def version() -> str:
-    """Version of the installed pandoc; empty without one."""
+    """Version of the installed pandoc; empty if pandoc is not installed."""
     path = program()
     if not path:
         return ""
@@ -77,7 +77,7 @@ def version() -> str:
 
 
 def to_markdown(content: bytes, reader: str, *, depth: int, seconds: float) -> tuple[str, list[Omission]]:
-    """Convert one part to Markdown, its headings pushed down by `depth`; returns what was removed as well.
+    """Convert one part to Markdown, with headings pushed down by `depth` levels; returns what was removed as well.
 
     pandoc opens no files that the text names. Raises DocumentError if pandoc is missing, rejects the text or exceeds
     a limit.
@@ -122,7 +122,7 @@ def to_markdown(content: bytes, reader: str, *, depth: int, seconds: float) -> t
 
 
 def definitions_for(omissions: Sequence[Omission]) -> bytes:
-    """LaTeX definitions for skipped commands that print their argument, or a fraction of two."""
+    """LaTeX definitions for commands that pandoc skipped and that print their argument, or a fraction of two."""
     skipped = [omission.text for omission in omissions if omission.reason == SKIPPED]
     plain = {match["name"] for text in skipped if (match := PLAIN.match(text))} - NO_TEXT - SIGNS
     slashed = {match["name"] for text in skipped if (match := SLASHED.match(text))}

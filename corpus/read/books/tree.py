@@ -1,4 +1,4 @@
-"""Files of a book as a tree: a folder, an archive or a single file. Paths never lead out of the tree."""
+"""Read access to a book's files in a folder, an archive or a single file. Paths never lead out of this tree."""
 
 import stat
 import zipfile
@@ -9,20 +9,20 @@ from pathlib import Path, PurePosixPath
 from infuser_core.errors import DocumentError
 
 MAX_FILES = 50_000
-"""Files of one book."""
+"""Largest number of files of one book."""
 MAX_BYTES = 512 << 20
-"""Bytes of one book, unpacked."""
+"""Largest size of one book in an archive, unpacked, bytes."""
 MAX_FILE_BYTES = 128 << 20
-"""Bytes of one of its files."""
+"""Largest size of one file of a book, bytes."""
 HIDDEN = frozenset({"node_modules", "__pycache__", "__MACOSX"})
 MAX_PART_BYTES = 32 << 20
-"""Bytes of one file of a book in a folder."""
+"""Largest size of a text file in a folder that can be a part of a book, bytes."""
 NO_PARTS = frozenset({".svg", ".pdf", ".csv", ".tsv", ".css", ".js", ".eps", ".lock"})
 EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def decode_text(content: bytes, *, strict: bool = False) -> str:
-    """Decode UTF-8, UTF-16 with a byte order mark, or else Latin-1, which older sources use.
+    """Decode bytes as UTF-8, UTF-16 with a byte order mark, or else Latin-1, which older sources use.
 
     With `strict`, raises UnicodeDecodeError for text that is neither UTF-8 nor UTF-16.
     """
@@ -37,7 +37,7 @@ def decode_text(content: bytes, *, strict: bool = False) -> str:
 
 
 def file_fault(path: Path) -> str:
-    """Return why a path is no regular file, without opening it; empty if it is one."""
+    """Return why a path is not a regular file, without opening it; empty if it is one."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
@@ -53,7 +53,7 @@ def file_fault(path: Path) -> str:
 
 
 def is_text_file(path: Path) -> bool:
-    """Whether a file can be a part of a book in text form: no picture, and no data of another program."""
+    """Whether a file can be a part of a book in text form: neither binary nor too large, nor data or a drawing."""
     if path.stat().st_size > MAX_PART_BYTES or path.suffix.lower() in NO_PARTS:
         return False
     with path.open("rb") as file:
@@ -61,7 +61,7 @@ def is_text_file(path: Path) -> bool:
 
 
 class Folder:
-    """The regular files below a folder, without hidden ones and links out of it."""
+    """Tree of the regular files below a folder, without hidden files and links that lead out of the folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -106,7 +106,7 @@ class Folder:
 
 
 class Archive:
-    """The files of a ZIP archive, which are never written to disk."""
+    """Tree of the files in a ZIP archive, which are never written to disk."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -131,7 +131,7 @@ class Archive:
         return sorted(self._sizes)
 
     def content(self, name: str) -> bytes:
-        """A file's bytes, at most as many as its entry declares; empty if there is no such file."""
+        """A file's bytes, at most as many as its entry declares; empty for a missing, too large or damaged file."""
         if self._sizes.get(name, MAX_FILE_BYTES + 1) > MAX_FILE_BYTES:
             return b""
         try:
@@ -141,32 +141,32 @@ class Archive:
             return b""
 
     def text(self, name: str) -> str:
-        """A file's text."""
+        """A file's text; empty if `content` is."""
         return decode_text(self.content(name))
 
     @property
     def root(self) -> str:
-        """File that names the book's parts, if `pack_files` wrote the archive; else its comment, usually empty."""
+        """The archive's comment: for one written by `pack_files`, the file that names the book's parts."""
         return self._zip.comment.decode("utf-8", "replace") if len(self._zip.comment) < 4096 else ""
 
 
 class Single:
-    """A tree of one file."""
+    """Tree of a single file."""
 
     def __init__(self, path: Path, name: str) -> None:
         self._path, self._name = path, name
 
     def names(self) -> Sequence[str]:
-        """Its name."""
+        """The name of the only file."""
         return [self._name]
 
     def text(self, name: str) -> str:
-        """Its text."""
+        """The text of the only file; empty for any other name."""
         return decode_text(self._path.read_bytes()) if name == self._name else ""
 
 
 def pack_files(folder: Path, names: Sequence[str], root: str, target: Path) -> None:
-    """Write some files of a folder to an archive; its bytes do not depend on the files' dates."""
+    """Write files of a folder to a ZIP archive with the comment `root`; its bytes do not depend on the files' dates."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
         archive.comment = root.encode()
         for name in sorted(names):

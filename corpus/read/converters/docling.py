@@ -1,4 +1,4 @@
-"""docling as a converter of PDFs: the command in `INFUSER_DOCLING`, which may include further options."""
+"""PDF converter that runs docling by the command in `INFUSER_DOCLING`, which may include further options."""
 
 import re
 import shlex
@@ -18,16 +18,16 @@ OPTIONS = ("--from", "pdf", "--to", "md", "--image-export-mode", "placeholder")
 
 NO_FORMULA = "<!-- formula-not-decoded -->"
 NO_LETTER = re.compile(r"(?m)^.*(?:GLYPH(?:<|&lt;)|glyph\[\w+\]).*$")
-"""A line with a sign that docling could not map to Unicode."""
+"""A line with a character that docling could not map to Unicode."""
 
 
 def trouble(job: ConversionJob) -> str:
-    """Return why it cannot work here; empty if it can."""
+    """Return why docling cannot run here; empty if it can."""
     return command_fault(settings.docling_command())
 
 
 def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
-    """Convert one PDF; docling's Markdown names no pages. Raises DocumentError if the command is missing."""
+    """Convert one PDF; docling's Markdown does not show page breaks. Raises DocumentError without the command."""
     if fault := trouble(job):
         raise DocumentError(f"docling: {fault}", hint="install docling, or set INFUSER_DOCLING to its command")
     with tempfile.TemporaryDirectory(prefix="infuser-docling-") as folder:
@@ -37,7 +37,7 @@ def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
         files = sorted(Path(folder).rglob("*.md"))
         pictures: list[str] = []
         text = files[0].read_text(encoding="utf-8", errors="replace") if files else ""
-        # Formulas and signs that are lost get the mark that excludes their chunk.
+        # Lost formulas and characters are replaced or followed by MARK, which excludes their chunk.
         text = clean_markup(NO_LETTER.sub(rf"\g<0> {MARK}", text.replace(NO_FORMULA, MARK)), pictures)
     failure = process.fault or (
         f"exit status {process.status}: {process.tail.strip()[-300:]}" if process.status else ""

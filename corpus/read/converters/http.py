@@ -1,6 +1,6 @@
-"""A service as a converter of PDFs: the file is posted to `corpus.convert.url`, the answer is Markdown.
+"""PDF converter that posts the file to an HTTP service at `corpus.convert.url` and gets Markdown as the answer.
 
-The answer's type is `text/markdown` or `text/plain`, or JSON with the text as `markdown` or `md_content`, there or
+The answer is `text/markdown` or `text/plain`, or JSON with the text in `markdown` or `md_content`, at the top level or
 below `document`.
 """
 
@@ -18,12 +18,12 @@ MAX_BYTES = 1 << 28
 
 
 def trouble(job: ConversionJob) -> str:
-    """Return why it cannot work here; empty if it can."""
+    """Return why the service cannot be used; empty if its address is set."""
     return "" if job.settings.url else "corpus.convert.url is empty"
 
 
 def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
-    """Convert one PDF. An answer that is no Markdown gives a rejected page.
+    """Convert one PDF by the service. An answer that is no Markdown gives a rejected page.
 
     Raises DocumentError if the service does not answer.
     """
@@ -49,7 +49,7 @@ def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
 
 
 def _answer_text(raw: bytes, content_type: str) -> str:
-    """Markdown in the answer; empty if it has none."""
+    """Markdown in the service's answer; empty if there is none."""
     if not content_type.endswith("json"):
         return raw.decode("utf-8", "replace") if content_type in ("text/markdown", "text/plain") else ""
     try:

@@ -1,10 +1,10 @@
-"""marker as a converter of PDFs: the command in `INFUSER_MARKER`, on ranges of pages.
+"""PDF converter that runs marker by the command in `INFUSER_MARKER`, on ranges of pages.
 
-Its licence, memory use and crashes stay outside this process.
+marker's licence, memory use and crashes stay outside this process.
 
 Each range of pages is converted by one process: marker loses everything if it dies, and its memory grows with the book.
 Finished ranges are stored, so the next attempt resumes after them. The models are loaded by servers that the command
-starts and finds again (see Servers): they serve one book after the other.
+starts and later commands find again (see Servers): they serve one book after the other.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ LACKING = {
         "install llama.cpp's llama-server, or start the server and name it in SURYA_INFERENCE_URL",
     ),
 }
-"""Faults that only the user can mend: the message's pattern, what is missing, and the remedy."""
+"""Faults that only the user can fix: the message's pattern, what is missing, and the remedy."""
 SEPARATOR = re.compile(r"(?:^|\n)\s*\{(\d+)\}-{10,}[ \t]*\n*")
 TAIL_CHARS = 300
 FENCED = re.compile(r"(?ms)^[ \t]*(`{3,}|~{3,}).*?^[ \t]*\1[`~]*[ \t]*$")
@@ -64,31 +64,31 @@ BLANK = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
 OPTIONS = ("--output_format", "markdown", "--paginate_output", "--disable_image_extraction")
 KEPT_VERSION = 2
 ATTEMPTS = 2
-"""Times that a range is tried."""
+"""Number of times that the conversion of a range is tried."""
 COUNT_LIMITS = child.Limits(wall_seconds=60.0, cpu_seconds=60)
 """Limits of the process that counts the pages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Range:
-    """Converted pages."""
+    """Converted pages of one range."""
 
     text: str
     """Markdown without page separators."""
     starts: dict[int, int]
-    """Page index to the offset of its text, for the pages that the command separated."""
+    """Offset of each page's text by page index, for the pages that the command separated."""
     pictures: list[str]
     """Captions or names of pictures that were left out."""
 
 
 def command_fault(command: str) -> str:
-    """Return why a command cannot run: its program is not installed; empty if it is."""
+    """Return that a command's program is not installed; empty if it is."""
     words = shlex.split(command)
     return "" if words and shutil.which(words[0]) else f"no command {command!r} is installed"
 
 
 def trouble(job: ConversionJob) -> str:
-    """Return why it cannot work here; empty if it can."""
+    """Return why marker cannot run here; empty if it can."""
     return command_fault(settings.marker_command())
 
 
@@ -127,19 +127,19 @@ def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
 
 
 def _name() -> str:
-    """Converter name for the page; the command does not report its version."""
+    """Name of the converter for the page row; the command does not report its version."""
     return f"{Path(shlex.split(settings.marker_command())[0]).name}-unknown"
 
 
 def _range_folder(path: Path, work: Path) -> Path:
-    """Folder of a book's finished ranges, by the file's content and the way of converting it."""
+    """Folder of a book's finished ranges, named by the file's content and the conversion options."""
     name = hashlib.sha256(path.read_bytes())
     name.update(json.dumps([KEPT_VERSION, _name(), OPTIONS]).encode())
     return work / "marker" / name.hexdigest()[:24]
 
 
 def _load_range(file: Path) -> _Range | None:
-    """A range finished earlier; None if it was not, or its file is damaged."""
+    """Load a range that was finished earlier; None if it was not finished, or its file is damaged."""
     try:
         value = sealed.read(file)
     except (OSError, ValueError):
@@ -153,7 +153,7 @@ def _convert_range(
 ) -> _Range | str:
     """Convert a range and store it in `file`, or return why that failed.
 
-    Raises DocumentError if something is missing for new servers as well.
+    Raises DocumentError if something that only the user can provide is missing even for newly started servers.
     """
     result: _Range | str = ""
     for _ in range(ATTEMPTS):
@@ -177,7 +177,7 @@ def _convert_range(
                 )
                 result = _failure(process, servers) or _read_range(Path(folder), first)
             except DocumentError as error:
-                # The message for a server that was killed is that for one that is not installed.
+                # A server that was killed gives the same message as a server that is not installed.
                 missing = error
             finally:
                 if isinstance(result, str):
@@ -194,7 +194,7 @@ def _convert_range(
 
 
 def _failure(process: child.ProcessResult, servers: Servers) -> str:
-    """Return why the command failed; empty if it did not. Raises DocumentError for what only the user can mend."""
+    """Return why the command failed; empty if it did not. Raises DocumentError for what only the user can fix."""
     if not process.fault and not process.status:
         return ""
     if process.was_killed:
@@ -207,14 +207,14 @@ def _failure(process: child.ProcessResult, servers: Servers) -> str:
     names = list(re.finditer(r"\w+(?:\.\w+)+(?:Error|Exception): ", words))
     message = words[names[-1].start() :][:TAIL_CHARS] if names else words[-TAIL_CHARS:]
     for pattern, (what, hint) in LACKING.items():
-        # Servers that have converted pages have all they need: this book ended them.
+        # Servers that have converted pages lack nothing: this book made them fail.
         if not servers.proven and pattern.search(message):
             raise DocumentError(f"marker: cannot load {what}: {message}", hint=hint)
     return f"exit status {process.status}: {message}"
 
 
 def _read_range(folder: Path, first: int) -> _Range | str:
-    """Read the one file that marker wrote, its page separators as the page map; or return what is wrong with it."""
+    """Read the one file that marker wrote, and the page map from its page separators; or return what is wrong."""
     files = list(folder.rglob("*.md"))
     if len(files) != 1:
         return f"wrote {len(files)} Markdown files, expected one"
@@ -240,7 +240,7 @@ def _read_range(folder: Path, first: int) -> _Range | str:
 
 
 def clean_markup(text: str, pictures: list[str]) -> str:
-    """marker's Markdown without anchors, links within the file, pictures and styles, except in code.
+    """Remove anchors, links within the file, pictures and styles from a converter's Markdown, except in code.
 
     Superscripts and subscripts become LaTeX. The captions of pictures, or their names, are added to `pictures`.
     """
@@ -255,7 +255,7 @@ def clean_markup(text: str, pictures: list[str]) -> str:
 
 
 def _join_ranges(source_id: str, ranges: list[_Range], num_pages: int, step: int) -> Page:
-    """Join the ranges to one page, their offsets shifted accordingly."""
+    """Join the ranges of a book into one page row, with page offsets in the joined text."""
     starts: dict[int, int] = {}
     position = 0
     for number, part in enumerate(ranges):

@@ -1,4 +1,4 @@
-"""The built-in converter: the text layer of a born-digital PDF as Markdown, in a limited process."""
+"""Built-in PDF converter: turns the text layer of a born-digital PDF into Markdown, in a resource-limited process."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def trouble(job: ConversionJob) -> str:
 
 
 def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
-    """Convert one PDF; without a usable text layer the page is a rejected one."""
+    """Convert one PDF by its text layer; the page is rejected if the text layer is not usable."""
     if fault := pdf_fault(path):
         return page_of(source_id, converter=CONVERTER, reason=fault)
     argument = {"path": str(path), "max_pages": job.settings.max_pages}

@@ -1,4 +1,4 @@
-"""AsciiDoc, read by pandoc 3.9 or later, with include directives resolved within the book."""
+"""AsciiDoc books, read by pandoc 3.9 or later, with include directives resolved within the book."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -11,29 +11,29 @@ from corpus.read.formats.markdown import substitute_outside
 SUFFIXES = (".adoc", ".asciidoc", ".asc")
 INCLUDE = re.compile(r"(?m)^include::(?P<name>[^\[\n]+)\[[^\]\n]*\][ \t]*$")
 CHAPTER = re.compile(r"(?m)^(?:\[[^\n]*\]\n+)*== (?=\S)")
-"""Including the lines of attributes above the title."""
+"""Beginning of a chapter, including the attribute lines above its title."""
 SECTION = re.compile(r"(?m)^(?:\[[^\n]*\]\n+)*={3,4} (?=\S)")
 
 COMMENT = re.compile(r"(?m)^//(?!//).*\n?")
 SIDEBAR = re.compile(r"(?m)^\*{4,}[ \t]*$")
-"""Edges of a box, which the reader takes for text if an empty line follows."""
+"""Delimiters of a sidebar, which pandoc takes for text if an empty line follows."""
 HIDDEN = re.compile(r"\(\(\((?:[^()]|\([^()]*\))*\)\)\)")
 """Index terms that print nothing."""
 OPEN = re.compile(r"(?ms)^(\[(?:source|listing|literal)\b[^\]\n]*\]\n(?:\.\S.*?\n)?)--[ \t]*\n(.*?)^--[ \t]*$")
-"""A listing between the marks of an open block, which the reader takes for text."""
+"""A listing between the delimiters of an open block, which pandoc takes for text."""
 DANGLING = re.compile(
     r"(?m)^(?:\[\[[^\]\n]*\]\][ \t]*\n(?:\[[^\]\n]*\][ \t]*\n)*(?:\.(?P<title>\w.*)\n)?|\.(?P<alone>\w.*)\n)"
     r"(?=[ \t]*\n)"
 )
-"""Name and title of a missing block, such as a drawing: the reader fails on it."""
+"""Name and title of a missing block, such as a drawing: pandoc fails on them."""
 REFERENCE = re.compile(
     r"<<(?=[\w{./#])(?:[^<>,\n]*#)?(?P<id>[^<>,#\n]*[^<>,#\s])>>|xref:(?:[^\s\[#]*#)?(?P<target>[^\s\[#]+)\[(?:xrefstyle=[^\]\n]*)?\]"
 )
-"""A reference without a text."""
+"""A reference without link text."""
 SHIFT = re.compile(r"(?m)^(?![ \t]).*?<<[ \t][^<>\n]*>>.*$")
-"""A line with operators that the reader takes for a reference."""
+"""A line with shift operators, which pandoc takes for a reference."""
 WINDOW = re.compile(r"((?:https?://|link:)[^\s\[]*\[[^\]\n]*?)\^(?=[\],])")
-"""The sign after a link's text that opens a window."""
+"""The caret after a link's text, which makes the link open in a new window."""
 BLOCK = re.compile(r"(?ms)^(-{4,}|\.{4,}|\+{4,}|/{4,})[ \t]*\n.*?^\1[ \t]*$")
 CONDITION = re.compile(r"(?P<kind>ifn?def|ifeval|endif)::(?P<names>[^\[\s]*)\[(?P<line>.*)\][ \t]*$")
 NAME = re.compile(r"[^,+]+")
@@ -42,16 +42,16 @@ ATTRIBUTE = re.compile(r":([\w-]+):")
 
 
 def prepare(text: str) -> str:
-    """Remove lines whose conditions fail, and, except in listings, comments, index terms and the edges of boxes.
+    """Prepare AsciiDoc for pandoc: remove lines with failed conditions, and comments and index terms outside listings.
 
-    The reader fails on comments within a paragraph, and does not evaluate conditions.
+    pandoc fails on comments within a paragraph, and does not evaluate conditions.
     """
     text = OPEN.sub(r"\1----\n\2----", "\n".join(_lines_that_hold([*text.split("\n"), ""])))
     return substitute_outside(BLOCK, _clean_text, text)
 
 
 def _lines_that_hold(lines: Iterable[str]) -> Iterator[str]:
-    """Lines whose conditions hold. Attributes are those that the lines above set; expressions count as false."""
+    """Yield the lines whose conditions hold, given the attributes set by lines above; expressions count as false."""
     stack: list[bool] = []
     attributes: set[str] = set()
     for line in lines:
@@ -83,7 +83,7 @@ def _clean_text(text: str) -> str:
 
 
 def _reference_text(reference: re.Match[str]) -> str:
-    """Words of the name of a section or figure, in place of its title."""
+    """Text of a reference: the words of its target's name, in place of the title of the section or figure."""
     name = reference["id"] or reference["target"].removesuffix(".adoc").rpartition("/")[2]
     return re.sub(r"[-_ ]+", " ", name).strip()
 

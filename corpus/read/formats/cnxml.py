@@ -1,4 +1,4 @@
-"""OpenStax books: CNXML modules in the order of their collection, as HTML whose MathML pandoc turns into LaTeX."""
+"""OpenStax books: CNXML modules in the order of their collection, converted to HTML with MathML for pandoc."""
 
 import html
 import posixpath
@@ -13,7 +13,7 @@ from corpus.read.books.format import BookLayout, BookPart, BookTree, Format
 
 COLLECTION = ".collection.xml"
 MATH = "{http://www.w3.org/1998/Math/MathML}"
-# Element of CNXML to the elements of HTML around its content.
+# HTML element for each CNXML element.
 TAGS = {
     "para": "p", "item": "li", "row": "tr", "thead": "thead", "tbody": "tbody", "quote": "blockquote", "sup": "sup",
     "sub": "sub", "term": "strong", "definition": "div", "meaning": "p", "foreign": "em", "cite": "em",
@@ -21,7 +21,7 @@ TAGS = {
 }  # fmt: skip
 COUNTED = {"figure": "Figure", "table": "Table", "example": "Example", "equation": "Equation"}
 NUMBER = "kind-and-number"
-"""Attribute for the kind and number of an element, such as `Figure 2`."""
+"""Attribute that stores an element's kind and number, such as `Figure 2`."""
 SIGNS = re.compile(r"[\s\u2212+=<>\u00b1\u00d7\u2264\u2265.,;:()]+")
 BOXES = {
     "example": "Example",
@@ -30,15 +30,15 @@ BOXES = {
     "proof": "Proof",
     "commentary": "Comment",
 }
-"""Boxes that begin with their name if they have no title."""
+"""Boxes that begin with the name of their kind if they have no title."""
 LEFT_OUT = frozenset({"metadata", "label", "image", "colspec", "iframe", "footnote-ref"})
 EMPHASIS = {"bold": "strong", "italics": "em", "underline": "u", "smallcaps": "span", "normal": "span"}
 DEEPEST = 200
-"""Depth of elements within elements at which a module is rejected."""
+"""Nesting depth of elements above which a module is rejected."""
 
 
 def _find_layouts(tree: BookTree) -> list[BookLayout]:
-    """One book per collection file, with its chapters' titles above their modules."""
+    """Find the books of a tree: one per collection file, with the titles of its chapters above their modules."""
     layouts = []
     for name in tree.names():
         if name.endswith(COLLECTION):
@@ -65,7 +65,7 @@ def _parts(tree: BookTree, content: Element, top: str, depth: int) -> Iterator[B
 
 
 def prepare(text: str) -> str:
-    """Convert a module to HTML."""
+    """Convert a CNXML module to HTML."""
     document = ElementTree.fromstring(text)
     _number_elements(document)
     title = document.findtext("{*}title") or document.findtext(".//{*}title") or ""
@@ -76,7 +76,7 @@ def prepare(text: str) -> str:
 
 
 def _number_elements(document: Element) -> None:
-    """Give every figure, table, example and equation its number in the module, and every link its target's."""
+    """Number the figures, tables, examples and equations of a module, and name their numbers in links without text."""
     counts: Counter[str] = Counter()
     names = {}
     for child in document.iter():
@@ -94,7 +94,7 @@ def _number_elements(document: Element) -> None:
 
 
 def _inner_html(element: Element, level: int, depth: int) -> str:
-    """HTML of an element's content; titles of its sections have this level."""
+    """HTML of an element's content; `level` is the heading level of its sections' titles."""
     if depth > DEEPEST:
         raise RecursionError(f"elements more than {DEEPEST} deep")
     parts = [html.escape(element.text or "")]
@@ -129,7 +129,7 @@ def _element_html(element: Element, level: int, depth: int) -> str:
     if kind == "title":
         return f"<p><strong>{inner}</strong></p>"
     if kind == "exercise" and not re.search(r"[^\W_]|<(?:math|img)\b", re.sub("</?(?!math|img)[^>]*>", "", inner)):
-        # Its text is in a bank of exercises.
+        # Omit an exercise without text, which is in a separate bank of exercises.
         return ""
     if kind in BOXES and element.find("{*}title") is None:
         return f"<div><p><strong>{element.get(NUMBER) or BOXES[kind]}</strong></p>{inner}</div>"
@@ -141,7 +141,7 @@ NUMBERING = {"lower-alpha": "a", "upper-alpha": "A", "lower-roman": "i", "upper-
 
 
 def _html_by_attributes(element: Element, kind: str, inner: str) -> str:
-    """HTML of an element that depends on its attributes."""
+    """HTML of an element whose conversion depends on its attributes, such as a list or a table cell."""
     if kind == "list":
         if element.get("list-type") != "enumerated":
             return f"<ul>{inner}</ul>"

@@ -1,4 +1,4 @@
-"""Electronic books: FictionBook, and EPUB, packed or unpacked, whose spine is the reading order."""
+"""Electronic books: FictionBook and EPUB; an unpacked EPUB is read in the order of its spine."""
 
 import posixpath
 import re
@@ -13,7 +13,7 @@ PAGES = re.compile(r"(?:^|/)(?:toc|nav|contents|cover|titlepage)\.x?html?$", re.
 
 
 def _find_unpacked(tree: BookTree) -> list[BookLayout]:
-    """The unpacked books of a tree, in the order of their packages' spines."""
+    """Find the unpacked EPUB books of a tree, each with its pages in the order of its spine."""
     layouts = []
     for name in (name for name in tree.names() if name.endswith(CONTAINER)):
         top = name.removesuffix(CONTAINER)

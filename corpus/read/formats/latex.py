@@ -1,4 +1,4 @@
-"""LaTeX projects: the main file with its inputs, chapter by chapter, each with the definitions of the preamble."""
+"""LaTeX books: the main file with the files it inputs, cut into chapters that each get the preamble's definitions."""
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
@@ -28,11 +28,11 @@ ENVIRONMENT = re.compile(
 LISTING = re.compile(
     r"\\(?:lstnewenvironment|DefineVerbatimEnvironment|CustomVerbatimEnvironment)\s*\{(?P<name>[A-Za-z]+\*?)\}"
 )
-"""The definition of an environment whose text is a listing."""
+"""The definition of an environment whose content is a listing."""
 ARGUMENTS = r"(?:[ \t]*\[[^\]\n]*\])?(?:\{[^{}\n]*\})*"
 """Arguments of an environment, on its first line."""
 UNNAMED = re.compile(r"(\\begin\{lstlisting\}(?:\[[^\]\n]*\])?)\{\}")
-"""A listing with an empty argument, which would be its first line."""
+"""A listing with an empty argument, which would become its first line."""
 TITLE = re.compile(r"\{((?:[^{}\n]|\{[^{}\n]*\})*)\}")
 ARGUMENT = re.compile(r"\{([^{}\n]*)\}")
 DEFINING = (*SUFFIXES, ".sty", ".cls")
@@ -55,19 +55,19 @@ DELIMITED = re.compile(r"\\def\s*\\[A-Za-z]+(?:[^#{\s]|#\d[^#{])")
 BARE = re.compile(r"\\((?:sub)*section|chapter|paragraph)(\*?)(\\[A-Za-z]+)")
 """A heading whose title is a macro without braces."""
 SKIP = re.compile(r"(\\[vhm]skip[ \t]*-?[ \t]*)(?=\\[A-Za-z])")
-"""A skip by a length without a factor, which pandoc takes for an error."""
+"""A skip by a length macro without a factor, which pandoc takes for an error."""
 DIAGRAM = re.compile(
     r"(?P<math>(?:\\\[|\$|\\begin\{(?:equation|align|gather|multline|displaymath)\*?\}(?:\s*\\label\{[^{}]*\})?)\s*)?"
     r"(?P<all>\\begin\{tikzcd\}.*?\\end\{tikzcd\})",
     re.DOTALL,
 )
-"""A diagram of arrows, in a formula or outside, where pandoc would drop it."""
+"""A diagram of arrows, within a formula, or outside one, where pandoc would drop it."""
 MAX_LINES = 12
 """Longest definition, lines."""
 
 
 def prepare(text: str) -> str:
-    """Reduce the preamble to its definitions; a piece of a book without a preamble is all body."""
+    """Prepare a LaTeX file for pandoc: reduce its preamble to definitions; a file without a preamble is all body."""
     text = UNNAMED.sub(r"\1", BARE.sub(r"\\\1\2{\3}", SKIP.sub(r"\g<1>1", text)))
     text = DIAGRAM.sub(lambda diagram: diagram[0] if diagram["math"] else f"\\[{diagram['all']}\\]", text)
     preamble, begin, body = text.partition(BEGIN)
@@ -79,14 +79,14 @@ def prepare(text: str) -> str:
 
 
 def definitions(text: str) -> str:
-    """The definitions of a text, one per line."""
+    """Return the definitions of macros and theorems in a text, each followed by a line feed."""
     return "".join(f"{definition}\n" for definition in _find_definitions(COMMENT.sub(r"\1", text)))
 
 
 def _find_definitions(text: str) -> Iterator[str]:
-    """Definitions up to the end of their braces, without those that program in TeX.
+    """Yield the definitions up to their closing braces, except those that are TeX programs.
 
-    Names with @ and arguments without braces make other readers of LaTeX expand without end.
+    Names with @ and arguments without braces make other readers of LaTeX expand them endlessly.
     """
     place = 0
     while match := DEFINITION.search(text, place):
@@ -107,7 +107,7 @@ def _find_definitions(text: str) -> Iterator[str]:
 
 
 class _ExpandedTree:
-    r"""A tree in which the book's own commands for reading files, such as `\chapterof{2}{sets}`, are inclusions."""
+    r"""View of a tree with a book's own commands for reading files, such as `\chapterof{2}{sets}`, as LaTeX's."""
 
     def __init__(self, tree: BookTree) -> None:
         self._tree = tree
@@ -139,7 +139,7 @@ class _ExpandedTree:
         return self._tree.names()
 
     def text(self, name: str) -> str:
-        """A file's text."""
+        """A file's text, with the book's own commands replaced."""
         text = self._tree.text(name)
         if not name.lower().endswith(SUFFIXES):
             return text
@@ -161,13 +161,13 @@ class _ExpandedTree:
                 path = path.replace(f"#{place}", argument)
             paths.append(path)
         if any("#" in path or "\\" in path for path in paths):
-            # The command computes the path from its arguments; a folder and a file is the usual case.
+            # The command computes the path from its arguments, which usually are a folder and a file.
             return f"\\subimport{{{call['folder'] or '.'}}}{{{arguments[0]}}}"
         return "\n".join(f"\\input{{{path}}}" for path in paths)
 
 
 def _call_pattern(names: Iterable[str], arguments: str) -> re.Pattern[str]:
-    """Pattern of calls of the commands, with their arguments in brackets and in braces."""
+    """Pattern of calls of the named commands, with their arguments in brackets and in braces."""
     longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     return re.compile(rf"\\(?P<name>{longest_first})\*?(?:\[(?P<folder>[^\[\]\n]*)\])?{arguments}")
 
@@ -178,7 +178,7 @@ def _expand_tree(tree: Hashable) -> BookTree:
 
 
 def view(tree: BookTree) -> BookTree:
-    """The tree with the book's own commands for inclusions and headings replaced by LaTeX's."""
+    """Return the tree with the book's own commands for inclusions, headings and listings replaced by LaTeX's."""
     return _expand_tree(cast(Hashable, tree))
 
 

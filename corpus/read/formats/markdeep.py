@@ -1,4 +1,4 @@
-"""Markdeep: Markdown in a web page, which a script of the page renders."""
+"""Markdeep documents: web pages with Markdown that a script on the page renders."""
 
 import re
 from collections.abc import Iterator
@@ -11,21 +11,21 @@ PAGE = re.compile(
     r"(?ims)(?P<code>^[ \t]*(?P<sign>[~`])(?P=sign){2,}.*?^[ \t]*(?P=sign){3,}[ \t]*$)"
     r"|<!--.*?-->|<(?P<tag>style|script)\b.*?</(?P=tag)\s*>|<(?:meta|link)\b[^>]*>|</?div\b[^>]*>|</?kbd>"
 )
-"""HTML of the page itself, except in listings; divisions would end paragraphs."""
+"""HTML markup of the page itself, outside listings; `div` tags would end paragraphs."""
 FENCE = re.compile(r"([ \t]*)([~`])\2{2,}[ \t]*(\S*)")
 ITEM = re.compile(r"[ \t]*(?:[-*+]|\d+[.)])[ \t]")
 LISTING = re.compile(r"[ \t]*\[(?:Listing|Figure) \[([\w-]+)\]:[ \t]*(.*)\][ \t]*")
-"""A caption with the name by which the text refers to it."""
+"""A caption with the label by which the text refers to it."""
 
 
 def prepare(text: str) -> str:
-    """Plain Markdown: without HTML, and without indentation except in lists, since indented text is no code."""
+    """Convert Markdeep to plain Markdown without HTML, and without indentation outside lists, as it means no code."""
     bare = PAGE.sub(lambda part: part["code"] or "", text)
     return "\n".join(_plain_lines(bare.splitlines())) + "\n"
 
 
 def _plain_lines(lines: list[str]) -> Iterator[str]:
-    """Lines without indentation, with usual fences and captions; fences that only highlight lines are left out."""
+    """Yield lines without indentation, with standard fences and captions; fences that only highlight are left out."""
     margin, sign, in_list = 0, "", False
     for line in lines:
         fence = FENCE.fullmatch(line.rstrip()) or FENCE.match(line)

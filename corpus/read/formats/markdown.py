@@ -23,12 +23,12 @@ INCLUDE = re.compile(
 )
 CELL = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,}))[ \t]*\{\.?([A-Za-z][\w+-]*)\b[^\n]*\}[ \t]*$")
 PROSE = re.compile(r"(?ms)^([ \t]*`{3,})[ \t]*\{(?:block2?|asis)\b[^}\n]*\}[ \t]*\n(.*?)^\1[ \t]*$")
-"""Cells whose text is printed unchanged: remarks in boxes."""
+"""Cells whose text is printed unchanged, such as remarks in boxes."""
 WHOLE = re.compile(
     r"(?ms)^(?P<fence>[ \t]*(?:`{3,}|~{3,}))[ \t]*\{(?P<head>[A-Za-z][^\n]*)\}[ \t]*\n"
     r"(?P<options>(?:[ \t]*(?:#\||//\||%%\|)[^\n]*\n)*)(?P<code>.*?)^(?P=fence)[ \t]*$"
 )
-"""A cell with its settings, which are in braces or on separate lines."""
+"""A complete code cell with its settings, which are in braces or on separate lines."""
 OFF = re.compile(r"\b(echo|include|eval)[ \t]*[=:][ \t]*(?:FALSE|F|false|False)\b")
 STRING = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'")
 CAPTION = re.compile(
@@ -38,7 +38,7 @@ CAPTIONS = ("fig-cap", "fig.cap", "tbl-cap", "tab.cap")
 """Names of settings on separate lines that give a caption."""
 QUOTED = re.compile(r"\\([\\\"'])")
 WORDS = re.compile(r"(?m)^\(ref:([^)\s]+)\)[ \t]+(\S.*)$")
-"""A paragraph that defines the text of a name used elsewhere."""
+"""A paragraph that defines the text for a bookdown name (`(ref:name)`) used elsewhere."""
 NAME = re.compile(r"\(ref:([^)\s]+)\)")
 KINDS = {
     "fig": "Figure",
@@ -55,22 +55,22 @@ KINDS = {
     "exr": "Exercise",
     "alg": "Algorithm",
 }
-"""Words that Quarto prints before a number, by the kind in the label."""
+"""Words that Quarto prints before a number, by the label's prefix."""
 REFERENCE = re.compile(
     r"\\{1,2}@ref\((?:[a-z]+:)?(?P<label>[^)\s]+)\)(?P<part>(?=\w))?"
     rf"|(?<![\w\\@`/.-])@(?P<kind>{'|'.join(KINDS)})-(?P<typed>[\w-]*\w)"
 )
-"""A reference of bookdown or Quarto, for which only these programs know the number."""
+"""A reference of bookdown or Quarto, whose number only these programs know."""
 INFO = re.compile(r"(?m)^([ \t]*(?:`{3,}|~{3,})[ \t]*[\w+#-]+)[ \t]*[ \t,:][^`\n]*$")
-"""The first line of a code block with more than its language, which pandoc takes for text."""
+"""The first line of a code block that has more than a language, which pandoc takes for text."""
 RUST = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,})[ \t]*\{?\.?rust\b[^\n]*\n.*?^\1\2[`~]*[ \t]*$")
 UNSHOWN = re.compile(r"(?m)^[ \t]*#(?:[ \t].*)?\n")
-"""A line of Rust that is compiled but not printed; attributes are."""
+"""A line of Rust code that mdBook compiles but does not print; attributes (`#[...]`) are printed."""
 ESCAPED = re.compile(r"(?m)^([ \t]*)##")
 OPTION = re.compile(r"(?m)^[ \t]*(?:#\||//\||%%\|)[ \t](.*)\n")
 SHORTCODE = re.compile(r"\{\{<.*?>\}\}")
 DIRECTIVE = re.compile(r"(?m)^ {0,3}(\{\{[%#][^`\n]*\}\})[ \t]*$")
-"""A line that calls mdBook, one of its preprocessors or Hugo."""
+"""A line with a directive for mdBook, one of its preprocessors or Hugo."""
 LABEL = re.compile(
     r"(?m)^:(?:label|width|height|numref|begin_tab|end_tab|bibliography)[:`].*$|:(?:label|eqlabel):`[^`\n]*`"
     r"|\(\\{1,2}#[a-z]+:[^)\s]+\)"
@@ -81,10 +81,10 @@ TOC = re.compile(r"(?ms)^(`{3,})\{?(?:toc|toctree)\}?[^\n]*\n(.*?)^\1")
 IMPORT = re.compile(r"(?m)^(?:import|export)\s[^\n]*(?:\n[ \t}][^\n]*)*$")
 JSX = re.compile(r"</?[A-Z][\w.]*(?:\s[^<>]*)?/?>|\{/\*.*?\*/\}", re.DOTALL)
 TAB = re.compile(r"(?m)^(?P<margin>[ \t]*)<(?P<tag>hfoption|[A-Z]\w*[a-z][\w.]*)\b(?P<settings>[^<>]*)(?<!/)>")
-"""Start tag of a tab or another component with a name, which its page prints."""
+"""Start tag of a tab or another component whose name is printed on the page."""
 SETTING = re.compile(r"(?<![\w-])(\w+)=[\"']([^\"'\n]+)[\"']")
 NAMES = {"hfoption": "id", "TabItem": "value"}
-"""Setting that names a component without a label and a title."""
+"""Setting with the name of a component that has no label and no title."""
 BETWEEN_TAGS = re.compile(r"(?ms)^([ \t]*<(?P<tag>[A-Z][\w.]*)\b[^<>]*(?<!/)>[ \t]*\n)(.*?)(?=^[ \t]*</(?P=tag)>)")
 """Text between the tags of a component that are on separate lines."""
 FENCED = re.compile(r"(?ms)^([ \t]*)(`{3,}|~{3,}).*?^\1\2[`~]*[ \t]*$")
@@ -111,7 +111,7 @@ def _load_settings(text: str) -> Any:
 
 
 def _chapters(value: Any, depth: int = 0) -> Iterator[BookPart]:
-    """Files of a nested table of contents, in order, with the titles of groups."""
+    """Yield the files of a nested table of contents (parsed YAML) in order, with the titles of groups."""
     if isinstance(value, str):
         yield BookPart(name=value, depth=depth)
     elif isinstance(value, list):
@@ -155,7 +155,7 @@ def _summary_parts(text: str) -> list[BookPart]:
 
 
 def _toc_parts(tree: BookTree, name: str, text: str, depth: int = 0) -> list[BookPart]:
-    """Parts listed in the toc blocks of an index, each followed by the parts that it lists itself."""
+    """Parts listed in the toc blocks of an index, each followed by the parts listed in its own toc blocks."""
     parts = []
     for match in TOC.finditer(text):
         for line in match[2].splitlines():
@@ -179,7 +179,7 @@ MANIFESTS = {
 
 
 def _find_layouts(tree: BookTree) -> list[BookLayout]:
-    """The books of a tree by their manifests or toc blocks, else by the numbers of their files."""
+    """Find the books of a tree by their manifests or toc blocks, else by the numbers of their files."""
     layouts: list[BookLayout] = []
     for name in tree.names():
         file = name.rpartition("/")[2]
@@ -212,9 +212,9 @@ def _find_layouts(tree: BookTree) -> list[BookLayout]:
 
 
 def normalize_metadata(text: str) -> str:
-    """Print the title of the metadata if the text has none, and turn what only looks like metadata into text.
+    """Make the metadata's title a heading if the text has none, and turn what only looks like metadata into text.
 
-    pandoc rejects a whole text for a part between rules that is no YAML.
+    pandoc rejects a whole text if a part between two horizontal rules is not YAML.
     """
 
     def keep_metadata(block: re.Match[str]) -> str:
@@ -233,13 +233,13 @@ def normalize_metadata(text: str) -> str:
 
 
 def _substitute(pattern: re.Pattern[str], change: Callable[[re.Match[str]], str], text: str) -> str:
-    """Replace the matches of a pattern, except in code blocks."""
+    """Replace the matches of a pattern outside code blocks."""
     code = [match.span() for match in FENCED.finditer(text)]
     return pattern.sub(lambda m: m[0] if any(start < m.start() < end for start, end in code) else change(m), text)
 
 
 def substitute_outside(code: re.Pattern[str], change: Callable[[str], str], text: str) -> str:
-    """Change the text, except for the matches of the pattern `code`."""
+    """Apply `change` to the text outside the matches of the pattern `code`."""
     result, place = [], 0
     for match in code.finditer(text):
         result += [change(text[place : match.start()]), match[0]]
@@ -248,7 +248,7 @@ def substitute_outside(code: re.Pattern[str], change: Callable[[str], str], text
 
 
 def _replace_cell(cell: re.Match[str]) -> str:
-    """Mark the code of a cell as hidden if its book does not print it, and print the caption of its figure or table."""
+    """Mark a cell's code as hidden if the book does not print it, and add the caption of its figure or table."""
     settings = f"{cell['head']}\n{cell['options']}"
     off = {match[1] for match in OFF.finditer(STRING.sub("", settings))}
     fence = cell["fence"]
@@ -266,14 +266,14 @@ def _replace_cell(cell: re.Match[str]) -> str:
 
 
 def prepare_quarto(text: str) -> str:
-    """Turn cells into fenced code with only its language, and remove options, labels and shortcodes."""
+    """Prepare Quarto or R Markdown for pandoc: make cells fenced code, and remove options, labels and shortcodes."""
 
     def label_words(reference: re.Match[str]) -> str:
         words = SEPARATORS.sub(" ", reference["label"] or f"{KINDS[reference['kind']]} {reference['typed']}")
         return f"{words} " if reference["part"] is not None else words
 
     text = _substitute(WHOLE, _replace_cell, PROSE.sub(r"\2", normalize_metadata(text)))
-    # The words of a name replace the name; if it is not used, they stay.
+    # Replace each name by the text it stands for; the text of an unused name stays in its place.
     words = dict(WORDS.findall(text))
     uses = set(NAME.findall(FENCED.sub("", WORDS.sub("", text))))
     text = _substitute(WORDS, lambda match: "" if match[1] in uses else match[2], text)
@@ -283,8 +283,8 @@ def prepare_quarto(text: str) -> str:
 
 
 def prepare_markdown(text: str) -> str:
-    """Turn a part of a book of Markdown files, which may be MyST, into plain Markdown."""
-    # MyST first: without a directive, the rules around it may follow empty lines.
+    """Prepare a Markdown file of a book, which may be MyST, for pandoc by turning it into plain Markdown."""
+    # Convert MyST first: once a directive is removed, the horizontal rules around it may follow empty lines.
     text = INFO.sub(r"\1", normalize_metadata(plain_markdown(text)))
     text = _substitute(DIRECTIVE, lambda match: f"`{match[1]}`{{=directive}}", text)
     text = _substitute(TAB, _component_name, text)
@@ -293,7 +293,7 @@ def prepare_markdown(text: str) -> str:
 
 
 def _dedent_components(text: str) -> str:
-    """Remove the indentation of text between tags, which does not mean code."""
+    """Remove the indentation of text between component tags, where it does not mean code."""
     return _substitute(BETWEEN_TAGS, lambda match: match[1] + _dedent_components(textwrap.dedent(match[3])), text)
 
 
@@ -306,7 +306,7 @@ def _component_name(tag: re.Match[str]) -> str:
 
 
 def prepare_mdx(text: str) -> str:
-    """Remove imports and tags of components, except in code; text between tags stays."""
+    """Prepare MDX for pandoc: remove imports and component tags outside code; the text between tags stays."""
     text = _dedent_components(INFO.sub(r"\1", normalize_metadata(text)))
     text = _substitute(TAB, _component_name, text)
     return substitute_outside(FENCED, lambda part: JSX.sub("", IMPORT.sub("", part)), text)

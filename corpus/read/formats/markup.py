@@ -1,4 +1,4 @@
-"""Other markup that pandoc reads: HTML, DocBook, JATS, Org, Typst and Textile."""
+"""Books in markup that pandoc reads: HTML, DocBook, JATS, Org, Typst and Textile."""
 
 import posixpath
 import re
@@ -15,7 +15,7 @@ OPEN, CLOSE = re.compile(r"<(nav|footer)(?=[\s>])"), re.compile(r"</(nav|footer)
 PART = re.compile(r"<(?P<end>/?)(?P<name>table|caption|thead|tbody|tfoot|tr|td|th)\b[^>]*>", re.IGNORECASE)
 """Tags of a table and its parts; HTML lets authors omit the end tags of the parts."""
 DEPTH = {"table": 0, "caption": 1, "thead": 1, "tbody": 1, "tfoot": 1, "tr": 2, "td": 3, "th": 3}
-"""Nesting of the parts: a start tag ends the open parts that are as deep or deeper."""
+"""Nesting depth of table parts: a start tag ends the open parts that are as deep or deeper."""
 DECLARED = re.compile(r"""<link\s+rel=["'](contents|toc|index|search)["']\s+href=["']([^"'/#]+)["']""")
 """Pages that an index declares as table of contents, index or search page."""
 FEWEST = 3
@@ -24,7 +24,7 @@ TYPST = re.compile(r'(?m)^[ \t]*#include[ \t]+"(?P<name>[^"\n]+)"[ \t]*$')
 
 
 def _find_layouts(tree: BookTree) -> list[BookLayout]:
-    """The books of a tree: pages in the order of an index's links, or, without an index, of their numbers."""
+    """Find the HTML books of a tree: pages in the order of an index's links, or, without an index, of their numbers."""
     layouts: list[BookLayout] = []
     for name in tree.names():
         if posixpath.basename(name) not in INDEXES:
@@ -40,7 +40,7 @@ def _find_layouts(tree: BookTree) -> list[BookLayout]:
 
 
 def prepare(text: str) -> str:
-    """Complete the tables of a page, and mark its navigation and footer for the filter to remove."""
+    """Prepare an HTML page for pandoc: complete its table tags, and mark navigation and footers for the filter."""
     return _close_table_parts(CLOSE.sub(r"</\1></div>", OPEN.sub(r'<div class="\1"><\1', text)))
 
 

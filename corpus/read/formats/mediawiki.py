@@ -1,4 +1,4 @@
-"""MediaWiki: wiki text, and exports of a wiki's pages, with common templates expanded."""
+"""MediaWiki text and exports of a wiki's pages, with common templates expanded."""
 
 import re
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ REDIRECT = re.compile(r"\s*#\s*redirect", re.IGNORECASE)
 LITERAL = re.compile(r"(?is)<!--.*?-->|<(math|chem|nowiki|source|syntaxhighlight|pre)\b[^>]*>.*?</\1>")
 GALLERY = re.compile(r"(?is)<gallery\b[^>]*>(.*?)</gallery>")
 DRAWING = re.compile(r"(?is)<(?:timeline|graph|imagemap|score)\b[^>]*>.*?</\w+>")
-"""Languages of drawings, which are no text."""
+"""Elements in drawing languages, which contain no text."""
 PLACEHOLDER = re.compile("\0(\\d+)\0")
-"""Mark in the place of text that is restored unchanged."""
+"""Placeholder for text that is restored unchanged."""
 TEMPLATE = re.compile(r"\{\{\s*([^{}|]*?)\s*(\|[^{}]*)?\}\}")
 BAR = re.compile(r"\|(?![^\[\]]*\]\])")
 """A bar between arguments, not one within a link."""
 NAMED = re.compile(r"\s*[\w -]+=(?!=)")
 FIRST = re.compile(r"\s*1\s*=")
 SENTENCE = 5
-"""Words from which the single argument of an unknown template is text: boxes, notes, asides."""
+"""Least number of words for the single argument of an unknown template to be text, as in boxes, notes and asides."""
 MAX_DEPTH = 12
-"""Depth of pages within pages that are included."""
+"""Largest depth of pages that are included within pages."""
 TEMPLATES = {
     **dict.fromkeys(("math", "mvar", "var", "nowrap", "nobr", "tt", "code", "kbd", "small", "em", "strong"), "{0}"),
     **dict.fromkeys(("frac", "sfrac"), r"<math>\tfrac{{{0}}}{{{1}}}</math>"),
@@ -37,11 +37,11 @@ TEMPLATES = {
     "=": "=",
     "!": "|",
 }
-"""Common templates, with the wiki text that a reader sees of their arguments."""
+"""Common templates, with the wiki text that their arguments become."""
 
 
 def prepare(text: str) -> str:
-    """Expand templates; the articles of an export are joined, each below its title."""
+    """Expand the templates of wiki text; the articles of an XML export are joined, each below its title."""
     if not text.lstrip().startswith("<mediawiki"):
         return _expand(text, {})
     texts: dict[str, str] = {}
@@ -55,7 +55,7 @@ def prepare(text: str) -> str:
 
 
 def _expand(text: str, pages: Mapping[str, str], depth: int = 0) -> str:
-    """Wiki text with included pages and known templates expanded; pandoc drops the other templates."""
+    """Expand included pages and known templates in wiki text; pandoc drops the other templates."""
     literals: list[str] = []
 
     def protect(literal: str) -> str:
@@ -83,7 +83,7 @@ def _expand(text: str, pages: Mapping[str, str], depth: int = 0) -> str:
 
 
 def _template_text(name: str, arguments: list[str]) -> str | None:
-    """The part of a template's arguments that a reader sees; None if that is unknown."""
+    """Wiki text that a template prints, made from its arguments; None if that is unknown."""
     values = [FIRST.sub("", each).strip() for each in arguments if FIRST.match(each) or not NAMED.match(each)]
     form = TEMPLATES.get(name[:1].lower() + name[1:])
     if form is None:

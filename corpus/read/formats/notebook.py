@@ -10,7 +10,7 @@ from corpus.read.books.order import order_by_numbers
 
 SUFFIXES = (".ipynb",)
 OUTPUT_CHARS = 2000
-"""Longest printed output in the Markdown."""
+"""Longest printed output that is included in the Markdown, characters."""
 OBJECTS = re.compile(r"\[?(?:<\w+(?:\.\w+)+\b[^<>\n]*>[,\s]*)+\]?")
 """Names of Python objects, printed in place of a picture or a page."""
 
@@ -22,7 +22,7 @@ PLACEHOLDER = re.compile(
 
 
 def prepare(text: str) -> str:
-    """Reduce the notebook to its text: no pictures, tracebacks, long outputs or cells for the reader's code."""
+    """Reduce a notebook (JSON) to its text: no pictures, tracebacks, long outputs or cells for the reader's code."""
     book = json.loads(text)
     if isinstance(book, dict):
         book["cells"] = [
@@ -39,7 +39,7 @@ def prepare(text: str) -> str:
 
 
 def _text_output(output: dict[str, Any]) -> dict[str, Any] | None:
-    """An output reduced to its text; None if it has none, or too much."""
+    """Reduce a cell's output to its text; None if it has no text, or too much."""
     kind = output.get("output_type")
     if kind == "stream":
         return output if output.get("name") == "stdout" and len(_text_of(output.get("text"))) <= OUTPUT_CHARS else None
@@ -54,7 +54,7 @@ def _text_output(output: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _text_of(text: Any) -> str:
-    """Text of a field, which notebooks store as one string or as a list of lines."""
+    """Text of a notebook's field, which is stored as one string or as a list of lines."""
     return text if isinstance(text, str) else "".join(text or [])
 
 

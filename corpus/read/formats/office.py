@@ -1,4 +1,4 @@
-"""Files of word processors: DOCX, ODT and RTF. pandoc converts their formulas, OMML and MathML, to LaTeX."""
+"""Word-processor files: DOCX, ODT and RTF. pandoc converts their formulas (OMML and MathML) to LaTeX."""
 
 from corpus.read.books.format import Format
 

@@ -1,4 +1,4 @@
-"""reStructuredText and Sphinx: chapters in the order of the toctrees, beginning at the index."""
+"""reStructuredText and Sphinx books: chapters in the order of the toctrees, beginning at the index."""
 
 import posixpath
 import re
@@ -14,14 +14,14 @@ DIRECTIVE = re.compile(
     r"(?m)^([ \t]*)\.\. (?:currentmodule|index|highlight|contents|only|toctree)::.*\n(?:\1[ \t]+:?\S.*\n)*"
 )
 RUNNABLE = re.compile(r"(?m)^([ \t]*)\.\. (?:activecode|codelens)::.*\n(?:\1[ \t]+:.*\n)*")
-"""A listing that Runestone's pages run or step through, in Python unless they name another language."""
+"""A listing that Runestone's pages run or step through, in Python unless it names another language."""
 LANGUAGE = re.compile(r":language: *(\w+)")
 NUMBERED = re.compile(r":numref:`(?:(?P<text>[^`<]*?)(?:%s|\{number\})?\s*<(?P<label>[^`>]+)>|(?P<bare>[^`<>]+))`")
-"""A reference by a number that only Sphinx knows; its label replaces the number."""
+"""A reference by a number that only Sphinx can compute; the reference's label replaces the number."""
 BLANKS = re.compile(r"(?m)[ \t]+$")
-"""Trailing blanks: a line of blanks after a directive would end its text."""
+"""Trailing whitespace: a line of spaces after a directive would end the directive's text."""
 STATEMENT = re.compile(r"(?m)^([ \t]*)\.\. (?:proof|prf):([\w-]+)::[ \t]*(.*)$")
-"""A theorem or similar, by extensions of Sphinx."""
+"""A theorem or similar statement, in the syntax of Sphinx extensions."""
 
 
 def _toctree_entries(tree: BookTree, name: str) -> list[str]:
@@ -32,7 +32,7 @@ def _toctree_entries(tree: BookTree, name: str) -> list[str]:
 
 
 def _collect_depths(tree: BookTree, name: str, depths: dict[str, int], depth: int) -> None:
-    """Add a file and the files of its toctrees, in reading order, with their depths."""
+    """Add a file and the files of its toctrees, in reading order, with their depths to `depths`."""
     if name not in depths:
         depths[name] = depth
         for entry in _toctree_entries(tree, name):
@@ -40,7 +40,7 @@ def _collect_depths(tree: BookTree, name: str, depths: dict[str, int], depth: in
 
 
 def _find_layouts(tree: BookTree) -> list[BookLayout]:
-    """One book for every index that is in no toctree."""
+    """Find the books of a tree: one for every index file that no toctree lists."""
     indexes = [name for name in tree.names() if name.endswith(SUFFIXES) and "toctree::" in tree.text(name)]
     inner = {entry for name in indexes for entry in _toctree_entries(tree, name)}
     layouts = []
@@ -54,7 +54,7 @@ def _find_layouts(tree: BookTree) -> list[BookLayout]:
 
 
 def prepare(text: str) -> str:
-    """Remove directives that print nothing, and replace those of extensions by standard ones and numbers by labels."""
+    """Prepare reStructuredText for pandoc: remove silent directives, and make those of extensions standard ones."""
 
     def as_listing(directive: re.Match[str]) -> str:
         language = LANGUAGE.search(directive[0])

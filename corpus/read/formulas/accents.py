@@ -1,4 +1,4 @@
-"""Accents composed with their letters, and underscores that a page draws as rules."""
+"""Composition of a PDF page's accents with their letters, and recovery of underscores drawn as horizontal lines."""
 
 import ctypes
 import unicodedata
@@ -11,20 +11,20 @@ from corpus.read.formulas.signs import ACCENTS, HOLE, RELATIONS, ROOT
 from corpus.read.printed import Rule
 
 OPERATORS = frozenset({0x2202, 0x2207})
-"""Signs other than letters that may have accents: those of scaled derivatives."""
+"""Symbols other than letters that may have accents: those of scaled derivatives."""
 STROKES = (0x2F, 0x338)
 FIRST = frozenset((*STROKES, 0xB4, 0x60, 0xA8))
 """Accents that are usually drawn before their letter; the others follow it."""
 UNDERSCORE, ON_BASELINE = 6.0, 1.2
-"""Longest rule that is an underscore, and its largest distance from the baseline, points."""
+"""Longest rule (horizontal line) that is an underscore, and its largest distance from the baseline, points."""
 SPACE = 1.5
-"""Least distance between an underscore and a character with a blank between them, points."""
+"""Least distance between an underscore and a character that counts as a space, points."""
 REACH = 4
 """Characters before and after an accent among which its letter is searched."""
 
 
 class Accents:
-    """Combining accents of a page's characters, by the index of their letter."""
+    """Combining accents of a page's characters, by the index of the letter that has the accent."""
 
     def __init__(self, textpage: Any, codes: list[int]) -> None:
         self.textpage, self.codes = textpage, codes
@@ -38,7 +38,7 @@ class Accents:
                 codes[index] = HOLE
 
     def _letter(self, index: int) -> int | None:
-        """The nearest letter below an accent, or for a stroke the nearest relation; None if there is none."""
+        """Index of the nearest letter below an accent, or, for a stroke, of the nearest relation; None without one."""
         is_stroke = self.codes[index] in STROKES
         left, right = self._edges(index)
         middle = (left + right) / 2
@@ -60,12 +60,12 @@ class Accents:
         return self.rect.left, self.rect.right
 
     def add_underscores(self, rules: Sequence[Rule]) -> list[Rule]:
-        """Add short rules on a baseline to the text, as underscores of TeX's old fonts; returns the other rules."""
+        """Turn short rules on a baseline into underscores, as TeX's old fonts draw them; returns the other rules."""
         return [rule for rule in rules if rule.x1 - rule.x0 > UNDERSCORE or not self._add_underscore(rule)]
 
     def _add_underscore(self, rule: Rule) -> bool:
-        """Add a rule on the baseline after a character to the text; returns whether it was one."""
-        # The last character before the rule: the one at its left end, or the one before that at its right end.
+        """Add an underscore to the text if the rule is on the baseline after a character; returns whether it is."""
+        # Find the last character before the rule: at the rule's left end, or before the character at its right end.
         height = rule.y + 2.5
         before = raw.FPDFText_GetCharIndexAtPos(self.textpage, rule.x0 - 1, height, 3.0, 5.0)
         if before < 0:
@@ -79,7 +79,7 @@ class Accents:
         if abs(rule.y - self.y.value) > ON_BASELINE or right > rule.x0 + 2:
             return False
         text = (" " if rule.x0 - right > SPACE else "") + "_"
-        # PDFium usually, but not always, writes a blank into the gap at the rule.
+        # PDFium usually, but not always, inserts a space into the gap at the rule.
         if self._is_generated_blank(before + 1):
             self.codes[before + 1] = HOLE
             after = before + 2
@@ -92,6 +92,6 @@ class Accents:
         return self.codes[index] == 0x20 and bool(raw.FPDFText_IsGenerated(self.textpage, index))
 
     def compose(self, signs: Sequence[str], places: Sequence[int]) -> str:
-        """Join the characters at these places to one text with their accents."""
+        """Join the characters at the given indices into one text with their accents composed."""
         text = "".join([sign + self.of.get(place, "") for place, sign in zip(places, signs, strict=True)])
         return unicodedata.normalize("NFC", text)

@@ -1,4 +1,4 @@
-"""Drawings of a page: rules that may be bars of fractions, and labels within a drawing."""
+"""Drawings on a PDF page: horizontal rules that may be fraction bars, and text labels within drawings."""
 
 import ctypes
 import re
@@ -13,16 +13,16 @@ from corpus.read.printed import Piece, Rule
 RULE_HEIGHT = 1.5
 RULE_WIDTH = (2.0, 400.0)
 MAX_RULES = 200
-"""Rules of a page, or of a drawing in it; if there are more, they are a drawing themselves."""
+"""Most rules of a page, or of a drawing on it; if there are more, they form a drawing themselves."""
 MAX_OBJECTS = 5000
 MAX_DEPTH = 3
-"""Depth of drawings within drawings that are read."""
+"""Largest depth of drawings within drawings that are read."""
 STROKES = frozenset({raw.FPDF_PAGEOBJ_PATH, raw.FPDF_PAGEOBJ_IMAGE})
-"""Objects that are rules: some programs paint them as pictures of one colour."""
+"""Kinds of PDF objects that may be rules: some programs paint these as pictures of one colour."""
 LABEL = 30
-"""Mean length of the pieces of text in a drawing, characters; text that a program wrapped like a drawing has more."""
+"""Largest mean length of the labels in a drawing, characters; running text embedded like a drawing has more."""
 PAGE_SHARE = 0.9
-"""Share of a page's characters from which a drawing is the page itself."""
+"""Share of a page's characters from which an embedded drawing is the page itself."""
 SLACK = 2.0
 """Points by which a label may stick out of its drawing."""
 FIGURE = re.compile(r"^fig(?:ure|\.)\s*[\dA-Z]", re.IGNORECASE)
@@ -30,19 +30,19 @@ CAPTION = re.compile(r"^(?:fig(?:ure|\.)|tab(?:le|\.)|listing|algorithm)\s*[\dA-
 CAPTION_REACH = 45.0
 """Largest distance of a figure's caption from the figure, points."""
 TOUCHING = 4.0
-"""Distance of two strokes of one drawing, points."""
+"""Largest distance between two strokes of one drawing, points."""
 LINE_WIDTH = 3.0
-"""Largest extent of a straight line across, points."""
+"""Largest thickness of a straight line, points."""
 LEAST_EXTENT = 30.0
-"""Least width and height of a drawing, points; smaller ones are signs and keys within the text."""
+"""Least width and height of a drawing, points; smaller ones are symbols and keys within the text."""
 LEAST_STROKES = 3
-"""Curves and slanting lines that make strokes a drawing, or boxes above a caption; frames and tables have fewer."""
+"""Least number of curves and slanting lines, or of boxes near a caption, in a drawing; frames and tables have fewer."""
 FRAME = 0.6
-"""Share of its page, or of its drawing, from which a stroke is a frame around other things."""
+"""Share of the area of its page or drawing from which a stroke is a frame around other things."""
 SENTENCE = 45
-"""Length of a piece of running text, characters, if it is wide as well."""
+"""Length above which a piece of text is running text if it is wide as well, characters."""
 AT_SIDE, ABOVE, BELOW = 8.0, 4.0, 1.5
-"""Reach of labels around a drawing: points to the sides and above, and units of the font size below it."""
+"""Distance of labels around a drawing: points to the sides and above it, units of the font size below it."""
 MAX_DRAWINGS = 300
 
 Bounds = tuple[float, float, float, float]
@@ -52,18 +52,18 @@ Matrix = tuple[float, float, float, float, float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageDrawings:
-    """Drawings of a page."""
+    """Rules, embedded drawings and drawn paths of a page."""
 
     rules: list[Rule]
     """Thin horizontal lines, including those within drawings."""
     boxes: list[Bounds]
-    """Edges of every embedded drawing."""
+    """Bounds of every embedded drawing."""
     strokes: list[tuple[Bounds, int]]
-    """Edges of every path, with the number of its segments."""
+    """Bounds of every path, with the number of its segments."""
 
 
 def collect_drawings(page: Any) -> PageDrawings:
-    """Rules, embedded drawings and strokes of a page."""
+    """Collect the rules, embedded drawings and strokes of a page."""
     drawings = PageDrawings(rules=[], boxes=[], strokes=[])
     count = raw.FPDFPage_CountObjects(page)
     _collect(drawings, (raw.FPDFPage_GetObject(page, index) for index in range(min(count, MAX_OBJECTS))), None, 0)
@@ -72,7 +72,7 @@ def collect_drawings(page: Any) -> PageDrawings:
 
 
 def split_labels(pieces: Sequence[Piece], drawings: PageDrawings) -> tuple[Sequence[Piece], Sequence[Piece]]:
-    """Split pieces into text and labels within drawings, such as names of axes and boxes."""
+    """Separate labels within drawings, such as names of axes and boxes, from the text; returns (text, labels)."""
     total = sum(len(piece.text) for piece in pieces)
     labels: dict[int, Piece] = {}
     bent = [stroke for stroke, segments in drawings.strokes if _is_bent(stroke, segments)]
@@ -102,7 +102,7 @@ def _is_listing(pieces: Sequence[Piece]) -> bool:
 
 
 def _labels_of(box: Bounds, pieces: Sequence[Piece]) -> list[Piece]:
-    """Pieces in and around a drawing; none if it frames running text."""
+    """Pieces of text in and around a drawing; none if the drawing frames running text or a listing."""
     labels = [piece for piece in pieces if _is_within(piece, box)]
     has_text = any(len(p.text) > SENTENCE and p.x1 - p.x0 > FRAME * (box[2] - box[0]) for p in labels)
     if has_text or _is_listing(labels):
@@ -124,7 +124,7 @@ def _labels_of(box: Bounds, pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _sketches(strokes: Sequence[tuple[Bounds, int]], pieces: Sequence[Piece]) -> list[Bounds]:
-    """Edges of the drawings that a page's strokes form: several curves or slanting lines, or boxes with a caption."""
+    """Bounds of the drawings that a page's strokes form: several curves or slanting lines, or boxes with a caption."""
     captions = [piece for piece in pieces if FIGURE.match(piece.text)]
     bent = sum(_is_bent(*stroke) for stroke in strokes)
     if bent < LEAST_STROKES and not captions:
@@ -160,7 +160,7 @@ def _around(boxes: Sequence[Bounds]) -> Bounds:
 
 
 def _clusters(strokes: Sequence[tuple[Bounds, int]]) -> list[list[tuple[Bounds, int]]]:
-    """Groups of strokes that touch each other; none for a page with too many groups."""
+    """Group strokes that touch each other; no groups for a page with too many of them."""
     clusters: list[tuple[Bounds, list[tuple[Bounds, int]]]] = []
     for stroke in strokes:
         left, lower, right, upper = stroke[0]
@@ -176,7 +176,7 @@ def _clusters(strokes: Sequence[tuple[Bounds, int]]) -> list[list[tuple[Bounds, 
 
 
 def _collect(drawings: PageDrawings, objects: Iterator[Any], to_page: Matrix | None, depth: int) -> None:
-    """Add the rules, drawings and strokes among these objects, and those within the drawings."""
+    """Add the rules, drawings and strokes among PDF objects to `drawings`, including those within drawings."""
     rules = []
     for item in objects:
         kind = raw.FPDFPageObj_GetType(item)
@@ -207,7 +207,7 @@ def _bounds(item: Any, to_page: Matrix | None) -> Bounds:
 
 
 def _matrix_to_page(drawing: Any, to_page: Matrix | None) -> Matrix:
-    """Transformation of a drawing's coordinates to the page's; `to_page` is that of the drawing around it."""
+    """Matrix from a drawing's coordinates to the page's; `to_page` is the matrix of the drawing around it."""
     matrix = raw.FS_MATRIX()
     raw.FPDFPageObj_GetMatrix(drawing, matrix)
     inner = (matrix.a, matrix.b, matrix.c, matrix.d, matrix.e, matrix.f)

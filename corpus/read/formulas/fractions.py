@@ -1,4 +1,4 @@
-"""Fractions and roots as linear LaTeX, from the rules that a page draws between and above its text."""
+"""Conversion of printed fractions, roots and overlines to LaTeX, by the rules (lines) drawn between and above text."""
 
 import re
 from collections.abc import Sequence
@@ -12,33 +12,33 @@ SQUARE_ROOT = "\u221a"
 FIT = 0.6
 """Largest difference of a fraction bar's length from the wider of its two parts, in units of the font size."""
 SLACK = 1.5
-"""Points by which a part may stick out of its rule."""
+"""Points by which a numerator, denominator or radicand may stick out beyond its rule."""
 NUMERATOR = (0.05, 1.5)
-"""Distance of a numerator's baseline from the bar, in units of the font size."""
+"""Range of the distance of a numerator's baseline from the bar, in units of the font size."""
 DENOMINATOR = (0.5, 1.7)
 LINE = 0.8
-"""Distance of two baselines up to which two pieces are of one part, in units of the font size."""
+"""Largest distance between the baselines of two pieces of one numerator or denominator, in units of the font size."""
 SCRIPTED = 1.0
-"""The same if one of them is a script of a bracket, which may be taller than its line."""
+"""As LINE, if one of the pieces is a script of a bracket, which may be taller than its line."""
 SCRIPT = 0.6
-"""The same for a script and its base."""
+"""As LINE, for a script and its base."""
 RADICAND = (0.4, 1.8)
 OVERLINE = (0.5, 1.05)
 INDEX = 0.75
-"""Largest size of a root's index, as a share of the radicand's."""
+"""Largest font size of a root's index, as a share of the radicand's."""
 JOINED = 1.0
-"""Distance up to which a bar touches its root's sign, points."""
+"""Largest distance at which a bar touches its root's sign, points."""
 AXIS = 0.25
-"""Height of a fraction bar above the baseline of its line."""
+"""Height of a fraction bar above the baseline of its line, in units of the font size."""
 WORD = re.compile(r"(?<![\\\w])[^\W\d_]{3,}")
 NOTE = re.compile(r"\[\^(\w+)\]")
 MAX_WORDS = 3
-"""Words of a fraction's part; lines of prose above and below a rule have more."""
+"""Most words in a numerator or denominator; lines of prose above and below a rule have more."""
 WORDS = re.compile(r"^[^\W\d_]{3,}(?:[ -][^\W\d_]{2,})*$")
 
 
 def assemble_fractions(pieces: Sequence[Piece], rules: Sequence[Rule]) -> list[Piece]:
-    """Join the pieces around each fraction bar, and below each bar of a root or overline; the innermost first."""
+    """Join the pieces of each fraction, root and overline into one piece of LaTeX; the innermost first."""
     result = list(pieces)
     for rule in sorted(rules, key=lambda rule: rule.x1 - rule.x0):
         near = [piece for piece in result if rule.x0 - SLACK <= piece.x0 and piece.x1 <= rule.x1 + SLACK]
@@ -53,7 +53,7 @@ def assemble_fractions(pieces: Sequence[Piece], rules: Sequence[Rule]) -> list[P
 
 
 def _assemble_root(pieces: list[Piece], near: Sequence[Piece], rule: Rule, rules: Sequence[Rule]) -> list[Piece] | None:
-    """Join the root that this rule covers; None if there is no sign of a root at its left end."""
+    """Join the pieces of the root whose bar is this rule; None if no root sign is at the rule's left end."""
     signs = (p for p in pieces if p.text.endswith(SQUARE_ROOT) and _meets(p, rule))
     sign = next((p for p in signs if rule is _bar(p, rules)), None)
     if sign is None:
@@ -73,7 +73,7 @@ def _assemble_root(pieces: list[Piece], near: Sequence[Piece], rule: Rule, rules
 
 
 def _assemble_overline(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
-    """Join the part of a formula that a rule covers from end to end; None if it covers no formula."""
+    """Join the pieces below a rule that overlines them from end to end; None if it covers no formula."""
     under = [p for p in near if OVERLINE[0] * p.size < rule.y - p.y < OVERLINE[1] * p.size]
     text = _text(under) if under else ""
     if (
@@ -87,19 +87,19 @@ def _assemble_overline(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -
 
 
 def _meets(sign: Piece, rule: Rule) -> bool:
-    """Whether a rule begins at the upper end of a root's sign; a tall one is placed by its middle."""
+    """Whether a rule begins at the upper end of a root sign; the position of a tall sign is its middle."""
     least, most = (0.5, 2.6) if EXTENSION.search(sign.font) else (-0.3, 1.3)
     return abs(sign.x1 - rule.x0) < 0.35 * sign.size and least * sign.size < rule.y - sign.y < most * sign.size
 
 
 def _bar(sign: Piece, rules: Sequence[Rule]) -> Rule:
-    """The rule that begins nearest to a root's sign, then the lowest: the line above may have a fraction."""
+    """The rule that begins nearest to a root sign; of several, the lowest, as the line above may have a fraction."""
     candidates = [rule for rule in rules if _meets(sign, rule)]
     return min(candidates, key=lambda rule: (max(abs(sign.x1 - rule.x0), JOINED), rule.y))
 
 
 def _assemble_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
-    """Join the fraction whose bar this rule is; None if it is no such bar, as the rules of a table."""
+    """Join the pieces of the fraction whose bar is this rule; None if it is no fraction bar, as in a table."""
     over = [p for p in near if NUMERATOR[0] * p.size < p.y - rule.y < NUMERATOR[1] * p.size]
     under = [p for p in near if DENOMINATOR[0] * p.size < rule.y - p.y < DENOMINATOR[1] * p.size]
     over, under = (_add_scripts(_nearest_line(part, rule), near, rule) for part in (over, under))
@@ -125,7 +125,7 @@ def _assemble_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -
 
 
 def _add_scripts(part: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece]:
-    """A part with its scripts, which may be further from the rule than the part."""
+    """Add the scripts of a numerator, denominator or radicand, which may be further from the rule than its base."""
     base = max(part, key=lambda p: p.size, default=None)
     if base is None:
         return part
@@ -154,14 +154,14 @@ def _nearest_line(part: Sequence[Piece], rule: Rule) -> list[Piece]:
 
 
 def _is_next_to(piece: Piece, rule: Rule) -> bool:
-    """Whether a piece is on the line of which the rule is a fraction bar, next to the bar."""
+    """Whether a piece is next to a fraction bar, on the line that contains the fraction."""
     is_level = abs(piece.y + AXIS * piece.size - rule.y) < 0.12 * piece.size
     is_outside = piece.x1 < rule.x0 + 1 or piece.x0 > rule.x1 - 1
     return is_level and is_outside and max(rule.x0 - piece.x1, piece.x0 - rule.x1) < 2 * piece.size
 
 
 def _text(pieces: Sequence[Piece]) -> str:
-    # A fraction has no marks of notes: what looks like one is an exponent.
+    # A fraction has no footnote markers: a number that looks like one is an exponent.
     return NOTE.sub(r"^{\1}", " ".join(piece.text for piece in assemble_scripts(pieces)))
 
 
@@ -170,7 +170,7 @@ def _formula(parts: Sequence[Piece], text: str, x0: float, x1: float, y: float, 
 
 
 def _replace(pieces: Sequence[Piece], parts: Sequence[Piece], whole: Piece) -> list[Piece]:
-    """Replace some pieces by one, in the place of the first."""
+    """Replace the pieces `parts` by the piece `whole`, at the index of the first."""
     ids = {id(piece) for piece in parts}
     first = next(place for place, piece in enumerate(pieces) if id(piece) in ids)
     others = [piece for piece in pieces[first:] if id(piece) not in ids]

@@ -1,7 +1,7 @@
-"""Superscripts, subscripts and limits of a line as `^{}` and `_{}`, from baselines and sizes of its pieces.
+"""Conversion of a line's superscripts, subscripts and limits to `^{}` and `_{}`, by baselines and sizes of its pieces.
 
-A raised or lowered piece is a script if it is smaller than its base and close to it. Marks of notes (`word3`) and
-ordinals (`1st`) are no mathematics: a note becomes `[^3]`, an ordinal stays as printed.
+A raised or lowered piece is a script if it is smaller than its base and close to it. Footnote markers (`word3`) and
+ordinals (`1st`) are no mathematics: a marker becomes `[^3]`, an ordinal stays as printed.
 """
 
 import re
@@ -14,7 +14,7 @@ from corpus.read.printed import Piece
 SMALLER = 0.88
 """Largest size of a script, as a share of its base's."""
 SMALLEST = 0.45
-"""Smallest size; text next to a drop cap is smaller still."""
+"""Smallest size of a script, as a share of its base's; text next to a drop cap is smaller still."""
 SHIFT = 0.08
 """Least distance of two baselines, in units of the font size."""
 LOWEST, HIGHEST = -0.6, 0.8
@@ -24,17 +24,17 @@ LEVEL = 0.2
 REACH = 0.95
 """Largest distance of a script's baseline from the line's."""
 BLANK = 0.15
-"""Least gap that means a blank."""
+"""Least gap that counts as a space, in units of the font size."""
 BEFORE = 0.22
-"""Least gap that means a blank before a script."""
+"""Least gap that counts as a space before a script, in units of the font size."""
 WIDE = 1.0
 """Gap at which a line is cut into cells."""
 LONGEST = 60
-"""Characters of a script."""
+"""Largest number of characters of a script."""
 LIMITS_REACH = 2.0
 """Largest distance of the limits of a sum from its baseline."""
 FINEST = 6.3
-"""Largest size, points, whose scripts TeX sets as large as the text."""
+"""Largest font size at which TeX sets scripts as large as the text, points."""
 RAISED, LOWERED, FINE_REACH = 0.25, -0.18, 0.8
 """Heights of the baseline of such a script, in units of the font size, and the largest distance."""
 FINE_GAP = 0.15
@@ -52,20 +52,20 @@ SURE_ORDINAL = re.compile(r"^(?:st|nd|rd|th|er|\u00e8re|\u00e8me)$")
 NOTE = re.compile(r"^(?:\[?\d{1,3}(?:\s?[,\u2013-]\s?\d{1,3})*\]?|[*\u2217\u2020\u2021\u00a7\u00b6\u2225]{1,3}|[a-h])$")
 TRADE = re.compile(r"^(?:TM|SM|\u2122|\u00ae|\u00a9)$")
 OPENING = re.compile(r"^[\w(\[{|\\]")
-"""Beginnings of what follows an exponent closely, and never the mark of a note."""
+"""Beginning of text that may follow an exponent closely, but never a footnote marker."""
 OPERANDS = frozenset("*+=\u00d7\u00b7<>\u2264\u2265\u00b1\u2208\u2227\u2261\u2248")
-"""Signs before a word that make it a quantity, which has exponents and no notes."""
+"""Symbols before a word that make it a quantity, which has exponents and no footnotes."""
 RELATED = re.compile(r"^\s*[=+<>\u2264\u2265\u00d7\u2208\u2227\u2261\u2248]")
-"""Signs after a quantity."""
+"""Symbols after a quantity."""
 FACTOR = re.compile(r"[)}\u00b1\u00d7\u00f7\u2200-\u22ff]$")
-"""Signs right before a word that make it a factor."""
+"""Symbols right before a word that make it a factor."""
 MATHEMATICS = re.compile(r"[=<>\u00b1\u00d7\u2190-\u21ff\u2200-\u22ff]|\\[a-z]+\{|[_^]\{")
-"""Signs of a line in which a raised letter is no mark of a note."""
+"""Symbols of formulas: in a line with one of them, a raised letter is no footnote marker."""
 NO_SCRIPT = re.compile(r"^[_.,]+$")
 SYMBOLS = re.compile(r"cmsy|cmbsy|msbm|math-?symbols|mathsy|mtsy|txsy|pxsy", re.IGNORECASE)
 NOUGHTS = re.compile(r"^0{1,4}$")
 CARETS = re.compile(r"^[\u2227^]+$")
-"""Raised wedges, which mean the caret of the keyboard."""
+"""Raised wedges, which represent the caret of the keyboard."""
 PRIMES = re.compile(r"^[\u2032'\u2033\u2034]+$")
 WORD_END = re.compile(r"[^\W\d_]+$")
 YEAR_END = re.compile(r"[a-z]{2,}[ ,.(]+(?:1[5-9]|20[0-3])\d\d$")
@@ -76,12 +76,12 @@ _NAMES = (
     "MeV GeV mol rad"
 )
 NAMES = frozenset(_NAMES.split())
-"""Functions and units: a number above them is an exponent."""
+"""Functions and units, after which a raised number is an exponent."""
 SOLIDUS = re.compile(r"\^\{(\d{1,3})\}\s?[/\u2044]\s?_\{(\d{1,3})\}")
 
 
 def assemble_scripts(pieces: Sequence[Piece]) -> list[Piece]:
-    """Join the pieces of each formula with scripts; all others stay as they are."""
+    """Join the pieces of each formula with scripts into one piece; all other pieces stay unchanged."""
     result: list[Piece] = []
     group: list[Piece] = []
     for piece in _place_operators(pieces):
@@ -93,7 +93,7 @@ def assemble_scripts(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _place_operators(pieces: Sequence[Piece]) -> list[Piece]:
-    """Give large operators the size of their text, and move them after their line or before their upper limit."""
+    """Give large operators the size of the text around them, and move them to their position in reading order."""
     result = [
         _fit_operator(piece, pieces[max(0, n - 2) : n + 5]) if OPERATOR.match(piece.text) else piece
         for n, piece in enumerate(pieces)
@@ -129,7 +129,7 @@ def _fit_operator(operator: Piece, near: Sequence[Piece]) -> Piece:
 
 
 def join_pieces(group: Sequence[Piece]) -> Piece:
-    """Join the pieces of one line to one, with the font and baseline of the largest."""
+    """Join the pieces of one line into one piece, with the font and baseline of the main (largest) piece."""
     if len(group) == 1:
         return group[0]
     main = _main(group)
@@ -146,7 +146,7 @@ def join_pieces(group: Sequence[Piece]) -> Piece:
 
 
 def _main(group: Sequence[Piece]) -> Piece:
-    """The widest piece of about the largest size; in fine print, only those on the level of the first one count."""
+    """The widest piece of about the largest size; in fine print, only pieces level with the first count."""
     largest = max(piece.size for piece in group)
     full = [piece for piece in group if piece.size > SMALLER * largest]
     if largest <= FINEST:
@@ -159,12 +159,12 @@ def _is_level(piece: Piece, main: Piece) -> bool:
 
 
 def _script(group: Sequence[Piece], piece: Piece, main: Piece) -> int:
-    """1 for a superscript of the line, -1 for a subscript, 0 for neither; `group` are the line's pieces before it."""
+    """Return 1 if a piece is a superscript, -1 for a subscript, 0 for neither; `group` are the pieces before it."""
     return _side(piece, main) or _fine_side(group, piece, main)
 
 
 def _fine_side(group: Sequence[Piece], piece: Piece, main: Piece) -> int:
-    """The same for a script as large as its base, which is on the baseline; otherwise the line is skewed."""
+    """As `_script`, for a script as large as its base. The base must be on the baseline, or the line is skewed."""
     if not group or main.size > FINEST or not SMALLER < piece.size / main.size < 1 / SMALLER:
         return 0
     last, shift = group[-1], (piece.y - main.y) / main.size
@@ -184,13 +184,13 @@ def _fine_side(group: Sequence[Piece], piece: Piece, main: Piece) -> int:
 
 
 def _side(piece: Piece, main: Piece) -> int:
-    """1 for a superscript of the line, -1 for a subscript, 0 for neither."""
+    """As `_script`, for a piece that is smaller than its base."""
     shift = piece.y - main.y
     if not SMALLEST * main.size <= piece.size <= SMALLER * main.size or len(piece.text) > LONGEST:
         return 0
     if abs(shift) < SHIFT * main.size or not LOWEST * main.size < shift < HIGHEST * main.size:
         return 0
-    # An underscore or a comma in another size is no script.
+    # An underscore or a comma in another font size is no script.
     return 0 if NO_SCRIPT.match(piece.text) else 1 if shift > 0 else -1
 
 
@@ -238,7 +238,7 @@ def _is_limit(group: Sequence[Piece], piece: Piece, main: Piece) -> bool:
 
 
 def linear_text(group: Sequence[Piece], main: Piece) -> str:
-    """Text of the pieces of a line, with superscripts and subscripts in braces."""
+    """Join the texts of a line's pieces, with superscripts and subscripts as `^{}` and `_{}`."""
     text = ""
     right: float | None = None
     slanted = False
@@ -265,7 +265,7 @@ def linear_text(group: Sequence[Piece], main: Piece) -> str:
 
 
 def _scripts_at(group: Sequence[Piece], place: int, main: Piece) -> list[Piece]:
-    """The scripts of one base that begin at this place."""
+    """The scripts of one base that begin at the index `place`."""
     scripts: list[Piece] = []
     for piece in group[place:]:
         far = not LOWEST * main.size < piece.y - main.y < HIGHEST * main.size and piece.size <= SMALLER * main.size
@@ -282,11 +282,11 @@ def _scripts_at(group: Sequence[Piece], place: int, main: Piece) -> list[Piece]:
 
 
 def _scripts_text(text: str, scripts: Sequence[Piece], main: Piece, slanted: bool, after: str) -> str:
-    """Text of the scripts after `text`; `after` is the text that follows them."""
+    """Text of the scripts that follow `text`; `after` is the text after the scripts."""
     if main.mono:
         return "".join(piece.text for piece in scripts)
     upper, lower = _split_sides(scripts, main)
-    # Noughts in fonts of symbols without Unicode values are primes, whose code is that of a nought.
+    # Zeros in symbol fonts without Unicode values are primes, which have the code of a zero there.
     upper = [
         replace(piece, text="\u2032" * len(piece.text))
         if SYMBOLS.search(piece.font) and NOUGHTS.match(piece.text)
@@ -305,7 +305,7 @@ def _scripts_text(text: str, scripts: Sequence[Piece], main: Piece, slanted: boo
 
 
 def _split_sides(scripts: Sequence[Piece], main: Piece) -> tuple[list[Piece], list[Piece]]:
-    """Split scripts into superscripts and subscripts; a smaller piece right after one is a script of that one."""
+    """Split scripts into superscripts and subscripts; a smaller piece right after a script is a script of it."""
     sides: dict[int, list[Piece]] = {1: [], -1: []}
     for piece in scripts:
         owners = [s for s in (1, -1) if sides[s] and _is_nested(sides[s], piece)]
@@ -326,16 +326,16 @@ def _is_nested(side: Sequence[Piece], piece: Piece) -> bool:
 
 
 def _plain_text(text: str, above: str, slanted: bool, upper: Sequence[Piece], after: str) -> str | None:
-    """Reading of a raised text that is no exponent, such as the mark of a note; None for an exponent."""
+    """Plain text for a raised piece that is no exponent, such as a footnote marker; None for an exponent."""
     bare = text.rstrip()
-    # A letter with space between it and the word before it is the label of a note.
+    # A letter with space between it and the word before it is the label of a footnote.
     note = f"[^{above}]" if above.isdecimal() or (above.isalpha() and bare == text) else above
     if CARETS.match(above) and (len(above) > 1 or bare[-1:].isdigit()):
         return "^" * len(above)
     if TRADE.match(above) or (bare.endswith("L") and above == "A" and after.startswith("T")):
         return above
     if not bare:
-        # The label of a note, before its text.
+        # The label of a footnote, before the footnote's text.
         return above if NOTE.match(above) else None
     if bare[-1].isdigit() and (SURE_ORDINAL.match(above) or (ORDINAL.match(above) and not upper[0].slanted)):
         return above
@@ -347,7 +347,7 @@ def _plain_text(text: str, above: str, slanted: bool, upper: Sequence[Piece], af
 
 
 def _is_prose(text: str, slanted: bool) -> bool:
-    """Whether the text ends in prose: with a word, the end of a sentence, a remark in brackets or a year."""
+    """Whether a text ends in prose: with a word, the end of a sentence, a remark in brackets or a year."""
     if re.search(r"[.!?]\)$", text) or text[-1] in '.,;:!?\u201d\u2019"':
         return True
     word = WORD_END.search(text)

@@ -1,8 +1,9 @@
-"""Signs of TeX's fonts: correction of characters whose Unicode value is missing, or is their code in the font.
+"""Correction of characters in TeX's fonts whose Unicode value is missing, or is only their code in the font.
 
 Many files give the characters of these fonts no Unicode value; PDFium then returns their codes in the font, which would
-read as other letters (`hu, vi` for angle brackets). Other files give the codes as values. A control code that is
-printed is a sign in any font: none is lost. The tables follow Knuth, The TeXbook, appendix F, and the Cork encoding.
+read as other letters (`hu, vi` for angle brackets). Other files give the codes as Unicode values. A control code that
+is printed is a sign, that is a character, in any font: none is lost. The tables follow Knuth, The TeXbook, appendix F,
+and the Cork encoding.
 """
 
 import ctypes
@@ -15,7 +16,7 @@ import pypdfium2.raw as raw
 from corpus.read.fonts import Fonts, bind_by_address
 
 GARBLED = "\ue0ff"
-"""Mark after text that cannot be read as one formula; the Markdown has `garble.MARK` for it."""
+"""Mark after text that cannot be read as one formula; it becomes `garble.MARK` in the Markdown."""
 ROOT = 0x221A
 HOLE = 0x200B
 """Code of a character that was removed, such as an accent that was composed with its letter."""
@@ -50,7 +51,7 @@ EXTENSION_SIGNS = {
     **dict(zip(range(0x68, 0x70), "[]\u230a\u230b\u2308\u2309{}", strict=True)),
     **dict.fromkeys(range(0x70, 0x74), "\u221a"),
 }  # fmt: skip
-"""Without the pieces of tall brackets and of horizontal braces: formulas in them have several lines."""
+"""Signs of the extension font, without pieces of tall brackets and of braces, whose formulas have several lines."""
 LIGATURES = "\ufb00\ufb01\ufb02\ufb03\ufb04"
 OT1 = dict(
     enumerate(
@@ -58,7 +59,7 @@ OT1 = dict(
         "\u00df\u00e6\u0153\u00f8\u00c6\u0152\u00d8"
     )
 )
-"""Control codes of TeX's old text fonts."""
+"""Signs of the control codes in TeX's old text fonts."""
 T1 = {
     **{code: chr(code) for code in (*range(0x20, 0x7F), *range(0xC0, 0x100))},
     **dict(enumerate("`\u00b4\u02c6\u02dc\u00a8\u02dd\u02da\u02c7\u02d8\u00af\u02d9\u00b8\u02db\u201a\u2039\u203a"
@@ -71,7 +72,7 @@ T1 = {
                      0x7F)),
     **{0xD7: "\u0152", 0xDF: "\u1e9e", 0xF7: "\u0153", 0xFF: "\u00df"},
 }  # fmt: skip
-"""Codes of TeX's text fonts in the Cork encoding."""
+"""Signs of the codes in TeX's text fonts with the Cork encoding."""
 FAMILIES: tuple[tuple[re.Pattern[str], dict[int, str]], ...] = (
     (re.compile(r"cmex|math-?extension|mathex|txex|pxex", re.IGNORECASE), EXTENSION_SIGNS),
     (re.compile(r"cmb?sy|math-?symbols|mathsy|txsy\b|pxsy\b", re.IGNORECASE), dict(enumerate(SYMBOL))),
@@ -87,20 +88,20 @@ FAMILIES: tuple[tuple[re.Pattern[str], dict[int, str]], ...] = (
     (re.compile(r"^(?:TeX-)?(?:x?tipa|tips|tipx)[a-z]*\d", re.IGNORECASE), {}),
     (re.compile(r"^(?:ec|sf)(?:rm|bx|ti|sl|ss|cc|bi|xc|sx|bl|si)\d|^EuropeanComputerModern-(?!.*Typewriter)"), T1),
 )  # fmt: skip
-"""Fonts by their names, with the signs of their codes; those of the phonetic alphabet are unknown."""
+"""Font families by patterns of their names, with the signs of their codes; phonetic signs are unknown."""
 STRICT = re.compile(r"^(?:TeX-)?(?:(?:cm(?:b?sy|mib?|ex)|msam)|(?:x?tipa|tips|tipx)[a-z]*)\d", re.IGNORECASE)
 FOREIGN = frozenset(map(ord, "!?<>=;:0123456789"))
-"""Values that no sign of TeX's mathematical fonts has: a file with them has codes as values."""
+"""Unicode values that no sign of TeX's mathematical fonts has: a file with them gives codes as values."""
 LARGE = re.compile(r"(?<![^\W_])[P-Zp-s](?![^\W_])")
-"""Codes of large operators and roots, whose font has no letters."""
+"""Letters that are codes of large operators and roots, as the font of these has no letters."""
 CONTROLS = frozenset((*range(1, 0x20), *range(0x7F, 0xA0)))
 REPEATED = {**dict(enumerate(range(10), 0xA1)), **dict(enumerate(range(10, 33), 0xAD)), 0xC4: 0x7F}
-"""Alternative places of the control codes in TeX's fonts in Adobe's format."""
+"""Control codes of TeX's fonts by the alternative codes that fonts in Adobe's format have for them."""
 DASHES = dict(enumerate("\u2013\u2014", 0x15))
 OF_TEXT = {**DASHES, **dict(enumerate(LIGATURES, 0x0B)), **dict(enumerate(LIGATURES, 0x1B))}
-"""Signs of TeX's text fonts in either encoding; other control codes of text are letters without a value in the file."""
+"""Signs of control codes in TeX's text fonts of either encoding; other control codes are letters without a value."""
 OLD = frozenset({0x0B, 0x0C, 0x0E, 0x0F})
-"""Codes of the old encoding's ligatures; it has accents at the codes of the other's dashes."""
+"""Codes of ligatures in the old encoding, which has accents at the codes of the Cork encoding's dashes."""
 PROSE = re.compile(r"[a-z]{5,}")
 """Consecutive letters, as in words and not in formulas."""
 SYMBOLIC = re.compile(r"symbol|dingbat|wingding|math|awesome", re.IGNORECASE)
@@ -108,31 +109,31 @@ DASHES_POINTS = frozenset(map(ord, "{|:;"))
 """Codes of the dashes of old TeX fonts of text, and of the period and comma of their fonts of mathematical letters."""
 MATH_LETTERS = re.compile(r"^(?:TeX-)?(?:cmmi|LMMathItalic)\d", re.IGNORECASE)
 LATIN = frozenset(range(0xA1, 0x100)) - {0xB5}
-"""Values that no sign of mathematical letters has."""
+"""Unicode values that no sign in fonts of mathematical letters has."""
 INTEGRALS = re.compile("esint", re.IGNORECASE)
 """Fonts of integrals; only the plain integral of these is known."""
 RETURN = 0x21B5
-"""Sign of the return key, the value that Apple's programs give to the ligature ff of some fonts."""
+"""Sign of the return key, the Unicode value that Apple's programs give to the ligature ff in some fonts."""
 ORNAMENTS = {
     **dict(enumerate("0123456789", 0x2735)), **dict(enumerate("ABCDEF", 0x2746)), **dict(enumerate("RST", 0x2758)),
     0x2751: "K", 0x2756: "O", 0x276F: "U", **dict(enumerate("VWX", 0x2771)), 0x2768: "Y", 0x2769: "Z",
 }  # fmt: skip
-"""Stars under whose names, such as a67, TeX embeds the letters of its bitmaps, by the numbers of their codes."""
+"""Characters by the ornament as which PDFium reads them: TeX names bitmaps by codes, such as a67, like ornaments."""
 BULLET = 0x88
 """Code of the bullet in TeX's companion fonts."""
 EXTENSION = FAMILIES[0][0]
 """Fonts of large operators and brackets; their signs hang below the baseline."""
 SUITS, HEARTS_SPADES = frozenset({0x2662, 0x2663, 0x2666}), frozenset({0x2660, 0x2661, 0x2664, 0x2665})
 BRACES = {0xB6: 0x7B, 0x2663: 0x7C, 0x2662: 0x7D, 0x2666: 0x7D}
-"""Values of braces and the bar that are those of TeX's signs at their codes; a page with all suits means cards."""
+"""Braces and the bar by TeX's symbols of the same codes, which some files give as values; all suits mean cards."""
 PIECES = re.compile("[\uf8e5-\uf8fe\u239b-\u23ae]")
-"""Pieces of tall brackets that have their own value."""
+"""Pieces of tall brackets that have Unicode values."""
 ACCENTS = {
     0x5E: "\u0302", 0x60: "\u0300", 0x7E: "\u0303", 0xA8: "\u0308", 0xAF: "\u0304", 0xB4: "\u0301", 0xB8: "\u0327",
     0x2C6: "\u0302", 0x2C7: "\u030c", 0x2C9: "\u0304", 0x2D8: "\u0306", 0x2D9: "\u0307", 0x2DA: "\u030a",
     0x2DC: "\u0303", 0x2DD: "\u030b", 0x20D7: "\u20d7", 0x2F: NEGATION, 0x338: NEGATION,
 }  # fmt: skip
-"""Spacing accents, with their combining ones."""
+"""Combining accents by the codes of spacing accents."""
 RELATIONS = frozenset(
     "=\u2261\u2208\u220b\u2282\u2283\u2286\u2287\u223c\u2248\u2243<>\u2264\u2265|\u2225\u2203\u2190\u2192\u21d2\u21d4"
 )
@@ -143,12 +144,12 @@ _is_unmapped = bind_by_address(raw.FPDFText_HasUnicodeMapError, ctypes.c_int, ct
 
 @lru_cache(maxsize=1024)
 def signs_of(name: str) -> dict[int, str] | None:
-    """Signs of a TeX font by their codes; None for any other font."""
+    """Signs of a TeX font by their codes, given the font's name; None for any other font."""
     return next((signs for family, signs in FAMILIES if family.search(name)), None)
 
 
 class Signs:
-    """Signs of one page. `coded` are the book's fonts whose values are their codes; those of this page are added."""
+    """Corrector of one page's characters. Fonts that give codes as Unicode values are added to the book's `coded`."""
 
     def __init__(self, textpage: Any, codes: list[int], fonts: Fonts, coded: set[str]) -> None:
         self.textpage, self.codes, self.face, self.coded = textpage, codes, fonts.face, coded
@@ -158,7 +159,7 @@ class Signs:
         self.originals = list(codes)
 
     def replace_codes(self) -> None:
-        """Replace codes by the signs that they mean, and those without a sign by GARBLED."""
+        """Replace the font codes on the page by the signs that they mean, and unknown codes by GARBLED."""
         originals, page, is_unmapped = self.originals, ctypes.cast(self.textpage, ctypes.c_void_p), _is_unmapped
         for index, code in enumerate(originals):
             if code > 0x7E:
@@ -176,7 +177,7 @@ class Signs:
         for match in LARGE.finditer("".join(map(chr, originals))):
             if EXTENSION.search(self.name(match.start())):
                 self._replace_foreign(match.start(), originals[match.start()])
-        # Fonts whose values are their codes.
+        # Fonts that give codes as Unicode values.
         for index, code in enumerate(originals if self.coded else []):
             if 0x20 < code < 0x100 and self.codes[index] in (code, ord(GARBLED)) and self.name(index) in self.coded:
                 signs = signs_of(self.name(index)) or {}
@@ -200,7 +201,7 @@ class Signs:
             self._set(index, self._control_sign(index, code))
 
     def _is_printed(self, index: int) -> bool:
-        """Whether a control code has ink, and is no line end, blank or hyphen that PDFium generated."""
+        """Whether a control code has ink, and is no line end, space or hyphen that PDFium generated."""
         page, edges = self.textpage, self.edges
         if raw.FPDFText_HasUnicodeMapError(page, index):
             return True
@@ -232,7 +233,7 @@ class Signs:
             return OF_TEXT.get(code, GARBLED) if is_known else GARBLED
         if code >= 0x80 and not SYMBOLIC.search(name):
             near = self._neighbours(index, 2)
-            # A letter or digit of the same font is next to it, or only a blank or mark away.
+            # A letter or digit of the same font is next to it, or only a space or mark away.
             if any(chr(self.codes[place]).isalnum() and self.face(place) == face for place in near):
                 return bytes([code]).decode("cp1252", "replace").replace("\ufffd", GARBLED)
         return GARBLED
@@ -250,7 +251,7 @@ class Signs:
             self._set(index, "\u222b" if code == 0x2C6 else GARBLED)
 
     def _replace_foreign(self, index: int, code: int) -> None:
-        """Replace a value that no sign of its font has: it is a code. All values of an unknown font are codes."""
+        """Replace a value that no sign of its font has, and which is thus a code. Unknown fonts have only codes."""
         name = self.name(index)
         if STRICT.search(name):
             signs = signs_of(name) or {}
@@ -259,17 +260,17 @@ class Signs:
             self._set(index, signs.get(code, GARBLED))
 
     def _neighbours(self, index: int, reach: int = 1) -> list[int]:
-        """Places of the characters before and after one."""
+        """Indices of the characters around a character, up to the distance `reach`."""
         places = range(max(0, index - reach), min(len(self.codes), index + reach + 1))
         return [place for place in places if place != index]
 
     def _is_in_word(self, index: int) -> bool:
-        """Whether a letter of the same font is next to a ligature: in fonts of symbols its code is another sign."""
+        """Whether a letter of the same font is next to a ligature's code, which is another sign in symbol fonts."""
         face = self.face(index)
         return any(chr(self.codes[place]).isalpha() and self.face(place) == face for place in self._neighbours(index))
 
     def _has_only_dashes(self, index: int) -> bool:
-        """Whether its font has nothing on the page but dashes at the beginning of lines, as bold ones before items."""
+        """Whether a character's font has only dashes at the beginning of lines on this page, as before items."""
         face = self.face(index)
         inked = [place for place, code in enumerate(self.originals) if code > 0x20 or code in DASHES]
         places = [place for place in inked if self.face(place) == face]
@@ -277,13 +278,13 @@ class Signs:
         return all(starts) and all(self.originals[place] in DASHES for place in places)
 
     def _is_prose(self, index: int) -> bool:
-        """Whether the font has words on the page: codes of mathematical letters are other signs."""
+        """Whether a character's font prints words on this page; in a font of mathematical letters, codes differ."""
         if self.prose is None:
             self.prose = {self.face(match.start() + 2) for match in PROSE.finditer("".join(map(chr, self.codes)))}
         return self.face(index) in self.prose
 
     def _is_unclear(self, index: int, code: int) -> bool:
-        """Whether the code of an unknown font may be another sign: in a word of another font, or in old TeX fonts.
+        """Whether a code without a known sign may be another sign: within a word of another font, or in old TeX fonts.
 
         Old TeX fonts have no name, and each has other codes for its dashes, periods and commas.
         """

@@ -1,4 +1,4 @@
-"""Detection of formulas without a linear reading: rows in tall brackets, and unmatched brackets or parts."""
+"""Detection of formulas that cannot be read as one line: rows in tall brackets, unmatched brackets, loose parts."""
 
 import re
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ TALL = re.compile(r"[()\[\]{}\u2308-\u230b\u27e8\u27e9|\u2016\s]+$")
 HEIGHT = 1.7
 """Reach of a tall bracket above and below the baseline of its line, in units of the font size."""
 FULL = 0.88
-"""Least size of text that is no script, as a share of the largest in a bracket."""
+"""Least font size of text that is no script, as a share of the largest within a bracket."""
 APART = 0.9
-"""Least distance of two rows, in units of the font size."""
+"""Least distance between two rows within a bracket, in units of the font size."""
 SIGNS = re.compile(r"[=+\u2212\u00d7\u00b7\u0391-\u03c9\u2190-\u22ff]|[\^_]\{|\\[a-z]+\{")
 WORD = re.compile(r"(?<![\\^_{\w])[^\W\d_]{3,}")
 BRACKETS = {**dict.fromkeys("([{\u230a\u2308\u27e8", 1), **dict.fromkeys(")]}\u230b\u2309\u27e9", -1)}
@@ -27,20 +27,20 @@ LOOSE = re.compile(
 """Accents without a letter, scripts and roots without a base, and spaced letters."""
 BARS = re.compile(r"[|\u2016]")
 FRAGMENT = 4
-"""Characters of a line that is a part of the formula above or below it."""
+"""Largest number of characters of a block that is a part of the formula above or below it."""
 SMALL, LONGEST = 0.8, 40
-"""Size of scripts that became a block, as a share of the body's, and their length in characters."""
+"""Largest font size of scripts that became a block, as a share of the body's, and their largest length, characters."""
 ALONE = re.compile(
     r"^\(?[A-Z]?[\d.]+[a-z]?\)?$|^[\u2022*\u2013-]$|^[a-z]{2,}[.,:]?$|^\w\s?[=<>\u2248\u2260\u2264\u2265]\s?[-\u2212]?\w$"
 )
 """Complete short blocks: the number of a formula, a bullet, a word between formulas, a relation of two signs."""
 
 BARE = re.compile(r"^[\u2022*\u2013-]\W{0,3}$")
-"""A bullet without a text: two of them are entries of a matrix, or have lost their texts."""
+"""A bullet without a text: two in succession are entries of a matrix, or have lost their texts."""
 
 
 def mark_stacks(pieces: Sequence[Piece]) -> list[Piece]:
-    """Append GARBLED to each tall bracket of a page with several rows in it."""
+    """Append GARBLED to each tall bracket that encloses several rows, and to each relation with a text above it."""
     pieces = _join_bars(pieces)
     tall = [piece for piece in pieces if EXTENSION.search(piece.font) and TALL.match(piece.text)]
     stacks = {id(piece) for piece in tall if piece.text[-1] in OPENERS and _holds_rows(piece, tall, pieces)}
@@ -51,7 +51,7 @@ def mark_stacks(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def _join_bars(pieces: Sequence[Piece]) -> Sequence[Piece]:
-    """Join the parts of each tall bar to one piece."""
+    """Join the parts of each tall vertical bar into one piece."""
     if sum(bool(BARS.fullmatch(piece.text)) for piece in pieces) < 2:
         return pieces
     result: list[Piece] = []
@@ -90,7 +90,7 @@ def _is_over_relation(above: Piece, below: Piece) -> bool:
 
 
 def mark_garbled_blocks(blocks: Sequence[TextBlock], body: float) -> list[TextBlock]:
-    """Set `garbled` for blocks with formulas of several rows, loose accents or unmatched brackets.
+    """Mark blocks as garbled whose formulas have several rows, loose accents or unmatched brackets.
 
     Consecutive formulas count as one: a bracket may close in the next line.
     """
@@ -140,14 +140,14 @@ def _is_doubtful(block: TextBlock) -> bool:
 
 
 def is_formula(text: str) -> bool:
-    """Whether a text is a displayed formula: signs, and hardly a word."""
+    """Whether a text is a displayed formula: mathematical symbols, and hardly a word."""
     return (
         bool(SIGNS.search(text)) and bool(re.search(r"\w", text)) and len(WORD.findall(text)) <= max(2, len(text) // 40)
     )
 
 
 def balance(text: str) -> int:
-    """Opening brackets minus closing ones; a half-open interval balances."""
+    """Number of opening brackets minus closing ones; a half-open interval counts as balanced."""
     return sum(BRACKETS.get(sign, 0) for sign in text)
 
 
