@@ -1,4 +1,4 @@
-"""The document pool, from the dev set's topics to accepted chunks (appendix: document pool construction).
+"""Build the document pool, from the dev set's topics to accepted chunks (appendix: document pool construction).
 
 A run fills its pool from the configured catalogues; `infuser corpus build` also builds one from named sources.
 """
@@ -29,7 +29,7 @@ from tasks.textbooks import retry_unfinished
 
 @subflow("build-corpus")
 def document_pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> ArtifactRef:
-    """The documents of the textbooks or of the configured pool, without those that the audit removes."""
+    """Build a run's pool from catalogues or read the configured pool, without documents that the audits drop."""
     place = current_run(run).config.corpus.pool
     if place:
         if documents.has_registry(place):
@@ -46,9 +46,9 @@ def document_pool(run: str, dev: ArtifactRef, validation: ArtifactRef) -> Artifa
 
 
 def _search(run: str, dev: ArtifactRef, files: Sequence[ArtifactRef] = (), *, build: bool = False) -> CatalogueSearch:
-    """Taxonomy, search and download of the catalogues' books, without those in `files`.
+    """Search the catalogues for the dev set's topics and download their books, without copies of those in `files`.
 
-    A run needs at least one. A `build` may find none, and retries failed items of an earlier build.
+    A run needs at least one book. A `build` may find none, and retries failed items of an earlier build.
     """
     topics = textbooks.extract_taxonomy(run, dev)
     # A micro-world's catalogue offers its own textbooks.
@@ -67,7 +67,7 @@ def _search(run: str, dev: ArtifactRef, files: Sequence[ArtifactRef] = (), *, bu
 
 
 def _bounds(run: str, pages: ArtifactRef) -> ArtifactRef | None:
-    """Bounds of the teaching text of one group's books if a model finds them, else None."""
+    """Find where the teaching text of one group's books begins and ends, with a model; None if none is configured."""
     return documents.find_structure(run, pages) if documents.has_structure_model(run) else None
 
 
@@ -80,7 +80,7 @@ def _audit_and_fill(
     sources: ArtifactRef | None = None,
     pages: Sequence[ArtifactRef] = (),
 ) -> ArtifactRef:
-    """Audit each group for overlap with questions and all groups with other data; then fill the pool."""
+    """Audit each group for overlap with questions, and all groups for overlap with other data; then fill the pool."""
     overlap = current_run(run).config.corpus.overlap
     benchmarks = documents.benchmark_questions(run)
     pairs = zip(chunks, judgements, strict=True)
@@ -94,12 +94,12 @@ def _audit_and_fill(
 
 
 def make_exported_pool(run: str, items: Sequence[SourceItem], build: BuildSettings, *, search: bool) -> ArtifactRef:
-    """The pool of named sources and, with `search`, of catalogues' books, for export; failed items are retried."""
+    """Make the pool of named sources and, with `search`, of catalogue books, for export; failed items are retried."""
     files = [textbooks.take_file(run, item) for item in items if item.path]
     catalogue = _search(run, documents.reference_questions(run, "dev"), files, build=True) if search else None
     offers = [(catalogue.sources, ref) for ref in catalogue.downloads] if catalogue else []
     pairs = [*((ref, ref) for ref in files), *offers]
-    # All groups share one model.
+    # All groups share one model: only one group may use it at a time.
     model_lock = Lock() if documents.asks_model(run) else nullcontext()
     with ThreadPoolExecutor(current_run(run).workers.size) as threads:
         groups = list(threads.map(lambda pair: _judge_group(run, pair[0], pair[1], model_lock), pairs))
@@ -127,7 +127,7 @@ def _judge_group(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltPool:
-    """Output of a build."""
+    """Result of `infuser corpus build`."""
 
     facts: dict[str, Any]
     text: str
@@ -144,7 +144,7 @@ def build_pool(
     judge: str,
     workers: int | None,
 ) -> BuiltPool:
-    """Search, fetch, convert, chunk, judge and audit with the stages of a run in the store; export the pool."""
+    """Build a pool from sources (and a search), with the stages of a run, and export it to the folder `out`."""
     try:
         config = load(configs) if configs else None
     except ConfigError as error:
@@ -179,7 +179,7 @@ def build_pool(
 
 @contextmanager
 def _locked(out: Path) -> Iterator[None]:
-    """Name the folder in the error for a second build of it."""
+    """Name the folder in the error message if another process is building it."""
     try:
         yield
     except BusyRunError as error:

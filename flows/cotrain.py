@@ -15,9 +15,9 @@ from tasks.stage import if_stored, subflow
 def cotrain(
     run: str, dev: ArtifactRef, validation: ArtifactRef, pool: ArtifactRef
 ) -> tuple[dict[int, ArtifactRef], dict[int, ArtifactRef]]:
-    """The validated solvers and their validations, each by the number of completed iterations; 0 is the anchor.
+    """Train both roles for all iterations. Returns validated solvers and their validations by completed iterations.
 
-    An iteration whose artifacts are all stored is shown as one Cached task.
+    0 is the anchor (the pre-trained base model). An iteration that is stored completely is shown as one Cached task.
     """
     iterations = current_run(run).history.latest.cotrain.iterations
     current_run(run).console.iterations = iterations
@@ -35,7 +35,7 @@ def cotrain(
             if pending is not None:
                 solvers[number + 1] = players.solver
                 validations[number + 1] = pending
-        # Also if every iteration is stored: an attempt may have been stopped after the last one.
+        # Needed even if every iteration is stored: an attempt may have been stopped after the last one.
         if iterations:
             _retain(run, iterations, validations)
     return solvers, {completed: future.result() for completed, future in validations.items()}
@@ -55,12 +55,12 @@ def _step(
     pool: ArtifactRef,
     players: Players,
 ) -> tuple[Players, Future[ArtifactRef] | None]:
-    """An iteration and, if one is due, the validation of its solver, which may overlap the next iteration."""
+    """Run an iteration and, if it is due, start the validation of its solver, which may overlap the next iteration."""
     history = current_run(run).history
     players = iteration(run, number, dev, pool, players)
     completed = number + 1
     is_due = completed % history.at(number).cotrain.validate_every == 0
-    # One validation at a time, within one iteration: its checkpoint is the solver of the next iteration.
+    # Wait for the previous validation: it may overlap one iteration only.
     lane.wait()
     if not (is_due or completed == history.latest.cotrain.iterations):
         return players, None
@@ -68,6 +68,6 @@ def _step(
 
 
 def validate(run: str, completed: int, validation: ArtifactRef, solver: ArtifactRef) -> ArtifactRef:
-    """The validation of a checkpoint after `completed` iterations: its answers, then their accuracy."""
+    """Validate a checkpoint after `completed` iterations: collect its answers, then score them."""
     responses = evaluation.respond(run, completed, evaluation.VALIDATION, solver, validation)
     return evaluation.validate(run, completed, responses)

@@ -1,4 +1,4 @@
-"""The Prefect server: find a running one, and `infuser serve` with its deployment."""
+"""Prefect servers: find a running one, start one (`infuser serve`), and serve the deployment of full runs."""
 
 import fcntl
 import json
@@ -36,19 +36,19 @@ _QUIET = {
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
     "PREFECT_CLI_PROMPT": "false",
 }
-# A transaction for each state of every task costs the server a fifth of its time; batches delay states by a second.
+# Record task states in batches: one transaction per state costs a fifth of the server's time. States appear 1 s later.
 _BATCHES = {
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_BATCH_SIZE": "50",
     "PREFECT_SERVER_SERVICES_TASK_RUN_RECORDER_FLUSH_INTERVAL": "1",
 }
 _PATIENCE = 120.0
-"""Seconds to wait for a server's start."""
+"""Seconds to wait until a new server answers."""
 WITHOUT = "the run continues without it, and `infuser serve` shows it later"
 """End of warnings about a server."""
 
 
 def prepare_environment(root: Path) -> None:
-    """Put Prefect's home into the store, and switch off telemetry and console; variables set by the user stay."""
+    """Set Prefect's home to a folder of the store, and switch off telemetry and console; variables of the user stay."""
     home = root / "prefect"
     for name, value in {
         **_QUIET,
@@ -56,13 +56,13 @@ def prepare_environment(root: Path) -> None:
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     }.items():
         os.environ.setdefault(name, value)
-    # The announcement is a profile for Prefect's commands; INFUSER reads it itself and passes it by the environment.
+    # The announcement is a profile for Prefect's own commands; INFUSER reads it itself and sets the variables.
     if os.environ.get("PREFECT_PROFILES_PATH") in (None, str(announcement(root))):
         os.environ["PREFECT_PROFILES_PATH"] = f"{os.environ['PREFECT_HOME']}/profiles.toml"
 
 
 def find_server(root: Path) -> str | None:
-    """The API's address: `PREFECT_API_URL`, or the store's running `infuser serve`. None if there is neither."""
+    """Find the API address: `PREFECT_API_URL`, or the store's running `infuser serve`. None without a server."""
     url = os.environ.get("PREFECT_API_URL")
     server = running_server(root)
     if server and url in (None, server.url):
@@ -75,12 +75,12 @@ def find_server(root: Path) -> str | None:
 
 
 def listen(port: int = 0) -> socket.socket:
-    """A listening socket on loopback for `start`, by default on a free port. Raises UsageError if the port is taken."""
+    """Open a listening socket on loopback, by default on a free port. Raises UsageError if the port is taken."""
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((HOST, port))
-        # Immediately: another process can still take a port that is only bound.
+        # Listen immediately: another process can still take a port that is only bound.
         listening.listen()
     except OSError as error:
         listening.close()
@@ -92,7 +92,7 @@ def listen(port: int = 0) -> socket.socket:
 
 
 def password() -> str:
-    """The secret that this process, its children and its server share: the user's, or a random one."""
+    """The API password shared by this process, its children and its server: the user's, or a random one."""
     secret = os.environ.get("PREFECT_SERVER_API_AUTH_STRING") or secrets.token_urlsafe(32)
     return os.environ.setdefault(_PASSWORD, secret)
 
@@ -109,7 +109,7 @@ def start(listening: socket.socket, store: Path, *, hosts: Sequence[str] = ()) -
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "",
         # Relative to the page's address.
         "PREFECT_SERVER_UI_API_URL": "/api",
-        # Explicit, because a settings file in the working folder may name another server.
+        # Set explicitly, because a settings file in the working folder may name another server.
         "PREFECT_API_URL": address(listening),
         "PREFECT_SERVER_UI_ENABLED": "true",
         "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
@@ -129,7 +129,7 @@ def start(listening: socket.socket, store: Path, *, hosts: Sequence[str] = ()) -
 
 
 def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
-    """Return when the API of this process answers. Raises EngineError if it does not in time."""
+    """Wait until the API of a server process answers. Raises EngineError on timeout."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline and process.poll() is None:
         if is_up(url):
@@ -142,7 +142,7 @@ def wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 def is_up(url: str) -> bool:
-    """Whether the API answers."""
+    """Whether the API at this address answers."""
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=2) as answer:
             return bool(answer.status == 200)
@@ -177,13 +177,13 @@ class RunningServer:
     """A running `infuser serve`."""
 
     url: str
-    """Address of its API."""
+    """Address of the server's API."""
     password: str
     """Prefect's `PREFECT_API_AUTH_STRING`."""
 
 
 def announcement(root: Path) -> Path:
-    """The store's file with the address and the password of its `infuser serve`, in the form of a Prefect profile."""
+    """Path of the store's file with address and password of its `infuser serve`, in the form of a Prefect profile."""
     return root / "server.toml"
 
 
@@ -192,7 +192,7 @@ def running_server(root: Path) -> RunningServer | None:
     path = announcement(root)
     try:
         with path.open("rb") as file:
-            # Only while its owner holds the lock: else another process on that port would receive the password.
+            # Valid only while its owner holds the lock: else another process on that port would receive the password.
             if not _is_locked(file) or not (content := file.read()):
                 return None
         values = tomllib.loads(content.decode())["profiles"]["infuser"]
@@ -206,7 +206,7 @@ def running_server(root: Path) -> RunningServer | None:
 
 
 def record_viewer(root: Path, address: str) -> None:
-    """Record the address of the store's `infuser view`, without its token, for links on Prefect's pages; may fail."""
+    """Record the address of the store's `infuser view`, without its token, for links in Prefect's UI; ignore errors."""
     with suppress(OSError):
         durable.write(root / "viewer", address.partition("/?")[0])
 
@@ -223,7 +223,7 @@ def viewer_at(root: Path) -> str:
 
 @contextmanager
 def _claim(root: Path) -> Iterator[IO[bytes]]:
-    """The announcement file, locked until this process ends. Raises UsageError if the store is served already."""
+    """Lock the announcement file while the server runs. Raises UsageError if the store is already being served."""
     path = announcement(root)
     with durable.write_errors(path, hint="remove it, or set another INFUSER_STORE"):
         path.touch(mode=0o600)
@@ -261,7 +261,7 @@ def _announce(file: IO[bytes], url: str) -> None:
 def _die_with_parent() -> None:
     import ctypes
 
-    # 1 is PR_SET_PDEATHSIG: a killed run must leave no server, and a server's graceful end takes a minute.
+    # 1 is PR_SET_PDEATHSIG: kill the server with its parent; a graceful end would take a minute.
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
@@ -270,12 +270,12 @@ _EXAMPLE = """--param configs='["configs/nano.yaml"]' --param overrides='{"cotra
 
 
 def serve(root: Path, port: int, *, allow_plugins: bool = False) -> None:
-    """Serve until interrupted. Raises UsageError if the port or the store is taken."""
+    """Run the Prefect server and the deployment until interrupted. Raises UsageError if the port or store is taken."""
     prepare_environment(root)
     # Flow runs are separate processes: they must find the same store, and load no code that a parameter names.
     os.environ["INFUSER_STORE"] = str(root)
     os.environ["INFUSER_PLUGINS"] = "any" if allow_plugins else "shipped"
-    # They start in the working folder, which may contain modules of any name.
+    # Flow runs start in the working folder, which may contain modules of any name.
     os.environ.setdefault("PYTHONSAFEPATH", "1")
     os.environ.setdefault("PREFECT_RUNNER_POLL_FREQUENCY", "2")
     # The minimum that Prefect allows.

@@ -1,4 +1,4 @@
-"""Evaluation of any model: request answers, save and score them (`infuser eval`), and rescore saved answers."""
+"""Evaluate any model on benchmarks: collect and score answers (`infuser eval`), and rescore saved answers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +36,7 @@ class EvaluationRequest:
     model: str
     """Model, in any of the forms of `infuser_core/evaluation/models.py`."""
     benchmarks: str = ""
-    """Names, comma-joined; `all`; or empty for those of the configuration."""
+    """Names, separated by commas; `all`; or empty for those of the configuration."""
     data: Path | None = None
     """Folder with the benchmarks' files."""
     out: Path | None = None
@@ -50,17 +50,17 @@ class EvaluationRequest:
     config: Path | None = None
     """Settings of engine, sampling and prompts."""
     judge: str = ""
-    """Model that judges where rules are not certain, in any of the forms; empty for none."""
+    """Model that decides if rules are uncertain, in any of the forms; empty for none."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Settings from options; None leaves a setting unchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """A finished evaluation."""
+    """Result of an evaluation."""
 
     folder: Path
-    """Folder of its tables."""
+    """Folder of the evaluation's tables."""
     results: dict[str, Any]
     """The content of `results.json`."""
     scores: Mapping[str, ArtifactRef]
@@ -68,7 +68,7 @@ class Evaluation:
 
 
 def evaluate(request: EvaluationRequest, *, warn: Callable[[str], None]) -> Evaluation:
-    """Ask the questions that have no answers yet, then score. A repetition reuses all stored answers."""
+    """Evaluate a model: ask the questions without stored answers, then score. Repeating it reuses all answers."""
     model = find_model(settings.store_root(), request.model)
     options = settings_for(model, request.config, request.overrides)
     notes: list[str] = []
@@ -126,7 +126,7 @@ def _export(
     too_long: str,
     judge: EvaluatedModel | None,
 ) -> dict[str, Any]:
-    """Write the tables next to the record, and everything to the requested folder. Returns the results."""
+    """Write the tables into the evaluation's folder, and everything into the requested one. Returns the results."""
     out = request.out
     scores = sheet_scores(answers.plan, scored.questions, checkpoint_id=record.identity["model"])
     judge_name = judge.name if judge else ""
@@ -153,7 +153,7 @@ def rescore(
     out: Path | None,
     overrides: Mapping[str, Any],
 ) -> tuple[dict[str, Any], str]:
-    """Score saved answers under the presets and save the verdicts. Returns the comparison as values and as text."""
+    """Score saved answers under several presets and save the verdicts. Returns the comparison as JSON and as text."""
     options = with_options(EvaluationSettings(), overrides)
     answers, scored = _score_saved(source, presets, options, questions=questions, benchmark=benchmark)
     result = comparison.compare_presets(answers.name, answers.plan, scored)
@@ -171,7 +171,7 @@ def passk(
     questions: Path | None,
     benchmark: str,
 ) -> tuple[dict[str, Any], str]:
-    """pass@k curves of saved answers, as values and as text."""
+    """Compute pass@k curves of saved answers. Returns them as JSON values and as text."""
     options = with_options(EvaluationSettings(), overrides)
     answers, (scored,) = _score_saved(
         source, [options.preset], options, questions=questions, benchmark=benchmark, labels=benchmarks
@@ -189,11 +189,11 @@ def _score_saved(
     benchmark: str,
     labels: Sequence[str] = (),
 ) -> tuple[SavedAnswers, list[ScoredAnswers]]:
-    """Saved answers to the benchmarks of these labels, with their scores under every preset."""
+    """Load saved answers to the benchmarks `labels` (empty: all), and score them under every preset."""
     saved = find_answers(Store(settings.store_root()), source, questions, benchmark)
     with open_evaluation(f"{saved.name}-rescored", pool=pool_of(options)) as run:
         if isinstance(saved, AnswerFiles):
-            # Answers of a file enter the store first.
+            # Import answers from files into the store first.
             parts = {
                 label: execute(run, stages.import_answers(label, saved.plan.questions[label], rows, saved.digest)).ref
                 for label, rows in saved.responses.items()

@@ -1,4 +1,4 @@
-"""Execute one run, in Prefect if a server is running; turn errors into messages and exit codes."""
+"""Execute a run, in Prefect if a server is running, and turn errors into messages and exit codes."""
 
 import errno
 import os
@@ -40,9 +40,9 @@ def execute(
 ) -> None:
     """Start or continue the named run. Raises InfuserError.
 
-    `places` are `again` to compute from there on, `until` to stop after it, `only` to run it alone. If another living
-    process executes the run, wait for its end or raise BusyRunError. Without `page` the page of the report is not
-    written, unless the run is shown in Prefect. `record` writes the record of a variant once its questions are checked.
+    `places`: `again` recomputes from a stage on, `until` stops after it, `only` runs it alone. If another living
+    process executes the run, wait for its end or raise BusyRunError. Without `page`, the report's page is not
+    written, unless the run is shown in Prefect. `record` records a new variant once its questions are checked.
     """
     from infuser_core.planning.split import load_sets, require_apart
     from infuser_core.store.journal import Journal
@@ -52,10 +52,10 @@ def execute(
         while True:
             if wait:
                 runs.wait_until_free(root, name)
-            # An early message, before a server starts; the lock itself is taken inside.
+            # Fail early, before a server starts; the lock itself is taken later.
             runs.refuse_if_held(root, name)
             try:
-                # A complete run computes nothing: its sets of questions may overlap.
+                # A complete run computes nothing: overlapping question sets do no harm.
                 if places.get("again") or not Journal(root, name).is_finished():
                     require_apart(config, load_sets(config))
                 if record is not None:
@@ -91,7 +91,7 @@ def _run_in_prefect(config: "RunConfig", name: str, root: Path, *, places: dict[
     from flows import deployment
 
     deployment.prepare_environment(root)
-    # After the loss of a server, every open flow retries in turn.
+    # Keep retries short: after the loss of a server, every open flow retries in turn.
     os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "1")
     os.environ.setdefault("PREFECT_API_REQUEST_TIMEOUT", "10")
     import httpx
@@ -115,7 +115,7 @@ def _run_in_prefect(config: "RunConfig", name: str, root: Path, *, places: dict[
 
 @contextmanager
 def _terminable(name: str) -> Iterator[None]:
-    """SIGTERM ends the run with a message and a separate exit code. Inside the flow, Prefect receives it first."""
+    """Make SIGTERM end the run with a message and a separate exit code. Inside a flow, Prefect receives it first."""
 
     def stop(*_: object) -> None:
         raise Terminated("stopped by SIGTERM", hint=f"`infuser resume {name}` continues from the last completed stage")
@@ -138,7 +138,7 @@ def exit_code(command: Callable[[], object]) -> int:
         print_error(error.message, error.hint)
         return error.exit_code
     except OSError as error:
-        # Only errors about a file that an argument or a setting names, not those of a failing disk.
+        # Handle only errors about a file that an argument or a setting names, not those of a failing disk.
         if error.filename is None or error.errno not in _PATH_ERRORS:
             raise
         print_error(f"{abbreviate(str(error.filename))}: {error.strerror}", "correct the path")
@@ -150,14 +150,14 @@ def exit_code(command: Callable[[], object]) -> int:
 
 
 def print_error(message: str, hint: str) -> None:
-    """Print an error and its remedy."""
+    """Print an error and its hint on standard error."""
     typer.echo(printable(f"infuser: {' '.join(message.splitlines())[:_LINE]}"), err=True)
     if hint:
         typer.echo(printable(f"  hint: {hint}"), err=True)
 
 
 def print_warning(line: str) -> None:
-    """Print a warning."""
+    """Print a warning on standard error."""
     typer.echo(printable(f"infuser: warning: {line}"), err=True)
 
 

@@ -1,4 +1,4 @@
-"""The whole life cycle as a Prefect flow: corpus, co-training, selection, evaluation, report."""
+"""Prefect flow `infuser` of a complete run: corpus, co-training, selection, evaluation, report."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ DEFAULT = [str(shipped.path_of("nano"))]
 
 
 def _title() -> str:
-    """Name of the flow run: the run's name, derived from the settings if the parameters have none."""
+    """Name of the flow run: the run's name, derived from the settings if the parameters give none."""
     values = flow_run.parameters
     if values.get("name"):
         return str(values["name"])

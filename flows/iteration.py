@@ -1,4 +1,4 @@
-"""One iteration of Algorithm 2: the generator is updated before the solver, and both phases read the same solver."""
+"""One iteration of co-training (Algorithm 2): update the generator, then the solver, on answers of the old solver."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -15,23 +15,23 @@ from tasks.training_pool import BudgetRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Players:
-    """The two policies between iterations."""
+    """Checkpoints of solver and generator between iterations, with what the next iteration needs."""
 
     solver: ArtifactRef
     """Checkpoint of the solver, theta."""
     generator: ArtifactRef
     """Checkpoint of the generator, phi."""
     anchor: ArtifactRef
-    """The checkpoint that both started from."""
+    """The checkpoint of the pre-trained base model, from which both roles start."""
     questions: ArtifactRef | None = None
-    """The last questions, if prompts show questions of earlier iterations."""
+    """Questions of the last iteration, if prompts show questions of earlier iterations."""
     recent: tuple[BudgetRecord, ...] = ()
-    """Iterations in the window of an adaptive budget, oldest first."""
+    """Records of the iterations in the window of an adaptive budget, oldest first."""
 
 
 @subflow("iteration", "iteration-{number}")
 def iteration(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, players: Players) -> Players:
-    """The phases of iteration `number` that the configuration needs. Returns the updated players."""
+    """Run the phases of iteration `number` that the configuration needs. Returns the updated players."""
     settings = current_run(run).history.at(number).cotrain
     solver, generator, anchor = players.solver, players.generator, players.anchor
     if settings.dev_only:
@@ -72,7 +72,7 @@ def iteration(run: str, number: int, dev: ArtifactRef, pool: ArtifactRef, player
 def _dev_gradient(
     lane: Lane, run: str, number: int, dev: ArtifactRef, solver: ArtifactRef
 ) -> Future[ArtifactRef | None]:
-    """The gradient of the solver's dev answers (phases 1a and 1b), or None if no generator is rewarded by it."""
+    """Start the gradient of the solver's dev answers (phases 1a and 1b); None if no reward needs it."""
     settings = current_run(run).history.at(number).cotrain
     if not (settings.updates("generator", number) and find_reward(settings.reward.name).needs_influence):
         return lane.start(lambda: None)

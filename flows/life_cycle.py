@@ -1,4 +1,4 @@
-"""The stages of a run in their order: corpus, co-training, selection, evaluation. Runs and plans follow it."""
+"""Order of a run's stages: corpus, co-training, selection, evaluation; used for runs and for plans."""
 
 from functools import partial
 
@@ -12,7 +12,7 @@ from tasks.stage import if_stored, subflow
 
 
 def life_cycle(run: Run) -> None:
-    """All stages of a run; the report is written after them."""
+    """Run all stages of a run, except its report."""
     dev = documents.reference_questions(run.name, "dev")
     validation = documents.reference_questions(run.name, "validation")
     pool = dev
@@ -31,7 +31,7 @@ def life_cycle(run: Run) -> None:
 def evaluate(
     run: str, solvers: dict[int, ArtifactRef], validations: dict[int, ArtifactRef], validation: ArtifactRef
 ) -> ArtifactRef:
-    """The selected checkpoint, with the benchmark accuracies of the anchor and of the selected solver in the store."""
+    """Select a checkpoint and evaluate it and the anchor (base model) on all benchmarks. Returns the selection."""
     selection = evaluation.select_checkpoint(run, list(validations), list(validations.values()))
     evaluation.leakage(run, validation)
     selected = evaluation.selected_iteration(run, selection, max(solvers))
@@ -42,6 +42,6 @@ def evaluate(
 
 
 def benchmark(run: str, completed: int, label: str, solver: ArtifactRef) -> ArtifactRef:
-    """The accuracy of a checkpoint on one benchmark: its answers, then their scores."""
+    """Evaluate a checkpoint on one benchmark: collect its answers, then score them."""
     responses = evaluation.respond(run, completed, label, solver, None)
     return evaluation.evaluate(run, completed, label, responses)

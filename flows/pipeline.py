@@ -1,4 +1,4 @@
-"""One attempt of a run, from its configuration to its report, with or without Prefect."""
+"""Run the whole pipeline of a configuration: stages, requested stops, and the report; with or without Prefect."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tasks.run_control import Stop
 def resolve(
     configs: list[str], overrides: dict[str, Any], seed: int | None, settings: dict[str, Any] | None
 ) -> RunConfig:
-    """The configuration that a flow's parameters describe; complete `settings` override the others."""
+    """Resolve a flow's parameters to a configuration; complete `settings` override the others."""
     if settings is not None:
         return validate(settings)
     merged = load([Path(path) for path in configs], seed=seed).model_dump(mode="json")
@@ -30,9 +30,9 @@ def resolve(
 def pipeline(config: RunConfig, name: str, *, flow_run: str = "", page: bool = True, **places: str) -> Stop | None:
     """Run all stages and write the `page` of the report. Returns the place of a requested stop, else None.
 
-    `flow_run` is Prefect's id of the flow run around this, or empty. If a stage needs an artifact that the retention of
-    a run with the same beginning has removed, another attempt computes it again first; then it is kept like everything
-    that several runs share.
+    `flow_run` is Prefect's id of the surrounding flow run, or empty. If a stage needs an artifact that another
+    run with the same beginning has pruned (`store.keep`), another attempt recomputes it first; afterwards it is kept
+    like all artifacts that several runs share.
     """
     restored: set[str] = set()
     note = ""
@@ -45,7 +45,7 @@ def pipeline(config: RunConfig, name: str, *, flow_run: str = "", page: bool = T
                 raise
             restored.update(with_keys_to_restore(store_root(), [error.key]))
             note = f"{error.message}; it is computed again first, bit by bit the same"
-            # The run's record has the repetition by now.
+            # The request to recompute is in the run's record by now.
             places.pop("again", None)
 
 

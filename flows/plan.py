@@ -1,4 +1,4 @@
-"""Plans of runs and forks: the pipeline is walked without computing anything."""
+"""Plan runs and forks: walk the pipeline without computing anything, and list what would run and why."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -26,7 +26,7 @@ from tasks.run_control import Planning, Stop
 
 
 def check_request(config: RunConfig, name: str, request: RunPlaces) -> RunPlaces:
-    """The requested places with their iterations. Raises UsageError for places that the run does not have, or if the
+    """Check requested places and complete their iterations. Raises UsageError for places that the run lacks, or if the
     input of a stage that is to run alone is missing."""
     if not request:
         return request
@@ -55,7 +55,7 @@ def _with_iterations(request: RunPlaces, walked: Planning, name: str) -> RunPlac
 def walk(
     root: Path, name: str, history: History, repeats: Sequence[Repeat], *, until: Place | None = None, like: str = ""
 ) -> Planning:
-    """Walk the pipeline, to its end or until a place. `like` is the run whose digests are expected, default itself."""
+    """Walk the pipeline to its end or a place without running it. `like`: run whose digests are expected."""
     control = Planning(Store(root), digests=digests_of(root, like or name), last=until, salts=Salts(repeats))
     with walk_run(name, history, control, root) as run, suppress(Stop):
         life_cycle(run)
@@ -63,14 +63,14 @@ def walk(
 
 
 def plan(history: History, name: str, request: RunPlaces, *, repeats: Sequence[Repeat] = ()) -> RunPlan:
-    """The plan of a run, stage by stage. Raises UsageError for places that it does not have.
+    """Plan a run, stage by stage. Raises UsageError for requested places that it does not have.
 
-    `repeats` are those of a run that is not recorded yet.
+    `repeats` are requests to recompute, for a run that is not recorded yet.
     """
     root = settings.store_root()
     recorded = name in runs.list_runs(root)
     present = place.load_repeats(root, name) or list(repeats)
-    # Forks expect the digests of their origin.
+    # A new fork expects the digests of its origin.
     like = name if recorded else history.forked_from
     if request:
         request = _with_iterations(request, walk(root, name, history, present, like=like), name)
@@ -97,13 +97,13 @@ def plan(history: History, name: str, request: RunPlaces, *, repeats: Sequence[R
 
 
 def _before(catalogue: Catalogue, other: str, history: History) -> FormerRun:
-    """Keys in the store, and records and settings of the run to compare with, if any."""
+    """Keys of all runs' artifacts, and records and settings of the run to compare with, if any."""
     root = catalogue.root
     computed = {entry.key for run in runs.list_runs(root) for entry in Journal(root, run).entries() if entry.digest}
     records: list[Record] = []
     changed: list[Leaf] = []
     if other:
-        # Without deleted artifacts: the plan gives them as computed again.
+        # Leave out deleted artifacts: the plan lists them as recomputed.
         stored = {*catalogue.records, *catalogue.damaged}
         keys = dict.fromkeys(entry.key for entry in Journal(root, other).latest() if entry.key in stored)
         records = list(Graph(catalogue, other, keys).records.values())
@@ -112,7 +112,7 @@ def _before(catalogue: Catalogue, other: str, history: History) -> FormerRun:
 
 
 def plan_fork(fork: Fork) -> RunPlan:
-    """The plan of a fork. Raises UsageError if its origin has not reached the fork's iteration."""
+    """Plan a fork. Raises UsageError if its origin has not reached the fork's iteration."""
     result = plan(fork.history, fork.name, RunPlaces(), repeats=fork.repeats)
     # A fork shares with its origin the stages before the loop and the iterations before its own.
     shared = [
@@ -136,7 +136,7 @@ def _changed(root: Path, run: str, config: RunConfig) -> list[Leaf]:
 
 
 def _nearest(root: Path, name: str, history: History) -> str:
-    """The run to compare with: itself, its origin, or the latest of those with the fewest different settings."""
+    """Find the run to compare with: itself, its origin, or the latest of those with the fewest different settings."""
     candidates = [run for run in runs.list_runs(root) if Journal(root, run).path.exists()]
     for related in (name, history.forked_from):
         if related in candidates:

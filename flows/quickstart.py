@@ -1,4 +1,4 @@
-"""`infuser quickstart`: INFUSER and the fixed-generator control in parallel, then both curves."""
+"""`infuser quickstart`: run INFUSER and the fixed-generator control in parallel, and print both curves."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ CONTROL = shipped.path_of("ablation/fixed_generator")
 
 
 def quickstart(*, iterations: int, seed: int) -> None:
-    """Run both arms in two one-thread processes over the same corpus, and print the results."""
+    """Run INFUSER and the control in two one-thread processes over the same corpus, and print the results."""
     changes = [f"cotrain.iterations={iterations}"]
     main = load([BASE], changes, seed=seed)
     control = load([BASE, CONTROL], changes, seed=seed)
@@ -28,7 +28,7 @@ def quickstart(*, iterations: int, seed: int) -> None:
     log = root / "quickstart-control.log"
     typer.echo(f"store: {root}\nINFUSER:  {main.run_name()}\ncontrol:  {control.run_name()} (log: {log})")
     if Journal(root, control.run_name()).is_finished():
-        # Only the main arm may have to compute: a second process would only cost its imports.
+        # The control is complete, so a second process would only cost its imports.
         execute(main, main.run_name(), page=False)
         execute(control, control.run_name())
     else:
@@ -39,7 +39,7 @@ def quickstart(*, iterations: int, seed: int) -> None:
 
 
 def _run_in_parallel(main: RunConfig, arguments: list[str], log: Path) -> None:
-    """Run the main arm in this process and the control in another."""
+    """Run INFUSER in this process and the control in another."""
     process = spawn(arguments, log=log)
     try:
         # The report is written once, with the control's curve.

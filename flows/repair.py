@@ -1,4 +1,4 @@
-"""The second half of `infuser doctor --repair`: runs compute those of their artifacts that the store lacks."""
+"""`infuser doctor --repair`: recompute artifacts of runs that the store lacks."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from infuser_core.store.store import restoring
 
 
 def repair_runs(root: Path, names: Sequence[str], restore: Sequence[str]) -> None:
-    """Compute the artifacts that the store lacks of these runs, and the pruned ones named by `restore`.
+    """Recompute the missing artifacts of these runs, and the removed ones whose keys are in `restore`.
 
     Raises StoreError if this version of the code would make other artifacts than the run holds.
     """
@@ -31,11 +31,11 @@ def repair_runs(root: Path, names: Sequence[str], restore: Sequence[str]) -> Non
 
 
 def _refuse_other_code(root: Path, holder: Holder, config: RunConfig, until: str) -> None:
-    """Raise StoreError if the missing artifacts would get other keys: repair must not compute a run anew."""
+    """Raise StoreError if the missing artifacts would get other keys: a repair must not recompute a whole run."""
     history = load_history(root, holder.name, config)
     last = parse_places(until=until).until
     steps = walk(root, holder.name, history, place.load_repeats(root, holder.name), until=last).steps
-    # After a lost selection the steps are uncertain: they depend on the selected checkpoint.
+    # Steps after a missing selection are uncertain: they depend on the selected checkpoint.
     selections = [number for number, step in enumerate(steps) if step.recipe.phase == Phase.SELECT and not step.stored]
     missing = [step for step in steps[: selections[0] + 1 if selections else None] if step.is_final and not step.stored]
     foreign = [step.recipe for step in missing if step.recipe.key not in holder.keys]

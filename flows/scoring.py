@@ -30,11 +30,11 @@ from tasks.studies import questions as studies
 from tasks.studies import scores
 
 ROLLOUTS = 64
-"""Answers per held-out question if the form of a right reply is not configured."""
+"""Answers sampled per held-out question if no form of a right reply is configured."""
 STEPPED = 24
-"""Ranked questions to take single steps on, if there are held-out questions."""
+"""Number of ranked questions on which single steps are taken, if there are held-out questions."""
 SHARD = 512
-"""Questions that are answered and scored together: what a kill can lose."""
+"""Questions answered and scored in one batch: at most this work is lost in a crash."""
 
 
 def score(
@@ -53,7 +53,7 @@ def score(
     reply: str,
     steps: int,
 ) -> dict[str, Any]:
-    """Rank the questions, and write the table and, with `keep`, the best of each file. A repeated call continues.
+    """Rank questions by influence; write the table and, with `keep`, the best of each file. A repeated call continues.
 
     Raises UsageError for a model at an address, and for a `keep` of another form than `top:N`.
     """
@@ -73,7 +73,7 @@ def score(
         },
     }
     config = validate(merge(_base_config(scored_model, configs).model_dump(mode="json"), changes))
-    # One name per ranking: the same settings, model and files.
+    # Derive the name from settings, model and files, so that the same ranking continues.
     digest = digest_of([config.digest(), model, [str(path.absolute()) for path in questions]])
     name = f"score-{digest[:12]}"
     inputs = [
@@ -97,7 +97,7 @@ def score(
 
 
 def _base_config(model: EvaluatedModel, configs: Sequence[Path]) -> RunConfig:
-    """The base settings: `configs`, those of the model's run or lab, or defaults."""
+    """Base settings of a ranking: `configs`, else those of the model's run or lab, else defaults."""
     if configs:
         return load(configs)
     if model.config is not None:
@@ -112,7 +112,7 @@ def _base_config(model: EvaluatedModel, configs: Sequence[Path]) -> RunConfig:
 def _score(
     run: Run, model: EvaluatedModel, questions: Sequence[Question]
 ) -> tuple[list[InfluenceScore], dict[str, ArtifactRef]]:
-    """The scores of all questions, and the artifacts of the first shard."""
+    """Score all questions; returns the scores, and the artifacts of the first shard for studies."""
     solver = model.ref or training_pool.make_anchor(run.name)
     dev = documents.reference_questions(run.name, "dev")
     answers = phase.rollout_dev(run.name, 0, dev, solver)
@@ -131,7 +131,7 @@ def _score(
 def _measure_effects(
     run: Run, inputs: dict[str, ArtifactRef], *, samples: int, steps: int, reply: str
 ) -> dict[str, Any]:
-    """Effects on held-out questions of real steps on the first shard: on single questions and on selections."""
+    """Measure how real steps on the first shard affect held-out questions: single questions and selections."""
     held_out = documents.reference_questions(run.name, "validation")
     study = scores.ScoredIteration(run=run, iteration=0, inputs={**inputs, "held_out": held_out}, reply=reply)
     score_ref = scores.named_scores(study)

@@ -1,4 +1,4 @@
-"""Studies of a run: quality of its questions, predictions of its influence score, a frozen solver."""
+"""Studies of a finished run: question quality, predictive power of the influence score, frozen-solver control."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -53,10 +53,10 @@ def quality(
     examples: int,
     html: Path | None,
 ) -> dict[str, Any]:
-    """Answer and check the questions of some iterations. A repetition reuses all stored answers.
+    """Check the quality of a run's questions in some iterations, with solvers and a judge; answers are reused.
 
     Models are named in any of the forms of `infuser_core/evaluation/models.py`. The first solver is the base; keys are
-    compared with the `strong` one, by default the one that agrees most often. A `judge` decides whether a question
+    compared with the answers of `strong`, by default the solver that agrees most often. A `judge` decides if a question
     is self-contained, by default rules do.
     """
     root = settings.store_root()
@@ -102,7 +102,7 @@ def quality(
 
 
 def _answer_all(questions: GeneratedSet, solvers: Sequence[str], *, samples: int) -> dict[str, ArtifactRef]:
-    """The scores of every solver on the questions of one iteration."""
+    """Evaluate every solver on the questions of one iteration; returns the scores by solver."""
     scores = {}
     for solver in solvers:
         model = find_model(settings.store_root(), solver)
@@ -116,7 +116,7 @@ def _answer_all(questions: GeneratedSet, solvers: Sequence[str], *, samples: int
 def _judge(
     run: Execution, sets: Sequence[GeneratedSet], name: str, inputs: dict[str, ArtifactRef]
 ) -> dict[str, Judged]:
-    """The judge's decision on every question, if there is a judge; its artifacts are added to `inputs`."""
+    """Let the judge decide on every question, if there is one; its artifacts are added to `inputs`."""
     if not name:
         return {}
     model = find_model(run.store.root, name)
@@ -136,7 +136,7 @@ FROZEN = shipped.path_of("ablation/frozen_solver")
 def predict_effects(
     run: str | None, *, iteration: int, questions: int, answers: int, rollouts: int, figure: Path | None
 ) -> dict[str, Any]:
-    """Test whether scores rank the effects of steps on single questions."""
+    """Test how well each score ranks the real effects of steps on single questions."""
     with _open_iteration(run, iteration) as (study, scores):
         work = score_studies.prediction_study(study, scores, questions=questions, answers=answers, rollouts=rollouts)
         rows = study.execute_rows(work, "score_correlations", RankCorrelation)
@@ -148,7 +148,7 @@ def predict_effects(
 def select_questions(
     run: str | None, *, iteration: int, share: float, steps: int, draws: int, samples: int | None
 ) -> dict[str, Any]:
-    """Train equally long on the questions that each score selects and on random ones."""
+    """Train equally long on each score's best questions and on random ones, and compare the accuracies."""
     study, _, rows = _arms(run, iteration, share=share, steps=steps, draws=draws, samples=samples, ranked=True)
     return {**_head(study), "steps": steps, "arms": list(selection.summary(rows))}
 
@@ -156,14 +156,14 @@ def select_questions(
 def datamodelling_score(
     run: str | None, *, iteration: int, share: float, steps: int, subsets: int, samples: int | None
 ) -> dict[str, Any]:
-    """Train on random subsets of one iteration's questions: do summed scores rank the accuracies after training?"""
+    """Linear datamodelling score: train on random subsets and correlate their summed scores with the accuracies."""
     study, scores, rows = _arms(run, iteration, share=share, steps=steps, draws=subsets, samples=samples, ranked=False)
     correlations = [asdict(row) for row in selection.datamodelling(rows, scores)]
     return {**_head(study), "steps": steps, "subsets": subsets, "correlations": correlations}
 
 
 def gradient_quality(run: str | None, *, iteration: int, documents: int, batches: int, answers: int) -> dict[str, Any]:
-    """Cosine of the generator's gradient with that of real effects, by reward and advantage."""
+    """Compare the generator's gradient with that of real effects (cosine), by reward and advantage."""
     with _open_iteration(run, iteration) as (study, scores):
         work = score_studies.gradient_study(study, scores, documents=documents, batches=batches, answers=answers)
         rows = study.execute_rows(work, "gradient_quality", GradientQuality)
@@ -172,7 +172,7 @@ def gradient_quality(run: str | None, *, iteration: int, documents: int, batches
 
 @contextmanager
 def _open_iteration(run: str | None, iteration: int) -> Iterator[tuple[ScoredIteration, ArtifactRef]]:
-    """Open a run for a study of one iteration, with the values of every score."""
+    """Open a run to study one iteration; yields the iteration and the values of every score."""
     name = runs.find_run(settings.store_root(), run)
     config = validate(runs.read_config(settings.store_root(), name))
     with open_run(name, config, journal="studies.jsonl") as opened_run:
@@ -185,11 +185,11 @@ def _head(study: ScoredIteration) -> dict[str, Any]:
 
 
 _TABLES = {"arms": ("arm", "accuracy"), "correlations": ("predictor", "spearman")}
-"""Tables of studies with their columns of names and values."""
+"""Tables of studies to average over runs, with their columns of names and values."""
 
 
 def of_each(study: Callable[..., dict[str, Any]], inputs: Sequence[str], **options: Any) -> dict[str, Any]:
-    """A study of one run or, with means and intervals, of several runs or the runs of a sweep file."""
+    """Run a study on one run, or on several runs or a sweep file's with means and intervals over them."""
     names: list[str | None] = []
     for name in inputs:
         is_sweep = name.endswith((".yaml", ".yml"))
@@ -209,7 +209,7 @@ def _arms(run: str | None, iteration: int, **size: Any) -> tuple[ScoredIteration
 
 
 def frozen_solver(run: str | None, *, updates: int, figure: Path | None) -> dict[str, Any]:
-    """Run a run's settings with a frozen solver and one batch of documents for `updates` generator steps."""
+    """Repeat a run with a frozen solver and one batch of documents for `updates` generator steps."""
     base = runs.read_config(settings.store_root(), runs.find_run(settings.store_root(), run))
     config = validate(merge(merge(base, shipped.read_settings_file(FROZEN)), {"cotrain": {"iterations": updates}}))
     preflight(config)

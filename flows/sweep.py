@@ -1,8 +1,8 @@
-"""Sweeps: many runs over one store, a few at a time; their common artifacts are computed once.
+"""Execute a sweep: many runs over one store, several at a time; artifacts in common are computed once.
 
-Every run is a process forked from one that has only imported the modules: the imports take 8 s of processor time, and
-a short run less than a minute. Runs write no page of their report: comparisons read the store, and `infuser report
-RUN` writes a page.
+Each run is forked from a process that has only imported modules: the imports take 8 s of processor time, and
+a short run takes less than a minute. No report pages are written: comparisons read the store, and `infuser report
+RUN` writes one.
 """
 
 import atexit
@@ -37,13 +37,13 @@ PRELOADED = [
     "corpus.find.session",
     "corpus.find.download",
 ]
-"""Modules that every run imports at its start."""
+"""Modules imported once, before the runs are forked."""
 _LOOK = 0.5
-"""Seconds between looks at the processes."""
+"""Seconds between checks of the processes."""
 
 
 class _Processes:
-    """The processes of a sweep and their results."""
+    """Waiting, running and failed runs of a sweep, one process per run."""
 
     def __init__(self, logs: Path, waiting: list[RunConfig]) -> None:
         self.logs = logs
@@ -64,7 +64,7 @@ class _Processes:
         self.pace.begin(run)
 
     def collect(self) -> list[str]:
-        """Runs that ended since the last call."""
+        """Collect the processes that ended since the last call; returns their runs."""
         finished = [run for run, process in self.running.items() if process.exitcode is not None]
         for run in finished:
             self.pace.end(run)
@@ -84,16 +84,16 @@ class _Processes:
 
 
 def _process(config: RunConfig, log: Path) -> None:
-    """Execute a run in this process, with its output in a file."""
+    """Execute a run in this process, with its output in a log file."""
     threading.Thread(target=_end_with_the_sweep, name="sweep", daemon=True).start()
-    # The half a million objects of the imports live as long as the process: exclude them from garbage collection.
+    # Exclude the half a million objects of the imports from garbage collection.
     gc.freeze()
     log.parent.mkdir(parents=True, exist_ok=True)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
     for stream in (1, 2):
         os.dup2(output, stream)
     code = exit_code(partial(_run, config))
-    # Multiprocessing ends a child without its exit functions; Prefect's client has some.
+    # multiprocessing skips exit functions in child processes; Prefect's client needs them.
     atexit._run_exitfuncs()
     raise SystemExit(code)
 

@@ -1,4 +1,4 @@
-"""Overlap audits of accepted chunks: per group with the questions of a run, and with each other data set."""
+"""Stages of the overlap audit: compare accepted chunks with a run's questions, per group, and with other data sets."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,11 +26,11 @@ from tasks.work import Work
 
 VERSION = 5
 LABEL = "mixture "
-"""Prefix of facts about the anchor's training data."""
+"""Prefix of facts about the training data of the anchor (the pre-trained base model)."""
 COMPARISON = "comparison.json"
-"""Facts of a comparison for a built pool."""
+"""File with the facts of a comparison, for the report of a built pool."""
 LEAST_BYTES = 32 << 20
-"""Below this size, processes would cost more than the scan."""
+"""Bytes of data below which worker processes would cost more than the scan."""
 
 
 def _digests(run: Run, shards: Sequence[ReferenceShard]) -> list[str]:
@@ -38,7 +38,7 @@ def _digests(run: Run, shards: Sequence[ReferenceShard]) -> list[str]:
 
 
 def _scan_values(config: OverlapSettings, shards: Sequence[ReferenceShard], digests: Sequence[str]) -> dict[str, Any]:
-    """Settings of a scan for its key. The data enters by content: its path does not matter."""
+    """Settings of a scan for its artifact key. Data sets enter by content: their paths do not matter."""
     return {
         "audit": auditing.config_values(config),
         "scan": [auditing.VERSION, NAME],
@@ -67,7 +67,7 @@ def _outcome(
     *,
     modes: Sequence[Mode] = auditing.MODES,
 ) -> Outcome:
-    """All overlapping pairs, and as facts the counts and the recall of these modes on planted passages."""
+    """Make the outcome of an audit: overlapping pairs, their counts, and the recall of `modes` on planted passages."""
     rows = [row for scan in scans for row in scan.findings]
     pool = [text for text in texts if auditing.side_of(text.document_id) == auditing.POOL]
     facts = auditing.facts_of(label, scans, auditing.measure_recall(pool, config, modes=modes), config.mode)
@@ -93,7 +93,7 @@ def audit_questions(
     validation: ArtifactRef,
     benchmarks: ArtifactRef,
 ) -> Work:
-    """Compare one group's accepted chunks with dev, validation and benchmark questions, with planted controls."""
+    """Compare one group's accepted chunks with the dev, validation and benchmark questions, with planted controls."""
     config = run.config.corpus.overlap.with_defaults()
     questions = {"dev": dev, "validation": validation, "benchmarks": benchmarks}
     inputs = {"chunks": chunks, "judgements": judgements, **questions}
@@ -104,7 +104,7 @@ def audit_questions(
         shards = question_shards(_question_sets(run, questions), work / "questions")
         digests = [digest_of_file(shard.path) for shard in shards]
         scans = _scan(run, Scanner(texts, config), shards, digests, work, progress)
-        # Only the configured mode, because this runs for every group.
+        # Measure the recall of the configured mode only, because this runs for every group.
         return _outcome("questions", texts, scans, config, modes=[config.mode])
 
     return Work(recipe=recipe, produce=produce)
@@ -119,7 +119,7 @@ def audit_data(
     validation: ArtifactRef,
     path: str,
 ) -> Work:
-    """Compare all accepted chunks and the dev and validation set with one data set. A restart continues by shard."""
+    """Compare all accepted chunks, and the dev and validation set, with one data set. A restart continues by shard."""
     config = run.config.corpus.overlap.with_defaults()
     label = Path(path).name
     source_shards = shards_of([Path(path)])
@@ -168,7 +168,7 @@ def compare_pool(
     judgements: Sequence[ArtifactRef],
     questions: Mapping[str, ArtifactRef],
 ) -> Work:
-    """Compare all accepted chunks with named question sets and all other data at once, for a pool to export."""
+    """Compare all accepted chunks with named question sets and all other data in one scan, for a pool to export."""
     config = run.config.corpus.overlap.with_defaults()
     others = shards_of([Path(path) for path in run.config.corpus.overlap.references])
     other_digests = _digests(run, others)
@@ -194,7 +194,7 @@ def compare_pool(
 
 
 def _question_sets(run: Run, questions: Mapping[str, ArtifactRef]) -> dict[str, list[Question]]:
-    """The question sets of some artifacts by name; that of the benchmarks has ids with their labels as prefix."""
+    """Question sets by name; the benchmarks' artifact is split by the label in front of its question ids."""
     sets: dict[str, list[Question]] = {}
     for label, ref in questions.items():
         if label != "benchmarks":

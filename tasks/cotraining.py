@@ -1,4 +1,4 @@
-"""The phases of an iteration as stages."""
+"""Stages of a co-training iteration: each reads its input tables, calls its phase and writes its output tables."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +55,7 @@ _STATE = (pruned.MOMENTS, pruned.WEIGHTS)
 
 @stage("rollout_dev")
 def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef) -> Work:
-    """The solver answers the dev questions (phase 1a)."""
+    """Let the solver answer the dev questions (phase 1a)."""
     settings = dev_phase.settings_of(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -78,7 +78,7 @@ def rollout_dev(run: Run, iteration: int, dev: ArtifactRef, solver: ArtifactRef)
 
 @stage("dev_gradient")
 def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: ArtifactRef) -> Work:
-    """Gradient of the dev answers (phase 1b)."""
+    """Compute the gradient of the solver's dev answers (phase 1b)."""
     settings = gradient_phase.settings_of(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -103,7 +103,7 @@ def dev_gradient(run: Run, iteration: int, rollouts: ArtifactRef, solver: Artifa
 
 
 def _bytes_of(run: Run, checkpoint: ArtifactRef, *parts: str) -> int:
-    """Bytes of parts of a checkpoint, which a gradient or checkpoint computed from it also takes."""
+    """Bytes of a checkpoint's parts; a gradient or checkpoint computed from it takes the same space."""
     return pruned.recorded_bytes(run.store.manifest(checkpoint).files, *parts)
 
 
@@ -116,7 +116,7 @@ def generate_questions(
     allocation: ArtifactRef | None = None,
     before: ArtifactRef | None = None,
 ) -> Work:
-    """The generator writes questions (phase 2a), if set with `before`'s questions as examples and an `allocation`."""
+    """Let the generator write questions (phase 2a); `before`: earlier questions as examples; `allocation`: budget."""
     writer = _writer(run, generator)
     author = {"generator": generator} if run.config.cotrain.generator.model is None else {}
     settings = generate_phase.settings_of(run.config, writer=writer.identity, iteration=iteration)
@@ -156,7 +156,7 @@ def generate_questions(
             tables=tables,
             summary={
                 "written": len(generated.rollouts),
-                # Questions of the pool's rows have no rollout.
+                # Given questions of the pool have no rollout and are not counted.
                 "valid": sum(bool(question.rollout_id) for question in generated.questions),
                 **explain_no_questions(generated.rollouts),
             },
@@ -169,7 +169,7 @@ def generate_questions(
 
 
 def _writer(run: Run, generator: ArtifactRef) -> NamedModel:
-    """The model that the settings name, by default the generator's checkpoint, which is an input of the recipe."""
+    """The model that writes questions: the configured one, else the generator's checkpoint, an input of the recipe."""
     source = run.config.cotrain.generator.model
     if source is None:
         return NamedModel(
@@ -190,7 +190,7 @@ def rollout_questions(
     solver: ArtifactRef,
     pool: ArtifactRef | None = None,
 ) -> Work:
-    """The solver answers the questions (phase 2b); with `labels: document` a teacher also reads the pool."""
+    """Let the solver answer the questions (phase 2b); with `labels: document`, a teacher also reads the pool."""
     settings = answer_phase.settings_of(run.config)
     reading = pool if settings.labels == "document" else None
 
@@ -211,7 +211,7 @@ def rollout_questions(
         votes = majority_votes(rows, rollouts)
         if settings.labels != "reference":
             outcome, votes = add_labels(outcome, labels), [label.agrees for label in labels]
-        # Questions from files, as `infuser score` ranks them, have no oracle's labels.
+        # Questions from files, as in `infuser score`, have no labels of an oracle.
         has_oracle = "question_labels" in run.store.manifest(questions).rows
         by_oracle = run.store.rows(questions, "question_labels", QuestionLabel) if has_oracle else []
         return add_key_accuracy(outcome, run, key_accuracy(by_oracle, votes))
@@ -224,7 +224,7 @@ def rollout_questions(
 
 @stage("check_keys")
 def check_keys(run: Run, iteration: int, questions: ArtifactRef) -> Work:
-    """The configured strong solver answers the questions, to measure how many keys are right; no phase reads it."""
+    """Let a strong solver answer the questions, to measure how many keys are right; no other phase uses the result."""
     source = run.config.cotrain.key_solver
     assert source is not None, "the flow calls this stage only with a key solver"
     model = named_model(source, run.config.engine, run.pool, label="key-solver", role=Role.SOLVER)
@@ -257,7 +257,7 @@ def score_influence(
     gradient: ArtifactRef | None,
     solver: ArtifactRef,
 ) -> Work:
-    """Influence of every generated question on the solver (phase 3)."""
+    """Compute the influence score of every generated question on the solver (phase 3)."""
     settings = score_phase.settings_of(run.config, iteration=iteration, probe=gradient is not None)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -300,7 +300,7 @@ def update_generator(
     generator: ArtifactRef,
     anchor: ArtifactRef,
 ) -> Work:
-    """Optimizer steps of the generator on its rewards (phase 4)."""
+    """Update the generator with optimizer steps on its rewards (phase 4)."""
     settings = generator_phase.settings_of(run.config, iteration=iteration)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -341,7 +341,7 @@ def update_solver(
     solver: ArtifactRef,
     anchor: ArtifactRef,
 ) -> Work:
-    """Optimizer steps of the solver (phase 5); the log-probabilities of `scores` spare a forward pass."""
+    """Update the solver with optimizer steps (phase 5); log-probabilities stored in `scores` spare a forward pass."""
     settings = solver_phase.settings_of(run.config, iteration=iteration)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:

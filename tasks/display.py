@@ -1,6 +1,6 @@
-"""Pages in Prefect's UI: a progress bar of the running stage, a page per artifact with links, and one per run.
+"""Show a run in Prefect's UI: progress bar of the running stage, a page per artifact with links, a page per run.
 
-Prefect is imported inside the functions: it takes seconds, which only runs that are shown in it should spend.
+Prefect is imported inside the functions, because it takes seconds and only runs that are shown in it need it.
 """
 
 import time
@@ -26,7 +26,7 @@ RUN_PAGE = "curves, and what was made from what"
 _FIRST = 0.5
 """Seconds before a stage gets a progress bar."""
 _EVERY = 2.0
-"""Seconds between its updates."""
+"""Seconds between updates of the progress bar."""
 
 
 class Ticker:
@@ -46,7 +46,7 @@ class Ticker:
             self._due = time.monotonic() + _EVERY
 
     def finish(self) -> None:
-        """Complete the progress bar."""
+        """Set the stage's progress bar to 100%."""
         if self._artifact is not None and self._run.published:
             self._publish(100.0)
 
@@ -65,7 +65,7 @@ class Ticker:
 
 @contextmanager
 def _tolerating_loss(run: Execution) -> Iterator[None]:
-    """If publishing fails inside, the run continues without Prefect."""
+    """Continue the run without Prefect if publishing inside the block fails."""
     import httpx
 
     try:
@@ -85,7 +85,7 @@ def log(line: str) -> None:
 
 
 def show_tags(run: Run, flow_run: str) -> None:
-    """Tag the flow run with its run, configuration, variant and seed."""
+    """Tag Prefect's flow run with the run's name, configuration, variant and seed."""
     from prefect.client.orchestration import get_client
 
     config = run.config
@@ -97,7 +97,7 @@ def show_tags(run: Run, flow_run: str) -> None:
 
 
 def show_page(run: Execution, ref: ArtifactRef) -> None:
-    """Publish an artifact's page, with links to the pages of its inputs."""
+    """Publish an artifact's page in Prefect, with links to the pages of its inputs."""
     from prefect.artifacts import create_markdown_artifact
 
     record = run.store.manifest(ref)
@@ -110,7 +110,7 @@ def show_page(run: Execution, ref: ArtifactRef) -> None:
 
 
 def show_run(run: Run) -> None:
-    """Publish the run's page, if anything ran: its curves, and its artifacts by iteration with links to their pages."""
+    """Publish the run's page in Prefect if anything ran: curves, and artifacts by iteration with links."""
     if not any(entry.state == "ran" for entry in run.journal.last_attempt()):
         return
     from prefect.artifacts import create_markdown_artifact
@@ -121,7 +121,7 @@ def show_run(run: Run) -> None:
 
 
 def page_of_run(root: Path, name: str) -> str:
-    """Markdown of a run with its curves of validation accuracy and mean influence as images."""
+    """Markdown page of a run, with images of its validation accuracy and mean influence curves."""
     from infuser_core.results.report import charts, training
     from infuser_core.results.report.queries import report_runs
     from infuser_core.store.views import Lens

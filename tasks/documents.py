@@ -1,7 +1,7 @@
-"""Document stages: the configured question sets, and the way from textbook files to judged chunks.
+"""Stages of documents: the configured question sets, and the steps from textbook files to judged chunks.
 
-Textbooks are processed in the groups in which they were downloaded: each stage of a group is an artifact that depends
-on this group alone. Within a group, finished items survive a killed process.
+Textbooks are processed in the groups in which they were downloaded: each stage of a group makes an artifact that
+depends on this group alone. Within a group, finished items survive a killed process.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,12 +47,12 @@ from tasks.work import Work
 VERSION = 15
 GIVEN_VERSION = 1
 JUDGED_TOGETHER = 256
-"""Chunks judged before their judgements are saved: what a killed process can lose."""
+"""Chunks judged before their judgements are saved: at most this work is lost in a crash."""
 
 
 @stage("questions")
 def reference_questions(run: Run, part: str) -> Work:
-    """The dev or the validation set."""
+    """Load the dev or the validation questions."""
     source = run.config.data.dev if part == "dev" else run.config.data.validation
     evaluated = run.config.evaluate.benchmarks
 
@@ -64,7 +64,7 @@ def reference_questions(run: Run, part: str) -> Work:
         )
 
     content = content_of(source, evaluated=evaluated)
-    # A file enters the key by content: its path and the run's seed do not matter.
+    # Files enter the key by content: their paths and the run's seed do not matter.
     values = {"source": values_of(source), "content": content}
     recipe = run.recipe("questions", VERSION, values, {}, seed=run.config.seed if is_seeded(source) else 0)
     return Work(recipe=recipe, produce=produce)
@@ -72,7 +72,7 @@ def reference_questions(run: Run, part: str) -> Work:
 
 @stage("questions")
 def benchmark_questions(run: Run) -> Work:
-    """The questions of the configured benchmarks, which the overlap audit looks for in the documents."""
+    """Load the questions of the configured benchmarks, which the overlap audit searches for in the documents."""
     loaded = {b.label or b.name: find_benchmark(b.name)(b) for b in run.config.evaluate.benchmarks}
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -92,10 +92,10 @@ def benchmark_questions(run: Run) -> Work:
 
 @stage("convert")
 def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, attempt: int = 0) -> Work:
-    """Convert one group's files to Markdown. A restart continues with the unconverted files."""
+    """Convert one group's book files to Markdown. A restart continues with the files that are not converted."""
     config = run.config.corpus.convert
     group = _group(run, sources, download)
-    # The converter of books' sources enters the key of a group with such a book.
+    # The name of the converter for book source code enters the key of groups with such a book.
     is_source = any(converting_books.is_book(Path(name)) for name in run.store.manifest(download).files)
     formats = {"formats": converting_books.name()} if is_source else {}
     has_help = not converting.helper_trouble(ConversionJob(settings=config))
@@ -103,7 +103,7 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
         "settings": config,
         "version": embedded.CONVERTER,
         "helped": has_help,
-        # The books enter the key by content: catalogue data does not matter.
+        # Books enter the key by content: catalogue data does not matter.
         "books": [[source.source_id, source.sha256] for source in group],
         **formats,
         **attempt_key(attempt),
@@ -141,19 +141,19 @@ def convert_textbooks(run: Run, sources: ArtifactRef, download: ArtifactRef, *, 
 
 
 def _group(run: Run, sources: ArtifactRef, download: ArtifactRef) -> list[Source]:
-    """The registry's rows of one download's books that have a file."""
+    """Registry rows of the downloaded books of one group that have a file."""
     downloaded = {row.source_id for row in run.store.rows(download, "downloaded", Source)}
     return [row for row in run.store.rows(sources, "sources", Source) if row.sha256 and row.source_id in downloaded]
 
 
 def has_structure_model(run: str) -> bool:
-    """Whether a model finds where the teaching text begins and ends."""
+    """Whether a model, not rules, finds where the teaching text of books begins and ends."""
     corpus = current_run(run).config.corpus
     return corpus.structure == "model" and corpus.chunk.mode != "langchain"
 
 
 def asks_model(run: str) -> bool:
-    """Whether a model finds the structure of books or judges chunks."""
+    """Whether building the pool needs a model, to find the structure of books or to judge chunks."""
     corpus = current_run(run).config.corpus
     return (
         has_structure_model(run) or (corpus.judge or current_run(run).config.anchor).type not in judging.WITHOUT_MODEL
@@ -162,7 +162,7 @@ def asks_model(run: str) -> bool:
 
 @stage("structure")
 def find_structure(run: Run, pages: ArtifactRef) -> Work:
-    """First chapter and end marker of one group's books, by the judge's model, or by rules if it has no answer."""
+    """Find the first chapter and the end of one group's books, by the judge's model, or by rules if it fails."""
     template = load_or_shipped("find_boundaries", profile=run.config.prompts)
     model = _judge_model(run)
     options = {"attempts": ATTEMPTS, "tokens": front_matter.MAX_TOKENS, "shown": front_matter.HEADINGS_PER_PROMPT}
@@ -196,7 +196,7 @@ def _converted(run: Run, pages: ArtifactRef) -> list[Page]:
 
 
 def _judge_model(run: Run) -> NamedModel:
-    """The model of the judge."""
+    """The model that judges chunks."""
     source = run.config.corpus.judge or run.config.anchor
     assert source.type != "rules" and source.type != "none", source
     return named_model(source, run.config.engine, run.pool, label="judge")
@@ -206,12 +206,12 @@ def _judge_model(run: Run) -> NamedModel:
 def chunk_textbooks(
     run: Run, sources: ArtifactRef, download: ArtifactRef, pages: ArtifactRef, bounds: ArtifactRef | None
 ) -> Work:
-    """Token-bounded chunks of one group, cut along headings; each discarded span is a judgement with its reason."""
+    """Cut one group's books along headings into chunks of bounded length; discarded spans get a reason."""
     corpus = run.config.corpus
     tokenizer, load = _tokenizer(run)
     domains = {source.source_id: source.discipline for source in _group(run, sources, download)}
     values = {
-        # The tokenizer enters by content.
+        # The tokenizer enters the key by content.
         "chunk": recorded(corpus.chunk, without=("tokenizer",)),
         "structure": corpus.structure,
         "matter": front_matter.RULES,
@@ -245,7 +245,7 @@ def chunk_textbooks(
             tables={
                 "chunks": Table(row_type=Document, rows=chunks),
                 "judgements": Table(row_type=Judgement, rows=discarded),
-                # Volatile: it follows from the chunks and the pages; a built pool shows it.
+                # Volatile: can be derived from chunks and pages; shown by a built pool.
                 "discarded": Table(row_type=Discarded, rows=spans.all(names), volatile=True),
             },
             summary={"chunks": len(chunks), "discarded": len(discarded)},
@@ -255,7 +255,7 @@ def chunk_textbooks(
 
 
 def _tokenizer(run: Run) -> tuple[str, Callable[[], Count]]:
-    """The token counter: its rule or the digest of its model's files, and its loader."""
+    """Token counter: its identity (rule or digest of the model's files), and a function that loads it."""
     source = run.config.corpus.chunk.tokenizer or run.config.anchor
     if source.type == "rules":
         return RULE, by_rule
@@ -265,7 +265,7 @@ def _tokenizer(run: Run) -> tuple[str, Callable[[], Count]]:
 
 @stage("judge")
 def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
-    """Judgements of one group's chunks: which teach something. A restart continues with the remaining chunks."""
+    """Judge which of one group's chunks teach something. A restart continues with the remaining chunks."""
     source = run.config.corpus.judge or run.config.anchor
     if source.type in judging.WITHOUT_MODEL:
         name, decide = judging.WITHOUT_MODEL[source.type]
@@ -303,7 +303,7 @@ def judge_chunks(run: Run, chunks: ArtifactRef) -> Work:
 
 
 def judge_name(run: Run) -> str:
-    """Name of the judge in reports."""
+    """Name of the judge (model or rules) in reports."""
     source = run.config.corpus.judge or run.config.anchor
     return judging.WITHOUT_MODEL[source.type][0] if source.type in judging.WITHOUT_MODEL else _judge_model(run).name
 
@@ -317,7 +317,7 @@ def _judgements(judge: str, rows: Sequence[Judgement]) -> Outcome:
 
 
 def accepted_chunks(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]) -> list[Document]:
-    """The chunks of some groups that the judge accepted."""
+    """Chunks of the groups that the judge accepted."""
     documents: list[Document] = []
     for group, verdicts in zip(chunks, judgements, strict=True):
         names = {row.document_id for row in run.store.rows(verdicts, "judgements", Judgement) if row.keep}
@@ -326,13 +326,13 @@ def accepted_chunks(run: Run, chunks: Sequence[ArtifactRef], judgements: Sequenc
 
 
 def has_registry(place: str) -> bool:
-    """Whether a pool carries the registry of its sources."""
+    """Whether a pool at a path or address includes the registry of its sources."""
     return registry_of(fetch_address(place)) is not None
 
 
 @stage("sources")
 def read_registry(run: Run, place: str) -> Work:
-    """The registry and the page maps of an existing pool, for lineage; no stage reads them."""
+    """Store the source registry and page maps of an existing pool, for lineage; no stage uses them."""
     folder = registry_of(fetch_address(place))
     assert folder is not None, f"{place} has no registry"
     read = read_sources(folder)
@@ -345,14 +345,14 @@ def read_registry(run: Run, place: str) -> Work:
         admitted = sum(row.status == "admitted" for row in read)
         return Outcome(tables=tables, summary={"admitted": admitted, "rejected": len(read) - admitted})
 
-    # The registry enters the key by content: the pool's folder does not matter.
+    # The registry enters the key by content: the pool's location does not matter.
     values = {"registry": digest_of({name: [asdict(row) for row in table.rows] for name, table in tables.items()})}
     return Work(recipe=run.recipe("sources", GIVEN_VERSION, values, {}), produce=produce)
 
 
 @stage("given_pool")
 def read_pool(run: Run, place: str) -> Work:
-    """The documents of an existing pool as accepted chunks, which the audit checks like any others."""
+    """Load the documents of an existing pool as accepted chunks, which the audit checks like any others."""
     path = fetch_address(place)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:

@@ -1,4 +1,4 @@
-"""Stages of evaluation: answers of checkpoints and other models, their scores, the selection, and the report."""
+"""Stages of evaluation: answers of models, their scores, checkpoint selection, leakage, and the report."""
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ VALIDATION = "validation"
 
 @stage("respond")
 def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validation: ArtifactRef | None) -> Work:
-    """A checkpoint answers a benchmark or the validation set. A restart continues with the unanswered questions."""
+    """Let a checkpoint answer a benchmark or the validation set. A restart continues with the unanswered questions."""
     benchmarks = {b.label or b.name: b for b in run.config.evaluate.benchmarks}
     benchmark = None if validation else benchmarks[label]
     settings = evaluate_phase.ask_settings(run.config, benchmark)
@@ -52,7 +52,7 @@ def respond(run: Run, iteration: int, label: str, solver: ArtifactRef, validatio
     inputs = {"solver": solver, "validation": validation}
     loaded = find_benchmark(benchmark.name)(benchmark) if benchmark else []
     if benchmark:
-        # The questions enter the key by content: the place of their file does not matter.
+        # Questions enter the key by content: the path of their file does not matter.
         values |= {"benchmark": benchmark.name, "content": content_digest(loaded)}
     version = evaluate_phase.VERSION
     recipe = run.recipe("respond", version, values, inputs, iteration=iteration, seed=run.config.seed)
@@ -85,7 +85,7 @@ def answer(
     *,
     source: ArtifactRef | None = None,
 ) -> Work:
-    """Any model answers one benchmark; `source` is the artifact of generated questions.
+    """Let any model answer one benchmark; `source` is the artifact of its questions, if they are generated ones.
 
     The answers depend neither on the size of a batch nor on the number of concurrent requests.
     """
@@ -117,7 +117,7 @@ def answer(
             run.console.say(f"{model.name}: {missing:,} of {len(asks):,} questions of {sheet.label} to ask")
             if model.folder is not None:
                 return ask(asks, finished, run.pool.sampler(model.checkpoint()), options, progress=progress)
-            # Imported here, because only requests to an address need it.
+            # Imported here: only models at an address need it.
             from infuser_core.engines.endpoint import Endpoint, parse_address
             from infuser_core.evaluation.remote import respond as ask_at_address
 
@@ -133,7 +133,7 @@ def answer(
 def import_answers(
     label: str, questions: Sequence[Question], responses: Sequence[BenchmarkResponse], digest: str
 ) -> Work:
-    """Answers from a file with this digest, as the artifact that a model's answers would be."""
+    """Import answers from a file with this digest, in the form of a model's answers."""
     values = {"label": label, "content": content_digest(questions), "file": digest}
     recipe = Recipe(phase="respond", version=evaluate_phase.VERSION, config=values, seed=0)
 
@@ -145,32 +145,32 @@ def import_answers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """A model that decides where rules are not certain."""
+    """A model that decides if verification rules are uncertain."""
 
     digest: str
-    """Identity of its weights, or its address."""
+    """Digest of the model's weights, or its address."""
     load: Callable[[], ChatModel]
     """Loads the model; called only if there is something to judge."""
 
 
 def score(run: Execution, answers: ArtifactRef, settings: ScoreSettings, *, judge: Judge | None = None) -> Work:
-    """Score saved answers under a preset; a run's answers under its own preset are scored already."""
+    """Score saved answers under a grading preset; answers of a run under its own preset are scored already."""
     manifest = run.store.manifest(answers)
     label, iteration = str(manifest.summary["label"]), int(manifest.recipe["iteration"])
     return _score_work(run, "evaluate", label, iteration, answers, settings, judge=judge)
 
 
 def retain(run_name: str, completed: int, validations: Mapping[int, ArtifactRef | None]) -> None:
-    """Remove what the run no longer needs after `completed` iterations, if `store.keep` is set.
+    """Remove stored files that the run no longer needs after `completed` iterations, if `store.keep` is set.
 
-    `validations` are by completed iterations, None if unfinished.
+    `validations` by number of completed iterations; None for one that is not finished.
     """
     run = current_run(run_name)
     keep = run.config.store.keep
     if keep is None or not run.control.executes or is_repairing():
         return
     candidates = set(validations)
-    # With a test of significance, a checkpoint with a lower accuracy may still be selected.
+    # With `within_noise` selection, a checkpoint with a lower accuracy may still be selected.
     if run.config.evaluate.selection == "best":
         scored = {number: ref for number, ref in validations.items() if ref is not None}
         accuracies = [run.store.rows(ref, "benchmark_scores", BenchmarkScore)[0].accuracy for ref in scored.values()]
@@ -184,13 +184,13 @@ def retain(run_name: str, completed: int, validations: Mapping[int, ArtifactRef 
 
 @stage("validate")
 def validate(run: Run, iteration: int, responses: ArtifactRef) -> Work:
-    """Accuracy of a checkpoint on the validation set."""
+    """Score a checkpoint's answers to the validation set."""
     return _score_work(run, "validate", VALIDATION, iteration, responses, evaluate_phase.score_settings(run.config))
 
 
 @stage("evaluate")
 def evaluate(run: Run, iteration: int, label: str, responses: ArtifactRef) -> Work:
-    """Accuracy of a checkpoint on one benchmark."""
+    """Score a checkpoint's answers to one benchmark."""
     return _score_work(run, "evaluate", label, iteration, responses, evaluate_phase.score_settings(run.config))
 
 
@@ -217,7 +217,7 @@ def _score_work(
 
 @stage("select")
 def select_checkpoint(run: Run, iterations: Sequence[int], validations: Sequence[ArtifactRef]) -> Work:
-    """The validated checkpoint with the highest accuracy, and the distance of the others."""
+    """Select the checkpoint with the highest validation accuracy, and store the distance of all others."""
     rule = run.config.evaluate.selection
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -241,7 +241,7 @@ def select_checkpoint(run: Run, iterations: Sequence[int], validations: Sequence
 
 
 def selected_iteration(run: str, selection: ArtifactRef, last: int) -> int:
-    """Completed iterations of the selected checkpoint; a plan that cannot know it takes `last`."""
+    """Completed iterations of the selected checkpoint; a plan that cannot know it uses `last`."""
     return read_fact(
         run,
         lambda opened: opened.store.rows(selection, "selections", Selection)[0].selected_iteration,
@@ -252,7 +252,7 @@ def selected_iteration(run: str, selection: ArtifactRef, last: int) -> int:
 
 @stage("leakage")
 def leakage(run: Run, validation: ArtifactRef) -> Work:
-    """Share of each benchmark's questions in the validation set, by which the evaluated checkpoint is selected."""
+    """Measure how many of each benchmark's questions are in the validation set, which selects the checkpoint."""
     loaded = {b.label or b.name: find_benchmark(b.name)(b) for b in run.config.evaluate.benchmarks}
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -268,7 +268,7 @@ def leakage(run: Run, validation: ArtifactRef) -> Work:
 
 
 def write_report(run: Run, *, page: bool) -> None:
-    """Write the report's page if requested and anything ran in this attempt; record time and memory of the attempt."""
+    """Write the report's page if requested and anything ran, and record the attempt's time and memory."""
     from infuser_core.results.lineage.outcome import count_phases
 
     root = run.store.root

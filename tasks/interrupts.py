@@ -1,6 +1,6 @@
-"""Interrupts of stages: signals, time limits and parallel branches end a stage at its next safe point.
+"""Interrupt stages at safe points: by signals, by time limits, or because a parallel stage failed.
 
-A safe point is between two batches or optimizer steps, or the end of the stage. Killing a stage elsewhere does no
+A safe point is between two batches or optimizer steps, or at the end of a stage. Killing a stage elsewhere does no
 damage, but loses the work since the last point. A second signal takes effect at once. Independent stages may overlap:
 the main line stays in its thread and receives the signals, a branch has its own thread with Prefect's context, and the
 first failure ends both and is the error that is raised. Without overlap, a branch runs immediately in the main thread.
@@ -28,7 +28,7 @@ T = TypeVar("T")
 _GRACE = 5.0
 """Seconds that a stage has to reach a safe point after its time limit."""
 _POLL = 0.1
-"""Seconds between two looks at a branch."""
+"""Seconds between checks of a parallel branch."""
 
 
 class Overdue(StageError):
@@ -36,7 +36,7 @@ class Overdue(StageError):
 
 
 class StageInterrupts:
-    """Context of one stage: its signals wait for the next safe point, and it ends after `limit` seconds."""
+    """Context of one stage: delays signals until the next safe point, and ends the stage after `limit` seconds."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class StageInterrupts:
     def __enter__(self) -> "StageInterrupts":
         """Install the signal handlers and start the timeout."""
         if self._thread is threading.main_thread():
-            # In a deployment's flow run, SIGTERM belongs to the runner, which cancels with it.
+            # In a deployment's flow run, SIGTERM is handled by Prefect's runner, which uses it to cancel.
             numbers = [signal.SIGINT] if is_deployed() else [signal.SIGINT, signal.SIGTERM]
             self._former = {number: signal.signal(number, self._receive) for number in numbers}
             self._former[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._alarm)
@@ -83,7 +83,7 @@ class StageInterrupts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Restore the signal handlers. The end of a successful stage is a safe point too."""
+        """Restore the signal handlers; the end of a successful stage is also a safe point."""
         self._stop()
         if error is None and self._signal is not None:
             _raise_default(self._signal)
@@ -118,7 +118,7 @@ class StageInterrupts:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
         if self._finished.wait(_GRACE):
             return
-        # The stage is stuck where Python delivers no signal: report from this thread and exit.
+        # The stage is stuck in code that Python cannot interrupt: report from this thread and exit.
         error = self._error()
         self._record(error)
         self._run.console.clear()
@@ -137,7 +137,7 @@ class StageInterrupts:
 
 
 def _raise_default(number: int) -> None:
-    """The signal's default effect; if that would kill the process, leave by SystemExit instead."""
+    """Apply the signal's default effect; if that would kill the process, raise SystemExit instead."""
     if signal.getsignal(number) == signal.SIG_DFL:
         raise SystemExit(128 + number)
     signal.raise_signal(number)
@@ -147,14 +147,14 @@ _engines_free: ContextVar[threading.Event | None] = ContextVar("engines_free", d
 
 
 def release_engines() -> None:
-    """Report that this branch's stage only has to write its artifact: the main line may use the engines."""
+    """Signal that the stage of this branch only has to write its artifact, so that others can use the engines."""
     event = _engines_free.get()
     if event is not None:
         event.set()
 
 
 class Lane:
-    """Runs one branch at a time in parallel to the main line, each as a future."""
+    """Runs stages in a second thread, one at a time, in parallel to the main thread; results are futures."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -163,11 +163,11 @@ class Lane:
         self._future.set_result(None)
 
     def start(self, branch: Callable[..., T], *arguments: Any) -> "Future[T]":
-        """Run the branch in parallel to what follows, after the branch before it."""
+        """Start a branch in parallel to the main thread, after the previous branch has ended."""
         return self._begin(partial(branch, *arguments), threading.Event(), parallel=self._run.overlaps)
 
     def hand_over(self, branch: Callable[..., T], *arguments: Any) -> "Future[T]":
-        """Run a stage's computation before what follows, and write its artifact in parallel to that."""
+        """Wait for a stage's computation, then let it write its artifact in parallel to the main thread."""
         free = threading.Event()
         future = self._begin(partial(branch, *arguments), free, parallel=self._run.overlaps_commits)
         self._wait_until(lambda: free.is_set() or future.done())
@@ -199,7 +199,7 @@ class Lane:
         return future
 
     def wait(self) -> None:
-        """Wait for the branch and raise its error. A signal ends the branch at its next safe point."""
+        """Wait for the running branch and raise its error. A signal ends the branch at its next safe point."""
         self._wait_until(self._future.done)
         self._thread = None
         self._future.result()
@@ -214,7 +214,7 @@ class Lane:
                     self._run.control.halt.call("the run received a signal to stop")
 
     def abandon(self, error: BaseException) -> BaseException:
-        """End the branch after the main line failed with `error`. Returns the error that came first."""
+        """End the branch after the main thread failed with `error`. Returns the error that came first."""
         self._run.control.halt.call(f"the run ends: {type(error).__name__}: {error}")
         if self._thread is not None:
             self._thread.join()
@@ -224,7 +224,7 @@ class Lane:
 
 @contextmanager
 def alongside(run_name: str) -> Iterator[Lane]:
-    """A lane for the code inside; leaves once both the code and the last branch have ended."""
+    """Provide a lane for parallel stages; the block ends once both its code and the last branch have ended."""
     run = current_run(run_name)
     lane = Lane(run)
     if not (run.overlaps or run.overlaps_commits):

@@ -1,4 +1,4 @@
-"""Pool stages: the chunks that judge and overlap audit accept, as the pool of a run or as a folder to export."""
+"""Stages that fill a document pool with accepted chunks: for a run, or as a folder that is exported."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ BUILT_VERSION = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlapping:
-    """Reasons by id of documents that overlap with other data."""
+    """Documents that overlap with other data, with the reasons, by id."""
 
     dropped: Mapping[str, str]
     """Documents that the pool leaves out."""
@@ -62,7 +62,7 @@ def fill_pool(
     audits: Sequence[ArtifactRef],
     references: Sequence[ArtifactRef],
 ) -> Work:
-    """The document pool D_doc of all groups; audits enter the key by their effect only."""
+    """Build the document pool (the paper's D_doc) from all book groups. Its key lists dropped documents, not audits."""
     rules = run.config.corpus.overlap
     with_questions, with_references = matches_of(run, audits), matches_of(run, references)
     dropped = {
@@ -104,7 +104,7 @@ def fill_pool(
 
 
 def matches_of(run: Run, audits: Sequence[ArtifactRef]) -> dict[str, str]:
-    """Reason by document id, from the longest match of each document."""
+    """Reasons why documents overlap, by id, from the longest match of each."""
     rows = [row for ref in audits for row in run.store.rows(ref, "overlaps", Overlap) if row.matched]
     return {row.document_id: building.overlap_reason(row) for row in sorted(rows, key=lambda row: row.longest_run)}
 
@@ -112,7 +112,7 @@ def matches_of(run: Run, audits: Sequence[ArtifactRef]) -> dict[str, str]:
 def _empty_pool_error(
     run: Run, pages: Sequence[ArtifactRef], chunks: Sequence[ArtifactRef], judgements: Sequence[ArtifactRef]
 ) -> DocumentError:
-    """The error for an empty pool, with the stage that rejected the last chunk."""
+    """Make the error for an empty pool; it names the stage that rejected the last chunk."""
     books = [page for ref in pages for page in run.store.rows(ref, "pages", Page)]
     rejected = [page for page in books if page.reason]
     if books and len(rejected) == len(books):
@@ -139,7 +139,7 @@ def _empty_pool_error(
 
 
 def _nearest_lengths(run: Run, chunks: Sequence[ArtifactRef], sizes: ChunkSettings) -> str:
-    """The lengths next to the limits of a chunk; empty if no span was left out for its length."""
+    """Text with the lengths of discarded spans nearest to the limits of a chunk; empty if there are none."""
     spans = [row for ref in chunks for row in run.store.rows(ref, "discarded", Discarded) if row.num_tokens]
     short = [row.num_tokens for row in spans if row.num_tokens < sizes.min_tokens]
     long = [row.num_tokens for row in spans if row.num_tokens > sizes.max_tokens]
@@ -157,26 +157,26 @@ _TAXONOMY: Mapping[str, type] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogueSearch:
-    """Artifacts of a search in catalogues."""
+    """Artifacts of a search for books in catalogues."""
 
     topics: ArtifactRef
     searches: Sequence[ArtifactRef]
-    """Offers by group."""
+    """Offers of the catalogues, by group of topics."""
     choice: ArtifactRef
-    """Candidates."""
+    """Admitted and rejected candidates."""
     downloads: Sequence[ArtifactRef]
-    """Files of the candidates by group."""
+    """Downloaded files, by group of sources."""
     sources: ArtifactRef
-    """Registry of the candidates."""
+    """Registry of all candidates, with digests or reasons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BookGroup:
-    """Artifacts of one group of books."""
+    """Artifacts of one group of books, from pages to judgements."""
 
     pages: ArtifactRef
     bounds: ArtifactRef | None
-    """Bounds of the teaching text by a model, or None."""
+    """Bounds of the teaching text that a model found, or None."""
     chunks: ArtifactRef
     judgements: ArtifactRef
 
@@ -190,7 +190,7 @@ def built_pool(
     comparison: ArtifactRef | None,
     build: BuildSettings,
 ) -> Work:
-    """The folder that `infuser corpus build` exports: tables, Markdown, report, and the results of a search."""
+    """Make the folder that `infuser corpus build` exports: tables, Markdown, report, and search results."""
     judge, tokenizer = judge_name(run), _tokenizer_name(run)
     inputs: dict[str, ArtifactRef | None] = {"comparison": comparison}
     if search is not None:
@@ -228,13 +228,13 @@ def built_pool(
 
 
 def _tokenizer_name(run: Run) -> str:
-    """Description of the token counter."""
+    """Describe the token counter in reports."""
     source = run.config.corpus.chunk.tokenizer or run.config.anchor
     return DESCRIPTION if source.type == "rules" else f"the tokenizer of {anchor_folder(source).name}"
 
 
 def _offered_items(run: Run, search: CatalogueSearch | None) -> list[SourceItem]:
-    """The catalogues' entries with their registry rows."""
+    """Items of a build that come from catalogues, with their registry rows."""
     if search is None:
         return []
     before = run.store.rows(search.choice, "candidates_sources", Source)
@@ -257,7 +257,7 @@ def _offered_items(run: Run, search: CatalogueSearch | None) -> list[SourceItem]
 
 
 def _in_order_of(items: Sequence[SourceItem], books: Iterator[BuiltSource]) -> Iterator[BuiltSource]:
-    """Outcomes in the order of the items; items that were rejected before conversion are in no group."""
+    """Sort built books in the order of the items; items rejected before conversion are in no group."""
     ahead: dict[str, BuiltSource] = {}
     for item in items:
         while not item.stage and item.source.source_id not in ahead:
@@ -269,7 +269,7 @@ def _in_order_of(items: Sequence[SourceItem], books: Iterator[BuiltSource]) -> I
 def _built_books(
     run: Run, groups: Sequence[BookGroup], books: Mapping[str, SourceItem], workspace: Path, progress: Progress
 ) -> Iterator[BuiltSource]:
-    """The outcome of each book; writes its Markdown into the workspace."""
+    """Yield the result of each book, and write its Markdown into the workspace."""
     for number, group in enumerate(groups, 1):
         chunks = run.store.rows(group.chunks, "chunks", Document)
         spans = run.store.rows(group.chunks, "discarded", Discarded)
@@ -296,7 +296,7 @@ def _built_books(
 
 
 def _default_structure(run: Run) -> str:
-    """Name of the method that finds front and back matter without a model."""
+    """Name of the method that finds front and back matter if no model does."""
     corpus = run.config.corpus
     return "" if corpus.structure == "off" or corpus.chunk.mode == "langchain" else "rules"
 
@@ -310,7 +310,7 @@ def _audit_facts(run: Run, comparison: ArtifactRef | None, groups: Sequence[Book
 
 
 def _search_tables(run: Run, search: CatalogueSearch | None, workspace: Path) -> dict[str, Any]:
-    """Write the tables of a search; returns failures and coverage for the report."""
+    """Write the tables of a search into the workspace; returns failures and coverage for the report."""
     if search is None:
         return {}
     tables: list[tuple[str, type, Sequence[ArtifactRef], str]] = [

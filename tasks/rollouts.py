@@ -1,4 +1,4 @@
-"""Outcomes of co-training stages: rollouts with pseudo-labels and key accuracy, and the steps of an update."""
+"""Build outcomes of co-training stages: rollouts with pseudo-labels and key accuracy, and steps of updates."""
 
 import warnings
 from collections import Counter
@@ -18,7 +18,7 @@ from tasks.work import add_not_finite
 
 
 def rollouts_outcome(rollouts: list[Rollout]) -> Outcome:
-    """The rollouts with their accuracy."""
+    """Make an outcome of rollouts, with their accuracy and number of tokens."""
     accuracy = sum(row.reward for row in rollouts) / max(1, len(rollouts))
     return Outcome(
         tables={"rollouts": Table(row_type=Rollout, rows=rollouts)},
@@ -27,7 +27,7 @@ def rollouts_outcome(rollouts: list[Rollout]) -> Outcome:
 
 
 def questions_of(store: Store, questions: ArtifactRef) -> list[Question]:
-    """The rows of a stage's questions: generated ones or a dev set."""
+    """Read the questions of an artifact: generated ones or a dev set."""
     table = "questions" if questions.kind == Phase.GENERATE_QUESTIONS else "reference_questions"
     return store.rows(questions, table, Question)
 
@@ -53,7 +53,7 @@ def add_key_accuracy(outcome: Outcome, run: Run, keys: Sequence[KeyAccuracy]) ->
 
 
 def steps_of(before: int, updates: list[Update]) -> dict[str, object]:
-    """Counts of taken and skipped steps for the summary; emits health warnings."""
+    """Summarize an update by taken and skipped steps; emits health warnings."""
     for line in health_warnings(updates[0].role, updates) if updates else []:
         warnings.warn(line, stacklevel=2)
     count = sum(not update.skipped for update in updates)
@@ -64,7 +64,7 @@ def steps_of(before: int, updates: list[Update]) -> dict[str, object]:
 
 
 def solver_outcome(before: int, update: SolverUpdate, settings: SolverSettings) -> Outcome:
-    """The outcome of the solver's update, with the questions outside the band of accuracies if one is set."""
+    """Make the outcome of a solver update, with the questions outside the band of accuracies if one is set."""
     tables = {"updates": Table(row_type=Update, rows=update.updates)}
     summary = steps_of(before, update.updates)
     if settings.band is not None:
@@ -74,7 +74,7 @@ def solver_outcome(before: int, update: SolverUpdate, settings: SolverSettings) 
 
 
 def explain_no_questions(texts: Sequence[Rollout]) -> dict[str, str]:
-    """A summary entry with the most frequent reason if none of the texts is a question."""
+    """Summary entry that explains why no text is a question, by the most frequent reason; empty otherwise."""
     reasons = Counter(text.malformed_reason for text in texts)
     if not texts or "" in reasons:
         return {}
@@ -82,5 +82,5 @@ def explain_no_questions(texts: Sequence[Rollout]) -> dict[str, str]:
 
 
 def counts(values: list[str]) -> dict[str, int]:
-    """Number of occurrences of each value."""
+    """Count the occurrences of each value."""
     return {str(value): values.count(value) for value in sorted(set(values))}

@@ -1,6 +1,6 @@
-"""The runs that are open in this process, by name: configuration, store, journal and warm engines of each.
+"""Open runs of this process: configuration, store, journal and engines, found by the run's name.
 
-Prefect passes names and references; heavy objects stay here.
+Prefect tasks get only names and references; heavy objects are held here.
 """
 
 import os
@@ -40,7 +40,7 @@ _WHOLE = RunPlaces()
 
 @dataclass(slots=True, kw_only=True)
 class Execution:
-    """Store, journal and engines of a run or an evaluation, with which its stages are executed."""
+    """State of a run or evaluation while its stages are executed: store, journal, engines, control."""
 
     name: str
     store: Store
@@ -48,7 +48,7 @@ class Execution:
     pool: EnginePool
     console: Console
     log: RunLog = field(default_factory=RunLog)
-    """Reports the stages in the terminal and in the run's folder."""
+    """Reports stages in the terminal and in the run's folder."""
     hold: Hold | None = None
     published: bool = False
     """Whether stages are shown in Prefect."""
@@ -58,11 +58,11 @@ class Execution:
 
     @property
     def resumed_by(self) -> str:
-        """The command that resumes this, for hints."""
+        """Command that continues this work, for hints in messages."""
         return "the same command"
 
     def checkpoint(self, ref: ArtifactRef, role: str) -> Checkpoint:
-        """The checkpoint in an artifact, with every file verified."""
+        """Load the checkpoint of an artifact, with every file verified."""
         step = int(self.store.manifest(ref).summary["step"])
         folder = self.store.verified_folder(ref)
         return Checkpoint(checkpoint_id=ref.id, role=role, path=str(folder), step=step)
@@ -77,10 +77,10 @@ class Execution:
         iteration: int = -1,
         seed: int = 0,
     ) -> Recipe:
-        """The recipe of a stage: the phase's own settings and its inputs by id, nothing else.
+        """Make the recipe of a stage from the phase's own settings and the ids of its inputs, nothing else.
 
-        `seed` is for phases that draw random numbers. Work that is repeated although the store has it carries its salt
-        among the settings.
+        `seed` is for phases that draw random numbers. The settings of a stage that is recomputed on request
+        include a salt, which changes the key.
         """
         sources = {name: ref.id for name, ref in inputs.items() if ref is not None}
         salt = self.control.salts.of(phase, iteration, sources)
@@ -96,30 +96,30 @@ class Execution:
 
 @dataclass(slots=True, kw_only=True)
 class Run(Execution):
-    """A run: what its stages share."""
+    """State of an open run that its stages share."""
 
     config: RunConfig
     """Resolved configuration; inside a stage, the one of its iteration."""
     workers: WorkerPool
-    """Workers of stages that need no engine."""
+    """Worker processes of stages that need no engine."""
     history: History
-    """The configuration of every iteration: before its start, a fork has that of its origin."""
+    """Configurations by iteration: a fork has its origin's before its start."""
     listed: bool = True
-    """Whether commands list it as a run."""
+    """Whether commands list this as a run."""
 
     @property
     def resumed_by(self) -> str:
-        """The command that resumes this, for hints."""
+        """Command that continues this work, for hints in messages."""
         return f"`infuser resume {self.name}`" if self.listed else "the same command"
 
     @property
     def overlaps(self) -> bool:
-        """Whether independent stages run in parallel. A run up to a place keeps their order."""
+        """Whether independent stages run in parallel; not in a run up to a place, which is sequential."""
         return self.config.engine.overlap and self.control.is_open
 
     @property
     def overlaps_commits(self) -> bool:
-        """Whether a checkpoint is committed while the next stage runs. A run up to a place keeps their order."""
+        """Whether a checkpoint is committed while the next stage runs; not in a run up to a place."""
         return self.config.engine.write_beside and self.control.is_open
 
 
@@ -128,7 +128,7 @@ _override: ContextVar[Run | None] = ContextVar("override", default=None)
 
 
 def current_run(name: str) -> Run:
-    """The open run of that name, or this thread's override of it."""
+    """The open run of this name, or the run that overrides it in this thread."""
     override = _override.get()
     if override is not None and override.name == name:
         return override
@@ -137,7 +137,7 @@ def current_run(name: str) -> Run:
 
 
 def unpublish(run: Execution) -> None:
-    """Stop showing the run in Prefect, whose server is lost; the next server shows the whole attempt."""
+    """Stop showing the run in Prefect after its server was lost; the next server shows the whole attempt."""
     run.published = False
     opened = _open.get(run.name)
     if opened is not None and opened.published:
@@ -146,14 +146,14 @@ def unpublish(run: Execution) -> None:
 
 
 def _note_flow_run(root: Path, name: str, attempt: int, flow_run: str) -> None:
-    """Record which flow run of Prefect shows an attempt."""
+    """Record in the run which Prefect flow run shows an attempt."""
     flow_runs = {**runs.read_run(root, name).get("shown", {}), str(attempt): flow_run}
     runs.change_run(root, name, shown={number: flow_run for number, flow_run in flow_runs.items() if flow_run})
 
 
 @contextmanager
 def override_run(run: Run) -> Iterator[None]:
-    """In this thread, `run` replaces the open run of its name; parallel branches keep the open one."""
+    """Let `run` replace the open run of its name in this thread; parallel branches still see the open one."""
     token = _override.set(run)
     try:
         yield
@@ -172,10 +172,10 @@ def open_run(
     request: RunPlaces = _WHOLE,
     workers: int | None = None,
 ) -> Iterator[Run]:
-    """Take ownership of the run, start an attempt, and release the engines at the end.
+    """Open a run: take ownership of it, start an attempt, and release its engines at the end.
 
-    `flow_run` is the Prefect flow run that shows the stages, if any. Studies of a run have a separate `journal`.
-    Commands list no run with `listed=False`, such as a corpus build. A repetition in the `request` is recorded before
+    `flow_run` is the Prefect flow run that shows the stages, if any. Studies use a separate `journal`.
+    Runs with `listed=False`, e.g. corpus builds, are hidden from commands. A `request` to recompute is recorded before
     anything runs, so that a killed run continues with it. `workers` is the number of processes on this machine if
     there is no cluster, by default one per core.
     """
@@ -184,7 +184,7 @@ def open_run(
     settings.track_seconds()
     settings_now = config.model_dump(mode="json")
     if listed:
-        # Results depend on the recorded settings; a resumed run may change the others.
+        # Settings that results depend on must equal the recorded ones; a resumed run may change the others.
         runs.create_run(root, name, settings_now, identity=lambda values: recorded(validate(values), naming=True))
     with runs.hold_run(root, name) as hold, without_heartbeats() if flow_run else nullcontext():
         record = Journal(root, name, file=journal)
@@ -221,7 +221,7 @@ def _control_of(root: Path, name: str, store: Store, request: RunPlaces) -> RunC
     if request.again is None:
         repeats = place.load_repeats(root, name)
     else:
-        # One attempt that Prefect retries asks only once.
+        # An attempt that Prefect retries makes only one request.
         flow_run = _flow_run()
         repeats = place.add_repeat(root, name, request.again, asked_by=str(flow_run.id) if flow_run else "")
         place.record_repeats(root, name, repeats)
@@ -231,7 +231,7 @@ def _control_of(root: Path, name: str, store: Store, request: RunPlaces) -> RunC
 
 
 def _flow_run() -> Any:
-    """Prefect's flow run around this code, or None. Prefect is slow to import and is not imported for this."""
+    """Prefect's current flow run, or None. Prefect is slow to import and is not imported for this."""
     if "prefect" not in sys.modules:
         return None
     from prefect.context import FlowRunContext
@@ -253,7 +253,7 @@ def _registered(run: Run) -> Iterator[None]:
 
 @contextmanager
 def walk_run(name: str, history: History, control: Planning, root: Path) -> Iterator[Run]:
-    """Open a run for a walk along the pipeline that computes and records nothing. The run need not exist."""
+    """Open a run to walk the pipeline without computing or recording anything. The run need not exist."""
     run = Run(
         name=name,
         config=history.latest,
@@ -270,13 +270,13 @@ def walk_run(name: str, history: History, control: Planning, root: Path) -> Iter
 
 
 def digests_of(root: Path, name: str) -> dict[str, str]:
-    """Digest of every artifact that the run has had, by its key."""
+    """Digests of all artifacts that a run ever had, by key."""
     return {entry.key: entry.digest for entry in Journal(root, name).entries() if entry.digest}
 
 
 @contextmanager
 def open_evaluation(name: str, *, pool: EnginePool) -> Iterator[Execution]:
-    """Take ownership of an evaluation's record and start an attempt.
+    """Open an evaluation: take ownership of its record, start an attempt, and release the engines at the end.
 
     Raises BusyRunError while another process works on the same evaluation.
     """
@@ -305,7 +305,7 @@ def open_evaluation(name: str, *, pool: EnginePool) -> Iterator[Execution]:
 
 
 def _report_killed_holder(hold: Hold, record: Journal, name: str, log: RunLog) -> None:
-    """Report and journal that the previous holder of the run was killed."""
+    """Report and journal that the previous process of the run was killed."""
     lease = hold.dead_lease
     if lease is None:
         return
@@ -334,7 +334,7 @@ def is_deployed() -> bool:
 def without_heartbeats() -> Iterator[None]:
     """Switch off Prefect's heartbeats of the flows inside: joining their thread costs up to a second each.
 
-    Only a deployment's outermost flow run needs them; dead flow runs of other kinds are detected by their lock.
+    Only a deployment's outermost flow run needs them; other dead flow runs are detected by their lock.
     """
     from prefect.context import SettingsContext, get_settings_context
 

@@ -1,4 +1,4 @@
-"""Run control: how far a run goes, what it computes again, and the end of all branches after a failure."""
+"""Run control: decides for each stage whether it is reused, computed, looked up or planned, and ends a run early."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,47 +12,47 @@ from infuser_core.store.store import Store
 
 
 class Stop(Exception):
-    """The run reached the stage at which it was to stop."""
+    """Raised when the run has reached the last requested stage."""
 
 
 class Halted(Exception):
-    """This branch ended because another one failed or the run was stopped."""
+    """Raised in a branch to end it because another one failed or the run was stopped."""
 
 
 class NotStored(Exception):
-    """A look-up reached a stage whose artifact is not in the store."""
+    """Raised in a look-up at a stage whose artifact is not stored."""
 
 
 class Halt:
-    """Flag that ends all branches of an attempt; they check it at their safe points."""
+    """Flag that ends all parallel branches of an attempt at their next safe points."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._reason = ""
 
     def call(self, reason: str) -> None:
-        """End every branch. The first reason is kept."""
+        """Ask every branch to end. Only the first reason is recorded."""
         with self._lock:
             self._reason = self._reason or reason
 
     def check(self) -> None:
-        """A safe point: raises Halted after a call."""
+        """Raise Halted at a safe point if the branches were asked to end."""
         if self._reason:
             raise Halted(self._reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageCall:
-    """A stage call, before the control decides whether the stage runs."""
+    """A call of a stage, before the control decides whether the stage runs."""
 
     recipe: Callable[[], Recipe]
-    """Builds its recipe. Raises MissingArtifactError if that needs the content of an artifact that is not stored."""
+    """Builds the stage's recipe. Raises MissingArtifactError if that needs the content of a missing artifact."""
     sketch: Callable[[], Recipe]
-    """Builds a recipe of phase, iteration and inputs alone."""
+    """Builds a partial recipe of phase, iteration and inputs."""
 
 
 class RunControl:
-    """Control of a normal run: every stage is reused or computed, up to the `last` one."""
+    """Control of a normal run: reuses or computes every stage, up to the `last` one."""
 
     executes = True
     """Whether stages run, as Prefect tasks in Prefect flows."""
@@ -61,7 +61,7 @@ class RunControl:
 
     def __init__(self, *, last: Place | None = None, salts: Salts | None = None, halt: Halt | None = None) -> None:
         self.salts = salts or Salts()
-        """Marks of work that is repeated although the store has it."""
+        """Salts of stages that are recomputed although the store has them."""
         self.halt = halt or Halt()
         self._last = last
         self.reached: Place | None = None
@@ -73,28 +73,28 @@ class RunControl:
         return self._last is None and self.executes and not self.walks
 
     def take(self, call: StageCall) -> ArtifactRef | None:
-        """The stage's artifact, or None if the stage has to run. Raises Stop after the last requested stage."""
+        """Artifact of the stage, or None if the stage has to run. Raises Stop after the last requested stage."""
         if self._last is not None:
             self.enter(call.recipe())
         return None
 
     def enter(self, recipe: Recipe) -> None:
-        """Note that a stage is about to begin. Raises Stop if the last requested one is over."""
+        """Record that a stage begins. Raises Stop if the last requested stage is done."""
         if self.reached is not None and not self.reached.holds(recipe):
             raise Stop(str(self.reached))
         if self._last is not None and self._last.holds(recipe):
-            # A place without an iteration means the first one.
+            # A place without an iteration means its first one.
             self.reached = Place(phase=recipe.phase, iteration=recipe.iteration)
 
     def end(self) -> None:
-        """Note the end of the pipeline. Raises Stop if the run is not complete with it."""
+        """Record the end of the pipeline. Raises Stop if the run is not complete."""
 
     def note(self, text: str) -> None:
         """Add a remark to the plan, if this is one."""
 
 
 class LookUp(RunControl):
-    """Looks up a part of the pipeline; succeeds only if every artifact of it is stored."""
+    """Control of a look-up: succeeds only if the store has every artifact of a part of the pipeline."""
 
     executes = False
 
@@ -106,7 +106,7 @@ class LookUp(RunControl):
         """Recipes with their stored artifacts."""
 
     def take(self, call: StageCall) -> ArtifactRef:
-        """The stage's artifact. Raises NotStored."""
+        """The stage's stored artifact. Raises NotStored."""
         recipe = call.recipe()
         self.enter(recipe)
         ref = self._store.find(recipe)
@@ -118,10 +118,10 @@ class LookUp(RunControl):
 
 
 class Planning(RunControl):
-    """Walks the pipeline to its end without running anything and lists the stages, stored or not.
+    """Control of a plan: walks the pipeline without running anything and lists the stages, stored or not.
 
-    If a journal has a missing artifact's key (`digests`: key to digest), the artifact is expected to get the same
-    digest again, and artifacts made from it are found. Otherwise its id is unknown, and nothing made from it is found.
+    If a missing artifact's key is in `digests` (key to digest, from a journal), the artifact is expected to get that
+    digest again, so that artifacts made from it are found. Otherwise its id is unknown, and they are not found.
     """
 
     executes = False
@@ -135,12 +135,12 @@ class Planning(RunControl):
         self.steps: list[SurveyedStage] = []
         """The stages in the order of the pipeline."""
         self.absent: dict[str, Recipe] = {}
-        """Recipes of missing artifacts by the id that these would have."""
+        """Recipes of missing artifacts by their expected id."""
         self.notes: list[str] = []
         """Remarks on facts that the plan cannot know."""
 
     def take(self, call: StageCall) -> ArtifactRef | None:
-        """The stage's artifact, stored or expected."""
+        """The stage's artifact: the stored one, or a reference to the expected one."""
         recipe, is_exact = self._recipe(call)
         self.enter(recipe)
         stored = self._store.find(recipe) if is_exact else None
@@ -156,7 +156,7 @@ class Planning(RunControl):
             return call.sketch(), False
 
     def expect(self, recipe: Recipe) -> ArtifactRef:
-        """The reference that a missing artifact will probably have."""
+        """Make the reference that a missing artifact will probably have."""
         ref = ArtifactRef(kind=recipe.phase, key=recipe.key, digest=self._digests.get(recipe.key, UNKNOWN))
         self.absent[ref.id] = recipe
         return ref
@@ -166,12 +166,12 @@ class Planning(RunControl):
 
 
 class Only(Planning):
-    """Runs the last stage alone and walks the pipeline up to it. A plan has checked that its inputs are stored."""
+    """Control of `--only`: runs one stage and walks the pipeline up to it; its inputs are known to be stored."""
 
     executes = True
 
     def take(self, call: StageCall) -> ArtifactRef | None:
-        """The stage's artifact, or None for the one that runs."""
+        """The stage's artifact, or None for the requested stage, which runs."""
         recipe, _ = self._recipe(call)
         if self._last is None or not self._last.holds(recipe):
             return super().take(call)

@@ -1,8 +1,8 @@
-"""Stages and sub-flows: reused, run, looked up or only planned, as the run's control decides, and shown in Prefect.
+"""Decorators for stages and sub-flows: reuse, run, look up or plan a stage, and show it in Prefect.
 
-A stage is a function that returns its `Work` without doing it. On a hit in the store the task returns Prefect's
-`Cached` state with the reference. Prefect is imported when a run is first shown in it: that takes seconds, and plans
-and runs without a server do not need it.
+A stage is a function that returns `Work` without doing it. If the store has the artifact, its Prefect task returns the
+`Cached` state. Prefect is imported when a run is first shown in it: that takes seconds, and plans and runs without a
+server do not need it.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ from tasks.work import Work, execute, note_cached
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# Errors that a second attempt would repeat.
+# Errors that a retry would only repeat.
 _PERMANENT = (
     BusyRunError,
     CheckpointError,
@@ -48,13 +48,13 @@ _PERMANENT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Stopped:
-    """Result of a task or sub-flow in which a run stopped."""
+    """Result of a task or sub-flow in which a run stopped, with the cause."""
 
     cause: Stop | Halted
 
 
 def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callable[Concatenate[str, P], ArtifactRef]]:
-    """Make the stages of a phase callable from flows by the run's name: reused, run, looked up or only planned.
+    """Decorate a function that returns a stage's `Work`: flows call it by the run's name and get the artifact.
 
     Raises ValueError for a phase without a row in the table of phases.
     """
@@ -129,15 +129,17 @@ def _call_of(run: Run, phase: str, work: "partial[Work]") -> StageCall:
 
 
 def _configured(run: Run, phase: str, function: Callable[..., Work], args: Any, arguments: Any) -> Run:
-    """The run with the configuration of this stage's iteration."""
+    """The run with the configuration of the stage's iteration."""
     iteration = signature(function).bind(run, *args, **arguments).arguments.get("iteration", -1)
     config = run.history.for_measurement(iteration) if phase in MEASUREMENTS else run.history.at(iteration)
     return run if config is run.config else replace(run, config=config)
 
 
 def read_fact(run: str, read: Callable[[Run], T], *, otherwise: T, note: str) -> T:
-    """A fact of an artifact that decides which stages follow; a plan without the artifact takes `otherwise` and the
-    note."""
+    """Read a fact of an artifact that decides which stages follow.
+
+    A plan without the artifact uses `otherwise` and adds the note.
+    """
     opened = current_run(run)
     try:
         return read(opened)
@@ -149,8 +151,10 @@ def read_fact(run: str, read: Callable[[Run], T], *, otherwise: T, note: str) ->
 
 
 def if_stored(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
-    """The piece's result if the store has every artifact of it, shown as one Cached task; else None. Plans always run
-    it."""
+    """Result of a part of the pipeline if all its artifacts are stored, shown as one Cached task; else None.
+
+    Plans always walk the part.
+    """
     run = current_run(run_name)
     if run.control.walks:
         return piece()
@@ -170,7 +174,7 @@ def if_stored(run_name: str, label: str, piece: Callable[[], T]) -> T | None:
 
 
 def _take_over(run: Run, look_up: LookUp) -> None:
-    """Continue the run from where the look-up ended, with its matches in the journal."""
+    """Apply a successful look-up to the run: its position, and its matches in the journal."""
     run.control.reached = look_up.reached
     for recipe, ref in look_up.matches:
         note_cached(run, recipe, ref, seconds=0.0)
@@ -192,9 +196,9 @@ def _show_cached(label: str, artifacts: int) -> None:
 def subflow(
     name: str, run_name: str = ""
 ) -> Callable[[Callable[Concatenate[str, P], T]], Callable[Concatenate[str, P], T]]:
-    """Make a part of a run a Prefect flow; `run_name` may contain names of its parameters in braces.
+    """Decorate a part of a run as a Prefect sub-flow; `run_name` may contain parameters in braces.
 
-    If the run stops inside it, as requested or because another branch failed, the flow ends as Stopped. Stages that are
+    If the run stops inside, as requested or because another branch failed, the flow ends as Stopped. Stages that are
     only looked up or planned need no flow.
     """
 
@@ -226,7 +230,7 @@ def subflow(
 
 
 def stopped_state(cause: Stop | Halted, data: Any = None) -> Any:
-    """The state of a flow or task in which the run stopped; `data` is its result, by default the cause."""
+    """Prefect state of a flow or task in which the run stopped; `data` is its result, by default the cause."""
     from prefect.states import Completed
 
     message = f"after {cause}, as requested" if isinstance(cause, Stop) else str(cause)
@@ -234,7 +238,7 @@ def stopped_state(cause: Stop | Halted, data: Any = None) -> Any:
 
 
 def _result_of(result: Any) -> Any:
-    """The result of a task or sub-flow. Raises the cause of a stop inside it."""
+    """Unwrap the result of a task or sub-flow. Raises the cause if the run stopped inside."""
     if isinstance(result, _Stopped):
         raise result.cause
     return result

@@ -1,6 +1,6 @@
-"""Textbook stages: the topics of the dev set, catalogue offers for them, the choice of books, and their files.
+"""Stages of textbooks: topics of the dev set, a search in catalogues, the choice of books, and their download.
 
-Topics and sources are processed in groups, each with a separate artifact. Within a group, answers and files survive a
+Topics and sources are processed in groups, with an artifact per group. Within a group, answers and files survive a
 killed process in folders of the store (`textbooks/answers`, `textbooks/books`).
 """
 
@@ -44,13 +44,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 VERSION = 5
 UNFINISHED = "unfinished"
-"""Name in a summary: number of items for which a later attempt may succeed, such as failed downloads."""
+"""Summary entry: number of items for which a later attempt may succeed, such as failed downloads."""
 MANNERS = {"answers", "answer_days", "host_delay_seconds", "robots_exempt", "model", "shelf"}
-"""Settings of how catalogues are queried, which enter no key (model and shelf enter by content)."""
+"""Settings that affect only how catalogues are queried and enter no key (model and shelf enter by content)."""
 
 
 def topic_groups(run: str, topics: ArtifactRef) -> range:
-    """Numbers of the groups of topics."""
+    """Range of the numbers of the topic groups."""
     return read_fact(
         run,
         lambda opened: _groups(opened, opened.store.manifest(topics).rows["topics"]),
@@ -60,7 +60,7 @@ def topic_groups(run: str, topics: ArtifactRef) -> range:
 
 
 def source_groups(run: str, choice: ArtifactRef) -> range:
-    """Numbers of the groups of admitted sources."""
+    """Range of the numbers of the groups of admitted sources."""
     return read_fact(
         run,
         lambda opened: _groups(opened, opened.store.manifest(choice).summary["admitted"]),
@@ -70,7 +70,7 @@ def source_groups(run: str, choice: ArtifactRef) -> range:
 
 
 def numbered(name: str, refs: Sequence[ArtifactRef]) -> dict[str, ArtifactRef]:
-    """Inputs of several groups by numbered name."""
+    """Name the inputs of several groups: `name0`, `name1`, ..."""
     return {f"{name}{number}": ref for number, ref in enumerate(refs)}
 
 
@@ -84,7 +84,7 @@ def _slice(run: Run, items: Sequence[T], group: int) -> list[T]:
 
 
 def retry_unfinished(run: str, stage_call: Callable[..., ArtifactRef], *inputs: Any) -> ArtifactRef:
-    """The stage's artifact, from a further attempt if the stored one has unfinished items."""
+    """Call a stage and return its artifact; try again if the stored one has unfinished items."""
     opened = current_run(run)
     for attempt in count():
         work = stage_call.__wrapped__(opened, *inputs, attempt=attempt)  # type: ignore[attr-defined]
@@ -95,12 +95,12 @@ def retry_unfinished(run: str, stage_call: Callable[..., ArtifactRef], *inputs: 
 
 
 def attempt_key(attempt: int) -> dict[str, int]:
-    """The part of a key that distinguishes a later attempt."""
+    """Settings that distinguish the key of a repeated attempt."""
     return {"try": attempt} if attempt else {}
 
 
 def _librarian_model(run: Run) -> tuple[NamedModel | None, dict[str, object]]:
-    """The configured model, and its part of a key."""
+    """The configured librarian model, which assigns topics, phrases queries and ranks books, and its part of a key."""
     source = run.config.corpus.catalogue.model
     if source is None:
         return None, {}
@@ -111,7 +111,7 @@ def _librarian_model(run: Run) -> tuple[NamedModel | None, dict[str, object]]:
 
 @stage("taxonomy")
 def extract_taxonomy(run: Run, dev: ArtifactRef) -> Work:
-    """The (domain, subdomain) pairs of the dev set, its only influence on later corpus stages."""
+    """Extract the (domain, subdomain) pairs of the dev set, its only influence on later corpus stages."""
     model, identity = _librarian_model(run)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -133,7 +133,7 @@ def extract_taxonomy(run: Run, dev: ArtifactRef) -> Work:
 
 @contextmanager
 def _open_catalogues(run: Run, books: ArtifactRef | None) -> Iterator["CatalogueSession"]:
-    """Open the configured catalogues; a micro-world's catalogue is served on loopback inside."""
+    """Open the configured catalogues; a micro-world's catalogue is served on loopback."""
     from corpus.find.session import open_catalogues
 
     served = serve_shelf(run.store.verified_folder(books)) if books else nullcontext("")
@@ -151,11 +151,11 @@ def _open_catalogues(run: Run, books: ArtifactRef | None) -> Iterator["Catalogue
 
 @stage("textbooks")
 def print_textbooks(run: Run) -> Work:
-    """The micro-world's textbooks as PDF files, with the catalogue that offers them."""
+    """Write the micro-world's textbooks as PDF files, with the catalogue that offers them."""
     world, shelf = run.config.corpus.catalogue.world, run.config.corpus.catalogue.shelf
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        # Imported here: what writes PDF files takes a tenth of a second.
+        # Imported here: the PDF writer takes a tenth of a second to import.
         from infuser_core.nano.textbooks import build_shelf
 
         books = build_shelf(workspace, seed=0, world=world_of(world), shelf=shelf)
@@ -167,7 +167,7 @@ def print_textbooks(run: Run) -> Work:
 
 @stage("search")
 def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, group: int, *, attempt: int = 0) -> Work:
-    """Ranked offers of the catalogues for one group of topics, with every answer."""
+    """Search the catalogues for one group of topics: ranked offers, and every answer."""
     group_topics = _slice(run, run.store.rows(topics, "topics", Topic), group)
     config = run.config.corpus.catalogue
     model, identity = _librarian_model(run)
@@ -201,7 +201,7 @@ def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, g
             },
         )
 
-    # Topics enter the key by name: other questions with the same topics change no search.
+    # Topics enter the key by name: other questions with the same topics give the same searches.
     pairs = [[topic.domain, topic.subdomain] for topic in group_topics]
     values = {
         "pairs": pairs,
@@ -214,7 +214,7 @@ def search_textbooks(run: Run, topics: ArtifactRef, books: ArtifactRef | None, g
 
 @stage("choose")
 def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactRef], *, required: bool = True) -> Work:
-    """The offers that become sources, by licence, file, language, identity and rank; others have a reason."""
+    """Choose the offers that become sources, by licence, file, language, identity and rank; others get a reason."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         topic_rows = run.store.rows(topics, "topics", Topic)
@@ -248,18 +248,18 @@ def choose_textbooks(run: Run, topics: ArtifactRef, searches: Sequence[ArtifactR
 def download_textbooks(
     run: Run, chosen: ArtifactRef, books: ArtifactRef | None, group: int, *, attempt: int = 0
 ) -> Work:
-    """The files of one group of admitted sources; failed ones have a reason."""
+    """Download the files of one group of admitted sources; failed ones get a reason."""
     rows = run.store.rows(chosen, "candidates_sources", Source)
     group_sources = _slice(run, [source for source in rows if source.status == registry.ADMITTED], group)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
-        # Imported here, as all modules with HTTP: plans do not need them.
+        # Imported here, like all modules with HTTP: plans do not need them.
         from corpus.find.download import DownloadLog, Holdings, download_sources
 
         names: dict[str, list[str]] = {}
         for alias in run.store.rows(chosen, "source_aliases", registry.Alias):
             names.setdefault(alias.source_id, []).append(alias.identifier)
-        # Micro-worlds print different books under the same names, so each has a separate folder.
+        # Different micro-worlds use the same file names, so each has a separate folder.
         holdings = Holdings(run.store.root / "textbooks" / ("books" if books is None else books.key))
         with _open_catalogues(run, books) as opened:
             sources, log = download_sources(
@@ -274,13 +274,13 @@ def download_textbooks(
             summary={"admitted": admitted, UNFINISHED: len(sources) - admitted},
         )
 
-    # Sources enter the key by id and address: another ranking of the same books changes nothing.
+    # Sources enter the key by id and address: the ranking of the books does not matter.
     values = {"sources": [[source.source_id, source.download_url] for source in group_sources], **attempt_key(attempt)}
     return Work(recipe=run.recipe("download", VERSION, values, {"books": books}), produce=produce)
 
 
 def _with_download(row: Source, downloads: dict[str, Source]) -> Source:
-    """A candidate with the results of its download."""
+    """A candidate's row with the results of its download."""
     if row.status != registry.ADMITTED:
         return row
     download = downloads[row.source_id]
@@ -298,7 +298,7 @@ def shelve_textbooks(
     *,
     required: bool = True,
 ) -> Work:
-    """Source registry and files: every candidate with digest or reason, without copies of each other or of `given`."""
+    """Make the source registry and files: candidates with digest or reason, without duplicates or copies of `given`."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         from corpus.find.download import link_file, reject_duplicates
@@ -330,7 +330,7 @@ def shelve_textbooks(
 
 @stage("download")
 def take_file(run: Run, item: SourceItem) -> Work:
-    """A named file as a group of one book: download and registry in one. Its path and name do not matter."""
+    """Store a named file as a group of one book, downloaded and registered. Its path and name do not matter."""
     path, source = item.path, item.source
     assert path is not None, f"{item.input} has no file"
     name = f"{source.sha256}{storage_suffix(path)}"

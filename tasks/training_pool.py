@@ -1,4 +1,4 @@
-"""Stages of the anchor, from which iterations start, and of the training pool, from which they draw."""
+"""Stages of the anchor (the base model that both roles start from) and of the training pool."""
 
 import warnings
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ from tasks.work import Work
 
 VERSION = 1
 TRAINING = "training_pool"
-"""Phase of a pool with other rows than the documents of a corpus."""
+"""Phase of a pool that has other rows than documents of a corpus."""
 TABLE = "pool_rows"
-"""Table of all its rows; `documents` are those that no other artifact has."""
+"""Table of all rows of such a pool; its table `documents` has only those that no other artifact has."""
 
 
 @lru_cache(maxsize=1)
 def documents_of(store: Store, pool: ArtifactRef) -> list[Document]:
-    """The rows of a pool; cached, because every iteration needs them."""
+    """Read the rows of a pool; cached, because every iteration needs them."""
     return store.rows(pool, TABLE if pool.kind == TRAINING else "documents", Document)
 
 
@@ -45,12 +45,12 @@ def warn_of_small_pool(run: Run, pool: Sequence[Document]) -> None:
 
 
 def problems_of(store: Store, pool: ArtifactRef) -> list[Question]:
-    """The questions of the pool's `data.problems` rows, with the ids of the rows."""
+    """The given questions (`data.problems`) of a pool, with the ids of their rows."""
     return store.rows(pool, "problems", Question) if pool.kind == TRAINING else []
 
 
 def training_pool(run: str, documents: ArtifactRef | None, dev: ArtifactRef) -> ArtifactRef:
-    """The documents, with the rows that the configuration adds to them, if any."""
+    """The pool that iterations draw from: the documents, mixed with the configured problems and blank rows, if any."""
     config = current_run(run).config
     if documents is not None and not (config.data.problems or blank_routes(config)):
         return documents
@@ -59,7 +59,7 @@ def training_pool(run: str, documents: ArtifactRef | None, dev: ArtifactRef) -> 
 
 @stage("base")
 def copy_base(run: Run) -> Work:
-    """A copy of the model whose adapters are trained."""
+    """Copy the base model whose adapters are trained."""
     folder = anchor_folder(run.config.anchor)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -74,7 +74,7 @@ def copy_base(run: Run) -> Work:
 
 @stage("anchor")
 def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
-    """The checkpoint that both roles start from: the model or adapters of `base`, with optimizer moments at zero."""
+    """Make the checkpoint that both roles start from: the model or adapters of `base`, with zero optimizer moments."""
     folder, cotrain = anchor_folder(run.config.anchor), run.config.cotrain
     adapter = cotrain.adapter
     seed = run.config.seed if adapter else 0
@@ -93,7 +93,7 @@ def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
             hub.prepare_adapter(source, workspace, adapter=adapter, seed=seed, optimizer=optimizer)
         return Outcome(tables={}, summary={"step": 0, **template_status(folder)})
 
-    # The engine settings that change results.
+    # Engine settings that change results.
     numerics = recorded(run.config.engine, only=("sampler", "trainer", "dtype"))
     settings = {"model": model, **recorded(cotrain, only=("optimizer", "adapter")), **numerics}
     recipe = run.recipe("anchor", VERSION, settings, {"base": base}, seed=seed)
@@ -101,13 +101,13 @@ def prepare_anchor(run: Run, base: ArtifactRef | None = None) -> Work:
 
 
 def make_anchor(run: str) -> ArtifactRef:
-    """The anchor: the model, or new adapters of a copy of it."""
+    """Make the anchor: the base model, or new adapters on a copy of it."""
     return prepare_anchor(run, copy_base(run) if current_run(run).history.latest.cotrain.adapter else None)
 
 
 @stage("training_pool")
 def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Work:
-    """Documents or, if the route needs none, blank rows; then the rows of `data.problems`."""
+    """Mix the training pool: documents or, if the route needs none, blank rows; then the rows of `data.problems`."""
     lists, cotrain = run.config.data.problems, run.config.cotrain
     evaluated = run.config.evaluate.benchmarks
     blanks = {name: cotrain.documents for name in blank_routes(run.config)}
@@ -145,7 +145,7 @@ def mix_pool(run: Run, documents: ArtifactRef | None, dev: ArtifactRef) -> Work:
 
 
 def _problem_rows(run: Run, number: int, dev: list[Question]) -> Problems:
-    """The rows of one entry of `data.problems`."""
+    """Make the pool rows of one entry of `data.problems`."""
     settings = run.config.data.problems[number]
     questions = load_questions(settings.source, seed=run.config.seed, evaluated=run.config.evaluate.benchmarks)
     rows = problem_rows(number, questions, settings, dev)
@@ -159,7 +159,7 @@ def _problem_rows(run: Run, number: int, dev: list[Question]) -> Problems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetRecord:
-    """Artifacts of an iteration from which the budget of later ones learns."""
+    """Artifacts of a past iteration from which an adaptive budget learns."""
 
     allocation: ArtifactRef
     """Documents per arm."""
@@ -169,7 +169,7 @@ class BudgetRecord:
 
 @stage("allocate")
 def allocate(run: Run, iteration: int, pool: ArtifactRef, recent: Sequence[BudgetRecord]) -> Work:
-    """Documents per arm, from the influence of the iterations in the window, oldest first."""
+    """Allocate documents to arms by the influence in recent iterations, oldest first."""
     settings = allocate_phase.settings_of(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
@@ -201,7 +201,7 @@ def allocate(run: Run, iteration: int, pool: ArtifactRef, recent: Sequence[Budge
 
 
 def budget_of(run: Run, iteration: int, pool: Sequence[Document], allocation: ArtifactRef | None) -> Budget | None:
-    """The iteration's budget; None if every document of the pool is equally likely."""
+    """Numbers of documents per arm for an iteration; None if all documents of the pool are equally likely."""
     cotrain = run.config.cotrain
     rule = cotrain.budget
     if allocation is not None:

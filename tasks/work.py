@@ -1,4 +1,4 @@
-"""Execution of a stage: reuse the stored artifact, or produce, commit, journal and show it."""
+"""Execute a stage: reuse its stored artifact, or produce, commit, journal and show a new one."""
 
 import errno
 import time
@@ -28,21 +28,21 @@ Produce = Callable[[Path, Progress], Outcome]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """A recipe and the function that makes its artifact."""
+    """The work of a stage: a recipe, and the function that produces its artifact."""
 
     recipe: Recipe
-    """Everything that the artifact is a function of, complete before anything runs."""
+    """Everything that the artifact depends on, complete before anything runs."""
     produce: Produce
-    """Writes the artifact into a workspace."""
+    """Writes the artifact's files into a workspace and returns the outcome."""
     role: str = ""
-    """Role whose warm trainer holds this checkpoint afterwards; empty for other artifacts."""
+    """Role whose trainer holds this new checkpoint afterwards; empty for other artifacts."""
     needs: Callable[[], int] = int
-    """Bytes of its large files, compared with the free space before it runs."""
+    """Bytes of the artifact's large files, compared with the free space before the stage runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageResult:
-    """Artifact of a stage, and whether it was stored before."""
+    """Artifact of a stage, and whether it was reused."""
 
     ref: ArtifactRef
     cached: bool
@@ -56,7 +56,7 @@ def execute(run: Execution, work: Work) -> StageResult:
     if result.cached:
         note_cached(run, recipe, result.ref, seconds=time.monotonic() - started)
     elif work.role:
-        # The next phase then need not load the checkpoint.
+        # Spares the next phase from loading the checkpoint.
         run.pool.adopt(run.checkpoint(result.ref, work.role))
     run.control.salts.carry(result.ref, recipe)
     return result
@@ -89,7 +89,7 @@ def _produce(run: Execution, work: Work, started: float) -> StageResult:
                 if run.published:
                     display.show_page(run, ref)
     except Halted:
-        # The journal has the failure of the other branch.
+        # Nothing to record: the journal has the failure of the other branch.
         raise
     except Exception as error:
         record(error)
@@ -137,7 +137,7 @@ def _commit(
 
 @contextmanager
 def _running(run: Execution, recipe: Recipe) -> Iterator[None]:
-    """Show the running stage in the terminal and record it in the lease, so that a crash can be diagnosed."""
+    """Show the running stage in the terminal and record it in the run's lease, so that a crash can be diagnosed."""
     _check_ownership(run)
     if run.hold is not None:
         run.hold.begin_stage(recipe.title)
@@ -152,7 +152,7 @@ def _running(run: Execution, recipe: Recipe) -> Iterator[None]:
 
 
 def _check_ownership(run: Execution) -> None:
-    """Raises if another process has taken the run."""
+    """Raise an error if another process has taken over the run."""
     if run.hold is not None:
         run.hold.check()
 
@@ -180,7 +180,7 @@ def _record_failure(run: Execution, recipe: Recipe, error: Exception, started: f
     message = f"{type(error).__name__}: {error}"
     seconds = time.monotonic() - started
     run.log.failed(recipe.title, seconds, error)
-    # A full disk has no room for the line either; the error itself is reported in any case.
+    # A full disk may have no room for the line; the error itself is reported in any case.
     with suppress(StoreError):
         run.journal.append(
             phase=recipe.phase,
@@ -201,7 +201,7 @@ def _is_disk_full(error: BaseException | None) -> bool:
 
 
 def add_not_finite(outcome: Outcome, dropped: list[NotFinite]) -> Outcome:
-    """The outcome with a table and a remark of the sequences dropped from the batch; unchanged if there are none."""
+    """Add a table and a remark about dropped sequences to an outcome; unchanged if none were dropped."""
     if not dropped:
         return outcome
     status = str(outcome.summary.get("status", "ok"))

@@ -34,7 +34,7 @@ Examples = Annotated[
     Path | None, typer.Option(help="Worked examples (few-shot): JSON lines, or a folder with NAME.jsonl.")
 ]
 _READ_SIZE = 1_048_576
-"""Bytes per read."""
+"""Bytes read at a time from standard input."""
 _BATCH = 256
 """Lines verified together, so that the first answers are printed early."""
 

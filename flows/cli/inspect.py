@@ -113,7 +113,7 @@ def _accuracy(value: float | None) -> str | None:
 
 
 def _print_digests(root: Path, name: str, *, as_json: bool) -> None:
-    """One line per artifact and one for the run; the digests do not depend on times, hosts and paths."""
+    """Print the digests: a line per artifact and one for the run; they do not depend on times, hosts and paths."""
     from infuser_core.system.sealed import digest_of
 
     lines = sorted({f"{entry.phase} {entry.key} {entry.digest}" for entry in Journal(root, name).latest()})

@@ -238,7 +238,7 @@ def rehearse(
     from tasks.rehearsal import table
     from tasks.rehearsal.steps import rehearse as start
 
-    # Ray reports a killed rank on stdout, which is for the result.
+    # Ray reports a killed rank on stdout, which is reserved for the result.
     with redirect_stdout(sys.stderr):
         lines, run = start(config)
     show(table.as_json(lines, run, setup), lambda: table.as_text(lines, run, setup), as_json=as_json)

@@ -153,7 +153,7 @@ def export(
         raise UsageError("--questions: a data set has no role and no adapter", hint="leave out --role and --adapter")
     root = settings.store_root()
     run = runs.find_run(root, run)
-    # Checked before anything is written, because the hub's refusal takes a second.
+    # Check first, before anything is written: the hub's refusal takes only a second.
     repository = hub.create_repository(push, "dataset" if questions else "model") if push else None
     name = repository.repo if repository else "."
     if questions:

@@ -98,7 +98,7 @@ def lds(
 
 
 def _text(results: dict[str, Any], rows: str, head: str) -> str:
-    """The table of one run, or the means over several."""
+    """Format a study as text: the table of one run, or means over several runs."""
     from infuser_core.terminal import table
 
     if "pooled" not in results:

@@ -1,6 +1,6 @@
-"""Prefect's server as a process, adapted to SQLite and protected from requests of foreign web pages.
+"""Prefect's server as a separate process, adapted to SQLite and protected against requests from other web pages.
 
-Prefect's API authentication decides about access; these are the checks of Host and Origin before it.
+Prefect's API authentication controls access; the checks of Host and Origin here come before it.
 """
 
 import asyncio
@@ -33,22 +33,22 @@ from infuser_core.results.lineage.markdown import VIEW
 
 LOOPBACK = ["127.0.0.1", "localhost", "[::1]"]
 IN_MEMORY = "prefect-in-memory"
-"""Host of Prefect's client inside its server."""
+"""Host name that Prefect's client uses inside its server."""
 
 
 def main(listening: int, store: str, hosts: list[str]) -> None:
-    """Serve on the socket with this file descriptor, which the parent has bound so that its port cannot be taken."""
+    """Serve on a socket, given by its file descriptor; the parent has bound it so that its port cannot be taken."""
     app = create_app(Path(store), hosts)
     server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="on"))
     server.run(sockets=[socket.socket(fileno=listening)])
 
 
 def create_app(store: Path, hosts: list[str]) -> FastAPI:
-    """Prefect's server, adapted to SQLite, with checks of Host and Origin. `hosts` are names of a reverse proxy.
+    """Create Prefect's server for SQLite, with checks of Host and Origin. `hosts` are names of a reverse proxy.
 
-    A transaction takes the write lock when it begins: one that reads first fails as soon as another one writes, and the
-    client then waits for seconds. Servers that share a database start one after the other, migrations included. Runs
-    of the `store` that no server has shown are added.
+    A transaction takes the write lock at its start: one that reads first fails as soon as another one writes, and the
+    client then waits for seconds. Servers that share a database start one after the other, including migrations. Runs
+    of the `store` that ran without a server are added.
     """
     begin = AioSqliteConfiguration.begin_transaction
 
@@ -74,17 +74,17 @@ def create_app(store: Path, hosts: list[str]) -> FastAPI:
             watching.cancel()
 
     app.router.lifespan_context = start_alone
-    # Before the UI, which answers every path.
+    # These routes must come before the UI, which answers every path.
     app.router.routes.insert(0, Route("/artifacts/key/{key}", _newest_page))
     app.router.routes.insert(0, Route(f"{VIEW}/{{path:path}}", _to_viewer(store)))
     app.add_middleware(OwnPages, hosts=hosts)
-    # Against DNS rebinding, by which a foreign page reaches this machine under its own name.
+    # Against DNS rebinding: a foreign page could reach this machine under its own host name.
     app.add_middleware(OwnHosts, allowed_hosts=[*LOOPBACK, *hosts], www_redirect=False)
     return app
 
 
 async def _newest_page(request: Request) -> Response:
-    """Open an artifact's page from a link with its key, for which Prefect's UI would list the versions of the page."""
+    """Redirect from an artifact's key to its newest page; Prefect's UI would list the page's versions."""
     db = provide_database_interface()
     async with db.session_context() as session:
         query = select(db.ArtifactCollection.latest_id).where(db.ArtifactCollection.key == request.path_params["key"])
@@ -93,7 +93,7 @@ async def _newest_page(request: Request) -> Response:
 
 
 def _to_viewer(store: Path) -> Callable[[Request], Response]:
-    """A redirect to the store's running `infuser view`, without its token."""
+    """Make a route that redirects to the store's running `infuser view`, without its token."""
 
     def redirect(request: Request) -> Response:
         viewer = viewer_at(store)
@@ -106,16 +106,16 @@ def _to_viewer(store: Path) -> Callable[[Request], Response]:
 
 
 class OwnHosts(TrustedHostMiddleware):
-    """Refuses names of other hosts, except for Prefect's automations, which call the application without a socket."""
+    """Refuses requests with other host names, except from Prefect's automations, which use no socket."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # The socket's address, which the request does not control.
+        # Check the socket's address, which the request does not control.
         server = scope.get("server") or ("", None)
         await (self.app if server[0] == IN_MEMORY else super().__call__)(scope, receive, send)
 
 
 class OwnPages:
-    """Refuses requests and websockets that a browser sends for a page of another Origin."""
+    """Refuses requests and websockets that a browser sends on behalf of a page of another Origin."""
 
     def __init__(self, app: ASGIApp, hosts: list[str]) -> None:
         self._app = app
@@ -132,7 +132,7 @@ class OwnPages:
         if origin is None:
             return True
         place = origin.partition("://")[2]
-        # A proxy may use another name for the server than its pages do.
+        # A proxy may pass on a Host that differs from the pages' Origin.
         return place == headers.get("host") or place.partition(":")[0] in self._hosts
 
 

@@ -1,7 +1,7 @@
-"""Mark flow runs in Prefect as Crashed after the process that executed them, or was to start them, has died.
+"""Mark flow runs in Prefect as Crashed if their process or runner has died.
 
-The runner does this for its own flow runs. Prefect does not do it for a killed `infuser run`, for the sub-flows and
-tasks inside a killed run, and for a flow run that was Pending when its runner died and keeps its pool's slot.
+Prefect's runner does this only for its running flow runs: not for a killed `infuser run`, for the sub-flows and
+tasks inside a killed run, or for a flow run that was Pending when its runner died and keeps its pool's slot.
 """
 
 import os
@@ -25,14 +25,14 @@ _WAITING = ("Scheduled", "Late", "AwaitingRetry", "AwaitingConcurrencySlot")
 
 
 def store_tag(root: Path) -> str:
-    """Tag of this store's flow runs."""
+    """Prefect tag of flow runs of this store."""
     return f"store:{root}"
 
 
 def keep_settling(root: Path, finished: threading.Event, *, since: datetime) -> None:
-    """Mark dead runs every few seconds; a run must look dead twice in a row, because starting takes a moment.
+    """Mark dead runs as Crashed every few seconds; a run must look dead twice in a row, because starting takes time.
 
-    `since` is the start of this runner, which does not watch deployments' flow runs that are older.
+    `since` is the start of this runner, which does not watch older flow runs of deployments.
     """
     suspects: set[str] = set()
     while not finished.wait(_EVERY):
@@ -40,7 +40,7 @@ def keep_settling(root: Path, finished: threading.Event, *, since: datetime) -> 
 
 
 def settle_at_start(root: Path, *, since: datetime | None = None) -> None:
-    """Mark runs that a killed process left Running as Crashed, before a new run starts.
+    """Mark runs that a killed process left as Running as Crashed, before a new run starts.
 
     Runs that have just begun may not hold their lock yet and are skipped. `since` as for `keep_settling`; None if this
     process serves no deployment.
@@ -53,7 +53,7 @@ def _settle_now(root: Path, suspects: set[str] | None, *, since: datetime | None
     from prefect.client.orchestration import get_client
     from prefect.exceptions import PrefectHTTPStatusError
 
-    # Loading certificates takes longer than everything else here, and loopback needs none.
+    # Skip certificates: loading them takes longer than everything else here, and loopback needs none.
     secure = os.environ.get("PREFECT_API_URL", "").startswith("https")
     try:
         with get_client(sync_client=True, httpx_settings={} if secure else {"verify": False}) as client:
@@ -63,16 +63,16 @@ def _settle_now(root: Path, suspects: set[str] | None, *, since: datetime | None
 
 
 def _settle(client: Any, root: Path, suspects: set[str] | None, *, since: datetime | None) -> set[str]:
-    """Mark dead runs as Crashed: those of `suspects`, or if that is None all that are not new. Returns dead runs."""
+    """Mark dead runs as Crashed: those in `suspects` or, if None, all that are not new. Returns all dead runs."""
     from prefect.client.schemas.filters import FlowRunFilter, TaskRunFilter
     from prefect.client.schemas.objects import StateType
     from prefect.states import Crashed
 
     alive = {"state": {"type": {"any_": [StateType.RUNNING, StateType.PENDING]}}}
     flow_runs = client.read_flow_runs(flow_run_filter=FlowRunFilter.model_validate(alive))
-    # Root flow runs of this store that no runner watches and whose lock is free.
+    # Consider root flow runs of this store that no runner watches and whose lock is free.
     own = [run for run in flow_runs if store_tag(root) in run.tags and run.parent_task_run_id is None]
-    # A Pending one has no lock yet: its starter is gone if it is older than this runner.
+    # A Pending run has no lock yet: its starter has ended if the run is older than this runner.
     unwatched = [
         run
         for run in own
@@ -95,9 +95,9 @@ def _settle(client: Any, root: Path, suspects: set[str] | None, *, since: dateti
 
 
 def install_automations() -> None:
-    """Install Prefect automations that end flow runs whose process or runner died; existing ones are not changed.
+    """Install Prefect automations that end flow runs whose process or runner has died, unless they exist.
 
-    Runner and flow run may die together while the server lives, and Prefect has no such rules of its own.
+    Runner and flow run may die together while the server lives; Prefect has no such automations itself.
     """
     from prefect.client.orchestration import get_client
 
@@ -108,7 +108,7 @@ def install_automations() -> None:
 
 
 def _automations() -> Iterator[Any]:
-    """One for flow runs whose heartbeat stops, and one for flow runs that a runner receives but never starts."""
+    """Yield an automation for flow runs whose heartbeat stops, and one for runs that are received but never start."""
     from prefect.client.schemas.objects import StateType
     from prefect.events.actions import ChangeFlowRunState
     from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture, ResourceSpecification

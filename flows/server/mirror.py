@@ -1,7 +1,7 @@
-"""Show runs in Prefect that ran without a Prefect server: flow runs, task runs and pages from their journals.
+"""Mirror runs that ran without a Prefect server into Prefect's database, from their journals.
 
-A run needs no server. The server of `infuser serve` checks the store when it starts and every few seconds after that,
-and adds missing attempts to its database, finished and running ones.
+The server of `infuser serve` checks the store when it starts and every few seconds after that,
+and adds missing attempts, finished and running ones, as flow runs, task runs and pages.
 """
 
 import asyncio
@@ -43,13 +43,13 @@ _STATES = {
 
 
 PrefectRow = tuple[str, dict[str, Any], dict[str, Any]]
-"""A flow run or task run of Prefect: kind of the row, its columns without the state's id, and the state's columns."""
+"""A row of Prefect's database: kind (FlowRun, TaskRun), its columns without the state's id, and the state's columns."""
 
 
 def _prefect_row(
     kind: str, id: UUID, name: str, of: Attempt | Entry, entries: Sequence[Entry], extra: dict[str, Any]
 ) -> PrefectRow:
-    """The row of an attempt or stage, which lasts from its first to its last entry; `extra` are more columns."""
+    """Database row of an attempt or a stage that lasts from its first to its last entry; `extra` are more columns."""
     state_type, state_name = _STATES[of.state]
     *times, seconds = span_of(entries)
     started, end = (datetime.fromtimestamp(moment, UTC) for moment in times)
@@ -73,7 +73,7 @@ def _prefect_row(
 
 
 async def mirror(root: Path) -> None:
-    """Add missing attempts, now and every few seconds, until cancelled."""
+    """Add missing attempts of the store's runs, now and every few seconds, until cancelled."""
     former: dict[str, tuple[int, int, bool]] = {}
     counts: dict[UUID, int] = {}
     while True:
@@ -90,9 +90,9 @@ async def mirror(root: Path) -> None:
 
 
 async def show(root: Path, run: str, counts: dict[UUID, int]) -> None:
-    """Add a run's missing attempts and stages to the database of this server. Raises InfuserError.
+    """Add a run's missing attempts and stages to this server's database. Raises InfuserError.
 
-    `counts` has the number of stages of each attempt that are there already.
+    `counts` is the number of each attempt's stages that were added before.
     """
     db = provide_database_interface()
     flow_runs = runs.read_run(root, run).get("shown", {})
@@ -109,7 +109,7 @@ async def show(root: Path, run: str, counts: dict[UUID, int]) -> None:
 
 
 def _flow_run_id(attempt: Attempt) -> UUID:
-    """Id of an attempt's flow run."""
+    """Prefect id of an attempt's flow run."""
     return _id(attempt.run, attempt.number)
 
 
@@ -120,7 +120,7 @@ async def _flow_id(session: Any, name: str) -> UUID:
 
 
 def _fingerprint(root: Path, name: str) -> tuple[int, int, bool]:
-    """Facts that change as the run proceeds."""
+    """Values that change when the run proceeds: its journal's time and size, and whether it is held."""
     path = Journal(root, name).path
     facts = path.stat() if path.exists() else None
     return (facts.st_mtime_ns, facts.st_size, runs.is_held(root, name)) if facts else (0, 0, False)
@@ -137,11 +137,11 @@ async def _is_complete(db: PrefectDBInterface, attempt: Attempt) -> bool:
 
 
 def _rows(root: Path, attempt: Attempt, flows: dict[str, UUID], present: int) -> Iterator[PrefectRow]:
-    """Rows of an attempt that has proceeded: the attempt, its iterations, and new stages, parents first."""
+    """Database rows of an attempt: its flow run, its iterations, and its new stages, parents first."""
     stages = [entry for entry in attempt.entries if entry.phase != FINISHED]
     flow_columns = {"flow_id": flows["infuser"], "parameters": {"name": attempt.run}, "tags": [store_tag(root)]}
     yield _prefect_row("FlowRun", _flow_run_id(attempt), attempt.run, attempt, attempt.entries, flow_columns)
-    # With the last iteration of the former state, which may have ended since.
+    # Include the last iteration that was added before: it may have ended since.
     changed = [*stages[:present][-1:], *stages[present:]]
     for number in sorted({entry.iteration for entry in changed if _is_inside(entry)}):
         yield from _iteration_rows(attempt, number, stages, flows["iteration"])
@@ -152,7 +152,7 @@ def _rows(root: Path, attempt: Attempt, flows: dict[str, UUID], present: int) ->
 
 
 def _iteration_rows(attempt: Attempt, number: int, stages: Sequence[Entry], flow: UUID) -> Iterator[PrefectRow]:
-    """An iteration as a sub-flow: its task run in the parent, and its flow run."""
+    """Database rows of an iteration as a sub-flow: its task run in the parent, and its flow run."""
     inside = [entry for entry in stages if _is_inside(entry) and entry.iteration == number]
     is_last = number == max(entry.iteration for entry in stages)
     part = attempt if is_last else replace(attempt, state="done", message="")
@@ -169,7 +169,7 @@ def _is_inside(entry: Entry) -> bool:
 
 
 def _parent(attempt: Attempt, entry: Entry) -> UUID:
-    """The flow run that a stage belongs to."""
+    """Id of the flow run that a stage belongs to: its iteration's or the attempt's."""
     return _id(attempt.run, attempt.number, entry.iteration) if _is_inside(entry) else _flow_run_id(attempt)
 
 
@@ -228,7 +228,7 @@ def _id(*parts: object) -> UUID:
 
 
 def _log_failure(root: Path, name: str, error: Exception) -> None:
-    """Log a failure in a file next to the database: this process has no visible output."""
+    """Log a failure in a file next to the database, because this process has no visible output."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     with (root / "prefect" / "mirror.log").open("a", encoding="utf-8") as log:
         log.write(f"{now} {name}: {type(error).__name__}: {' '.join(str(error).split())[:500]}\n")

@@ -1,6 +1,6 @@
-"""Peak memory of this machine's accelerators, read from nvidia-smi while the steps of a rehearsal run.
+"""Peak memory of this machine's accelerators, read from nvidia-smi during the steps of a rehearsal.
 
-The driver counts the memory of every process, with libraries and graphs, and reading it makes no context on a device.
+The driver counts the memory of all processes, including libraries and graphs; reading it needs no device context.
 """
 
 import os
@@ -17,7 +17,7 @@ COMMAND = ["--query-gpu=index,memory.used", "--format=csv,noheader,nounits", f"-
 
 
 class Meter:
-    """Reads the driver's count in a thread; measures nothing without nvidia-smi."""
+    """Reads used memory from the driver in a thread; measures nothing without nvidia-smi."""
 
     def __init__(self) -> None:
         self._program = shutil.which("nvidia-smi")
@@ -26,7 +26,7 @@ class Meter:
 
     def __enter__(self) -> "Meter":
         if self._program is not None:
-            # Programs buffer their lines in a pipe, but not on a terminal.
+            # A terminal, because programs buffer their lines in a pipe.
             ours, its = os.openpty()
             self._child = subprocess.Popen([self._program, *COMMAND], stdout=its, stderr=subprocess.DEVNULL)
             os.close(its)
@@ -54,7 +54,7 @@ class Meter:
 
     @contextmanager
     def step(self) -> Iterator[list[float]]:
-        """A list that gets, at the end of the block, the peak of one device above the first reading, GB."""
+        """Measure a block: the yielded list gets, at its end, the peak of one device above the first reading, GB."""
         peak: list[float] = []
         self._most.clear()
         try:

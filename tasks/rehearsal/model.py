@@ -1,4 +1,4 @@
-"""A model with random weights in the configured shape, and the longest batch of rollouts that a run can have."""
+"""Inputs of a rehearsal: a model with random weights in the configured shape, and the longest possible batch."""
 
 import random
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from infuser_core.schemas import Checkpoint, Question, Role, Rollout
 Value = TypeVar("Value")
 
 SEED = 0
-"""Seed of weights and prompts."""
+"""Seed of random weights and prompts."""
 
 
 def random_anchor(config: RunConfig, folder: Path) -> tuple[Checkpoint, str, int]:
-    """A first checkpoint with the anchor's shape and tokenizer, its architecture's name, and its vocabulary size."""
+    """Make a random checkpoint in the anchor's shape; returns it, the architecture's name and the vocabulary's size."""
     model = folder / "random"
     name, vocabulary = hub.random_model(anchor_folder(config.anchor), model, seed=SEED)
     optimizer, adapter = config.cotrain.optimizer.options(), config.cotrain.adapter
@@ -32,12 +32,12 @@ def random_anchor(config: RunConfig, folder: Path) -> tuple[Checkpoint, str, int
 
 
 def checkpoint_at(folder: Path, *, step: int) -> Checkpoint:
-    """The solver's checkpoint in a folder."""
+    """Name the checkpoint in a folder as a solver's."""
     return Checkpoint(checkpoint_id=f"rehearsal-{folder.name}", role=Role.SOLVER, path=str(folder), step=step)
 
 
 def prompts(config: RunConfig, vocabulary: int, *, groups: int) -> list[PromptGroup]:
-    """Prompts of random tokens with the longest length that the configuration allows."""
+    """Make prompts of random tokens with the maximum length that the configuration allows."""
     draw, rows = random.Random(SEED), config.cotrain.group_size
     return [
         PromptGroup(
@@ -52,9 +52,9 @@ def prompts(config: RunConfig, vocabulary: int, *, groups: int) -> list[PromptGr
 def longest_rollouts(
     groups: Sequence[PromptGroup], samples: Sequence[Sequence[Completion]], *, tokens: int
 ) -> list[Rollout]:
-    """The completions as solver rollouts with different rewards; short ones are padded by repeating their tokens.
+    """Convert completions to solver rollouts with different rewards; short ones are padded by repeating their tokens.
 
-    Random weights end a response at any point, and the longest batch is the one that may not fit.
+    Random weights end responses at any length, but the longest batch is the one that may not fit.
     """
     return [
         Rollout(
@@ -78,10 +78,10 @@ def longest_rollouts(
 
 
 def repeated(values: Sequence[Value], length: int) -> list[Value]:
-    """The values repeated up to a length."""
+    """Repeat the values up to a length."""
     return [values[index % len(values)] for index in range(length)]
 
 
 def question_of(name: str) -> Question:
-    """A question for a rollout."""
+    """Make an empty question for a rollout."""
     return Question(question_id=name, text="", choices=[], answer="", verifier="", document_id=name, rollout_id=name)

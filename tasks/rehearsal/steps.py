@@ -1,4 +1,4 @@
-"""Rehearsal of a configuration on its node: every engine runs once, with a random model and the longest batch."""
+"""Rehearse a configuration on its machine: run every engine once, with a random model and the longest batch."""
 
 import gc
 import math
@@ -30,22 +30,22 @@ from tasks.rehearsal.model import checkpoint_at, longest_rollouts, prompts, ques
 from tasks.rehearsal.table import FAILED, PASSED, UNREACHED, Extrapolation, Line, extrapolate, peak_memory
 
 LEARNING_RATE = 1e-2
-"""Of the rehearsed update: AdamW's first step moves every weight this far, which tells new weights from old ones."""
+"""Learning rate of the rehearsed update: AdamW's first step moves every weight by this much, which makes it visible."""
 PROVED = 16
-"""Tokens per response of the proof that the weights changed."""
+"""Tokens per response in the step that proves that the weights changed."""
 WAYS = {
     "memory": ", handed over in memory while the engines ran",
     "files": ", from files while the engines ran",
     "fresh": ", by fresh engines",
 }
-"""Description of each way in which a sampler's engines get new weights."""
+"""Descriptions of the ways in which a sampler gets new weights."""
 HINT = "a run would meet this as well: look at the engine's settings and versions"
 FAULTS = (InfuserError, OSError, RuntimeError, ValueError, TypeError, MemoryError, ImportError, LookupError)
-"""Errors of engines, which become a line of the table; others are bugs of the rehearsal."""
+"""Errors of engines, reported in the table; others are bugs of the rehearsal."""
 
 
 class Rehearsal:
-    """The steps in their order, and their results for later steps."""
+    """Runs the steps of a rehearsal in order and holds their results for later steps."""
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
         self.lines: list[Line] = []
@@ -55,9 +55,9 @@ class Rehearsal:
         self._pool = run_pool(config, longest_sequence=longest_sequence(config))
         self._engines: dict[str, Any] = {}
         self.sampled: GroupWork | None = None
-        """The generated batch; None before generation."""
+        """Size of the generated batch; None before generation."""
         self.trained: GroupWork | None = None
-        """The batch of each of the trainer's steps."""
+        """Size of the batch of each of the trainer's steps."""
         self._passed: set[str] = set()
         self._meter = Meter()
 
@@ -94,8 +94,10 @@ class Rehearsal:
         work: Callable[[], tuple[int, str]],
         first: Callable[[], object] | None = None,
     ) -> None:
-        """Run a step and record its line. The seconds exclude `first`: an accelerator's first use of a kernel takes
-        seconds, once in a run."""
+        """Run a step and record its line.
+
+        The seconds exclude `first`: an accelerator's first use of a kernel takes seconds, once in a run.
+        """
         absent = [need for need in needs if need not in self._passed]
         if absent:
             self.lines.append(Line(step=name, status=UNREACHED, told=f"needs {absent[0]}"))
@@ -140,7 +142,7 @@ class Rehearsal:
 
     def _warm_up(self) -> None:
         groups = prompts(self._config, self._vocabulary, groups=1)
-        # Other prompts than the timed ones: engines cache prompts.
+        # Use other prompts than the timed ones, because engines cache prompts.
         self._sample(self._first, [replace(each, token_ids=each.token_ids[::-1]) for each in groups], PROVED)
 
     def _generate(self) -> tuple[int, str]:
@@ -156,7 +158,7 @@ class Rehearsal:
         return self._count(sum(tokens)), f"{len(tokens)} responses, the longest {max(tokens)} of {longest} tokens"
 
     def _work(self, response: float) -> GroupWork:
-        """The batch with responses of that many tokens."""
+        """Size of the batch with responses of this mean length."""
         cotrain = self._config.cotrain
         return GroupWork(
             groups=len(self._groups),
@@ -166,7 +168,7 @@ class Rehearsal:
         )
 
     def _count(self, responses: int) -> int:
-        """Tokens with every prompt counted once."""
+        """Tokens of the batch, with every prompt counted once."""
         return responses + sum(len(group.token_ids) for group in self._groups)
 
     def _trained_tokens(self) -> int:
@@ -229,7 +231,7 @@ class Rehearsal:
 
     def _save(self) -> tuple[int, str]:
         size = self._save_files("saved")
-        # The trainer hands over what it wrote last.
+        # The trainer passes on the files that it wrote last.
         self._after = replace(self._after, path=str(self._folder / "saved"))
         return 0, f"{size / 1e6:,.1f} MB"
 
@@ -272,7 +274,7 @@ class Rehearsal:
         return 0, f"off by {now.mean:.1e} nats, {now.largest:.1e} at most; the old weights by {old:.2g}"
 
     def _distance(self, samples: Sequence[Sequence[Completion]]) -> Agreement:
-        """Difference between the sampler's log-probabilities and the trainer's after the update."""
+        """Difference between the sampler's log-probabilities and those of the updated trainer."""
         groups = []
         for group, completions in zip(self._groups, samples, strict=True):
             rows = [TrainRow(token_ids=c.token_ids, advantage=1.0, sampler_logprobs=c.logprobs) for c in completions]
@@ -314,7 +316,7 @@ class Rehearsal:
 
 
 def check_samples(groups: Sequence[PromptGroup], samples: Sequence[Sequence[Completion]], *, vocabulary: int) -> None:
-    """Raise EngineError for responses that are missing, empty, with unknown tokens or without log-probabilities."""
+    """Raise EngineError if responses are missing or empty, have unknown tokens or lack log-probabilities."""
     for group, rows in zip(groups, samples, strict=True):
         if len(rows) != len(group.seeds) or not all(row.token_ids for row in rows):
             raise EngineError(
@@ -335,9 +337,9 @@ def pids_of(engine: Any) -> list[int]:
 
 
 def rehearse(config: RunConfig) -> tuple[list[Line], Extrapolation | None]:
-    """Rehearse a configuration in a temporary folder of the store, on the disk of its later checkpoints.
+    """Rehearse a configuration in a temporary folder of the store, on the same disk as later checkpoints.
 
-    The extrapolation is None if a step that it needs did not pass, or if the anchor's shape is unknown.
+    Returns the lines and the extrapolation to the run, None if a needed step failed or the model's shape is unknown.
     """
     root = settings.writable_store_root()
     root.mkdir(parents=True, exist_ok=True)

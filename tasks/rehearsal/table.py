@@ -1,4 +1,4 @@
-"""Measured lines of a rehearsal, and its seconds extrapolated to the run."""
+"""Result of a rehearsal: a line per step, its seconds extrapolated to the run, as text, JSON and YAML."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -36,17 +36,17 @@ class Line:
     """passed, failed, or not reached."""
     seconds: float = 0.0
     tokens: int = 0
-    """Computed tokens; 0 if the step computes none."""
+    """Tokens that the step computed, or 0."""
     gigabytes: float | None = None
-    """Peak main memory so far of this process and the engine's processes, GB."""
+    """Peak main memory of this process and the engine's processes so far, GB."""
     accelerator: float | None = None
-    """Peak memory of one accelerator above its start, GB; None if it is not measured."""
+    """Peak memory of one accelerator above its first reading, GB; None if it is not measured."""
     told: str = ""
-    """Finding or error."""
+    """Finding or error message."""
 
 
 def peak_memory(pids: list[int]) -> float:
-    """Sum over processes of peak main memory, GB; ended processes count as 0."""
+    """Sum the peak main memory of processes, GB; ended processes count as 0."""
     total = 0.0
     for pid in pids:
         try:
@@ -62,23 +62,23 @@ class Extrapolation:
     """A run's duration, extrapolated from the seconds of its rehearsal."""
 
     pace: Mapping[str, float]
-    """Seconds per FLOP by kind of work, with all engines of that kind working."""
+    """Seconds per FLOP by kind of work, if all engines of that kind work."""
     phases: Mapping[str, float]
-    """Seconds of one iteration by phase, and those of its checkpoints as `save`."""
+    """Seconds of one iteration by phase, and of saving checkpoints as `save`."""
     iteration: float
     """Seconds of one iteration."""
     iterations: int
     """Iterations of the run."""
     hours: float
-    """Hours of all iterations, validations left out."""
+    """Hours of all iterations, without validations."""
 
 
 def extrapolate(
     config: RunConfig, shape: Shape, lines: Sequence[Line], *, sampled: GroupWork, trained: GroupWork
 ) -> Extrapolation | None:
-    """Seconds per FLOP of generation, dev gradient and scoring, times the FLOPs of an iteration, and its checkpoints.
+    """Extrapolate to the run: measured seconds per FLOP times the FLOPs of an iteration, plus its checkpoints.
 
-    `sampled`, `trained`: the rehearsed batch. None if one of these steps did not pass.
+    `sampled`, `trained`: size of the rehearsed batch. None if a needed step did not pass.
     """
     seconds = {line.step: line.seconds for line in lines if line.status == PASSED}
     if not {"generation", "dev gradient", "scoring", "save"} <= set(seconds):
@@ -102,14 +102,14 @@ def extrapolate(
 
 
 def as_yaml(run: Extrapolation, setup: Setup) -> str:
-    """The file that `infuser plan --measured` reads: shares of the accelerators' dense rate by kind of work."""
-    # YAML reads 1e-05 as a string; its writer adds a point.
+    """Format the file that `infuser plan --measured` reads: utilisation of the dense rate by kind of work."""
+    # YAML would read 1e-05 as a string; its writer adds a point.
     values = {kind: float(f"{1 / (run.pace[kind] * setup.rate(kind)):.4g}") for kind in KINDS}
     return f"# measured by a rehearsal on {setup.cluster.label}\n{yaml.safe_dump(values, sort_keys=False)}"
 
 
 def as_json(lines: Sequence[Line], run: Extrapolation | None, setup: Setup | None) -> dict[str, Any]:
-    """The table for programs; the planned memory in bytes by role."""
+    """The result as JSON values, with the planned memory in bytes by role."""
     return {
         "failed": [line.step for line in lines if line.status == FAILED],
         "lines": [asdict(line) for line in lines],
@@ -119,7 +119,7 @@ def as_json(lines: Sequence[Line], run: Extrapolation | None, setup: Setup | Non
 
 
 def as_text(lines: Sequence[Line], run: Extrapolation | None, setup: Setup | None) -> str:
-    """The table, a sentence per failure, the run's hours by these seconds, and the planned memory."""
+    """The result as text: table, failures, extrapolated hours, and the planned memory."""
     measured = any(line.accelerator is not None for line in lines)
     rows = [
         {

@@ -1,4 +1,4 @@
-"""Stages on generated questions and questions from files: judge them, check them, score them for a target."""
+"""Stages of studies on questions, generated or from files: judge them, check them, and score their influence."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,13 +26,13 @@ from tasks.work import Work, add_not_finite
 
 VERSION = 1
 REPLY_TOKENS = 512
-"""Length limit of the judge's reply, tokens."""
+"""Maximum length of the judge's reply, tokens."""
 BATCH = 32
-"""Questions judged before the replies are saved: what a kill can lose."""
+"""Questions judged before the replies are saved: at most this work is lost in a crash."""
 
 
 def judge_questions(run: Execution, questions: GeneratedSet, judge: Judge, prompts: str) -> Work:
-    """A model decides whether each question is self-contained. A restart continues with the missing questions."""
+    """Let a model decide whether each question is self-contained. A restart continues with the missing questions."""
     template = load_or_shipped("judge_question", profile=prompts)
     names = [str(row["question_id"]) for row in questions.rows]
     values = {
@@ -84,7 +84,7 @@ def _judge_batch(model: ChatModel, template: Template, questions: Sequence[Mappi
 
 
 def _missing_context(place: int, reply: dict[str, Any]) -> str:
-    """The context that the question lacks; empty if it is self-contained."""
+    """Parse the judge's reply: the context that the question lacks, empty if it is self-contained."""
     verdict, missing = reply.get("self_contained"), reply.get("missing")
     if not isinstance(verdict, bool):
         raise ReplyProblem('"self_contained" is neither true nor false')
@@ -95,7 +95,7 @@ def _missing_context(place: int, reply: dict[str, Any]) -> str:
 def quality(
     run: Execution, facts: Mapping[str, Any], rows: Sequence[CheckedQuestion], inputs: Mapping[str, ArtifactRef]
 ) -> Work:
-    """The quality of a run's questions: `facts` as one file, and a row per question."""
+    """Store the quality of a run's questions: `facts` as a JSON file, and a row per question."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         text = json.dumps(facts, indent=1, sort_keys=True, ensure_ascii=False)
@@ -110,7 +110,7 @@ def quality(
 
 @stage("given_questions")
 def given_questions(run: Run, questions: Sequence[Question]) -> Work:
-    """Questions from files, each with a unique name, in the form of generated questions."""
+    """Store questions from files, each with a unique id, in the form of generated questions."""
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
         return Outcome(
@@ -125,7 +125,7 @@ def given_questions(run: Run, questions: Sequence[Question]) -> Work:
 def score_given(
     run: Run, questions: ArtifactRef, rollouts: ArtifactRef, gradient: ArtifactRef, solver: ArtifactRef
 ) -> Work:
-    """The influence of every question on the solver (eq:estimated_influence_score)."""
+    """Compute the influence of every given question on the solver (eq:estimated_influence_score)."""
     settings = score_influence.settings_of(run.config, iteration=0, probe=True)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:

@@ -1,4 +1,4 @@
-"""Stages that study the influence score: values of all scores, effects of single steps, and trained selections."""
+"""Stages of studies on influence scores: values of all scores, effects of single steps, trained selections."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -26,40 +26,40 @@ from tasks.work import Work, add_not_finite, execute
 
 Produce = Callable[[Path, Path, Progress], Outcome]
 SAMPLES = 8
-"""Answers per held-out question if the right reply is unknown."""
+"""Answers sampled per held-out question if the right reply is unknown."""
 EFFECT_ROLLOUTS = 64
-"""Answers per held-out question for the real effects in a gradient study, if there is no exact measure."""
+"""Answers sampled per held-out question for the real effects in a gradient study, if there is no exact measure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredIteration:
-    """One iteration of an open run with its scores and their inputs."""
+    """One iteration of an open run, with its influence scores and the artifacts they came from."""
 
     run: Run
     iteration: int
     inputs: Mapping[str, ArtifactRef]
-    """Artifacts by name: scores, solver, questions, rollouts, gradient, dev, held_out."""
+    """Input artifacts by name: scores, solver, questions, rollouts, gradient, dev, held_out."""
     reply: str = ""
-    """A right reply with the slot {answer}, whose probability is measured; empty for questions of the lab."""
+    """Template of a right reply with {answer}, whose probability is measured; empty for questions of the lab."""
 
     def rows(self, name: str, table: str, kind: type[Any]) -> list[Any]:
-        """Rows of a table of one of the inputs."""
+        """Rows of a table of the named input."""
         return self.run.store.rows(self.inputs[name], table, kind)
 
     @property
     def checkpoint(self) -> Checkpoint:
-        """The solver that was scored."""
+        """Checkpoint of the solver for which influence was scored."""
         return self.run.checkpoint(self.inputs["solver"], Role.SOLVER)
 
     @property
     def trainer(self) -> Trainer:
-        """The trainer with that checkpoint."""
+        """Trainer with that checkpoint loaded."""
         return self.run.pool.trainer(self.checkpoint)
 
     def answers(
         self, questions: list[Question], samples: int, scope: str, checkpoint: Checkpoint | None = None
     ) -> list[Rollout]:
-        """New answers of the solver or of another checkpoint; `scope` separates their random draws."""
+        """Sample new answers of the solver or of another checkpoint; `scope` separates their random draws."""
         checkpoint = checkpoint or self.checkpoint
         return answer_questions(
             questions,
@@ -71,11 +71,11 @@ class ScoredIteration:
         )
 
     def execute_rows(self, work: Work, table: str, kind: type[Any]) -> list[Any]:
-        """Execute a study's stage unless its artifact is stored, and read the rows of a table."""
+        """Execute a study's stage, unless its artifact is stored, and read the rows of a table."""
         return self.run.store.rows(execute(self.run, work).ref, table, kind)
 
     def work(self, phase: str, version: int, settings: Any, produce: Produce, **more: ArtifactRef) -> Work:
-        """A stage with these inputs and `more`; `produce` also gets a folder for results that survive a kill."""
+        """Make the work of a stage with these inputs and `more`; `produce` also gets a folder for partial results."""
         values = recorded(settings) | ({"reply": self.reply} if self.reply else {})
         inputs, seed = {**self.inputs, **more}, self.run.config.seed
         recipe = self.run.recipe(phase, version, values, inputs, iteration=self.iteration, seed=seed)
@@ -83,7 +83,7 @@ class ScoredIteration:
 
 
 def scored_iteration(run: Run, iteration: int) -> ScoredIteration:
-    """The iteration's scores and their inputs, found by lineage. Raises UsageError if it has no scores."""
+    """Find an iteration's scores and their inputs. Raises UsageError if the iteration has no scores."""
     latest = Journal(run.store.root, run.name).latest()
     scored = [entry for entry in latest if entry.phase == Phase.SCORE_INFLUENCE and entry.iteration == iteration]
     validated = [entry for entry in latest if entry.phase == Phase.VALIDATE]
@@ -105,7 +105,7 @@ def scored_iteration(run: Run, iteration: int) -> ScoredIteration:
 
 
 def named_scores(study: ScoredIteration) -> ArtifactRef:
-    """The artifact with every score of the iteration's questions, computed if missing."""
+    """Compute every kind of score for the iteration's questions, unless stored; returns the artifact."""
     run, objective = study.run, dev_gradient.objective_of(study.run.config)
     labelled = "question_labels" in run.store.manifest(study.inputs["questions"]).rows
 
@@ -131,16 +131,16 @@ def named_scores(study: ScoredIteration) -> ArtifactRef:
 
 
 def named_rows(run: Run, ref: ArtifactRef) -> list[candidates.NamedScore]:
-    """The rows of the artifact of `named_scores`."""
+    """Read the rows of the artifact that `named_scores` returns."""
     return run.store.rows(ref, "named_scores", candidates.NamedScore)
 
 
 def prediction_study(
     study: ScoredIteration, score_values: ArtifactRef, *, questions: int, answers: int, rollouts: int
 ) -> Work:
-    """Effects of real steps on single questions and their rank correlation with every score.
+    """Measure the effects of real steps on single questions, and their rank correlation with every score.
 
-    Each step takes `answers` new answers, or the scored ones if that is 0.
+    Each step trains on `answers` new answers, or on the scored ones if `answers` is 0.
     """
     run, seed = study.run, study.run.config.seed
     step = update_solver.settings_of(run.config, iteration=study.iteration).step
@@ -179,7 +179,7 @@ def prediction_study(
 
 
 def _reweighted_measures(study: ScoredIteration, settings: effects.EffectSettings) -> dict[str, effects.Measure]:
-    """Measures by reweighted answers to held-out questions and, for steps on scored answers, to the dev set."""
+    """Accuracy measures by reweighted answers to held-out questions and, for steps on scored answers, dev questions."""
     parts = ["held_out"] if settings.answers else ["dev", "held_out"]
     panels = {
         name: study.answers(
@@ -196,7 +196,7 @@ def _reweighted_measures(study: ScoredIteration, settings: effects.EffectSetting
 def gradient_study(
     study: ScoredIteration, score_values: ArtifactRef, *, documents: int, batches: int, answers: int
 ) -> Work:
-    """Cosine of the generator's gradient with that of the questions' real effects, by reward and advantage."""
+    """Compare the generator's gradient with that of the questions' real effects (cosine), by reward and advantage."""
     run = study.run
     writer = Catalogue(run.store.root).input_ref(study.inputs["questions"].key, "generator")
     update = update_generator.settings_of(run.config, iteration=study.iteration)
@@ -236,7 +236,7 @@ def gradient_study(
 
 
 def _replies(study: ScoredIteration) -> list[str]:
-    """The right replies to the held-out questions; empty if one of them is unknown."""
+    """Right replies to the held-out questions; empty if one of them is unknown."""
     from infuser_core.nano.exact import sound_reply
 
     questions = study.rows("held_out", "reference_questions", Question)
@@ -245,7 +245,7 @@ def _replies(study: ScoredIteration) -> list[str]:
 
 
 def _exact_measure(study: ScoredIteration, replies: list[str]) -> effects.Measure:
-    """The exact measure: the probability of these replies to the held-out questions, end token included."""
+    """The exact measure: probability of the right replies to the held-out questions, end token included."""
     tokenizer = study.run.pool.sampler(study.checkpoint).tokenizer
     end = [] if tokenizer.end_token is None else [tokenizer.end_token]
     profile = rollout_dev.settings_of(study.run.config).prompts
@@ -268,7 +268,7 @@ def selection_study(
     samples: int | None,
     ranked: bool,
 ) -> Work:
-    """Equal training on selected and random questions, measured on held-out ones; exactly if `samples` is None."""
+    """Train equally on selected and on random questions; measure held-out accuracy, exactly if `samples` is None."""
     run, replies = study.run, [] if samples else _replies(study)
     settings = selection.SelectionSettings(
         step=update_solver.settings_of(run.config, iteration=study.iteration).step,
