@@ -55,7 +55,7 @@ def sample_resumably(
     saved_rows: SavedRows[Drawn] | None = None,
     progress: Progress = no_progress,
 ) -> dict[str, list[Completion]]:
-    """Sample completions of every group, by group id; those in `saved_rows` are reused, and new ones are added to it."""
+    """Sample completions of every group, by group id; those in `saved_rows` are reused, and new ones added to it."""
     completions = {
         (row.group_id, row.row): Completion(
             token_ids=row.token_ids,
