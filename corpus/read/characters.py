@@ -75,7 +75,7 @@ class WordGaps:
             self._gap(textpage, place) if BEFORE.match(text[place]) and AFTER.match(text[place + 1]) else 0.0
             for place in range(len(text) - 1)
         ]
-        # Spaced letters have gaps on both sides.
+        # Leave out spaced letters, which have gaps on both sides.
         return frozenset(
             place
             for place, gap in enumerate(gaps)

@@ -70,9 +70,9 @@ class SourceFile:
 
 
 def convert(books: Sequence[SourceFile], job: ConversionJob, workers: WorkerPool, keep: Callable[[Page], None]) -> None:
-    """Convert each book to a page of Markdown with the converter that suits it, and pass every page to `keep`.
+    """Convert each book to a page row with Markdown by the converter that suits it, and pass every row to `keep`.
 
-    A page's `chosen` says why its converter was chosen. A bad file becomes a rejected page and raises nothing.
+    A row's `chosen` says why its converter was chosen. A bad file gives a rejected row and raises nothing.
     Raises DocumentError if a converter is requested by name and cannot work.
     """
     task = partial(Task, name="conversion", item=attrgetter("source_id"), apart=False)

@@ -71,7 +71,7 @@ class TextObjects:
             scale = 1.0
             if raw.FPDFText_GetMatrix(self.page, index, self.matrix):
                 scale = math.hypot(self.matrix.c, self.matrix.d) or 1.0
-            # A font can be drawn at a size that rounds to 0, and sizes are divisors.
+            # A font may be drawn at a size that rounds to 0, by which nothing can be divided.
             self.sizes[object_id] = round(raw.FPDFText_GetFontSize(self.page, index) * scale, 1) or LEAST_SIZE
         return self.sizes[object_id]
 
@@ -132,7 +132,7 @@ class Fonts:
         if value not in self.by_name:
             name = SUBSET.sub("", value.decode("utf-8", "replace"))
             heavy = raw.FPDFText_GetFontWeight(self.textpage, index) >= BOLD_WEIGHT or bool(BOLD.search(name))
-            # Files wrongly declare text fonts as fixed-pitch: the printed advances decide.
+            # The printed advances decide, because files wrongly declare text fonts as fixed-pitch.
             mono = bool(MONO.search(name)) or self._is_fixed(index, bool(flags.value & FIXED_PITCH))
             self.by_name[value] = (name, heavy, mono)
         return self.by_name[value]

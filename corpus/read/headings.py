@@ -85,7 +85,7 @@ def mark_headings(pages: Sequence[list[PdfLine]], outline: Sequence[OutlineEntry
         levels = _levels_by_outline(votes, blocks)
     else:
         levels = _levels_by_font(blocks, body, pages, votes)
-    # The depth of a section number is added to the level of the chapters.
+    # The level of a numbered section is the level of the chapters plus the depth of its number.
     chapters = Counter({style: sum(b.is_title for b in blocks[style]) for style in levels if style[4] == 1})
     base = levels[chapters.most_common(1)[0][0]] if chapters else 1
     for style, level in levels.items():
@@ -109,7 +109,7 @@ def titles_of(outline: Sequence[OutlineEntry]) -> frozenset[tuple[int, str]]:
 def style_of(line: PdfLine) -> Style:
     """Typographic style of a line, see `Style`; all headings of one kind share a style."""
     letters = sum(c.lower() != c.upper() for c in line.text)
-    # East Asian titles mix fonts: their Latin words are in a different one.
+    # East Asian titles mix fonts, because their Latin words are in another font.
     font = "" if WIDE.search(line.text) else line.font
     caps = letters > 3 and bool(font) and line.text.upper() == line.text
     return font, round(line.size * 2) / 2, line.bold, caps, min(number_depth(line.text), 2)
@@ -249,7 +249,7 @@ def _is_isolated(run: Sequence[PdfLine], above: PdfLine | None, below: PdfLine |
     """Whether lines do not fill their column, and have the space above and the position of a title."""
     last = run[-1]
     if last.size < body[1] + 1 and last.left < last.margin < last.x1 + last.size and number_depth(_text(run)) < 2:
-        # Running text ends at the edge of its column; a title in letters of its size seldom does.
+        # Running text ends at the edge of its column; a title in the same font size seldom does.
         return False
     if above and not above.level and 0 < above.y - run[0].y < 1.25 * max(above.size, run[0].size):
         return False
@@ -342,7 +342,7 @@ def _join_titles(page: Sequence[PdfLine]) -> list[PdfLine]:
     for line in page:
         while line.level and result and _is_label(result[-1], line):
             above = result.pop()
-            # Only the full stop after it distinguishes a spelled number from the first word of a title.
+            # Add a full stop after a number in words, which otherwise looks like the first word of the title.
             spelled = SPELLED.match(above.text)
             mark = "." if spelled and spelled[1] else ""
             text = f"{above.text}{mark} {line.text}"

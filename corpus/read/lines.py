@@ -255,7 +255,7 @@ def find_gutter(pieces: Sequence[Piece]) -> float | None:
     least = HALF if crossing <= CLEAR * total else NEARLY_ALL
     if crossing > CROSSING * total or not all(_is_column(side, least) for side in sides):
         return None
-    # A label of a drawing or a long formula may be in between.
+    # A label of a drawing or a long formula may reach into the gutter.
     ends, starts = sorted(piece.x1 for piece in sides[0]), sorted(piece.x0 for piece in sides[1])
     inner = ends[int((1 - STRAY) * (len(ends) - 1))], starts[int(STRAY * (len(starts) - 1))]
     return sum(inner) / 2 if GUTTER <= inner[1] - inner[0] <= MAX_GUTTER * (right - left) else None

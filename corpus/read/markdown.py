@@ -101,7 +101,7 @@ def _render_block(block: TextBlock, words: Counter[str]) -> Part:
         text, starts = _render_block(replace(block, lines=lines, rows=rows, garbled=False), words)
         return text if block.kind is BlockKind.HEADING else f"{text} {MARK}", starts
     if block.kind is BlockKind.HEADING:
-        # Number signs at the end of a title would be its closing sequence.
+        # Escape number signs at the end of a title, which Markdown would read as the heading's closing sequence.
         title = re.sub(r"(#+)$", r"\\\1", first.text)
         return f"{'#' * first.level} {title}", [(first.page, 0)]
     if block.kind is BlockKind.TABLE:
@@ -153,7 +153,7 @@ def join_lines(text: str, more: str, *, broken: bool, words: Counter[str]) -> st
 
 
 def _render_listing(lines: Sequence[PdfLine]) -> Part:
-    """Render a fenced block; indentation follows from the left edges, empty lines from the distances."""
+    """Render a listing as a fenced block; indentation follows from left edges, empty lines from distances."""
     left = min(line.x0 for line in lines)
     longest = max(lines, key=lambda line: len(line.text))
     width = max((longest.x1 - longest.x0) / max(len(longest.text), 1), 1.0)

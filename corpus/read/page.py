@@ -1,4 +1,8 @@
-"""Input and output of every converter: its settings, and the row with a source's Markdown or the rejection reason."""
+"""Input and output of every converter of documents.
+
+A converter gets its settings and resources, and returns a page row (`schemas.Page`): the Markdown of a whole source, or
+the reason for its rejection.
+"""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -60,7 +64,7 @@ def page_of(
     math_garbled: Sequence[float] = (),
     removed: Sequence[RemovedText] = (),
 ) -> Page:
-    """Build the page row of a source: rejected if a reason is given, otherwise converted."""
+    """Build the page row of a whole source: rejected if a reason is given, otherwise converted."""
     return Page(
         source_id=source_id,
         markdown=text,

@@ -67,7 +67,7 @@ def _table_at(lines: Sequence[PdfLine], start: int) -> TextBlock | None:
     while stop < len(lines) and _may_belong(lines, start, stop):
         stop += 1
     run = lines[start:stop]
-    # Lines of one cell at the end belong to the table only below its second column.
+    # Drop lines with one cell from the end of the table unless they are below its second column.
     while run and len(run[-1].cells) < 2 and (len(run) < 2 or run[-1].x0 < run[0].cells[1].x0 - run[0].size):
         run = run[:-1]
     full = [line for line in run if len(line.cells) > 1]
@@ -75,7 +75,7 @@ def _table_at(lines: Sequence[PdfLine], start: int) -> TextBlock | None:
         (bool(LABEL.match(line.cells[0].text)), bool(CONTENTS_LINE.search(line.text)), _has_margin(line), line.mono)
         for line in full
     ]
-    # Most rows are items, entries of a table of contents, formulas with their numbers, or code.
+    # No table: most rows are list items, entries of a table of contents, formulas with their numbers, or code.
     other = any(2 * sum(kind) > len(full) for kind in zip(*kinds, strict=True))
     if other or (len(full) < MIN_ROWS and not _is_pair(full)):
         return None
@@ -98,7 +98,7 @@ def _may_belong(lines: Sequence[PdfLine], start: int, place: int) -> bool:
     line = lines[place]
     if line.level or line.page != lines[start].page:
         return False
-    # Code continues only below a later cell of the first row.
+    # A line of code with one cell belongs to the table only below a later cell of the first row.
     in_column = any(abs(line.x0 - cell.x0) < ALIGNED for cell in lines[start].cells[1:])
     if line.mono and len(line.cells) < 2 and not in_column:
         return False
@@ -126,7 +126,7 @@ def _has_margin(line: PdfLine) -> bool:
 
 
 def _table_rows(run: Sequence[PdfLine], columns: Sequence[tuple[float, float]]) -> list[list[str]] | None:
-    """Texts by row and column; None if two cells of a row share a column, which no table has."""
+    """Texts of a table by row and column; None if two cells of a row share a column, as this is not a table."""
 
     def column_of(cell: PdfCell) -> int:
         overlaps = [min(cell.x1, right) - max(cell.x0, left) for left, right in columns]
@@ -153,7 +153,7 @@ def _table_rows(run: Sequence[PdfLine], columns: Sequence[tuple[float, float]]) 
 
 def blocks_of(pages: Sequence[list[PdfLine]], body: float) -> list[TextBlock]:
     """Join the lines of a book into blocks in reading order. `body` is the font size of running text, points."""
-    # The usual distance of two baselines, in units of the font size.
+    # Usual distance between two baselines, in units of the font size.
     gaps = [
         (above.y - line.y) / line.size
         for above, line in pairwise(line for page in pages for line in page)
@@ -211,7 +211,7 @@ def _continues(block: TextBlock, line: PdfLine, pitch: float) -> bool:
         near = above.page == line.page and 0 < above.y - line.y < 3.2 * pitch * line.size
         return above.page + 1 == line.page or near
     if line.mono and (abs(above.x0 - line.x0) >= 2 or SENTENCE_END.search(above.text) or not _is_full(above, line)):
-        # Otherwise it is the middle of a sentence: a long address, a long name.
+        # A monospaced line continues a paragraph only in the middle of a sentence, as a long address or name.
         return False
     if abs(above.size - line.size) > 1 or (BULLET.match(line.text) and not _begins_with_operator(block, line)):
         return False
@@ -220,7 +220,7 @@ def _continues(block: TextBlock, line: PdfLine, pitch: float) -> bool:
     if CONTENTS_LINE.search(above.text) and (LEADERS.search(above.text) or CONTENTS_LINE.search(line.text)):
         return False
     if above.page == line.page and 0 < line.y - above.y < 1.5 * line.size and line.x0 >= above.x1 - line.size:
-        # A raised part of the formula to the left.
+        # The line is a raised part of the formula to its left.
         return True
     if above.page != line.page or line.y > above.y:
         return _flows_on(block, line)
@@ -264,7 +264,7 @@ def _is_full(above: PdfLine, line: PdfLine) -> bool:
 
 
 def _flows_on(block: TextBlock, line: PdfLine) -> bool:
-    """Whether a paragraph continues after a page or column break."""
+    """Whether a block's paragraph continues with a line after a page or column break."""
     above = block.lines[-1]
     if abs(above.size - line.size) > 0.6 or line.mono:
         return False

@@ -44,10 +44,10 @@ SAME_BASELINE = 0.3
 """Largest distance between two baselines that count as the same, points."""
 EMPTY = BLANKS | BROKEN_WORD | {HOLE} | frozenset(range(0x20))
 BRACKETS = BLANKS | frozenset(map(ord, "{}<>|\\"))
-# Space between words of justified text stays below one em; cells of a table and columns are further apart.
+# Width of a gap between cells or columns, in units of the font size; gaps between words of justified text are narrower.
 GAP = 1.0
 KERNED, SET_APART = 0.05, 0.3
-"""Width up to which a gap is no space, in a line of words and in one of spaced letters, in units of the font size."""
+"""Largest gap that is not a space, in a line of words and in one of spaced letters, in units of the font size."""
 APART, LETTERS = 0.6, 8
 """Letters of a line are spaced if more than this share of its gaps (at least this number) follows single letters."""
 MAX_OUTLINE = 20_000

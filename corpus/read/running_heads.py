@@ -102,7 +102,7 @@ def split_running_heads(
 
 
 def _is_title(page: Sequence[PdfLine], place: int, titles: Set[tuple[int, str]]) -> bool:
-    """Whether a line is the only one on its page that prints the title of a heading there."""
+    """Whether a line is the only one on its page with the title of a known heading on that page."""
     key = title_key(page[place].text)
     return (page[place].page, key) in titles and sum(title_key(line.text) == key for line in page) == 1
 
@@ -149,8 +149,8 @@ def _find_slots(edges: Sequence[_Edge], *, pages: int, shift: int | None, body: 
         # A head's title and its number may differ in size.
         if len(_pages(apart)) < MIN_REPEATS or sum(edge.is_apart for edge in here) < ALWAYS_APART * len(here):
             continue
-        # A head has one height; the last line of a listing ends with the page's text.
-        # The word above the titles of chapters recurs as well, on fewer pages.
+        # A head is always at the same height; the last line of a listing is wherever the page's text ends.
+        # The label above the titles of chapters recurs as well, but on fewer pages.
         large = any(edge.is_larger for edge in apart)
         least = max(MIN_REPEATS, int(ALWAYS_THERE * pages)) if large else MIN_REPEATS
         here_by_name = Counter(edge.name for edge in apart)
@@ -185,7 +185,7 @@ def _is_head(edge: _Edge, slots: Sequence[_Slot], shift: int | None) -> bool:
     line = edge.line
     for slot in slots:
         if abs(line.y - slot.y) <= NEAR and abs(line.size - slot.size) < 0.5:
-            # A displayed formula at the end of a page is apart from the text as well.
+            # A displayed formula at the end of a page also has space between itself and the text.
             usual = edge.is_apart and not edge.is_larger and slot.is_frequent
             if edge.name in slot.names or (usual and not is_formula(line.text)):
                 return True

@@ -25,7 +25,7 @@ NO_BOOK = re.compile(
     r"[^/]*$",
     re.IGNORECASE,
 )
-"""Files of a repository that are no part of its book."""
+"""Files of a repository that are not part of its book."""
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, ParseError)
 """Errors of parsers for damaged files, or files with a wrong suffix."""
 

@@ -33,7 +33,7 @@ TITLED = re.compile(
 
 def plain_markdown(text: str) -> str:
     """Convert MyST to plain Markdown: `{math}` blocks between $$, code in fences, the rest as prose."""
-    # Labelled formulas, each in one line.
+    # Formulas by their labels, each as one line.
     formulas = {}
     for formula in FORMULA.finditer(text):
         label = formula["label"] or next(iter(LABEL.findall(formula["options"] or "")), "")

@@ -65,7 +65,7 @@ def inline_inclusions(
         size += len(inner)
         if size > MAX_CHARS:
             break
-        # Lines of a program are lines of the listing that includes them.
+        # A program's lines continue the listing that includes them, so no line feed is added.
         edge = "" if is_program else "\n"
         parts += [text[place : match.start()], edge, inner, edge]
         place = match.end()

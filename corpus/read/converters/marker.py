@@ -93,7 +93,7 @@ def trouble(job: ConversionJob) -> str:
 
 
 def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
-    """Convert one PDF to Markdown with its page map. A file that marker cannot convert is a rejected page.
+    """Convert one PDF to Markdown with its page map. A file that marker cannot convert gives a rejected page row.
 
     Raises DocumentError if the command itself cannot work: not installed, or its weights, font or server missing.
     """
@@ -203,7 +203,7 @@ def _failure(process: child.ProcessResult, servers: Servers) -> str:
     if process.fault and not server_log:
         return process.fault
     words = " ".join((server_log or process.tail).split())
-    # The message begins with the last exception that has its module in front; what precedes it is progress.
+    # The message begins at the last exception name that includes a module; the text before it shows progress.
     names = list(re.finditer(r"\w+(?:\.\w+)+(?:Error|Exception): ", words))
     message = words[names[-1].start() :][:TAIL_CHARS] if names else words[-TAIL_CHARS:]
     for pattern, (what, hint) in LACKING.items():
@@ -222,7 +222,7 @@ def _read_range(folder: Path, first: int) -> _Range | str:
     if not files[0].read_bytes().strip():
         return "wrote an empty file"
     marks = list(SEPARATOR.finditer(source))
-    # Some versions count the pages of the range instead of those of the file.
+    # Some versions of marker number pages from the start of the range instead of the file.
     shift = first if marks and int(marks[0][1]) < first else 0
     edges = [*(mark.start() for mark in marks), len(source)]
     pictures: list[str] = []

@@ -17,7 +17,7 @@ def trouble(job: ConversionJob) -> str:
 
 
 def convert(path: Path, source_id: str, job: ConversionJob) -> Page:
-    """Convert one PDF by its text layer; the page is rejected if the text layer is not usable."""
+    """Convert one PDF by its text layer; the page row is rejected if the text layer is not usable."""
     if fault := pdf_fault(path):
         return page_of(source_id, converter=CONVERTER, reason=fault)
     argument = {"path": str(path), "max_pages": job.settings.max_pages}

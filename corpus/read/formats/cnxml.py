@@ -110,12 +110,12 @@ def _inner_html(element: Element, level: int, depth: int) -> str:
 def _element_html(element: Element, level: int, depth: int) -> str:
     kind = element.tag.rpartition("}")[2] if isinstance(element.tag, str) else "metadata"
     if isinstance(element.tag, str) and element.tag.startswith(MATH):
-        # MathML in the default namespace, as HTML has it.
+        # Remove the namespace from MathML, as HTML requires.
         formula = deepcopy(element)
         formula.tail = None
         for child in formula.iter():
             child.tag = child.tag.rpartition("}")[2]
-            # Authors write operators as text.
+            # Authors write operators as text; turn these into operators.
             if child.tag == "mtext" and child.text and child.text.strip() and SIGNS.fullmatch(child.text):
                 child.tag = "mo"
         return ElementTree.tostring(formula, encoding="unicode")

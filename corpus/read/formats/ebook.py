@@ -22,7 +22,7 @@ def _find_unpacked(tree: BookTree) -> list[BookLayout]:
             if not (text := tree.text(package)):
                 continue
             document = ElementTree.fromstring(text)
-            # Some programs list a place within a page as a separate page.
+            # Drop fragments: some programs list a position within a page as a separate page.
             items = {
                 item.get("id"): unquote(urldefrag(item.get("href", "")).url) for item in document.iterfind(".//{*}item")
             }

@@ -73,7 +73,7 @@ def prepare(text: str) -> str:
     preamble, begin, body = text.partition(BEGIN)
     if not begin:
         return text
-    # Parts that can be typeset separately are documents within the document.
+    # Remove the preambles of parts that can be typeset separately, as documents within the document.
     body = NESTED.sub("", body)
     return "\n".join([definitions(preamble), BEGIN, (body.rpartition(END)[0] or body).replace(END, "")])
 

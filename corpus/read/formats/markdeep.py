@@ -19,7 +19,7 @@ LISTING = re.compile(r"[ \t]*\[(?:Listing|Figure) \[([\w-]+)\]:[ \t]*(.*)\][ \t]
 
 
 def prepare(text: str) -> str:
-    """Convert Markdeep to plain Markdown without HTML, and without indentation outside lists, as it means no code."""
+    """Convert Markdeep to plain Markdown: remove HTML, and indentation outside lists, which does not mean code."""
     bare = PAGE.sub(lambda part: part["code"] or "", text)
     return "\n".join(_plain_lines(bare.splitlines())) + "\n"
 

@@ -198,7 +198,7 @@ def _find_layouts(tree: BookTree) -> list[BookLayout]:
                     for each in entries
                 ]
             base = posixpath.dirname(name)
-            # mdBook's listings are next to the folder of its texts.
+            # The listings of an mdBook are in folders next to `src`, so they belong to the book's folder.
             top = base.rpartition("/")[0] if posixpath.basename(base) == "src" and file == "SUMMARY.md" else base
             layouts += [replace(layout, base=top) for layout in order_by_contents(tree, name, entries, SUFFIXES)]
         elif file == "index.md" and TOC.search(tree.text(name)):

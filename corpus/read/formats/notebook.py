@@ -44,7 +44,7 @@ def _text_output(output: dict[str, Any]) -> dict[str, Any] | None:
     if kind == "stream":
         return output if output.get("name") == "stdout" and len(_text_of(output.get("text"))) <= OUTPUT_CHARS else None
     data = output.get("data") or {}
-    # Its latex is the formula; its plain text is what a terminal shows.
+    # Prefer LaTeX, which is the formula, to plain text, which is the output for a terminal.
     form = next((name for name in ("text/latex", "text/markdown", "text/plain") if name in data), "")
     if kind not in ("execute_result", "display_data") or not form or len(_text_of(data[form])) > OUTPUT_CHARS:
         return None

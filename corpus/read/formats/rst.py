@@ -54,7 +54,11 @@ def _find_layouts(tree: BookTree) -> list[BookLayout]:
 
 
 def prepare(text: str) -> str:
-    """Prepare reStructuredText for pandoc: remove silent directives, and make those of extensions standard ones."""
+    """Prepare reStructuredText for pandoc, which does not know Sphinx.
+
+    Directives that print nothing are removed, those of extensions become standard ones, and references by number
+    become labels.
+    """
 
     def as_listing(directive: re.Match[str]) -> str:
         language = LANGUAGE.search(directive[0])

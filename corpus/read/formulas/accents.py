@@ -71,7 +71,7 @@ class Accents:
         if before < 0:
             before = raw.FPDFText_GetCharIndexAtPos(self.textpage, rule.x1 + 2, height, 6.0, 5.0) - 1
             before -= before > 0 and self._is_generated_blank(before)
-        # A root's sign hangs from its bar.
+        # The rule after a root sign is the root's bar, not an underscore.
         if not 0 <= before < len(self.codes) - 1 or self.codes[before] <= 0x20 or self.codes[before] == ROOT:
             return False
         raw.FPDFText_GetCharOrigin(self.textpage, before, self.x, self.y)

@@ -97,7 +97,7 @@ def _is_within(piece: Piece, box: Bounds) -> bool:
 
 
 def _is_listing(pieces: Sequence[Piece]) -> bool:
-    """Whether most characters of a drawing are in a typewriter font: slides include listings, with line numbers."""
+    """Whether most characters in a drawing are monospaced: slides include listings, with line numbers, as drawings."""
     return 2 * sum(len(piece.text) for piece in pieces if piece.mono) > sum(len(piece.text) for piece in pieces)
 
 

@@ -64,7 +64,7 @@ def _assemble_root(pieces: list[Piece], near: Sequence[Piece], rule: Rule, rules
         return None
     under = _add_scripts(under, [p for p in near if p is not sign], rule)
     size, base = max((p.size, p.y) for p in under)
-    # The index is a small text over the left part of the root's sign.
+    # The index of a root is a small text above the left part of the root sign.
     over = [p for p in pieces if p.size < INDEX * size and 0.2 * size < p.y - base < size]
     index = [p for p in over if sign.x1 - size < p.x0 and p.x1 < sign.x1]
     degree = f"[{_text(index)}]" if index else ""
@@ -99,13 +99,13 @@ def _bar(sign: Piece, rules: Sequence[Rule]) -> Rule:
 
 
 def _assemble_fraction(pieces: list[Piece], near: Sequence[Piece], rule: Rule) -> list[Piece] | None:
-    """Join the pieces of the fraction whose bar is this rule; None if it is no fraction bar, as in a table."""
+    """Join the pieces of the fraction whose bar is this rule; None if the rule is not a fraction bar."""
     over = [p for p in near if NUMERATOR[0] * p.size < p.y - rule.y < NUMERATOR[1] * p.size]
     under = [p for p in near if DENOMINATOR[0] * p.size < rule.y - p.y < DENOMINATOR[1] * p.size]
     over, under = (_add_scripts(_nearest_line(part, rule), near, rule) for part in (over, under))
     if not over or not under or all(p.mono for p in (*over, *under)):
         return None
-    # A text below the rule that continues after the rule's end is a footnote.
+    # If the text below the rule continues after the rule's end, it is a footnote below a line.
     if any(abs(p.x0 - rule.x1) < 0.12 * p.size and any(abs(p.y - q.y) < 0.05 * q.size for q in under) for p in pieces):
         return None
     spans = [(min(p.x0 for p in part), max(p.x1 for p in part)) for part in (over, under)]
@@ -148,7 +148,7 @@ def _nearest_line(part: Sequence[Piece], rule: Rule) -> list[Piece]:
     if base is not None:
         return [p for p in part if abs(p.y - base.y) < SCRIPTED * base.size]
     if line.size <= FINEST:
-        # A script may be as large as its base; the first piece is no script.
+        # In fine print a script may be as large as its base; the leftmost piece is not a script.
         line = min((p for p in part if abs(p.y - line.y) < LINE * line.size), key=lambda p: p.x0)
     return [p for p in part if abs(p.y - line.y) < LINE * line.size]
 

@@ -1,7 +1,7 @@
 """Conversion of a line's superscripts, subscripts and limits to `^{}` and `_{}`, by baselines and sizes of its pieces.
 
 A raised or lowered piece is a script if it is smaller than its base and close to it. Footnote markers (`word3`) and
-ordinals (`1st`) are no mathematics: a marker becomes `[^3]`, an ordinal stays as printed.
+ordinals (`1st`) are not mathematics: a marker becomes `[^3]`, an ordinal stays as printed.
 """
 
 import re
@@ -60,7 +60,7 @@ RELATED = re.compile(r"^\s*[=+<>\u2264\u2265\u00d7\u2208\u2227\u2261\u2248]")
 FACTOR = re.compile(r"[)}\u00b1\u00d7\u00f7\u2200-\u22ff]$")
 """Symbols right before a word that make it a factor."""
 MATHEMATICS = re.compile(r"[=<>\u00b1\u00d7\u2190-\u21ff\u2200-\u22ff]|\\[a-z]+\{|[_^]\{")
-"""Symbols of formulas: in a line with one of them, a raised letter is no footnote marker."""
+"""Symbols of formulas: in a line with one of them, a raised letter is not a footnote marker."""
 NO_SCRIPT = re.compile(r"^[_.,]+$")
 SYMBOLS = re.compile(r"cmsy|cmbsy|msbm|math-?symbols|mathsy|mtsy|txsy|pxsy", re.IGNORECASE)
 NOUGHTS = re.compile(r"^0{1,4}$")
@@ -190,7 +190,7 @@ def _side(piece: Piece, main: Piece) -> int:
         return 0
     if abs(shift) < SHIFT * main.size or not LOWEST * main.size < shift < HIGHEST * main.size:
         return 0
-    # An underscore or a comma in another font size is no script.
+    # An underscore or a comma in another font size is not a script.
     return 0 if NO_SCRIPT.match(piece.text) else 1 if shift > 0 else -1
 
 
@@ -208,10 +208,10 @@ def _adjoins(group: Sequence[Piece], piece: Piece) -> bool:
     apart = abs(piece.y - main.y) > LEVEL * size or not (before or (piece.run and last.run))
     if not side and apart and (main.size > SMALLER * piece.size or not before):
         return False
-    # A subscript is below the superscript that is drawn first.
+    # A subscript may be below a superscript of the same base that is drawn before it.
     places = range(max(0, len(group) - 4), len(group)) if side else ()
     stacked = [group[place] for place in places if _script(group[:place], group[place], main) == -side]
-    # The lower limit of an integral is further to the left.
+    # The lower limit of an integral is further to the left than other subscripts.
     lean = 0.9 if any(p.text.endswith(("\u222b", "\u222e")) for p in group[-4:]) else 0.35
     if stacked and piece.x0 >= min(p.x0 for p in stacked) - lean * size:
         return piece.x0 <= max(p.x1 for p in group) + WIDE * size
@@ -230,7 +230,7 @@ def _is_limit(group: Sequence[Piece], piece: Piece, main: Piece) -> bool:
         return False
     carrier = next((p for p in reversed(group) if p.size > SMALLER * main.size), main)
     if carrier.text.endswith(CLOSING) and (piece.y < main.y or carrier.text not in CLOSING):
-        # An exponent of brackets that are drawn as one tall sign.
+        # The piece is an exponent of brackets that are drawn as one tall sign.
         return False
     if not LIMIT_WORDS.search(carrier.text):
         return False
@@ -326,7 +326,7 @@ def _is_nested(side: Sequence[Piece], piece: Piece) -> bool:
 
 
 def _plain_text(text: str, above: str, slanted: bool, upper: Sequence[Piece], after: str) -> str | None:
-    """Plain text for a raised piece that is no exponent, such as a footnote marker; None for an exponent."""
+    """Plain text for a raised piece that is not an exponent, such as a footnote marker; None for an exponent."""
     bare = text.rstrip()
     # A letter with space between it and the word before it is the label of a footnote.
     note = f"[^{above}]" if above.isdecimal() or (above.isalpha() and bare == text) else above

@@ -192,7 +192,7 @@ class Signs:
         if codes[index] == HOLE:
             return
         codes[index] = ord(sign)
-        # The arrow of this sign is a separate character.
+        # Drop the arrow of this sign, which is a separate character in the font.
         if codes[index] == MAPSTO and codes[index + 1 : index + 2] in ([ARROW], [ARROW_CODE]):
             codes[index + 1] = HOLE
 
@@ -201,7 +201,7 @@ class Signs:
             self._set(index, self._control_sign(index, code))
 
     def _is_printed(self, index: int) -> bool:
-        """Whether a control code has ink, and is no line end, space or hyphen that PDFium generated."""
+        """Whether a control code has ink, and is not a line end, space or hyphen that PDFium generated."""
         page, edges = self.textpage, self.edges
         if raw.FPDFText_HasUnicodeMapError(page, index):
             return True
@@ -226,7 +226,7 @@ class Signs:
         face = self.face(index)
         if code < 0x20 and self._is_prose(index):
             if code in DASHES:
-                # A code that is a ligature of the old encoding shows that the font has no dashes.
+                # The font has no dashes if it has a code that is a ligature of the old encoding.
                 is_known = not any(other in OLD and self.face(n) == face for n, other in enumerate(self.originals))
             else:
                 is_known = self._is_in_word(index)

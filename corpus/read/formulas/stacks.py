@@ -14,7 +14,7 @@ TALL = re.compile(r"[()\[\]{}\u2308-\u230b\u27e8\u27e9|\u2016\s]+$")
 HEIGHT = 1.7
 """Reach of a tall bracket above and below the baseline of its line, in units of the font size."""
 FULL = 0.88
-"""Least font size of text that is no script, as a share of the largest within a bracket."""
+"""Least font size of text that is not a script, as a share of the largest within a bracket."""
 APART = 0.9
 """Least distance between two rows within a bracket, in units of the font size."""
 SIGNS = re.compile(r"[=+\u2212\u00d7\u00b7\u0391-\u03c9\u2190-\u22ff]|[\^_]\{|\\[a-z]+\{")
