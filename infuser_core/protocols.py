@@ -51,7 +51,7 @@ class PromptGroup:
     """Length limit of this prompt's responses, tokens; None for the limit in SamplingParams."""
 
     def limit(self, params: SamplingParams) -> int:
-        """Most tokens of a response to this prompt."""
+        """Return the most tokens that a response to this prompt may have."""
         return params.max_tokens if self.max_tokens is None else min(self.max_tokens, params.max_tokens)
 
 
@@ -80,23 +80,23 @@ class Tokenizer(Protocol):
 
     @property
     def end_token(self) -> int | None:
-        """The token that ends a reply."""
+        """Token that ends a reply; None if there is none."""
 
     def render(self, messages: Messages, chat: str = "own") -> list[int]:
-        """Tokens of the chat turns, ready for the assistant's reply.
+        """Convert chat turns to the tokens of a prompt, which ends just before the assistant's reply.
 
         `chat` is `own` for the model's template, `off` for plain text, or a template in Jinja.
         """
 
     def encode(self, text: str) -> list[int]:
-        """Tokens of plain text, without special tokens."""
+        """Convert plain text to tokens, without special tokens."""
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text without special tokens."""
+        """Convert tokens to text, without special tokens."""
 
 
 class Sampler(Protocol):
-    """Draws responses from a checkpoint."""
+    """Draws responses from a checkpoint's model."""
 
     @property
     def tokenizer(self) -> Tokenizer: ...

@@ -1,4 +1,4 @@
-"""The engines of a configuration: their classes and options."""
+"""Create the engine pools and worker pools of a run from its configuration."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ Options = dict[str, Any]
 
 
 def run_pool(config: RunConfig, *, longest_sequence: int) -> EnginePool:
-    """The engines of a run, each started on first use; `longest_sequence` counts tokens of prompt and response."""
+    """Create the engines of a run, which start on first use; `longest_sequence`: tokens of prompt and response."""
     engine = config.engine
     shared = None if config.cluster is None else _shared(engine, config.cluster)
     sampler, options = _sampling(engine, shared)
@@ -40,8 +40,10 @@ def run_pool(config: RunConfig, *, longest_sequence: int) -> EnginePool:
 def sampling_pool(
     engine: EngineSettings, cluster: ClusterSettings | None, *, cache_tokens: int, seals: Path | None = None
 ) -> EnginePool:
-    """The engines of an evaluation: samplers alone, on all machines of a cluster. `seals`: see
-    self_test.require_same_once."""
+    """Create the engines of an evaluation: samplers without a trainer, on all machines of a cluster.
+
+    `seals`: see self_test.require_same_once.
+    """
     shared = None if cluster is None else RayCluster(address=cluster.address, ranks=0)
     sampler, options = _sampling(engine, shared)
     cache = {"cache_tokens": cache_tokens, "seals": seals} if sampler == "hf" else {}
@@ -55,7 +57,7 @@ def sampling_pool(
 
 
 def _sampling(engine: EngineSettings, cluster: RayCluster | None) -> tuple[str, Options]:
-    """The sampler's name and its options, for this machine or for a cluster."""
+    """Return the sampler's name and options, for this machine or for a cluster."""
     if cluster is None or engine.sampler == "fake":
         return engine.sampler, options_of(engine.sampler, engine)
     options = options_of(engine.sampler, engine) | {"cluster": cluster}
@@ -66,7 +68,7 @@ def _sampling(engine: EngineSettings, cluster: RayCluster | None) -> tuple[str, 
 
 
 def run_workers(config: RunConfig, number: int | None = None) -> WorkerPool:
-    """Workers of a run's long stages: `number` on this machine, by default one per core, or all of a cluster."""
+    """Create the workers of a run's long stages: all of a cluster, or `number` on this machine (None: one per core)."""
     return RayPool(_shared(config.engine, config.cluster)) if config.cluster else LocalPool(number)
 
 
@@ -81,7 +83,7 @@ def _shared(engine: EngineSettings, cluster: ClusterSettings) -> RayCluster:
 
 
 def options_of(name: str, engine: EngineSettings) -> Options:
-    """Options of the engine of that name, without the optimizer's constants."""
+    """Select the options of the engine `name` from the settings; the optimizer's constants are not among them."""
     derived: Options = {}
     if name == "local":
         derived = {"roles": warm_trainers(engine)}
@@ -104,4 +106,4 @@ SETTINGS: Mapping[str, Sequence[str]] = {
     "deepspeed": (*_COMMON, *_PACKING, "ranks", "zero_stage", "offload", "write_beside"),
     "fake": (),
 }
-"""Settings that an engine takes as options of the same name."""
+"""Settings that each engine takes as options of the same name."""

@@ -1,7 +1,7 @@
 """Models served at an OpenAI-compatible address: concurrent chat completions over HTTP, with retries.
 
-Such a model, as a sampler, gets its prompts as chat turns and returns text without tokens. The key comes from
-`INFUSER_API_KEY`; it is sent to the address and never shown.
+As a sampler, such a model gets its prompts as chat turns and returns text without tokens. The API key comes from the
+environment variable `INFUSER_API_KEY`; it is sent to the address and never shown.
 """
 
 import json
@@ -32,7 +32,7 @@ from infuser_core.schemas import Checkpoint
 from infuser_core.seeding import seed_of
 
 KEY = "INFUSER_API_KEY"
-"""Environment variable with the key."""
+"""Environment variable with the API key."""
 _ADDRESS = re.compile(r"openai:(?P<model>.+?)@(?P<url>https?://[^\s?#]+)")
 _BUSY = {408, 409, 425, 429, 500, 502, 503, 504, 529}
 """Statuses after which a retry may succeed."""
@@ -69,7 +69,7 @@ class ChatReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A model on a server."""
+    """Name and URL of a model on a server."""
 
     model: str
     """The server's name for it."""
@@ -87,7 +87,7 @@ def parse_address(text: str) -> Address:
 
 
 class Endpoint:
-    """protocols.ChatModel, and sampled replies in order of arrival."""
+    """HTTP client of one served model: a protocols.ChatModel, and sampled replies in order of arrival."""
 
     def __init__(
         self,
@@ -129,12 +129,12 @@ class Endpoint:
         return [replies[place] for place in range(len(prompts))]
 
     def replies(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatReply]]:
-        """(place, reply) as they arrive. Raises EngineError if a request fails for good; the others are dropped."""
+        """Yield (place, reply) in order of arrival. Raises EngineError if a request fails for good."""
         stop, failed = threading.Event(), threading.Event()
         halves = 0
 
         def answer(place: int) -> list[tuple[int, ChatReply]]:
-            # The reply would be dropped, and may cost money.
+            # Nothing is requested after a failure: the reply would be dropped, and may cost money.
             if failed.is_set():
                 return []
             try:
@@ -161,7 +161,7 @@ class Endpoint:
         self._client.close()
 
     def _ask(self, request: ChatRequest, stop: threading.Event) -> ChatReply:
-        """One reply, after as many attempts as needed. Raises EngineError if all fail, or the server refuses."""
+        """Request one reply, with retries. Raises EngineError if all attempts fail, or the server refuses."""
         trouble = ""
         for attempt in range(self._attempts):
             wait, body = self._first_wait * 2**attempt, self._body(request)
@@ -206,7 +206,7 @@ class Endpoint:
         return body
 
     def _read(self, response: httpx.Response, status: int) -> ChatReply:
-        """The reply in a response that no retry would change. Raises EngineError if the server refuses the request."""
+        """Read the reply from a response that no retry would change. Raises EngineError if the server refuses."""
         if status == httpx.codes.OK:
             return self._reply(response)
         message = self._message(response)
@@ -242,7 +242,7 @@ class Endpoint:
             ) from error
 
     def _message(self, response: httpx.Response) -> str:
-        """The server's message on one line, without the key that some servers repeat."""
+        """Read the server's error message, on one line and without the API key, which some servers repeat."""
         try:
             body: Any = response.json()
             error = body.get("error") or body if isinstance(body, dict) else body
@@ -257,7 +257,7 @@ class Endpoint:
 
 
 def _status(response: httpx.Response) -> int:
-    """The status. For an error that a gateway sends with status 200: its own code, or 503, since most of them pass."""
+    """Return the HTTP status; for an error inside a response with status 200, the error's code, else 503 to retry."""
     try:
         body = response.json() if response.status_code == httpx.codes.OK else {}
         error = body.get("error") or body["choices"][0].get("error")
@@ -277,7 +277,7 @@ Ask = Callable[[Sequence[ChatRequest]], Iterator[tuple[int, ChatReply]]]
 
 
 class PackedText:
-    """protocols.Tokenizer for text with unknown real tokens: four bytes of UTF-8 per token, without loss.
+    """protocols.Tokenizer for models whose real tokens are unknown: each token holds four bytes of UTF-8.
 
     Prompts are the JSON of their turns, so that limits in tokens hold roughly and a prompt can be decoded.
     """
@@ -285,23 +285,23 @@ class PackedText:
     end_token = None
 
     def render(self, messages: Messages, chat: str = "own") -> list[int]:
-        """The turns as JSON: the server applies the chat template."""
+        """Encode the turns as JSON: the server applies the chat template."""
         del chat
         return self.encode(json.dumps(messages, ensure_ascii=False))
 
     def messages(self, token_ids: Sequence[int]) -> Messages:
-        """The turns of a prompt from `render`."""
+        """Decode the turns of a prompt from `render`."""
         turns: Messages = json.loads(self.decode(token_ids))
         return turns
 
     def encode(self, text: str) -> list[int]:
-        """UTF-8, padded with zero bytes."""
+        """Pack UTF-8 into tokens, padded with zero bytes."""
         raw = text.encode("utf-8", "replace")
         pieces = [raw[start : start + WIDTH] for start in range(0, len(raw), WIDTH)]
         return [int.from_bytes(piece.ljust(WIDTH, b"\0"), "big") for piece in pieces]
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """The text without the padding."""
+        """Unpack the text of tokens, without the padding."""
         raw = b"".join(token.to_bytes(WIDTH, "big") for token in token_ids)
         return raw.rstrip(b"\0").decode("utf-8", "replace")
 
@@ -322,7 +322,7 @@ class ChatSampler:
         return self._tokenizer
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Raises EngineError: the model is the server's."""
+        """Raise EngineError: a server's model cannot be replaced."""
         raise EngineError(f"an endpoint cannot load {checkpoint.checkpoint_id}", hint="it only answers prompts")
 
     def sample(
@@ -333,7 +333,7 @@ class ChatSampler:
         progress: Progress = no_progress,
         keep: Keep = no_keep,
     ) -> list[list[Completion]]:
-        """One list of completions per group, in order. Raises EngineError if the server refuses for good."""
+        """Sample one list of completions per group, in order. Raises EngineError if the server refuses for good."""
         places = [(place, row) for place, group in enumerate(groups) for row in range(len(group.seeds))]
         turns = [self._tokenizer.messages(group.token_ids) for group in groups]
         requests = [

@@ -1,4 +1,4 @@
-"""Engines without a model: the whole workflow runs on them in milliseconds.
+"""Fake sampler, trainer and chat model without a language model: the whole workflow runs on them in milliseconds.
 
 Text is bytes. Replies come from a callable. The trainer is a policy of 16 weights that ignores the prompt, with the
 real objective, AdamW, probe and files.
@@ -56,7 +56,7 @@ class ByteTokenizer:
     end_token = END_TOKEN
 
     def render(self, messages: Messages, chat: str = "own") -> list[int]:
-        """The turns as `role: content` lines and the assistant's header; ignores the template."""
+        """Encode the turns as `role: content` lines and the assistant's header; ignores the template."""
         del chat
         turns = "".join(f"{message['role']}: {message['content']}\n" for message in messages)
         return self.encode(turns + "assistant: ")
@@ -65,12 +65,12 @@ class ByteTokenizer:
         return list(text.encode())
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text of the bytes, without the end token; broken characters become U+FFFD."""
+        """Decode the bytes to text, without the end token; broken characters become U+FFFD."""
         return bytes(token for token in token_ids if token < END_TOKEN).decode(errors="replace")
 
 
 def echo(prompt: str, seed: int) -> str:
-    """The default reply: the seed's last digit, so that samples differ."""
+    """Reply with the seed's last digit, so that samples differ."""
     del prompt
     return str(seed % 10)
 
@@ -98,7 +98,7 @@ class ScriptedSampler:
         progress: Progress = no_progress,
         keep: Keep = no_keep,
     ) -> list[list[Completion]]:
-        """The callable's replies, cut at the group's limit."""
+        """Return the callable's reply for every seed, cut at the group's limit."""
         results = []
         tokens = 0
         for place, group in enumerate(groups):
@@ -134,7 +134,7 @@ class ScriptedChat:
         return self._name
 
     def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:
-        """The callable's reply to each prompt."""
+        """Return the callable's reply to each prompt."""
         del max_tokens
         replies = []
         for messages in prompts:
@@ -174,7 +174,7 @@ class FakeTrainer(FlatTrainer):
 
 
 def fake_anchor(folder: Path) -> None:
-    """Write the first checkpoint of a fake run into `folder`: uniform weights, zero state, step 0."""
+    """Write the anchor, a run's first checkpoint, into `folder`: uniform weights, zero optimizer state, step 0."""
     folder.mkdir(parents=True, exist_ok=True)
     weights, options = {"weights": torch.zeros(BUCKETS)}, options_of(None)
     state = TrainerState(step=0, optimizer=options.to_json())

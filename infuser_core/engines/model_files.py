@@ -1,6 +1,6 @@
-"""The files of a Hugging Face model in a folder, and views of them made of links.
+"""Find the files of a Hugging Face model in a folder, and link them into another folder.
 
-Imports no torch: who only starts engines has no use for the seconds that it takes.
+Imports no torch, whose import takes seconds: processes that only start engines do not need it.
 """
 
 import json
@@ -21,7 +21,7 @@ COMPANIONS = (
     "chat_template*",
     "LICENSE*",
 )
-"""Files in addition to the weights, unchanged in every checkpoint of a run."""
+"""Files of a model in addition to its weights (companions): the same in every checkpoint of a run."""
 
 WEIGHTS = ("model*.safetensors", "model.safetensors.index.json")
 """Files of the weights."""
@@ -34,12 +34,12 @@ _HEADS = (
 
 
 def files_of(folder: Path, patterns: Sequence[str]) -> list[Path]:
-    """A folder's files that match the patterns, sorted by name."""
+    """List a folder's files that match the patterns, sorted by name."""
     return sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files from which transformers reads a model's weights, an index before its shards; empty without weights.
+    """List the files from which transformers reads a model's weights, an index before its shards; empty without any.
 
     Raises CheckpointError if config.json is no JSON object, or if transformers cannot use the index.
     """
@@ -50,13 +50,13 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def weight_heads(folder: Path) -> Sequence[str]:
-    """Names of a weight file or an index that transformers looks for; it takes the first that exists."""
+    """Return the names of the weight file or index that transformers looks for; it takes the first that exists."""
     name = read_json(folder / "config.json").get("transformers_weights")
     return [str(name)] if name else _HEADS
 
 
 def shard_names(head: Path) -> list[str]:
-    """Names of the files that an index lists, relative to its folder; empty if `head` is a weight file.
+    """List the files that a weight index names, relative to its folder; empty if `head` is a weight file.
 
     Raises CheckpointError for an index that transformers cannot use.
     """
@@ -74,7 +74,7 @@ def shard_names(head: Path) -> list[str]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty without the file. Raises CheckpointError for other content."""
+    """Read the JSON object in a file; empty without the file. Raises CheckpointError for other content."""
     try:
         content = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except ValueError as error:
@@ -85,12 +85,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def companions(folder: Path) -> dict[str, bytes]:
-    """Contents of a model's other files by name: configuration, tokenizer, license."""
+    """Read a model's files other than its weights, by name: configuration, tokenizer, license."""
     return {path.name: path.read_bytes() for path in files_of(folder, COMPANIONS)}
 
 
 def link_model_files(source: Path, target: Path, weights: Path | None = None) -> None:
-    """Fill a folder with links to a model's files, without optimizer state; `weights` replaces the model's own."""
+    """Fill a folder with links to a model's files; a file `weights` replaces the model's own weights."""
     for path in files_of(source, COMPANIONS if weights else (*COMPANIONS, *WEIGHTS)):
         (target / path.name).symlink_to(path.absolute())
     if weights:

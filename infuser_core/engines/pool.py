@@ -1,7 +1,7 @@
-"""Engines that stay warm: two requests for the same checkpoint cost one load.
+"""A pool that keeps a run's samplers and trainers loaded, so that two requests for one checkpoint cost one load.
 
-`hf`, `vllm`, `local`, `deepspeed` and `fake` are this project's engines, and `my_package.module:Name` works from
-anywhere. Torch and transformers are imported when the first engine is requested.
+`hf`, `vllm`, `local`, `deepspeed` and `fake` are this project's engines; `my_package.module:Name` names an engine of
+any other package. Torch and transformers are imported when the first engine is requested.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from infuser_core.schemas import Checkpoint
 from infuser_core.system import fault_points as faults
 
 Placement = Literal["colocated", "split"]
-"""Whether engines take turns on the same accelerators, or have separate ones."""
+"""Whether engines take turns on the same accelerators (colocated), or have separate ones (split)."""
 
 ENGINES: Mapping[str, Mapping[str, str]] = {
     "sampler": {
@@ -52,7 +52,7 @@ ENGINES: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(slots=True, kw_only=True)
 class WarmEngine:
-    """An engine and the checkpoint its state equals."""
+    """A loaded engine and the checkpoint that its state equals."""
 
     engine: Any
     checkpoint_id: str = ""
@@ -68,11 +68,11 @@ class WarmEngine:
 
 
 Turn = Callable[[str, Checkpoint], AbstractContextManager[WarmEngine]]
-"""`turn(kind, checkpoint)`: the engine with that checkpoint, for the code inside alone."""
+"""`turn(kind, checkpoint)`: context manager for exclusive use of the engine, loaded with that checkpoint."""
 
 
 class SharedSampler:
-    """A sampler of one checkpoint. Phases that share its engine take turns, call by call."""
+    """protocols.Sampler of one checkpoint. Phases that share its engine take turns, call by call."""
 
     def __init__(self, checkpoint: Checkpoint, turn: Turn) -> None:
         self._turn = turn
@@ -85,7 +85,7 @@ class SharedSampler:
     def load(self, checkpoint: Checkpoint) -> None:
         self._checkpoint = checkpoint
         with self._turn("sampler", checkpoint) as warm:
-            # Kept here: it is available while another phase samples.
+            # Stored here, so that it is available while another phase samples.
             self._tokenizer: Tokenizer = warm.engine.tokenizer
 
     def sample(
@@ -102,9 +102,9 @@ class SharedSampler:
 
 
 class ExclusiveTrainer:
-    """A trainer that reports to the pool when its state leaves the checkpoint: a retried phase then loads again.
+    """protocols.Trainer for one phase; tells the pool when its state leaves the checkpoint: a retry then loads again.
 
-    It is stateful: once another phase requests the trainer, this handle raises EngineError. Other attributes are those
+    The engine is stateful: once another phase requests it, this handle raises EngineError. Other attributes are those
     of the engine.
     """
 
@@ -142,7 +142,7 @@ class ExclusiveTrainer:
 
 
 class SamplerChat:
-    """protocols.ChatModel over a loaded sampler: greedy replies to chat turns."""
+    """protocols.ChatModel over a sampler: greedy replies to chat turns."""
 
     def __init__(self, sampler: Sampler, *, name: str) -> None:
         self._sampler = sampler
@@ -167,10 +167,10 @@ class SamplerChat:
 class EnginePool:
     """Samplers and trainers of a run, one warm engine of each kind per role.
 
-    `max_trainers` limits the warm trainers: with 1, roles take turns on a small accelerator. With placement `colocated`
-    all engines share the accelerators: the requested engine is awake, and the others sleep if they can (`sleep` and
-    `wake` of an engine). With `split` each has separate ones. An engine that has failed (`failed`) or whose ranks no
-    longer answer (`alive`) is replaced when it is requested.
+    A warm engine has a checkpoint loaded. `max_trainers` limits the warm trainers: with 1, roles take turns on a small
+    accelerator. With placement `colocated` all engines share the accelerators: the requested engine is awake, and the
+    others sleep if they can (`sleep` and `wake` of an engine). With `split` each has separate ones. An engine that has
+    failed (`failed`) or whose ranks no longer answer (`alive`) is replaced when it is requested.
 
     Phases in several threads may share a pool. A sampler is shared call by call; a trainer, which is stateful, belongs
     to the last phase that requested it.
@@ -196,24 +196,24 @@ class EnginePool:
         self._lock = RLock()
 
     def trainer(self, checkpoint: Checkpoint) -> Trainer:
-        """A trainer whose state equals the checkpoint, without accumulated gradients."""
+        """Return a trainer whose state equals the checkpoint, without accumulated gradients."""
         with self._turn("trainer", checkpoint) as warm:
             warm.engine.zero_grad()
             return cast(Trainer, ExclusiveTrainer(warm))
 
     def sampler(self, checkpoint: Checkpoint) -> Sampler:
-        """A sampler of the checkpoint's weights, even if another phase makes its engine load others in between."""
+        """Return a sampler of the checkpoint's weights, even if another phase loads others into its engine."""
         return SharedSampler(checkpoint, self._turn)
 
     def chat(self, checkpoint: Checkpoint) -> ChatModel:
-        """The checkpoint as a greedy chat model, named after it."""
+        """Return the checkpoint as a greedy chat model, named after it."""
         return SamplerChat(self.sampler(checkpoint), name=checkpoint.checkpoint_id)
 
     def adopt(self, checkpoint: Checkpoint) -> None:
         """Note that the warm trainer of the checkpoint's role was just saved as this checkpoint.
 
-        Ignored unless a warm trainer was saved in its present state at the checkpoint's step: a stage that the store
-        answered has trained nothing in this process, and the next request loads.
+        Ignored unless a warm trainer was saved in its present state at the checkpoint's step: a stage reused from the
+        store has trained nothing in this process, so that the next request loads.
         """
         with self._lock:
             warm = self._warm.get(("trainer", checkpoint.role)) or self._parked.get(checkpoint.role)
@@ -221,7 +221,7 @@ class EnginePool:
                 warm.checkpoint_id = checkpoint.checkpoint_id
 
     def close(self) -> None:
-        """End and drop every engine."""
+        """Close and forget every engine."""
         with self._lock:
             for key in list(self._warm):
                 self._drop(key)
@@ -229,7 +229,7 @@ class EnginePool:
 
     @contextmanager
     def _turn(self, kind: str, checkpoint: Checkpoint) -> Iterator[WarmEngine]:
-        """The engine of the checkpoint's role, loaded with the checkpoint, for the code inside alone."""
+        """Reserve the engine of the checkpoint's role, loaded with the checkpoint, for the code inside."""
         warm = self._engine_of(kind, checkpoint.role)
         with warm.turn:
             if warm.asleep:
@@ -257,7 +257,7 @@ class EnginePool:
         warm.engine.load(checkpoint)
 
     def _engine_of(self, kind: str, role: str) -> WarmEngine:
-        """The warm engine of a role, or a new one. With placement `colocated` the other engines go to sleep."""
+        """Return the warm engine of a role, or a new one. With placement `colocated` the other engines go to sleep."""
         key = (kind, role)
         with self._lock:
             if key in self._warm and not _works(self._warm[key].engine):
@@ -279,8 +279,11 @@ class EnginePool:
         return warm
 
     def _make_room(self, kind: str) -> WarmEngine | None:
-        """Drop trainers above the limit, the least recently used first. One with separate processes is returned for the
-        next role, and its state is parked in host memory if it is a checkpoint or was saved and may become one."""
+        """Drop trainers above the limit, the least recently used first; returns one to reuse, or None.
+
+        A trainer with separate processes is reused for the next role. Its state is parked in host memory if it is a
+        checkpoint, or was saved and may become one.
+        """
         if kind != "trainer":
             return None
         trainers = [key for key in self._warm if key[0] == kind]
@@ -311,7 +314,7 @@ def _works(engine: Any) -> bool:
 
 
 def find_engine(name: str, kind: str) -> Callable[..., Any]:
-    """The engine class of a name in a configuration. Raises EngineError for an unknown one."""
+    """Find an engine class by its name in a configuration. Raises EngineError for an unknown name."""
     path = ENGINES[kind].get(name, name)
     if ":" not in path:
         names = ", ".join(ENGINES[kind])
@@ -325,7 +328,7 @@ _recorded_engines: ContextVar[dict[str, Any] | None] = ContextVar("recorded_engi
 
 @contextmanager
 def record_engines() -> Iterator[dict[str, Any]]:
-    """The engines that this thread uses inside, by kind: `sampler` and `trainer`."""
+    """Record the engines that this thread uses in the block, by kind: `sampler` and `trainer`."""
     engines: dict[str, Any] = {}
     token = _recorded_engines.set(engines)
     try:
@@ -335,6 +338,6 @@ def record_engines() -> Iterator[dict[str, Any]]:
 
 
 def facts_of(engines: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Facts of engines by kind, such as device and dtype: a few JSON values that change no result's identity."""
+    """Describe engines by kind, e.g. device and dtype: JSON values for an artifact's record, which its key ignores."""
     facts = {kind: engine.facts() for kind, engine in engines.items() if hasattr(engine, "facts")}
     return {kind: values for kind, values in facts.items() if values}

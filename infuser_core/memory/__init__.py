@@ -1,1 +1,1 @@
-"""Bytes of models on hardware, and the sizes of tiles and batches: read by engines and by the planner; no torch."""
+"""Memory that models take on given hardware, and sizes of tiles and batches: for engines and planner, without torch."""

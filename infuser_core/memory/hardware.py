@@ -1,4 +1,4 @@
-"""Accelerators, clusters, and this host's processor."""
+"""Memory and speed of known GPUs, of clusters of GPUs, and of this host's processor."""
 
 import csv
 import os
@@ -13,13 +13,13 @@ from infuser_core.errors import UsageError, abbreviate
 
 
 def read_table(name: str, *, package: str = __package__) -> list[dict[str, str]]:
-    """The rows of a CSV file of a package."""
+    """Read a CSV file of a package: one dictionary per row."""
     with (files(package) / f"{name}.csv").open(encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 CONTAINED = Path("/sys/fs/cgroup/memory.max")
-"""Limit of a container."""
+"""File with a container's memory limit."""
 SIZE = 1024
 """Rows and columns of the matrices: in smaller ones a library's threads wait for each other longer than they work."""
 TURNS = 5
@@ -27,7 +27,7 @@ TURNS = 5
 
 
 def measure_matrix_flops() -> float:
-    """Measure the FLOP/s of one thread in a square fp32 product."""
+    """Measure the FLOP/s of one thread in a product of square fp32 matrices."""
     import numpy as np
 
     matrix, fastest = np.ones((SIZE, SIZE), dtype=np.float32), float("inf")
@@ -60,7 +60,7 @@ PYTHON = 0.45 * GIB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One accelerator as its maker describes it."""
+    """Memory and speed of one accelerator."""
 
     name: str
     memory: float
@@ -74,13 +74,13 @@ class Gpu:
 
     @property
     def is_host(self) -> bool:
-        """Whether it is a processor with its main memory."""
+        """Whether this is the host's processor with its main memory."""
         return self.name == HOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Equal GPUs in equal nodes."""
+    """Nodes with equal numbers of equal GPUs."""
 
     gpu: Gpu
     nodes: int
@@ -88,18 +88,18 @@ class Cluster:
 
     @property
     def ranks(self) -> int:
-        """GPUs in all."""
+        """Total number of GPUs."""
         return self.nodes * self.per_node
 
     @property
     def label(self) -> str:
-        """The form that `parse_cluster` reads."""
+        """The cluster as text that `parse_cluster` reads, e.g. `2x8xH100`."""
         return (f"{self.nodes}x" if self.nodes > 1 else "") + f"{self.per_node}x{self.gpu.name}"
 
 
 @cache
 def known_gpus() -> dict[str, Gpu]:
-    """Accelerators of the table, by name."""
+    """Read the accelerators of hardware.csv, by name."""
     return {
         row["name"]: Gpu(
             name=row["name"], memory=float(row["memory_gib"]) * GIB, flops=float(row["bf16_tflops"]) * 1e12
@@ -109,12 +109,12 @@ def known_gpus() -> dict[str, Gpu]:
 
 
 def plain(name: str) -> str:
-    """A name without case and separators."""
+    """Reduce a GPU's name to lower-case letters, digits and dots, for comparison."""
     return re.sub(r"[^a-z0-9.]", "", name.lower())
 
 
 def parse_cluster(text: str) -> Cluster:
-    """`1xRTX4090`, `8xH100`, `2x8xH100`, or `cpu`: this host, measured.
+    """Parse `1xRTX4090`, `8xH100`, `2x8xH100` (nodes x GPUs), or `cpu`: this host, whose speed is measured.
 
     Raises UsageError for any other text.
     """
@@ -138,7 +138,7 @@ def parse_cluster(text: str) -> Cluster:
 
 
 def cluster_of_size(gpu: Gpu, ranks: int) -> Cluster:
-    """A cluster of `ranks` GPUs, in nodes of eight if more. Raises UsageError for a partly empty last node."""
+    """Build a cluster of `ranks` GPUs: one node up to eight, else full nodes of eight. Raises UsageError for others."""
     if ranks <= NODE:
         return Cluster(gpu=gpu, nodes=1, per_node=ranks)
     if ranks % NODE:
@@ -148,5 +148,5 @@ def cluster_of_size(gpu: Gpu, ranks: int) -> Cluster:
 
 @cache
 def this_host() -> Gpu:
-    """This machine's processor as if it were an accelerator, with the measured FLOP/s of one thread."""
+    """Describe this machine's processor as an accelerator, with the measured FLOP/s of one thread."""
     return Gpu(name=HOST, memory=host_memory(), flops=measure_matrix_flops(), context=PYTHON, graphs=0.0)

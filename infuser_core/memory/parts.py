@@ -1,4 +1,4 @@
-"""Memory of trainer and sampler on one GPU, part by part, for a layout of the engines."""
+"""Memory that trainer and sampler take on one GPU, part by part, predicted from the engine settings."""
 
 from dataclasses import dataclass, replace
 
@@ -26,16 +26,16 @@ SINGLE = ("hf", "local", "fake")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLayout:
-    """Engine settings that decide memory and time, as a plan needs them."""
+    """Engine settings that decide a run's memory and time, resolved for a cluster."""
 
     trainer_ranks: int
     """GPUs that train; each holds a part of the state under ZeRO."""
     sampler_ranks: int
     """GPUs that sample."""
     turns: bool
-    """Whether they take turns on the same GPUs: an idle engine has moved its state to the host."""
+    """Whether trainer and sampler take turns on the same GPUs: the idle one moves its state to the host."""
     shared: bool
-    """Whether they are on the same GPUs without turns: both stay."""
+    """Whether trainer and sampler occupy the same GPUs at the same time."""
     zero_stage: int
     """0 keeps everything on every rank; 1 divides masters and moments, 2 gradients too, 3 the weights as well."""
     offload_optimizer: bool
@@ -65,7 +65,7 @@ class EngineLayout:
 
     @property
     def one_by_one(self) -> bool:
-        """Whether questions are scored one by one, each with a whole gradient: the reference probe, Muon's only one."""
+        """Whether questions are scored one by one, each with a whole gradient: always so for Muon."""
         return self.probe == "reference" or not options_class(self.optimizer).elementwise
 
     @property
@@ -75,7 +75,7 @@ class EngineLayout:
 
 
 def layout_of(config: RunConfig, cluster: Cluster) -> EngineLayout:
-    """The layout of the engine settings, on at most the cluster's GPUs."""
+    """Resolve a configuration's engine settings on at most the cluster's GPUs."""
     engine = config.engine
     sharded = engine.trainer not in SINGLE
     trainers = min(cluster.ranks, engine.ranks) if sharded else 1
@@ -104,7 +104,7 @@ def layout_of(config: RunConfig, cluster: Cluster) -> EngineLayout:
 
 
 def on_more(layout: EngineLayout, before: Cluster, after: Cluster) -> EngineLayout:
-    """The same layout on another number of GPUs: engines that used several use as large a share of them."""
+    """Scale a layout to another number of GPUs: engines that used several keep their share of all GPUs."""
 
     def scaled(ranks: int) -> int:
         return ranks if ranks == 1 and before.ranks > 1 else max(1, ranks * after.ranks // before.ranks)
@@ -114,11 +114,11 @@ def on_more(layout: EngineLayout, before: Cluster, after: Cluster) -> EngineLayo
 
 
 FRAGMENTED = 0.06
-"""Share of the trainer's parts that an accelerator's allocator cannot use."""
+"""Memory lost to fragmentation on an accelerator, as a share of the trainer's parts."""
 HEAP = 0.7
-"""The same of a C library's heap, of what comes and goes with a micro-batch: measured on processes that train twice."""
+"""Memory lost to fragmentation in a CPU's heap, as a share of the parts PASSING; measured in two trainings."""
 RESERVE = "fragmentation reserve"
-"""Name of that part."""
+"""Name of the part for fragmentation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,12 +146,15 @@ class RoleMemory:
 
     @property
     def fits(self) -> bool:
-        """Whether they fit."""
+        """Whether the parts fit into the GPU's memory."""
         return self.total <= self.room
 
 
 def trainer_memory(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: float) -> RoleMemory:
-    """The trainer at its peak, scoring included; `sequence` is the longest one, which a budget cannot divide."""
+    """Predict the trainer's memory at its peak, scoring included.
+
+    `sequence` is the length of the longest sequence, which a token budget cannot divide.
+    """
     trained, ranks, stage = float(shape.trained), layout.trainer_ranks, layout.zero_stage
     state = trained / (ranks if stage >= 1 else 1)
     gradients = trained / (ranks if stage >= 2 else 1)
@@ -197,7 +200,7 @@ def _logit_bytes(shape: Shape, tokens: float, *, on_host: bool) -> float:
 
 
 def activation_bytes(shape: Shape, layout: EngineLayout, tokens: float, *, on_host: bool) -> float:
-    """Bytes of the activations that backward needs, of the micro-batch that keeps most."""
+    """Predict the bytes of activations kept for backward, in the micro-batch that keeps most."""
     width = layout.bytes_per_weight
     layers, products, inputs = (
         activation_bytes_per_token(shape, width=width, retained=each, on_host=on_host)
@@ -211,7 +214,7 @@ def activation_bytes(shape: Shape, layout: EngineLayout, tokens: float, *, on_ho
 
 
 def _scoring_bytes(shape: Shape, layout: EngineLayout, state: float, *, on_host: bool) -> float:
-    """Pieces of several questions' gradients; or one question's whole gradient and the direction of one matrix."""
+    """Bytes of pieces of several questions' gradients, or of one whole gradient and the direction of one matrix."""
     if not layout.one_by_one:
         return 3 * 4.0 * min(CPU_PIECE if on_host else PIECE, shape.trained)
     elementwise = options_class(layout.optimizer).elementwise
@@ -220,14 +223,14 @@ def _scoring_bytes(shape: Shape, layout: EngineLayout, state: float, *, on_host:
 
 
 def _weight_bytes(shape: Shape, layout: EngineLayout) -> float:
-    """Weights of forward and backward passes, in addition to the masters."""
+    """Bytes of the weights that forward and backward passes use, in addition to the masters."""
     whole, stage = float(shape.parameters), layout.zero_stage
     if stage == 0 and layout.bytes_per_weight > 2 and not shape.adapters:
         # Compute and master weights have one dtype: they are the same tensors.
         return 0.0
     if stage == 0:
         return layout.bytes_per_weight * whole * layout.warm_trainers
-    # What autograd keeps of them in the compute dtype: a layer's if layers are computed again.
+    # Copies that autograd keeps in the compute dtype: of all weights, or of one layer's if layers are recomputed.
     cast = whole if layout.gradient_checkpointing is False else shape.layer_parameters
     cast *= layout.bytes_per_weight if layout.bytes_per_weight < layout.bytes_sent else 0
     if stage < 3:
@@ -239,7 +242,7 @@ def _weight_bytes(shape: Shape, layout: EngineLayout) -> float:
 
 
 def memory_of_roles(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: float) -> list[RoleMemory]:
-    """Trainer and sampler, each with the memory that the other occupies on its GPU."""
+    """Predict the memory of trainer and sampler, each with the memory that the other occupies on the same GPU."""
     training = trainer_memory(shape, gpu, layout, sequence=sequence)
     if layout.shared:
         # A sampler that shares its GPU takes what the trainer leaves.
@@ -258,12 +261,12 @@ def memory_of_roles(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: f
 
 
 def host_bytes(shape: Shape, layout: EngineLayout, *, per_node: int) -> float:
-    """Bytes in a node's main memory: offloaded state, and the state of engines that sleep.
+    """Predict the bytes used in a node's main memory: offloaded state, and the state of sleeping engines.
 
-    Engines that take turns move there: a sampler the weights of both roles, a sharded trainer its masters, moments and
-    gradients; an unsharded trainer keeps nothing and loads its checkpoint again. A sharded trainer that serves both
-    roles keeps the idle role's masters and moments there, and during a change of roles those of both. Weights for
-    running samplers are there once.
+    If engines take turns, a sleeping sampler keeps the weights of both roles there, and a sharded trainer its masters,
+    moments and gradients; an unsharded trainer keeps nothing and loads its checkpoint again. A sharded trainer that
+    serves both roles keeps the idle role's masters and moments there, and those of both while it changes roles. Weights
+    handed to running samplers are stored once.
     """
     parameters, ranks = float(shape.parameters), layout.trainer_ranks
     own = parameters / ranks if layout.zero_stage else parameters
@@ -282,7 +285,7 @@ def _with_part(role: RoleMemory, name: str, size: float) -> RoleMemory:
 
 
 def sampler_memory(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: float) -> RoleMemory:
-    """The sampler with the cache of its share of the memory, or at least that of one longest response."""
+    """Predict the sampler's memory: its KV cache fills its share of the GPU, or holds at least one longest sequence."""
     tokens = max(sequence, cache_tokens(shape, gpu, layout))
     parts = (
         MemoryPart(name="weights", bytes=sampler_weight_bytes(shape, layout) / layout.tensor_parallel),
@@ -299,7 +302,7 @@ def sampler_weight_bytes(shape: Shape, layout: EngineLayout) -> float:
 
 
 def cache_tokens(shape: Shape, gpu: Gpu, layout: EngineLayout) -> float:
-    """Tokens that an engine's cache holds in its share of the memory."""
+    """Predict the tokens that fit into the KV cache of a sampling engine."""
     weights = sampler_weight_bytes(shape, layout) / layout.tensor_parallel
     free = gpu.memory * layout.sampler_share - weights - gpu.graphs - gpu.context
     return max(0.0, free * layout.tensor_parallel / shape.cache_bytes)

@@ -1,4 +1,7 @@
-"""The shape of a decoder model: parameters, matrix work per token and cache bytes per token."""
+"""Dimensions of a decoder model, and its parameters, FLOPs and bytes of KV cache.
+
+The anchor of a run is the pre-trained base model from which generator and solver both start.
+"""
 
 import json
 import os
@@ -19,7 +22,7 @@ _REMEDY = "name a known model, or a folder with its config.json: --model FOLDER"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """A dense decoder with grouped attention and a gated feed-forward part."""
+    """Dimensions of a dense decoder with grouped-query attention and a gated feed-forward part."""
 
     name: str
     """Name in the table, or of the folder."""
@@ -45,35 +48,35 @@ class Shape:
 
     @property
     def layer_parameters(self) -> int:
-        """Matrices of one layer."""
+        """Number of parameters in the matrices of one layer."""
         attention = 2 * self.hidden * self.head_dim * (self.heads + self.kv_heads)
         return attention + 3 * self.hidden * self.ffn
 
     @property
     def hidden_matrices(self) -> list[tuple[int, int]]:
-        """Rows and columns of one layer's trained hidden matrices; empty with adapters: theirs are small."""
+        """Rows and columns of one layer's trained hidden matrices; empty with adapters, whose matrices are small."""
         attention = [(self.hidden, heads * self.head_dim) for heads in (self.heads, self.kv_heads)] * 2
         return [] if self.adapters else attention + [(self.hidden, self.ffn)] * 3
 
     @property
     def parameters(self) -> int:
-        """All parameters; of the norms only those of width `hidden`."""
+        """Number of all parameters, except those of norms over heads."""
         embeddings = self.vocabulary * self.hidden * (1 if self.tied else 2)
         return self.layers * (self.layer_parameters + 2 * self.hidden) + self.hidden + embeddings
 
     @property
     def trained(self) -> int:
-        """Parameters that have a gradient and moments."""
+        """Number of parameters that are trained: they have a gradient and moments."""
         return self.adapters or self.parameters
 
     def moments(self, optimizer: str) -> float:
-        """Numbers that the optimizer stores in addition to the trained parameters."""
+        """Count the numbers that the optimizer stores in addition to the trained parameters."""
         hidden = self.adapters or self.layers * self.layer_parameters
         moments = options_class(optimizer).moments
         return float(len(moments(hidden=True)) * hidden + len(moments(hidden=False)) * (self.trained - hidden))
 
     def adapted(self, adapter: AdapterSettings | None) -> "Shape":
-        """The same model with these adapters: a rank has a row for each input and a column for each output."""
+        """Return this model with low-rank adapters: a rank has a row for each input and a column for each output."""
         if adapter is None:
             return replace(self, adapters=0)
         own, shared = self.heads * self.head_dim, self.kv_heads * self.head_dim
@@ -87,20 +90,20 @@ class Shape:
 
     @property
     def matrix_parameters(self) -> int:
-        """Parameters that every token is multiplied with: the output layer counts, the embedding does not."""
+        """Number of parameters that every token is multiplied with: the output layer's, but not the embedding's."""
         return self.layers * self.layer_parameters + self.vocabulary * self.hidden
 
     @property
     def cache_bytes(self) -> float:
-        """Key and value cache of one token in bf16, bytes."""
+        """Bytes of one token's keys and values in the cache, in bf16."""
         return 2.0 * 2 * self.layers * self.kv_heads * self.head_dim
 
     def forward_flops(self, tokens: float, context_pairs: float) -> float:
-        """FLOPs of a forward pass; `context_pairs` sums, over tokens, how many tokens each looks at."""
+        """Count the FLOPs of a forward pass; `context_pairs`: sum over tokens of the tokens that each attends to."""
         return 2 * self.matrix_parameters * tokens + 4 * self.heads * self.head_dim * self.layers * context_pairs
 
     def pairs(self, length: float) -> float:
-        """Context pairs of one causal sequence, windows averaged over layers."""
+        """Count the pairs of a token and one that it attends to, in a causal sequence; an average over layers."""
         full = length * length / 2
         if not self.windowed_layers or length <= self.window:
             return full
@@ -111,7 +114,7 @@ class Shape:
 
 @cache
 def known_shapes() -> dict[str, Shape]:
-    """Shapes of the table by each of their names."""
+    """Read the models of shapes.csv, by each of their names."""
     shapes: dict[str, Shape] = {}
     for row in read_table("shapes"):
         numbers = {key: int(value) for key, value in row.items() if key not in ("name", "also", "tied")}
@@ -121,7 +124,7 @@ def known_shapes() -> dict[str, Shape]:
 
 
 def shape_of(anchor: AnchorSource) -> Shape:
-    """The shape of a run's anchor. Raises ConfigError for a model that is neither known nor on this machine."""
+    """Find the shape of a run's anchor. Raises ConfigError for a model that is neither known nor on this machine."""
     if isinstance(anchor, FolderAnchor):
         return read_shape(Path(anchor.path))
     if not isinstance(anchor, HubAnchor):
@@ -136,7 +139,7 @@ def shape_of(anchor: AnchorSource) -> Shape:
 
 
 def find_shape(text: str) -> Shape:
-    """A model by name or folder, as `--model` gives it. Raises UsageError for neither."""
+    """Find a model's shape by a name or folder given to `--model`. Raises UsageError if `text` is neither."""
     name = text.rpartition("/")[2].lower()
     if name in known_shapes():
         return known_shapes()[name]
@@ -150,7 +153,7 @@ def _list_names() -> str:
 
 
 def _hub_snapshot(repo: str) -> Path | None:
-    """The newest snapshot of a hub model on this machine."""
+    """Find the newest snapshot of a hub model on this machine; None if there is none."""
     home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
     hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
     snapshots = sorted((hub / f"models--{repo.replace('/', '--')}" / "snapshots").glob("*/config.json"))
@@ -158,7 +161,7 @@ def _hub_snapshot(repo: str) -> Path | None:
 
 
 def read_shape(folder: Path, *, name: str = "") -> Shape:
-    """The shape in a folder's config.json. Raises ConfigError if it is missing, broken or of another kind."""
+    """Read a model's shape from config.json. Raises ConfigError if the file is missing or no dense decoder's."""
     path = folder / "config.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

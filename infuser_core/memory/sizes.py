@@ -1,4 +1,4 @@
-"""Sizes of tiles and batches, which engines use and the planner counts in bytes."""
+"""Sizes of tiles and micro-batches that engines use, and the bytes of activations that the planner predicts."""
 
 from infuser_core.memory.shape import Shape
 
@@ -18,11 +18,11 @@ than they save in cache misses; scoring holds three."""
 
 Checkpointing = bool | int
 """`engine.gradient_checkpointing`: every micro-batch computes its layers again in backward (true), or none (false).
-With a number, those of more tokens do, and shorter ones compute again what is between their matrix products."""
+With a number, micro-batches of more tokens do; shorter ones keep matrix products and compute the rest again."""
 
 
 def kept_tokens(checkpointing: Checkpointing) -> int:
-    """Most tokens of a micro-batch that keeps only its matrix products; 0 if none does."""
+    """Return the most tokens of a micro-batch that keeps only its matrix products for backward; 0 if none does."""
     return 0 if isinstance(checkpointing, bool) else checkpointing
 
 
@@ -31,11 +31,11 @@ LAYERS, PRODUCTS, INPUTS = "layers", "products", "inputs"
 MASKS = 0.08
 """Share that attention's masks, rotary tables and gathered keys add to a layer's activations."""
 AGAIN = 2
-"""Layers' worth of activations in the one layer that backward computes again: they and their gradients."""
+"""Memory of the layer that backward computes again, as a multiple of its activations: they and their gradients."""
 
 
 def activation_bytes_per_token(shape: Shape, *, width: int, retained: str, on_host: bool = False) -> float:
-    """Bytes per token of the activations that autograd keeps (`retained`), and of the layer that is computed again.
+    """Predict bytes per token of the activations that autograd keeps (`retained`) and of the layer computed again.
 
     `width`: bytes of a number in the compute dtype. Outputs of layers are also kept in fp32, as under autocast. A CPU's
     heap holds a layer that is computed again in fp32, and half of it in another dtype as well.
@@ -50,10 +50,10 @@ def activation_bytes_per_token(shape: Shape, *, width: int, retained: str, on_ho
 
 
 def _layer_bytes(shape: Shape, width: int) -> float:
-    """Bytes of a token in one layer, tensor by tensor."""
+    """Bytes of one token's activations in one layer, summed over its tensors."""
     own, shared, wide = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, max(4, width)
-    # Of both norms their input and what it was divided by; of the head norms too.
+    # Two tensors of the input's size for each of both norms, and for the norms of query and key heads.
     norms = wide * (4.0 * shape.hidden + 2 * own + 2 * shared)
-    # Both halves' inputs, the queries, keys and values that attend, its output twice, and all four of the gate.
+    # Inputs of attention and feed-forward part, queries, keys and values, attention's output twice, four of the gate.
     inside = norms + width * (2.0 * shape.hidden + 3 * own + 2 * shared + 4 * shape.ffn)
     return inside * (1 + MASKS)

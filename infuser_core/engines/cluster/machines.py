@@ -1,4 +1,4 @@
-"""The machines of a Ray cluster: connect to it, list them, divide them between trainer and samplers.
+"""Connect to a Ray cluster, list its machines, and divide them between trainer and samplers.
 
 A process starts or joins Ray once. Trainer and sampler compute the same division.
 """
@@ -30,7 +30,7 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayCluster:
-    """A Ray cluster and how a run shares it."""
+    """Address of a Ray cluster, and how trainer and samplers share its machines."""
 
     address: str
     """`host:port` of its head; `auto` for the cluster of RAY_ADDRESS, or the one that runs on this machine."""
@@ -55,7 +55,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The part of a machine."""
+    """Use of one machine: ranks of the trainer, and whether sampling engines run on it."""
 
     machine: Machine
     ranks: int
@@ -65,7 +65,7 @@ class Share:
 
 
 def connected(cluster: RayCluster | None, *, cores: int) -> Any:
-    """The module `ray`, connected to the cluster, or to a Ray that this process starts with `cores` cores.
+    """Return the module `ray`, connected to the cluster or to a Ray that this process starts with `cores` cores.
 
     Raises EngineError if no cluster answers at the address.
     """
@@ -87,7 +87,7 @@ def connected(cluster: RayCluster | None, *, cores: int) -> Any:
 
 
 def living_machines(ray: Any) -> list[Machine]:
-    """The living machines with cores or accelerators, this one first, then by name."""
+    """List the living machines with cores or accelerators: this machine first, the others by host name."""
     here = ray.get_runtime_context().get_node_id()
     alive = [
         Machine(
@@ -103,7 +103,7 @@ def living_machines(ray: Any) -> list[Machine]:
 
 
 def shares(machines: Sequence[Machine], cluster: RayCluster, *, cuda: bool) -> list[Share]:
-    """A share for every machine, in order: ranks fill the first machine, which is the driver's, then the next.
+    """Divide the machines, one share each: the trainer's ranks fill the first machine, the driver's, then the next.
 
     On CPUs, engines avoid the trainer's machines if there are others. Raises EngineError if the ranks do not fit, or
     leave nothing for engines.
@@ -139,12 +139,12 @@ _LOGS = "Ray's logs on that machine say more"
 
 
 def name_of(ray: Any, node: str) -> str:
-    """The name of a node's machine in this process (see weight_transfer.HERE)."""
+    """Return the name of a node's machine: empty for this process's own (weight_transfer.HERE), else the node's id."""
     return "" if node == ray.get_runtime_context().get_node_id() else node
 
 
 def answer(ray: Any, reference: Any, *, host: str, doing: str, seconds: float) -> Any:
-    """Wait for the answer of a machine. Raises its EngineError, and an EngineError for any other failure."""
+    """Wait for the result of a remote call. Raises the call's EngineError, or an EngineError for any other failure."""
     try:
         return ray.get(reference, timeout=seconds)
     except ray.exceptions.GetTimeoutError as error:
@@ -157,7 +157,7 @@ def answer(ray: Any, reference: Any, *, host: str, doing: str, seconds: float) -
 
 
 def strategy_for(machine: Machine) -> Any:
-    """Scheduling strategy that puts an actor on a machine."""
+    """Build the scheduling strategy that places an actor on a machine."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return NodeAffinitySchedulingStrategy(node_id=machine.node, soft=False)
@@ -171,7 +171,7 @@ def actor_on(ray: Any, machine: Machine, kind: type, *arguments: Any, group: str
 
 
 def _socket_folder() -> str:
-    """Folder of Ray's sockets: its own choice, or `/tmp` if that path is too long for a socket."""
+    """Choose the folder of Ray's sockets: Ray's default, or one in `/tmp` if that path is too long for a socket."""
     folder = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
     if len(os.fsencode(folder)) > LONGEST_FOLDER:
         if "RAY_TMPDIR" in os.environ or not os.access(SHORT_FOLDER, os.W_OK | os.X_OK):
@@ -199,7 +199,7 @@ def _start(ray: Any, cluster: RayCluster | None, cores: int) -> None:
     host, _, port = cluster.address.rpartition(":")
     try:
         if host and port.isdigit():
-            # Ray itself retries for minutes.
+            # Checked before Ray connects, which would retry for minutes.
             socket.create_connection((host, int(port)), timeout=ANSWER_SECONDS).close()
         ray.init(address=cluster.address, log_to_driver=False, logging_level="error")
     except (OSError, RuntimeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The ranks of a trainer: Ray actors whose death or silence is noticed within a bounded time.
+"""Ranks (processes) of a distributed trainer as Ray actors, whose death or silence is noticed in bounded time.
 
 The group is all or nothing. When a rank fails, dies or stops answering, the others are ended too, because they may wait
 for it in a collective. The call raises EngineError with the rank's number, and `failed` is true from then on. When the
@@ -38,7 +38,7 @@ _HINT = "the phase is tried again with fresh ranks; their output is in Ray's ses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seat:
-    """The place of a rank in its group."""
+    """Number of a rank in its group, and the address at which the group meets."""
 
     rank: int
     ranks: int
@@ -50,13 +50,13 @@ class Seat:
 
 
 class _RankActor:
-    """The actor of a rank: an object whose methods the group calls; `pulse` also answers during a call."""
+    """Ray actor that holds a rank's object and calls its methods; `pulse` also answers during a call."""
 
     def __init__(self) -> None:
         self._rank: Any = None
 
     def location(self) -> tuple[str, int, int, str]:
-        """Address of the machine, a free port, the process id, and Ray's id of the node."""
+        """Return the address of the machine, a free port, the process id, and Ray's id of the node."""
         import ray
 
         with socket.socket() as probe:
@@ -65,25 +65,25 @@ class _RankActor:
         return address, port, os.getpid(), str(ray.get_runtime_context().get_node_id())
 
     def start(self, path: str, seat: Seat, options: Any, environment: dict[str, str], python_path: list[str]) -> None:
-        """Create the object, which may join its group at once."""
+        """Create the rank's object, which may join its process group at once."""
         os.environ.update(environment)
         sys.path[:] = python_path
         self._rank = resolve_name(path)(seat, options)
 
     def call(self, method: str, arguments: tuple[Any, ...]) -> Any:
-        """Call a method of the object."""
+        """Call a method of the rank's object."""
         return getattr(self._rank, method)(*arguments)
 
     def pulse(self) -> tuple[int, int]:
-        """Rows and tokens that the running call has finished."""
+        """Return the numbers of rows and tokens that the running call has finished."""
         return (0, 0) if self._rank is None else self._rank.progress
 
 
 class RankGroup:
-    """Ranks of a class `module:Name` with `Name(seat, options)`, and `progress` as (rows, tokens).
+    """A group of `ranks` processes, each with an object of the class at `path` (`module:Name`).
 
-    Each gets `gpus` accelerators from Ray, on the machines of `cluster` that train. Raises EngineError if there are
-    too few.
+    The object is created as `Name(seat, options)`, and its `progress` is (rows, tokens). Each rank gets `gpus`
+    accelerators from Ray, on the machines of `cluster` that train. Raises EngineError if there are too few.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class RankGroup:
         total: int = 0,
         deadline: float | None = None,
     ) -> list[Any]:
-        """Results of all ranks. Any exception, a signal included, ends the ranks, since they may be out of step."""
+        """Wait for the results of all ranks. Any exception, a signal included, ends them: they may be out of step."""
         is_finished = False
         try:
             watch = _PulseWatch(self._ray, self._actors, self._silence)
@@ -214,7 +214,7 @@ class RankGroup:
                 self.close()
 
     def _collect(self, calls: Sequence[Any], results: dict[int, Any], *, seconds: float) -> dict[int, Exception]:
-        """Add results that arrive within some seconds; failures by rank."""
+        """Add results that arrive within `seconds` to `results`; returns failures by rank."""
         ranks = {call: rank for rank, call in enumerate(calls) if rank not in results}
         ready, _ = self._ray.wait(list(ranks), num_returns=len(ranks), timeout=seconds)
         failures: dict[int, Exception] = {}
@@ -228,8 +228,10 @@ class RankGroup:
     def _error_of(
         self, failures: dict[int, Exception], calls: Sequence[Any], results: dict[int, Any], doing: str
     ) -> InfuserError:
-        """The error to raise: the death of a rank before other failures, which it may have caused; an InfuserError as
-        it is."""
+        """Choose the error to raise: the death of a rank before other failures, which it may have caused.
+
+        Of the other failures, an InfuserError is returned unchanged.
+        """
         deadline = time.monotonic() + GRACE_SECONDS
         dead = self._ray.exceptions.RayActorError
         while time.monotonic() < deadline and not any(isinstance(error, dead) for error in failures.values()):
@@ -248,7 +250,7 @@ class RankGroup:
 
 
 class _PulseWatch:
-    """Requests every rank's pulse again as soon as it has answered."""
+    """Polls the progress of all ranks, and finds ranks that no longer answer."""
 
     def __init__(self, ray: Any, actors: Sequence[Any], limit: float) -> None:
         self._ray = ray
@@ -259,7 +261,7 @@ class _PulseWatch:
         self._pulses = [(0, 0)] * len(actors)
 
     def silent(self) -> list[int]:
-        """Ranks that have not answered for too long."""
+        """List the ranks that have not answered within the limit."""
         for rank, actor in enumerate(self._actors):
             request = self._requests.get(rank)
             if request is not None:
@@ -275,7 +277,7 @@ class _PulseWatch:
         return [rank for rank, answered_at in enumerate(self._answer_times) if now - answered_at > self._limit]
 
     def progress(self) -> tuple[int, int]:
-        """Rows and tokens of all ranks."""
+        """Add up the finished rows and tokens of all ranks."""
         return sum(rows for rows, _ in self._pulses), sum(tokens for _, tokens in self._pulses)
 
 

@@ -1,4 +1,4 @@
-"""A worker pool over the machines of a Ray cluster: a process for every core or accelerator.
+"""A pool of worker processes on the machines of a Ray cluster: one process for every core or accelerator.
 
 Processes start when there is work for them and stay for the next task. All machines must see the files that items name,
 at the same paths.
@@ -14,14 +14,14 @@ from infuser_core.errors import EngineError
 from infuser_core.system.worker_pool import Slot, WorkerPool, slots_of
 
 START_SECONDS = 120.0
-"""Longest time in which an actor imports what it needs."""
+"""Longest time for an actor's imports."""
 
 OUR_SETTINGS = "INFUSER_"
 """Prefix of environment variables that a worker takes over from this process."""
 
 
 class RayPool(WorkerPool):
-    """The pool of a cluster. Nothing starts before there is work; each new task finds the machines that joined."""
+    """Worker pool of a Ray cluster. Processes start when there is work; new tasks also use machines that joined."""
 
     def __init__(self, cluster: RayCluster) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""Weights in the memory of a cluster's machines: an actor on each holds their files, which end with it.
+"""Model weights in the main memory of a cluster's machines, in files that a Ray actor on each machine holds.
 
-Ranks of a trainer fill the file of their own machine. A machine with engines alone gets a copy of such a file, piece by
-piece through Ray's object store.
+The files disappear with their actor. Ranks of a trainer fill the file of their own machine. A machine with engines
+alone gets a copy of such a file, piece by piece through Ray's object store.
 """
 
 import sys
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PIECE = 64 << 20
 """Bytes of a file that are copied at a time."""
 AHEAD = 4
-"""Pieces on their way between machines."""
+"""Most pieces on their way to a machine at a time."""
 ANSWER_SECONDS = 60.0
 """Longest wait for an actor: its start, or one piece over the network."""
 
@@ -44,13 +44,13 @@ class _MemoryActor:
         self._files: dict[int, Memory] = {}
 
     def create(self, number: int, shapes: "Shapes", dtype: str, others: list[int]) -> tuple[str, int]:
-        """Create the file of that number, and drop all but it and the `others`; its path and size."""
+        """Create file `number`, and drop all files but this one and the `others`; returns its path and size."""
         self._files = {other: self._files[other] for other in others}
         self._files[number] = file = Memory(shapes, dtype)
         return str(file.path), file.path.stat().st_size
 
     def read(self, number: int, start: int) -> np.ndarray:
-        """The piece of a file from byte `start` on."""
+        """Read the piece of a file from byte `start` on."""
         return np.fromfile(self._files[number].path, np.uint8, PIECE, offset=start)
 
     def write(self, number: int, start: int, piece: np.ndarray) -> None:
@@ -68,7 +68,7 @@ class RemoteFile:
 
 
 class RemoteMemory:
-    """The weight files of one machine, which its actor holds."""
+    """Weight files in the memory of one machine, held by an actor there."""
 
     def __init__(self, ray: Any, machine: Machine) -> None:
         self._ray, self._host = ray, machine.host
@@ -76,7 +76,7 @@ class RemoteMemory:
         self._number, self._files = 0, WeakSet[RemoteFile]()
 
     def create(self, shapes: "Shapes", dtype: str) -> RemoteFile:
-        """A file with room for tensors. Files that this process no longer uses are dropped first."""
+        """Create a file with room for tensors; files that this process no longer uses are dropped first."""
         self._number += 1
         others = [file.number for file in self._files]
         created = self.wait(self.actor.create.remote(self._number, dict(shapes), dtype, others))
@@ -85,20 +85,22 @@ class RemoteMemory:
         return file
 
     def wait(self, reference: Any) -> Any:
-        """The actor's answer. Raises EngineError if it fails or is late."""
+        """Wait for the actor's answer. Raises EngineError if the call fails or takes too long."""
         return answer(self._ray, reference, host=self._host, doing="memory for weights", seconds=ANSWER_SECONDS)
 
 
 class ClusterMemory:
-    """Memory for weights on the machines of a cluster."""
+    """Copies a trainer's weights into the main memory of a cluster's machines."""
 
     def __init__(self, cluster: RayCluster) -> None:
         self._cluster = cluster
         self._memories: dict[str, RemoteMemory] = {}
 
     def fill(self, source: WeightSource, dtype: str, engines: Collection[str]) -> Mapping[str, WeightFile]:
-        """A file of the source's weights on each machine with engines: weight_transfer.Fill. Raises EngineError if a
-        machine has left."""
+        """Write the source's weights to a file on each machine with engines: a weight_transfer.Fill.
+
+        Raises EngineError if a machine has left the cluster.
+        """
         shapes, sources = source.shapes(), source.machines()
         # Engines may all be on machines without ranks: the first copy then needs a file on a machine with ranks.
         first = [name for name in sources if name in engines] or list(sources[:1])
@@ -110,7 +112,7 @@ class ClusterMemory:
         return {name: files[name] for name in engines}
 
     def _start_actors(self, names: Collection[str]) -> None:
-        """Actors on these machines, and on none that has left."""
+        """Start the actors missing on these machines, and forget those of machines that left."""
         ray = connected(self._cluster, cores=1)
         alive = {name_of(ray, machine.node): machine for machine in living_machines(ray)}
         self._memories = {name: memory for name, memory in self._memories.items() if name in alive}

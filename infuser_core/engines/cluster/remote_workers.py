@@ -1,6 +1,6 @@
-"""Worker processes of other machines: an actor on each starts them and passes messages on, in both directions.
+"""Worker processes on other machines of a Ray cluster: an actor on each machine starts them and relays messages.
 
-An actor dies with the process that asked for it, and its workers with the actor.
+An actor dies with the process that created it, and its workers die with the actor.
 """
 
 import os
@@ -31,7 +31,7 @@ from infuser_core.system.worker import EndedError, Peer, WorkerProcess, wait
 from infuser_core.system.worker_pool import start_process
 
 LISTEN_SECONDS = 1.0
-"""Longest time for which an actor holds a request for messages."""
+"""Longest time for which an actor waits for a message before it answers."""
 
 TICK_SECONDS = 0.1
 """Longest time until an actor listens to a worker that has just started."""
@@ -55,13 +55,13 @@ class _Host:
     def start_engines(
         self, options: ServiceOptions, where: str, cards: list[str], folder: str, longest: int | None
     ) -> list[tuple[int, str, int]]:
-        """Start the machine's engines; number, name and process of each."""
+        """Start the machine's engines; returns number, name and process id of each."""
         self._engines = LocalEngines(options, cards=cards, where=where)
         self._engines.start(Path(folder), longest=longest)
         return [self._add(engine) for engine in self._engines.engines]
 
     def start_process(self, name: str, environment: Mapping[str, str]) -> tuple[int, str, int]:
-        """Start a process of a worker pool; its number, name and process."""
+        """Start a process of a worker pool; returns its number, name and process id."""
         return self._add(start_process(name=name, environment={**os.environ, **environment}))
 
     def _add(self, worker: WorkerProcess) -> tuple[int, str, int]:
@@ -70,12 +70,12 @@ class _Host:
         return self._number, worker.name, worker.pid
 
     def show(self, folder: str, weights: str | None) -> None:
-        """See LocalEngines."""
+        """Point the engines to a checkpoint's files: see LocalEngines.show."""
         assert self._engines is not None, "start_engines comes first"
         self._engines.show(Path(folder), None if weights is None else Path(weights))
 
     def send(self, number: int, message: tuple[Any, ...]) -> None:
-        """Pass a message on; a dead worker's error is on its way."""
+        """Send a message to a worker. Does nothing for a dead worker, whose error `listen` returns."""
         if worker := self._workers.get(number):
             worker.send(*message)
 
@@ -85,7 +85,10 @@ class _Host:
             worker.kill()
 
     def listen(self) -> tuple[list[tuple[int, Any]], dict[int, float]]:
-        """Messages by worker, an error being the last of one; and the age of each worker's oldest unread message."""
+        """Wait for messages of the workers; also returns the age of each worker's oldest unread message.
+
+        Messages come with the worker's number. If one is an error, it is the worker's last.
+        """
         messages: list[tuple[int, Any]] = []
         deadline = time.monotonic() + LISTEN_SECONDS
         while not messages and time.monotonic() < deadline:
@@ -141,14 +144,14 @@ class RemoteWorker(Peer):
                     return None
                 continue
             if isinstance(message, EngineError):
-                # It is the answer to every later request too.
+                # Put back: it is the answer to every later request too.
                 inbox.put(message)
                 raise EngineError(message.message, hint=f"{message.hint}, on {self._host.name}")
             return message
 
 
 class RemoteHost:
-    """The actor of a machine; `bell` is set whenever one of its workers has a message."""
+    """Another machine with its actor and workers; `bell` is set whenever one of the workers has a message."""
 
     def __init__(self, ray: Any, machine: Machine, bell: threading.Event | None = None) -> None:
         self.ray, self.name = ray, machine.host
@@ -164,7 +167,7 @@ class RemoteHost:
         self._lock = threading.Lock()
 
     def start_process(self, name: str, environment: Mapping[str, str], *, seconds: float) -> RemoteWorker:
-        """A process of a worker pool. Raises EngineError if the machine starts none within `seconds`."""
+        """Start a process of a worker pool. Raises EngineError if the machine starts none within `seconds`."""
         return self.add(*self.call("start_process", name, environment, seconds=seconds))
 
     def call(self, method: str, *arguments: Any, seconds: float = START_SECONDS) -> Any:
@@ -173,15 +176,15 @@ class RemoteHost:
         return answer(self.ray, reference, host=self.name, doing=method, seconds=seconds)
 
     def add(self, number: int, name: str, pid: int) -> RemoteWorker:
-        """Take in a worker that the actor has started."""
+        """Return a handle of a worker that the actor has started, and listen to its messages."""
         with self._lock:
-            # Not earlier: an actor may take long to start, and would count as silent.
+            # Not started earlier: an actor that takes long to start would count as silent.
             if self._listener.ident is None:
                 self._listener.start()
         return RemoteWorker(self, number, name, pid)
 
     def _listen(self) -> None:
-        """Take in what the machine's workers say, until the actor is gone."""
+        """Receive the messages of the machine's workers until the actor is gone."""
         errors = self.ray.exceptions
         try:
             while True:
@@ -200,7 +203,7 @@ class RemoteHost:
 
 
 class RemoteEngines(RemoteHost):
-    """The engines of another machine, as LocalEngines are of this one."""
+    """The sampling engines of another machine, with the interface of LocalEngines."""
 
     def __init__(
         self, ray: Any, machine: Machine, options: ServiceOptions, cards: list[str], bell: threading.Event
@@ -218,14 +221,14 @@ class RemoteEngines(RemoteHost):
         self.call("show", str(folder), None if weights is None else str(weights))
 
     def close(self, *, keep_output: bool = False) -> None:
-        """End the machine's engines and the actor; one that does not answer is killed."""
+        """End the machine's engines within ENDING_SECONDS, and kill the actor."""
         closing = self.actor.close.remote(keep_output)
         self.ray.wait([closing], timeout=0.0 if self.lost else ENDING_SECONDS)
         self.ray.kill(self.actor, no_restart=True)
 
 
 def engines_of(cluster: RayCluster, options: ServiceOptions, bell: threading.Event) -> list[RemoteEngines]:
-    """Those of every machine that samples, nothing started yet. Raises EngineError if the cluster is too small."""
+    """Create the engines of each sampling machine, not yet started. Raises EngineError if the cluster is too small."""
     ray = connected(cluster, cores=1)
     return [
         RemoteEngines(

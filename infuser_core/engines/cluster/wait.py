@@ -18,7 +18,7 @@ _LOOK = 1.0
 
 
 def wait_for(hosts: Sequence[str], joined: Callable[[], Iterable[str]], *, seconds: float) -> None:
-    """Return when every host has joined. Raises EngineError that names the missing ones after `seconds`."""
+    """Wait until every host has joined. Raises EngineError with the missing hosts after `seconds`."""
     deadline = time.monotonic() + seconds
     while late := missing(hosts, joined()):
         if time.monotonic() > deadline:
@@ -30,7 +30,7 @@ def wait_for(hosts: Sequence[str], joined: Callable[[], Iterable[str]], *, secon
 
 
 def missing(hosts: Sequence[str], names: Iterable[str]) -> list[str]:
-    """Hosts that have not joined, in order, by name or address; a name counts with its domain and without."""
+    """List the hosts that have not joined, by name or address; the domain of a name is ignored."""
     short_names = {_short(name) for name in names}
     return [host for host in hosts if _short(host) not in short_names]
 
@@ -43,7 +43,7 @@ def _short(host: str) -> str:
 
 
 def living_hosts(address: str) -> list[str]:
-    """Names and addresses of a cluster's living machines; empty before its head listens and has joined."""
+    """List the names and addresses of a cluster's living machines; empty while its head does not answer."""
     try:
         ray = connected(RayCluster(address=address), cores=1)
     except EngineError:
@@ -53,7 +53,7 @@ def living_hosts(address: str) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command; its exit code."""
+    """Run the command; returns its exit code."""
     address, seconds, *hosts = arguments
     try:
         wait_for(hosts, partial(living_hosts, address), seconds=float(seconds))

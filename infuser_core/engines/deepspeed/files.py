@@ -1,4 +1,4 @@
-"""Checkpoint and gradient files that all ranks write and read in parallel.
+"""Checkpoint and gradient files that all ranks of the DeepSpeed trainer write and read in parallel.
 
 The files are those of the local trainer, byte for byte: a safetensors header, then every parameter at its offset. A
 fragment is a contiguous run of a parameter, so that any number of ranks writes and reads the same files. Ranks on
@@ -29,7 +29,7 @@ Contents = Mapping[str, tuple[str, Tensor]]
 
 
 def fill(path: Path | None, values: Iterable[tuple[Fragment, Tensor]]) -> str:
-    """Write this rank's fragments to a prepared file of any dtype; the reason if that fails, else an empty text.
+    """Write this rank's fragments to an allocated file of any dtype; returns an error's text, or an empty one.
 
     `values` are always exhausted, even without a file: other ranks may take part in computing them.
     """
@@ -54,10 +54,10 @@ def write(
     at_once: bool,
     cap: int = checkpoint.SHARD_BYTES,
 ) -> dict[str, str]:
-    """Write together with all ranks. A path becomes several files and an index if the local trainer would split it.
+    """Write files together with all ranks; like the local trainer, splits a large one into several and an index.
 
-    With `at_once` each rank gathers, hashes and flushes whole files, and the result are their digests by path. Without,
-    each rank leaves its fragments in the machine's page cache, and a commit hashes and flushes the files.
+    With `at_once` each rank gathers, hashes and flushes whole files, and their sha256 digests are returned by path.
+    Without, each rank writes its fragments to the machine's page cache, and the commit hashes and flushes the files.
     """
     split = {}
     for path, file in contents.items():
@@ -82,7 +82,7 @@ def _shapes(contents: Contents, shard: Shard) -> Shapes:
 
 
 def _write_fragments(work: Mapping[Path, Contents], shard: Shard) -> dict[str, str]:
-    """Each rank writes its fragments of every file; no digests."""
+    """Write this rank's fragments of every file; returns no digests."""
     if dist.get_rank() == 0:
         for path, contents in work.items():
             allocate_file(path, _shapes(contents, shard))
@@ -97,10 +97,10 @@ def _write_fragments(work: Mapping[Path, Contents], shard: Shard) -> dict[str, s
 
 
 def _write_whole_files(work: Mapping[Path, Contents], shard: Shard) -> dict[str, str]:
-    """Each rank writes some of the files; the sha256 of those by path."""
+    """Gather and write this rank's share of the files; returns their sha256 by path."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     files, arrivals = list(work), Queue[Tensor | None](maxsize=1)
-    # In turns, so that all ranks hash at the same time.
+    # One tensor of each rank's files in turn, so that all ranks hash at the same time.
     turns = zip_longest(*(chain.from_iterable(work[path].values() for path in files[of::ranks]) for of in range(ranks)))
     with ThreadPoolExecutor(1) as pool:
         shapes = {path: _shapes(work[path], shard) for path in files[rank::ranks]}
@@ -115,7 +115,7 @@ def _write_whole_files(work: Mapping[Path, Contents], shard: Shard) -> dict[str,
 
 
 def _write(shapes: Mapping[Path, Shapes], arrivals: "Queue[Tensor | None]") -> dict[str, str]:
-    """Write files from tensors as they arrive. After a failure it still empties the queue, so that no rank waits."""
+    """Write files from tensors as they arrive. Empties the queue even after a failure, so that no rank waits."""
     tensors = iter(arrivals.get, None)
     try:
         return {
@@ -129,8 +129,10 @@ def _write(shapes: Mapping[Path, Shapes], arrivals: "Queue[Tensor | None]") -> d
 
 @torch.no_grad()
 def read(path: Path, contents: Contents, shard: Shard) -> None:
-    """Read this rank's fragments. Raises CheckpointError if files are missing, or if names, shapes or dtypes are not
-    those of the model in fp32."""
+    """Read this rank's fragments of a file or of its shards into the shard's buffers.
+
+    Raises CheckpointError if files are missing, or if names, shapes or dtypes are not those of the model in fp32.
+    """
     places = {name: entry for file in checkpoint.shards_of(path) for name, entry in read_entries(file).items()}
     shapes = _shapes(contents, shard)
     differing = sorted(set(shapes) ^ set(places))

@@ -1,4 +1,4 @@
-"""Influence scores on sharded weights (eq:adamw_moments).
+"""Influence scores of questions on sharded weights (eq:adamw_moments).
 
 A question that fits into a micro-batch is computed by one rank alone: its gradient is formed layer by layer as in the
 fast probe, against moments and a reference that are gathered with the layer, and is never reduced. A larger question
@@ -31,7 +31,7 @@ class ShardProbe(LayerProbe):
         objective: Objective,
         note: Callable[[list[Segment], BatchScores], None],
     ) -> dict[int, Tensor]:
-        """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of every question by its place, g the gradient of -J.
+        """Compute [<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of every question by place; g is the gradient of -J.
 
         All ranks pass the same number of micro-batches, padded with None. `note` is called for each one that is not
         padding.
@@ -59,6 +59,6 @@ class ShardProbe(LayerProbe):
 
 
 def padding() -> Segment:
-    """A segment without weight, for ranks without work: all ranks must enter the same collectives."""
+    """Build a segment that adds nothing, for ranks without work: all ranks must enter the same collectives."""
     row = TrainRow(token_ids=[0], advantage=0.0, sampler_logprobs=[0.0])
     return Segment(group=0, group_id="", prompt=[0], places=[0], rows=[row], group_size=1)

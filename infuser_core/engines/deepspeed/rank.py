@@ -1,6 +1,7 @@
-"""One rank of the trainer: it computes parts of every batch and owns a shard of every parameter.
+"""One rank (process) of the DeepSpeed trainer, which computes parts of every batch and owns a shard of the state.
 
-Every method is a collective: all ranks of a group call it in the same order, or none does.
+Every method is a collective: all ranks of a group call it in the same order, or none does. The anchor is the
+pre-trained base model from which generator and solver both start.
 """
 
 import gc
@@ -45,7 +46,7 @@ COLLECTIVE = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankOptions(ZeroOptions):
-    """Options of a rank, those of DeepSpeed's sharding included."""
+    """Options of a rank, including those of DeepSpeed's sharding."""
 
     device: str
     """`cpu` or `cuda`."""
@@ -65,12 +66,12 @@ class RankOptions(ZeroOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankProbed:
-    """A rank's part of the questions' scores."""
+    """Influence sums and log-probabilities that one rank computed for a batch of questions."""
 
     scores: dict[int, list[float]]
     """Four sums of each question, by place (see ShardProbe)."""
     logprobs: Values
-    """Of the rows that it computed."""
+    """Log-probabilities of the rows that it computed."""
     tokens: int
     """Number of response tokens that it computed."""
     reference_norm: float
@@ -78,7 +79,7 @@ class RankProbed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedState:
-    """This rank's part of a role's state in host memory."""
+    """One rank's shard of a role's training state, copied to host memory."""
 
     tensors: list[Tensor]
     """Masters and both moments, pinned if there is an accelerator."""
@@ -89,7 +90,7 @@ class ParkedState:
 
 
 class DeepSpeedRank:
-    """One rank; it joins its group at its start."""
+    """One process of the trainer, which joins torch.distributed when it is created."""
 
     def __init__(self, seat: Seat, options: RankOptions) -> None:
         torch.set_num_threads(options.threads)
@@ -127,12 +128,12 @@ class DeepSpeedRank:
         self._packer = replace(self._packer, layout=self._attention.make)
         self._tied = tied_names(model)
         policy = ModelPolicy(model, compute_dtype=dtype, recomputation=recomputation)
-        # Before DeepSpeed shards the weights.
+        # The probe must be created before DeepSpeed shards the weights.
         self._probe = self._refusal = None
         try:
             self._probe = ShardProbe(policy, self._packer) if self._options.probe != "reference" else None
         except UnknownLayerError as error:
-            # Without its frames, which keep the model alive.
+            # Without its traceback, whose frames would keep the model alive.
             self._refusal = error.with_traceback(None)
         self._source = source
         self._zero = zero = Zero(policy, self._options, device=self._device)
@@ -146,7 +147,7 @@ class DeepSpeedRank:
         return state.step
 
     def room(self) -> tuple[str, int, int]:
-        """Machine of this rank, bytes of its state, and free bytes of the machine's memory."""
+        """Return the name of this rank's machine, the bytes of its state, and the machine's free bytes."""
         return gethostname(), sum(tensor.nbytes for tensor in self._state()), free_host_memory()
 
     def park(self, name: str) -> None:
@@ -177,7 +178,7 @@ class DeepSpeedRank:
         return {"device": device_name(self._device), "attention": self._attention.name}
 
     def refusal(self) -> UnknownLayerError | None:
-        """The reason that one rank alone cannot score a question of this model; None if it can."""
+        """Return the reason that one rank alone cannot score a question of this model; None if it can."""
         return self._refusal
 
     def zero_grad(self) -> None:
@@ -202,7 +203,7 @@ class DeepSpeedRank:
 
     @torch.no_grad()
     def logprobs(self, parts: Sequence[RankRows], temperature: float) -> Values:
-        """Log-probabilities of every response token of its parts."""
+        """Compute the log-probabilities of every response token of this rank's parts."""
         zero, tally = self._loaded(), self._tally()
         for segments in self._padded(self._packer.plan([part.group for part in parts], only_trained=False)):
             batch = self._packer.pack(segments or [padding()])
@@ -216,7 +217,7 @@ class DeepSpeedRank:
     def probe(
         self, whole: Sequence[RankRows], shared: Sequence[Sequence[RankRows]], objective: Objective, reference: str
     ) -> RankProbed:
-        """Score the `whole` questions alone, and the `shared` ones, of which it has some rows, with all ranks."""
+        """Score the `whole` questions on this rank alone, and its rows of the `shared` ones together with all ranks."""
         zero = self._loaded()
         direction = torch.zeros_like(zero.shard.data)
         files.read(Path(reference), self._contents(direction), zero.shard)
@@ -246,13 +247,13 @@ class DeepSpeedRank:
         return RankProbed(scores=scores, logprobs=merge_logprobs(logprobs), tokens=tokens, reference_norm=norm)
 
     def keep_gradient(self, path: str, at_once: bool) -> tuple[float, dict[str, str]]:
-        """Write the ascent direction; returns the gradient's norm, and digests (see files.write)."""
+        """Write the accumulated gradient, negated to point uphill; returns its norm, and digests (see files.write)."""
         shard = self._loaded().shard
         digests = files.write({Path(path): self._contents(-shard.gradient)}, shard, at_once=at_once)
         return shard.norm(shard.gradient), digests
 
     def sleep(self) -> None:
-        """Free the accelerator: masters, moments and gradient move to the host, the rest can be computed again."""
+        """Free the accelerator's memory: masters, moments and gradient move to the host, the rest is dropped."""
         zero = self._loaded()
         on_device = [
             tensor for tensor in [*self._state(), zero.shard.gradient] if tensor.device.type == self._device.type
@@ -268,8 +269,10 @@ class DeepSpeedRank:
             self._loaded().publish()
 
     def save(self, path: str, at_once: bool) -> tuple[int, dict[str, str]]:
-        """Write weights, moments, step and companion files into an existing folder; returns the step, and digests (see
-        files.write)."""
+        """Write weights, moments, step, config and tokenizer files into an existing folder.
+
+        Returns the step, and digests (see files.write).
+        """
         zero, folder = self._loaded(), Path(path)
         contents = {folder / WEIGHTS: self._contents(zero.shard.data), folder / MOMENTS: self._moments()}
         digests = files.write(contents, zero.shard, at_once=at_once)
@@ -280,19 +283,21 @@ class DeepSpeedRank:
         return self._adamw.steps, digests
 
     def facts_of_weights(self) -> tuple[files.Shapes, dict[str, str]]:
-        """Shapes of all parameters, and the names of tied ones (see WeightSource)."""
+        """Return the shapes of all parameters, and the names of tied ones (see WeightSource)."""
         return self._loaded().shard.shapes, self._tied
 
     def fill_file(self, path: str, dtype: str, part: tuple[int, int] | None) -> str:
-        """Write its shard to a prepared file of that dtype; an empty path is no file. With `part`, a number and a
-        count, write that part of every parameter instead, gathered from all ranks. Returns the reason if it fails,
-        since an exception would end the other ranks."""
+        """Write this rank's shard to an allocated file of that dtype, or nothing if `path` is empty.
+
+        With `part`, a number and a count, write that part of every parameter instead, gathered from all ranks. Returns
+        an error's text, or an empty one: an exception would end the other ranks.
+        """
         shard, kind = self._loaded().shard, getattr(torch, dtype)
         values = shard.own(shard.data) if part is None else shard.parts(shard.data.to(kind), *part)
         return files.fill(Path(path) if path else None, values)
 
     def checksums(self, dtype: str) -> dict[str, list[Block]]:
-        """Checksums of its blocks of every parameter, rounded to that dtype."""
+        """Compute checksums of this rank's blocks of every parameter, rounded to that dtype."""
         shard, kind = self._loaded().shard, getattr(torch, dtype)
         return {
             fragment.name: of_run(
@@ -316,11 +321,11 @@ class DeepSpeedRank:
         return tally
 
     def _padded(self, batches: Sequence[list[Segment]]) -> list[list[Segment] | None]:
-        """Pad to the largest number of micro-batches of a rank: all must enter the same collectives."""
+        """Pad with None to the largest number of micro-batches of any rank: all must enter the same collectives."""
         return [*batches, *[None] * (self._largest(len(batches)) - len(batches))]
 
     def _largest(self, count: int) -> int:
-        """The largest count of all ranks."""
+        """Return the largest `count` of all ranks."""
         largest = torch.tensor(count, device=self._device)
         dist.all_reduce(largest, op=dist.ReduceOp.MAX)
         return int(largest)
@@ -362,5 +367,5 @@ def join_group(seat: Seat, device: str) -> None:
 
 
 def _by_place(parts: Sequence[RankRows], tally: PassTally) -> Values:
-    """Log-probabilities by place in the caller's list of groups; a rank may have several parts of a group."""
+    """Sort log-probabilities by the groups' places in the caller's list; a rank may have several parts of a group."""
     return merge_logprobs({parts[number].place: rows} for number, rows in tally.logprobs.items())

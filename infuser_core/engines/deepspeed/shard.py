@@ -1,4 +1,4 @@
-"""One rank's part of all parameters as one fp32 buffer, and whole parameters gathered from all ranks.
+"""One rank's part (shard) of all parameters as one fp32 buffer, and whole parameters gathered from all ranks.
 
 Shard buffers are flat tensors of one layout: masters, both moments, gradients, a reference direction. A fragment is the
 contiguous run of a parameter that a rank owns; every element of every parameter has one owner.
@@ -29,7 +29,7 @@ class Fragment:
 
 
 class Shard(FlatBuffers):
-    """One rank's shard, for AdamW like the local trainer's parameters; its norms are those of all ranks."""
+    """One rank's shard as FlatBuffers, which AdamW updates; norms are those of all ranks' shards together."""
 
     def __init__(
         self, data: Tensor, fragments: Sequence[Fragment], *, shapes: Mapping[str, torch.Size], device: torch.device
@@ -47,18 +47,18 @@ class Shard(FlatBuffers):
                 self._owners[fragment.name].append((rank, fragment))
 
     def views(self, buffer: Tensor) -> dict[str, Tensor]:
-        """This rank's fragments of a buffer, flat, by parameter."""
+        """Return this rank's fragments of a buffer, flat, by parameter."""
         return {each.name: buffer[each.offset : each.offset + each.length] for each in self.fragments}
 
     def mine(self, name: str, buffer: Tensor) -> tuple[Fragment, Tensor] | None:
-        """This rank's fragment of a parameter with its values in a buffer, flat; None if it owns none."""
+        """Return this rank's fragment of a parameter and its values in a buffer, flat; None if it owns none."""
         fragment = self._by_name.get(name)
         if fragment is None:
             return None
         return fragment, buffer[fragment.offset : fragment.offset + fragment.length]
 
     def own(self, buffer: Tensor) -> Iterator[tuple[Fragment, Tensor]]:
-        """This rank's fragments of all parameters with their values in a buffer, flat."""
+        """Return this rank's fragments of all parameters with their values in a buffer, flat."""
         return zip(self.fragments, self.views(buffer).values(), strict=True)
 
     def total(self, value: Tensor) -> Tensor:
@@ -86,8 +86,10 @@ class Shard(FlatBuffers):
         return values.view(shape)
 
     def parts(self, buffer: Tensor, place: int, count: int) -> Iterator[tuple[Fragment, Tensor]]:
-        """Part number `place` of `count` equal parts of every parameter in a buffer, gathered from its owners. All
-        ranks exhaust it."""
+        """Yield part number `place` of `count` equal parts of every parameter in a buffer, gathered from its owners.
+
+        All ranks must exhaust the iterator.
+        """
         for name in self.shapes:
             flat = self.whole(name, buffer).reshape(-1)
             step = -(-len(flat) // count)
@@ -109,8 +111,7 @@ CACHED = 2
 
 
 class Gathered(Mapping[str, Tensor]):
-    """Whole parameters of a sharded buffer, gathered when a pass reads them; every rank reads them in the same
-    order."""
+    """Whole parameters of a sharded buffer, gathered when they are read; all ranks must read them in the same order."""
 
     def __init__(self, shard: Shard, buffer: Tensor) -> None:
         self._shard = shard

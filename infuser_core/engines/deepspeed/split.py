@@ -1,7 +1,7 @@
-"""Division of a batch among ranks: groups are spread by tokens, and split if they exceed a fair share.
+"""Divide a batch among ranks, balanced by tokens; a group that exceeds a fair share is split.
 
-A part of a group keeps all its rows; those of other ranks are emptied and get advantage 0, so that n of eq:unified_obj
-and every denominator do not change.
+A part has as many rows as its group; the rows of other ranks are empty and have advantage 0, so that n of
+eq:unified_obj and every denominator do not change.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class RankRows:
 
 
 def cost(group: TrainGroup, *, only_trained: bool = True) -> int:
-    """Tokens to compute for the group; 0 if it has no rows to compute."""
+    """Count the tokens to compute for a group; 0 if it has no rows to compute."""
     tokens = sum(len(row.token_ids) for row in group.rows if row.advantage or not only_trained)
     return len(group.prompt_token_ids) + tokens if tokens else 0
 
@@ -30,7 +30,7 @@ def cost(group: TrainGroup, *, only_trained: bool = True) -> int:
 def split(
     groups: Sequence[TrainGroup], ranks: int, *, whole: bool = False, only_trained: bool = True
 ) -> list[list[RankRows]]:
-    """Parts by rank: the longest ones first, each to the rank with the fewest tokens; `whole` never splits a group."""
+    """Assign parts to ranks, longest first, each to the rank with the fewest tokens; `whole` never splits a group."""
     costs = [cost(group, only_trained=only_trained) for group in groups]
     share = -(-sum(costs) // ranks)
     parts: list[RankRows] = []

@@ -1,4 +1,4 @@
-"""The trainer on several ranks, as seen by the driver: the local trainer's results, with state sharded by DeepSpeed."""
+"""A trainer on several processes (ranks), with state sharded by DeepSpeed: the part in the driver's process."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -97,13 +97,13 @@ class DeepSpeedTrainer:
         self._group.close()
 
     def sleep(self) -> None:
-        """Free the accelerators' memory until the next request: the state of a checkpoint moves to the host."""
+        """Free the accelerators' memory until the next request: the loaded training state moves to the host."""
         if self._loaded and not self._asleep and not self.failed:
             self._call_all("sleep")
             self._asleep = True
 
     def wake(self) -> None:
-        """No-op: the next call restores the memory, or drops it if that call is a load."""
+        """Do nothing: the next call restores the state, or replaces it if that call is a load."""
 
     def facts(self) -> dict[str, Any]:
         """Devices and kernels of the ranks, for an artifact's record."""
@@ -214,8 +214,10 @@ class DeepSpeedTrainer:
         return step
 
     def _write(self, method: str, path: Path) -> float:
-        """Have the ranks write files, and report the digests to the commit. If commits run in parallel with the next
-        stage, ranks of this machine leave the digests to them."""
+        """Have the ranks write files, and register the files' digests for the commit.
+
+        If commits run in parallel with the next stage, ranks on this machine alone leave the digests to the commit.
+        """
         answers = self._call_all(method, str(path), not (self._write_beside and self.pids))
         for file, sha256 in chain.from_iterable(digests.items() for _, digests in answers):
             register_file(Path(file), sha256)
@@ -234,8 +236,10 @@ class DeepSpeedTrainer:
         return list(dict.fromkeys(self._group.machines))
 
     def fill_files(self, paths: Mapping[str, Path], dtype: str) -> None:
-        """See WeightSource. If ranks are on several machines, all gather all weights, and those of one machine write a
-        part each."""
+        """Write the weights to files in the memory of machines with engines: see WeightSource.
+
+        If ranks are on several machines, all gather all weights, and those of one machine write a part each.
+        """
         machines, arguments = self._group.machines, list[tuple[str, str, tuple[int, int] | None]]()
         for rank, machine in enumerate(machines):
             part = machines[:rank].count(machine), machines.count(machine)
@@ -251,7 +255,7 @@ class DeepSpeedTrainer:
     def _assign_questions(
         self, groups: Sequence[TrainGroup]
     ) -> tuple[list[list[RankRows]], list[list[list[RankRows]]]]:
-        """Questions that one rank scores alone, by rank; and questions that all ranks share, by question and rank."""
+        """Divide questions: those that one rank scores alone, by rank; those that all share, by question and rank."""
         packer = Packer(token_budget=self._options.token_budget, device=torch.device("cpu"), dtype=torch.float32)
         _, large = packer.plan_whole(groups)
         places = set(large) if self._choice.is_fast else set(range(len(groups)))
@@ -271,7 +275,7 @@ class DeepSpeedTrainer:
     def _call(
         self, method: str, arguments: Sequence[tuple[Any, ...]], *, progress: Progress = no_progress, total: int = 0
     ) -> list[Any]:
-        """Results by rank. Wakes the ranks if they sleep."""
+        """Call a method on every rank, and wake the ranks first if they sleep; returns results by rank."""
         if not self._loaded:
             raise EngineError("the trainer holds no checkpoint", hint="call load(checkpoint) first")
         if self._asleep:

@@ -1,7 +1,7 @@
-"""DeepSpeed's ZeRO for one rank: weights and gradients sharded, gathered and reduced as passes need them.
+"""DeepSpeed's ZeRO on one rank: shards weights and gradients, and gathers and reduces them as passes need them.
 
-The only importer of deepspeed. DeepSpeed reduces the gradient of every micro-batch to its owners; accumulating it,
-AdamW and the files are ours, on the shard (see shard), so that they are the local trainer's.
+The only module that imports deepspeed. DeepSpeed reduces the gradient of every micro-batch to its owners. Accumulation,
+AdamW and files are this project's, on the shard (see shard), so that they equal those of the local trainer.
 """
 
 import os
@@ -37,7 +37,7 @@ ONE_GROUP = 10**15
 
 
 class Parked:
-    """Buffers without storage until `restore`: those of `state` have copies on the host, the `scratch` ones do not."""
+    """Buffers whose memory is freed until `restore`; those of `state` are copied to the host, `scratch` is dropped."""
 
     def __init__(self, state: Iterable[Tensor], scratch: Iterable[Tensor]) -> None:
         self._copies = [(buffer, buffer.detach().to("cpu", copy=True)) for buffer in state]
@@ -54,7 +54,7 @@ class Parked:
 
 
 def free_storages(buffers: Iterable[Tensor]) -> list[tuple[torch.UntypedStorage, int]]:
-    """Free the storages of the buffers, once each; the storages and their former sizes in bytes."""
+    """Free the storages of buffers, once each; returns the storages and their former sizes in bytes."""
     storages: list[tuple[torch.UntypedStorage, int]] = []
     for buffer in buffers:
         storage = buffer.untyped_storage()
@@ -66,7 +66,7 @@ def free_storages(buffers: Iterable[Tensor]) -> list[tuple[torch.UntypedStorage,
 
 
 def empty_model(folder: Path) -> PreTrainedModel:
-    """The model of a folder on the CPU in fp32, as from `load_model`, with uninitialised parameters.
+    """Build the model of a folder on the CPU in fp32, as `load_model` does, but with uninitialised parameters.
 
     Memory that was never written takes no room on the host: a rank uses only its shard and one more parameter.
     """
@@ -76,7 +76,7 @@ def empty_model(folder: Path) -> PreTrainedModel:
         model: PreTrainedModel = AutoModelForCausalLM.from_config(
             config, dtype=torch.float32, attn_implementation=IMPLEMENTATION, trust_remote_code=False
         )
-    # `no_init_weights` leaves this out.
+    # Under `no_init_weights`, transformers ties no weights.
     model.tie_weights()
     refuse_other_attention(model)
     multiply_experts(model)
@@ -101,7 +101,7 @@ class ZeroOptions:
     """Number of elements that are reduced or prefetched at a time."""
 
     def to_config(self) -> dict[str, Any]:
-        """DeepSpeed's configuration. It accumulates nothing: gradients are read after every micro-batch."""
+        """Build DeepSpeed's configuration, without accumulation: gradients are read after every micro-batch."""
         zero: dict[str, Any] = {
             "stage": self.zero_stage,
             "contiguous_gradients": True,
@@ -131,7 +131,7 @@ class ZeroOptions:
 
 
 class PolicyModule(nn.Module):
-    """The forward calls of a policy as one module, which DeepSpeed's hooks need."""
+    """Wraps a policy's forward calls in one torch module, which DeepSpeed's hooks need."""
 
     def __init__(self, policy: ModelPolicy) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ class PolicyModule(nn.Module):
 
 
 class Zero:
-    """A policy under DeepSpeed, and this rank's shard of it."""
+    """A policy (model under training) that DeepSpeed shards, and this rank's shard of its parameters."""
 
     def __init__(self, policy: ModelPolicy, options: ZeroOptions, *, device: torch.device) -> None:
         deepspeed = _deepspeed()
@@ -159,7 +159,7 @@ class Zero:
         names = {id(parameter): name for name, parameter in policy.model.named_parameters()}
         shapes = {name: parameter.shape for name, parameter in policy.model.named_parameters()}
         if self._stage == 3:
-            # One parameter after the other: the whole model never is on the device.
+            # Shards one parameter after the other: the device never holds the whole model.
             deepspeed.zero.Init(module=module, config_dict_or_path=options.to_config(), dtype=torch.float32)
             # DeepSpeed does not move the buffers of a model that is already sharded.
             for owner in module.modules():
@@ -186,12 +186,12 @@ class Zero:
         return logprobs_S
 
     def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
-        """The same, and the policy's entropies, [S]. All ranks call it."""
+        """Log-probabilities of a micro-batch and the policy's entropies, each [S]. All ranks call it."""
         result: tuple[Tensor, Tensor] = self._engine(batch, temperature, None, True)
         return result
 
     def recorded(self, batch: MicroBatch, temperature: float, receiver: Receiver | None) -> Tensor:
-        """Log-probabilities whose backward only reports to recording layers, without gradients. All ranks call it."""
+        """Log-probabilities whose backward calls the recorded layers and makes no gradients. All ranks call it."""
         logprobs_S: Tensor = self._engine.module(batch, temperature, receiver)
         return logprobs_S
 
@@ -229,7 +229,7 @@ class Zero:
             self._zero._reassign_or_swap_out_partitioned_parameters(0)
 
     def scratch(self) -> list[Tensor]:
-        """DeepSpeed's buffers on the compute device whose values `publish` or the next pass computes again."""
+        """List DeepSpeed's buffers on the compute device whose values `publish` or the next pass computes again."""
         parts = [getattr(parameter, "ds_tensor", parameter) for parameter in self.parameters]
         gradients = [*(self._zero.averaged_gradients.get(0) or []), self._masters().grad]
         gradients.append(getattr(self._zero, "grad_partitions_flat_buffer", None))
@@ -240,12 +240,12 @@ class Zero:
 
     def destroy(self) -> None:
         """Free DeepSpeed's hooks and buffers."""
-        # Its hooks and closures outlive it and keep references, so storages are freed explicitly.
+        # DeepSpeed's hooks and closures outlive its engine and keep references, so storages are freed explicitly.
         free_storages([*self.scratch(), self.shard.data, self.shard.gradient])
         self._engine.destroy()
 
     def _layout(self, names: dict[int, str]) -> tuple[Tensor, list[Fragment]]:
-        """The flat fp32 masters of this rank, and the fragments in them."""
+        """Return this rank's flat fp32 master weights, and the fragments in them."""
         fragments: list[Fragment] = []
         if self._stage == 2:
             for parameter in self._zero.bit16_groups[0]:
@@ -264,7 +264,7 @@ class Zero:
         return self._masters().detach(), fragments
 
     def _gradients(self) -> Iterator[tuple[Fragment, Tensor]]:
-        """This micro-batch's gradient of every fragment."""
+        """Yield this micro-batch's gradient of every fragment."""
         # With offloading it is in host memory with the masters.
         flat = self._masters().grad
         if flat is None and self._stage == 2:
@@ -283,7 +283,7 @@ class Zero:
 
 
 def _gather_in_bf16(model: nn.Module) -> None:
-    """Gather weights in bf16 if they are only multiplied in bf16, for the same products; gradients stay fp32."""
+    """Make DeepSpeed gather weights in bf16 if they are only multiplied in bf16; gradients stay fp32."""
     from deepspeed.runtime.torch_autocast import PARAM_COMM_DTYPE_ATTR_NAME
 
     layers = list(model.modules())
@@ -297,7 +297,7 @@ def _gather_in_bf16(model: nn.Module) -> None:
 
 
 def _deepspeed() -> Any:
-    """The package, without its CPU collectives, which it would compile at first use: gloo is used instead."""
+    """Import deepspeed without its CPU collectives, which it would compile at first use: gloo is used instead."""
     import deepspeed
 
     os.environ.setdefault("DS_SKIP_CUDA_CHECK", "1")

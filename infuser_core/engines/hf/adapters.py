@@ -47,7 +47,7 @@ def create_adapters(
 
 
 def target_layers(model: PreTrainedModel, targets: Sequence[str] | str) -> list[str]:
-    """Last parts of the names of the targeted linear layers, sorted. Raises ConfigError for one the model lacks."""
+    """List the last parts of the names of the targeted linear layers. Raises ConfigError for one the model lacks."""
     output = model.get_output_embeddings()
     layers = [path for path, layer in model.named_modules() if type(layer) is nn.Linear and layer is not output]
     linear = {path.rpartition(".")[2] for path in layers}
@@ -62,7 +62,7 @@ def target_layers(model: PreTrainedModel, targets: Sequence[str] | str) -> list[
 
 
 def attach_adapters(model: PreTrainedModel, folder: Path) -> dict[str, nn.Parameter]:
-    """Attach a checkpoint's adapters, at least fp32, to its base model and freeze the rest.
+    """Attach a checkpoint's adapters, at least fp32, to its base model and freeze all other weights.
 
     Raises CheckpointError if names or shapes of the folder's weights differ.
     """

@@ -1,7 +1,8 @@
-"""A transformers causal language model in a checkpoint folder: load it, run it, copy its config and tokenizer files.
+"""Load and run a transformers causal language model from a checkpoint folder; copy its config and tokenizer files.
 
 A model loaded with `attn_implementation=IMPLEMENTATION` builds no attention mask: every forward call passes
-`layout=...`, which reaches `layout_attention` through the model's keyword arguments and decides who attends to whom.
+`layout=...`, which reaches `layout_attention` through the model's keyword arguments and decides which tokens each token
+attends to.
 """
 
 import ctypes
@@ -60,7 +61,7 @@ def layout_attention(
     s_aux: Tensor | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """Attention as `layout` arranges it. Raises EngineError for model features the layouts do not compute."""
+    """Compute attention as `layout` arranges it. Raises EngineError for model features the layouts do not compute."""
     if softcap is not None or s_aux is not None:
         raise EngineError(
             f"{type(module).__name__} uses attention soft-capping or sinks", hint="choose a model without them"
@@ -115,7 +116,7 @@ def configure_process(threads: int) -> None:
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` is the accelerator if there is one, else the CPU. Raises EngineError for cuda without an accelerator."""
+    """Choose a torch device; `auto` prefers an accelerator. Raises EngineError for cuda without an accelerator."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():
@@ -124,21 +125,21 @@ def choose_device(name: str) -> torch.device:
 
 
 def device_name(device: torch.device) -> str:
-    """Name of a device in an artifact's record: an accelerator's model, or `cpu` with the threads of this process."""
+    """Name a device for an artifact's record: an accelerator's model, or `cpu` with the threads of this process."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type}, {torch.get_num_threads()} threads" if device.type == "cpu" else device.type
 
 
 def choose_dtype(name: str) -> torch.dtype:
-    """The torch dtype of a configuration name. Raises EngineError for an unknown one."""
+    """Return the torch dtype of a name in a configuration. Raises EngineError for an unknown name."""
     if name not in DTYPES:
         raise EngineError(f"unknown dtype {name!r}", hint=f"choose one of {', '.join(DTYPES)}")
     return DTYPES[name]
 
 
 def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
-    """The model of a folder in `dtype`, layout attention, no dropout, in evaluation mode; adapters are merged."""
+    """Load the model of a folder in `dtype`, with layout attention, no dropout and merged adapters, for evaluation."""
     config = read_config(folder)
     refuse_logit_changes(config)
     model = disable_dropout(read_model(folder, config, dtype=dtype, attention=IMPLEMENTATION))
@@ -151,7 +152,7 @@ def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> Pre
 
 
 def saved_buffers(model: PreTrainedModel) -> dict[str, Tensor]:
-    """Persistent buffers of a model, e.g. a router's bias, in the model's dtype.
+    """Return the persistent buffers of a model, e.g. a router's bias, in the model's dtype.
 
     Raises EngineError for integers: a file of a checkpoint has one floating dtype.
     """
@@ -168,7 +169,7 @@ def saved_buffers(model: PreTrainedModel) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def refill(model: PreTrainedModel, folder: Path) -> bool:
-    """Copy a folder's weights into a loaded model; False, with nothing changed, for adapters and other tensors."""
+    """Copy a folder's weights into a loaded model; False, with nothing changed, if the folder's tensors do not fit."""
     if base_folder(folder):
         return False
     parameters = dict(model.named_parameters())
@@ -209,13 +210,13 @@ def multiply_experts(model: PreTrainedModel) -> None:
 
 
 def outer_layers(model: PreTrainedModel) -> set[str]:
-    """Names of the weights of the embedding and the output layer."""
+    """Return the names of the weights of the embedding and the output layer."""
     layers = (model.get_input_embeddings(), model.get_output_embeddings())
     return {name for name, each in model.named_parameters() if any(each is layer.weight for layer in layers)}
 
 
 def read_config(folder: Path) -> PretrainedConfig:
-    """The model's configuration. Raises CheckpointError if the folder has none or the model needs code from it."""
+    """Read a model's configuration. Raises CheckpointError if the folder has none or the model needs code from it."""
     if not (folder / "config.json").is_file():
         raise CheckpointError(f"{folder} holds no config.json", hint="give a folder in Hugging Face layout")
     hint = "correct it, or choose an architecture of transformers: code that comes with a model is never run"
@@ -225,14 +226,14 @@ def read_config(folder: Path) -> PretrainedConfig:
 
 
 def build_meta_model(config: PretrainedConfig) -> PreTrainedModel:
-    """The model of a configuration, without memory for its weights."""
+    """Build the model of a configuration without memory for its weights (torch's meta device)."""
     with torch.device("meta"):
         model: PreTrainedModel = AutoModelForCausalLM.from_config(config)
     return model
 
 
 def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, attention: str) -> PreTrainedModel:
-    """The model of a folder on the CPU with the given attention, adapters merged.
+    """Load the model of a folder on the CPU with the given attention, and merge its adapters.
 
     Raises CheckpointError for missing, damaged or mismatched weights.
     """
@@ -285,7 +286,7 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
 
 
 def hidden_states(model: PreTrainedModel, input_ids: Tensor, position_ids: Tensor, layout: AttentionLayout) -> Tensor:
-    """Final hidden states [rows, tokens, hidden] of one forward call, without the output layer.
+    """Compute the final hidden states [rows, tokens, hidden] of one forward call, without the output layer.
 
     Raises EngineError for positions past which a row's numbers would depend on its neighbours (see most_positions).
     """
@@ -295,7 +296,7 @@ def hidden_states(model: PreTrainedModel, input_ids: Tensor, position_ids: Tenso
 
 
 def read_end_tokens(folder: Path, tokenizer_end: int | None) -> list[int]:
-    """Tokens that end a response: those of the generation config, else of the config; and the tokenizer's.
+    """Find the tokens that end a response: those of the generation config, else of the config; and the tokenizer's.
 
     A base model thus ends only at its end-of-text token, whatever its template writes after a turn; a chat model whose
     tokenizer ends turns ends at those as well. Raises EngineError if neither model nor tokenizer names one.
@@ -319,7 +320,7 @@ def read_end_tokens(folder: Path, tokenizer_end: int | None) -> list[int]:
 
 
 def _read_generation_config(folder: Path) -> GenerationConfig | None:
-    """The generation config; None if the folder has none. Raises CheckpointError for a file that cannot be read."""
+    """Read the generation config; None if the folder has none. Raises CheckpointError for an unreadable file."""
     if not (folder / "generation_config.json").is_file():
         return None
     with reading(str(folder / "generation_config.json"), hint=_FETCH_AGAIN):

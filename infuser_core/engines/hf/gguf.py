@@ -1,4 +1,4 @@
-"""A GGUF file, as llama.cpp distributes quantised models, loaded by transformers with its weights as fp32.
+"""Load a GGUF file, the format of llama.cpp for quantised models, through transformers with its weights as fp32.
 
 Refuses what transformers would drop silently: weights that its model does not use, parts of the model that the file
 does not fill, and a vocabulary whose pre-tokenization rule transformers does not know.
@@ -48,7 +48,7 @@ PLAIN_RULES = ("", "default")
 
 
 def read_gguf(path: Path, out: Path) -> tuple[PreTrainedModel, dict[str, str], list[str]]:
-    """The model of a file that is alone in its folder, the file's facts, and remarks for the user.
+    """Load the model of a file that is alone in its folder; also returns its metadata, and remarks for the user.
 
     Configs and tokenizer are written into the existing folder `out`. Raises CheckpointError for a file that
     transformers cannot read in full, EngineError for a model that does not fit into memory or cannot be trained.
@@ -82,7 +82,7 @@ def _read_model(path: Path, out: Path) -> tuple[PreTrainedModel, dict[str, str],
     require_memory(weights, PREPARED, free=free_host_memory(), purpose="making an anchor of it")
     source: dict[str, Any] = {"gguf_file": path.name, "local_files_only": True}
     config = AutoConfig.from_pretrained(path.parent, trust_remote_code=False, **source)
-    # Building a model with a damaged number of layers would never end.
+    # Checked first: building a model with a damaged, huge number of layers would never end.
     if not 0 < config.get_text_config().num_hidden_layers <= len(reader.tensors):
         raise ValueError(f"{config.get_text_config().num_hidden_layers:,} layers in {len(reader.tensors):,} tensors")
     meta = build_meta_model(config)

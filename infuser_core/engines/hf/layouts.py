@@ -1,4 +1,4 @@
-"""Layouts of attention calls: who attends to whom, and the key-value cache of a decoding batch.
+"""Layouts of attention calls: which tokens each token attends to, and the key-value cache of a decoding batch.
 
 The cache holds every group's prompt once, and the generated tokens of every sample.
 
@@ -17,24 +17,24 @@ FIRST_CAPACITY = 64
 
 
 class AttentionLayout(Protocol):
-    """Arrangement of the rows of one forward call."""
+    """Computes attention for one forward call, according to the arrangement of its rows."""
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest context of any query."""
+        """Number of tokens in the longest context of any query."""
 
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
     ) -> Tensor:
-        """Attention output [rows, tokens, heads, e] of query [rows, heads, tokens, d], key [rows, kv heads, tokens, d]
-        and value [rows, kv heads, tokens, e].
+        """Compute the attention output [rows, tokens, heads, e].
 
-        With `window`, a token sees itself and the `window` - 1 tokens before it.
+        Shapes: query [rows, heads, tokens, d], key [rows, kv heads, tokens, d], value [rows, kv heads, tokens, e]. With
+        `window`, a token sees itself and the `window` - 1 tokens before it.
         """
 
 
 class DecodeCache:
-    """Layout of one decoding step: each row sees its group's prompt and its at most `limit` generated tokens."""
+    """Key-value cache and layout of decoding: each row sees its group's prompt and at most `limit` generated tokens."""
 
     def __init__(self, lengths_G: Tensor, samples: int, limit: int) -> None:
         self.samples = samples
@@ -82,7 +82,7 @@ class DecodeCache:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
     ) -> Tensor:
-        """Append this step's key and value; attention output [G N, 1, heads, E]."""
+        """Append this step's key and value to the cache; returns the attention output [G N, 1, heads, E]."""
         keys, values = self._append(layer, key, value)
         prompt_keys, prompt_values = self._prompts[layer]
         groups, kv_heads, width, size = prompt_keys.shape
@@ -146,7 +146,7 @@ class PrefillLayout:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
     ) -> Tensor:
-        """Causal attention [g, p, heads, E]; padding is on the right, where no real token looks."""
+        """Compute causal attention [g, p, heads, E]; padding is on the right, so that no real token sees it."""
         self._cache.store_prompts(layer, self._start, key, value)
         repeats = query.shape[1] // key.shape[1]
         keys, values = key.repeat_interleave(repeats, 1), value.repeat_interleave(repeats, 1)
@@ -157,7 +157,7 @@ class PrefillLayout:
 
 
 def causal_window(tokens: int, window: int, *, device: torch.device) -> Tensor:
-    """Mask [tokens, tokens], True for the token itself and the `window` - 1 tokens before it."""
+    """Build a mask [tokens, tokens], True for the token itself and the `window` - 1 tokens before it."""
     return torch.ones(tokens, tokens, dtype=torch.bool, device=device).tril().triu(1 - window)
 
 

@@ -1,4 +1,4 @@
-"""Checks for models that the engines do not support: files, configuration, architecture and computed numbers."""
+"""Checks that refuse models the engines do not support, by their files, configuration, architecture and outputs."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ _BARE = (TypeError, AttributeError, LookupError)
 
 @contextmanager
 def reading(what: str, *, hint: str) -> Iterator[None]:
-    """Turn a library's errors about a model's file into CheckpointError."""
+    """Turn errors that libraries raise about a model's file into CheckpointError."""
     try:
         yield
     except InfuserError:
@@ -56,7 +56,7 @@ def unpack_weights(config: PretrainedConfig) -> bool:
 
 
 def refuse_packed_weights(model: PreTrainedModel, folder: Path, files: Sequence[Path]) -> None:
-    """Raises CheckpointError for weights of the model or of `files` that are integers or 8-bit floats without scales.
+    """Raise CheckpointError for weights of the model or of `files` that are integers or 8-bit floats without scales.
 
     `files` is empty if the weights were unpacked.
     """
@@ -74,14 +74,14 @@ def refuse_packed_weights(model: PreTrainedModel, folder: Path, files: Sequence[
 
 
 def refuse_logit_changes(config: object) -> None:
-    """Raises EngineError for a model whose logits are not a linear map of its hidden states."""
+    """Raise EngineError for a model whose logits are not a linear map of its hidden states."""
     for key in UNSUPPORTED:
         if getattr(config, key, None) not in (None, 1.0):
             raise EngineError(f"the model's config sets {key}, which the engines do not apply", hint="choose another")
 
 
 def refuse_other_attention(model: PreTrainedModel) -> None:
-    """Raises EngineError for a model with layers that bypass the layouts: packed responses would see each other."""
+    """Raise EngineError for a model with layers that bypass the layouts: packed responses would see each other."""
     if not model._supports_attention_backend or model._is_stateful:
         raise EngineError(
             f"{type(model).__name__} mixes tokens in layers that the engines cannot replace (recurrent, or with an "
@@ -91,7 +91,7 @@ def refuse_other_attention(model: PreTrainedModel) -> None:
 
 
 def _rope_change_positions(config: PretrainedConfig) -> list[int]:
-    """Row lengths beyond which longrope changes the frequencies of all positions; one for each such rope."""
+    """Row lengths beyond which a longrope position encoding changes all frequencies; one for each such encoding."""
     ropes = getattr(config.get_text_config(), "rope_parameters", None) or {}
     # One for all layers, or one for each kind of layer.
     each = [ropes] if "rope_type" in ropes else [rope for rope in ropes.values() if isinstance(rope, dict)]
@@ -99,7 +99,7 @@ def _rope_change_positions(config: PretrainedConfig) -> list[int]:
 
 
 def most_positions(config: PretrainedConfig) -> int | None:
-    """Tokens of the longest row that the engines compute; None if the model sets no limit.
+    """Return the most tokens of a row that the engines compute; None if the model sets no limit.
 
     Beyond the original length of longrope, a row's log-probabilities depend on how long the longest row of the call is.
     """
@@ -108,7 +108,7 @@ def most_positions(config: PretrainedConfig) -> int | None:
 
 
 def require_finite(model: nn.Module, logprobs: Tensor) -> None:
-    """Raises EngineError for NaN log-probabilities, with the first tensor at fault."""
+    """Raise EngineError for NaN log-probabilities, naming the first weight or buffer that is not finite."""
     if not bool(logprobs.isnan().any()):
         return
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
@@ -126,7 +126,7 @@ def require_finite(model: nn.Module, logprobs: Tensor) -> None:
 
 
 def require_positions(model: PreTrainedModel, position_ids: Tensor) -> None:
-    """Raises EngineError for positions beyond which a row's numbers would depend on its neighbours."""
+    """Raise EngineError for positions beyond which a row's results would depend on other rows of the call."""
     if (bounds := _rope_change_positions(model.config)) and (last := int(position_ids.max())) >= min(bounds):
         raise EngineError(
             f"a row of {last + 1:,} tokens: beyond {min(bounds):,}, the positions of {type(model).__name__} change "

@@ -1,4 +1,4 @@
-"""RMS norms: the formula, a test for layers that follow it, and exact float64 for those of float64 models."""
+"""RMS norms: their formula, a test whether a layer computes it, and norms of float64 models in float64."""
 
 from functools import partial
 
@@ -10,13 +10,13 @@ TOLERANCE = 1e-3
 
 
 def epsilon_of(module: nn.Module) -> float | None:
-    """The constant under the root; None if the module has none."""
+    """Return a norm's epsilon, the constant under the root; None if the module has none."""
     eps = getattr(module, "variance_epsilon", getattr(module, "eps", None))
     return eps if isinstance(eps, float) else None
 
 
 def rms_norm(states: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """weight * x / sqrt(mean(x^2) + eps) over the last dimension, in the operands' dtype."""
+    """Compute weight * x / sqrt(mean(x^2) + eps) over the last dimension, in the operands' dtype."""
     return states * torch.rsqrt(states.square().mean(-1, keepdim=True) + eps) * weight
 
 

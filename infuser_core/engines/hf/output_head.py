@@ -1,4 +1,4 @@
-"""Logits of an output layer in fp32 or wider, also for bf16 weights.
+"""Compute logits in fp32 or wider from an output layer of any dtype, e.g. bf16.
 
 bf16 rounds logits by up to 2^-9 of their size: log-probabilities move by hundredths of a nat,
 and two passes over the same weights disagree about which tokens an importance ratio clips.
@@ -21,7 +21,7 @@ class OutputHead:
             self._wide_weight = weight.to(wide_dtype(weight)) if weight.device.type == "cpu" else weight
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Logits [R, V] of final hidden states [R, H]."""
+        """Compute logits [R, V] from final hidden states [R, H]."""
         if self._wide_weight is None:
             logits: Tensor = self._layer(hidden)
             return logits
@@ -29,7 +29,7 @@ class OutputHead:
 
 
 def product(left: Tensor, right: Tensor, dtype: torch.dtype, *, out: Tensor | None = None) -> Tensor:
-    """left @ right, summed and returned in `dtype`, e.g. fp32 for bf16 operands."""
+    """Compute left @ right, summed and returned in `dtype`, e.g. fp32 for bf16 operands."""
     if left.dtype == dtype:
         return torch.mm(left, right, out=out)
     if left.device.type == "cpu":
@@ -40,7 +40,7 @@ def product(left: Tensor, right: Tensor, dtype: torch.dtype, *, out: Tensor | No
 
 
 def wide_logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, *, out: Tensor | None = None) -> Tensor:
-    """hidden @ weight^T + bias, [S, W], in fp32 or wider."""
+    """Compute hidden @ weight^T + bias, [S, W], in fp32 or wider."""
     dtype = wide_dtype(weight)
     if bias is None:
         return product(hidden, weight.t(), dtype, out=out)
@@ -50,5 +50,5 @@ def wide_logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, *, out: Ten
 
 
 def wide_dtype(tensor: Tensor) -> torch.dtype:
-    """Dtype of logits and of sums over the vocabulary, which lose too much in bf16: fp32 or wider."""
+    """Return the dtype for logits and sums over the vocabulary: fp32 or wider, since bf16 loses too much."""
     return torch.promote_types(tensor.dtype, torch.float32)

@@ -1,7 +1,7 @@
-"""Text to tokens and back through the tokenizer files of a checkpoint folder.
+"""Render chat prompts as tokens, and decode tokens, with the tokenizer and chat template of a checkpoint folder.
 
-A tokenizer without a chat template, as some base models have, gets our plain one. Anchors record it as a file
-(`record_template`), so that a run's artifacts show the format of its prompts.
+A tokenizer without a chat template, as some base models have, gets this module's plain one. `record_template` writes it
+into a run's first checkpoint, so that the run's artifacts show the format of its prompts.
 """
 
 import json
@@ -66,7 +66,7 @@ class Renderer:
         return self._tokenizer.eos_token_id
 
     def token(self, token_id: int) -> str:
-        """A token as the vocabulary spells it."""
+        """Return a token as the vocabulary spells it."""
         return str(self._tokenizer.convert_ids_to_tokens(token_id))
 
     @property
@@ -75,7 +75,7 @@ class Renderer:
         return self._own is not None
 
     def render(self, messages: Messages, chat: str = "own") -> list[int]:
-        """Tokens of the chat turns with the assistant's header; `chat` is own, off or a template in Jinja.
+        """Convert chat turns and the assistant's header to tokens; `chat` is own, off or a template in Jinja.
 
         If the folder's template does not support a system turn, it is merged into the first user turn. Raises
         ConfigError for a template that leaves out or alters a turn.
@@ -91,7 +91,7 @@ class Renderer:
         return list(self._apply_template(turns, template, tokenize=True))
 
     def _apply_template(self, turns: Messages, template: str, *, tokenize: bool) -> Any:
-        """The turns with the assistant's header, as tokens or as text."""
+        """Render the turns with the assistant's header, as tokens or as text."""
         # return_dict: transformers 5 returns a mapping by default.
         return self._tokenizer.apply_chat_template(
             turns,
@@ -102,7 +102,7 @@ class Renderer:
         )
 
     def _fault(self, template: str, turns: Messages) -> str:
-        """Reason that a template cannot render the turns; empty if it renders all of them unchanged."""
+        """Return the reason that a template cannot render the turns; empty if it renders all of them unchanged."""
         try:
             text = str(self._apply_template(turns, template, tokenize=False))
         except (TemplateError, TypeError, ValueError) as error:
@@ -116,18 +116,18 @@ class Renderer:
         return list(self._tokenizer.encode(self._control.as_text(text), add_special_tokens=False))
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text without special tokens other than reasoning marks; spaces as the tokens spell them."""
+        """Decode to text without special tokens other than reasoning marks; spaces stay as the tokens spell them."""
         visible = [token for token in token_ids if token not in self._hidden]
         return str(self._tokenizer.decode(visible, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
 def _probe_turns(*roles: str) -> Messages:
-    """Turns of these roles with distinct texts, to test a template."""
+    """Build turns of these roles with distinct texts, to test a template."""
     return [{"role": role, "content": f"{place}. {role} {_SPECIAL_CHARACTERS}"} for place, role in enumerate(roles)]
 
 
 class ControlTokens:
-    """The control tokens of a tokenizer; `as_text` keeps text that spells one from becoming it."""
+    """The control tokens of a tokenizer; `as_text` changes text that spells one, so that it stays plain text."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self._tokenizer = tokenizer
@@ -137,7 +137,7 @@ class ControlTokens:
         self._patterns: dict[str, re.Pattern[str]] = {}
 
     def as_text(self, text: str, template: str = "") -> str:
-        """The text with an invisible character inserted into every spelling of a control token.
+        """Insert an invisible character into every spelling of a control token in a text.
 
         Control tokens are the special ones, and the added ones that the template writes to open turns.
         """
@@ -163,7 +163,7 @@ class ControlTokens:
 
 
 def _hidden_tokens(tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """Special tokens that decoded text omits. Reasoning marks, which are special in some families, stay visible."""
+    """Find the special tokens that decoded text omits: all but reasoning marks, which are special in some families."""
     added = tokenizer.added_tokens_decoder
     special = {*tokenizer.all_special_ids, *(token for token, entry in added.items() if entry.special)}
     return frozenset(token for token in special if not is_mark(str(tokenizer.convert_ids_to_tokens(token))))
@@ -180,7 +180,7 @@ def merge_system_turn(messages: Messages) -> Messages:
 
 
 def _folder_template(tokenizer: PreTrainedTokenizerBase, folder: Path) -> str | None:
-    """The folder's chat template; None if it has none. Raises CheckpointError for several without a default."""
+    """Find the folder's chat template; None if it has none. Raises CheckpointError for several without a default."""
     templates = tokenizer.chat_template
     if not isinstance(templates, dict):
         return templates
@@ -193,7 +193,7 @@ def _folder_template(tokenizer: PreTrainedTokenizerBase, folder: Path) -> str | 
 
 
 def plain_template(tokenizer: PreTrainedTokenizerBase) -> str:
-    """PLAIN, after the beginning-of-text token if the tokenizer writes one before plain text."""
+    """Return the template PLAIN, after a beginning-of-text token if the tokenizer writes one before plain text."""
     start = tokenizer.bos_token_id
     begins = start is not None and tokenizer("a").input_ids[:1] == [start]
     return ("{{ bos_token }}" if begins else "") + PLAIN
@@ -225,7 +225,7 @@ def _read_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 
 
 def require_room(groups: Sequence[PromptGroup], params: SamplingParams, limit: int | None, vocabulary: int) -> None:
-    """Raises EngineError for a prompt that is empty, has an unknown token or leaves no room for its response."""
+    """Raise EngineError for a prompt that is empty, has an unknown token or leaves no room for its response."""
     for group in groups:
         length = len(group.token_ids)
         if length == 0:

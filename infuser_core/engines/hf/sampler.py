@@ -1,8 +1,8 @@
-"""A sampler over a transformers causal language model: prompts once per group, one decode loop for all rows.
+"""Sample responses from a transformers causal language model: prompts once per group, one decode loop for all rows.
 
-The uniform number of a token is a hash of (its sample's seed, its position), so a response does not depend on the other
-responses of its batch. Shapes: _G groups, _N samples per group, _R = G x N rows of the grid, _P prompt tokens,
-_V vocabulary.
+The uniform random number of a token is a hash of (its sample's seed, its position), so that a response does not depend
+on the other responses of its batch. Shapes: _G groups, _N samples per group, _R = G x N rows of the grid, _P prompt
+tokens, _V vocabulary.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ CHUNK_CELLS = 1 << 25
 """Logits handled at a time: fp64 cumulative sums of this many take 256 MiB."""
 
 SHRINK_AT = 0.75
-"""The batch is rebuilt without finished rows once it fits into this share of its rows: rebuilding copies the cache."""
+"""The batch is rebuilt without finished rows once this share of its rows suffices: rebuilding copies the cache."""
 
 
 def _mix(z: np.ndarray) -> np.ndarray:
@@ -63,7 +63,7 @@ def _mix(z: np.ndarray) -> np.ndarray:
 
 
 def uniforms(seeds_R: np.ndarray, position: int) -> np.ndarray:
-    """One fp64 number in [0, 1) per uint64 seed for the token at `position` (splitmix64 finaliser, twice)."""
+    """Compute one fp64 number in [0, 1) per uint64 seed for the token at `position` (splitmix64 finaliser, twice)."""
     with np.errstate(over="ignore"):
         # The first mix separates neighbouring seeds, which would otherwise be shifted copies of one stream.
         bits = _mix(_mix(seeds_R + GOLDEN) + GOLDEN * np.uint64(position + 1))
@@ -71,7 +71,7 @@ def uniforms(seeds_R: np.ndarray, position: int) -> np.ndarray:
 
 
 def pick_tokens(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
-    """One token per row, and its log-probability at the sampling temperature, before top-k and top-p, nats, fp32.
+    """Pick one token per row; also returns its log-probability at the temperature before top-k and top-p, nats, fp32.
 
     `uniforms_R` is fp64. Temperature 0 takes the most likely token.
     """
@@ -115,7 +115,7 @@ def _sample_restricted(logprobs_RV: Tensor, uniforms_R: Tensor, params: Sampling
 
 
 def _largest(values_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest values of each row in falling order, and their places; equal values keep token order."""
+    """Return the `count` largest values of each row in falling order, and their places; equal ones keep token order."""
     if count < values_RV.shape[1]:
         top_RK = values_RV.topk(count, dim=-1, sorted=False)
         # If a row has further values equal to its smallest one here, or NaN, the choice needs the whole order.
@@ -163,11 +163,11 @@ class HFSampler:
     """Whether a checkpoint must be loaded after `wake`."""
 
     def weights(self) -> dict[str, Tensor]:
-        """Weights of the loaded model by name, tied ones under each of their names; empty while asleep."""
+        """Return the weights of the loaded model by name, tied ones under each of their names; empty while asleep."""
         return {} if self._model is None else dict(self._model.named_parameters(remove_duplicate=False))
 
     def sleep(self) -> None:
-        """Free the memory."""
+        """Free the memory of the model."""
         self._model, self._renderer = None, None
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
@@ -197,7 +197,7 @@ class HFSampler:
             self.sleep()
             self._renderer = Renderer(folder)
             model = load_model(folder, dtype=self._dtype, device=self._device)
-            # Checkpoints of a run come from an anchor that passed the self-test.
+            # Checkpoints of a run come from a base model (the anchor) that passed the self-test.
             if not (folder / STATE).is_file():
                 require_same_once(model, checkpoint.checkpoint_id, self._seals)
             self._model = model
@@ -213,7 +213,7 @@ class HFSampler:
         progress: Progress = no_progress,
         keep: Keep = no_keep,
     ) -> list[list[Completion]]:
-        """One completion per seed and group, in the caller's order. Raises EngineError for an unusable prompt."""
+        """Sample one completion per seed and group, in the caller's order. Raises EngineError for a bad prompt."""
         if self._model is None:
             raise EngineError("the sampler holds no checkpoint", hint="call load(checkpoint) first")
         vocabulary = int(self._model.config.get_text_config().vocab_size)
@@ -233,7 +233,7 @@ class HFSampler:
 
     @torch.inference_mode()
     def score(self, prompt: Sequence[int], tokens: Sequence[int], *, temperature: float) -> list[float]:
-        """Log-probability of every token of a response, nats."""
+        """Compute the log-probability of every token of a response, nats."""
         assert self._model is not None
         ids = torch.tensor([[*prompt, *tokens]], device=self._device)
         width = ids.shape[1]
@@ -245,7 +245,7 @@ class HFSampler:
         return logprobs
 
     def _batches(self, groups: Sequence[PromptGroup], params: SamplingParams) -> Iterator[list[int]]:
-        """Places of the groups of each batch, longest prompts first so that a batch pads little."""
+        """Yield the places of the groups of each batch, longest prompts first so that a batch pads little."""
         order = sorted(range(len(groups)), key=lambda place: -len(groups[place].token_ids))
         batch: list[int] = []
         used = 0
@@ -306,7 +306,7 @@ class _Batch:
         return [self._completions(place * samples, len(group.seeds)) for place, group in enumerate(self._groups)]
 
     def _prefill(self) -> Tensor:
-        """Logits [G, V] after each prompt; keys and values go to the cache."""
+        """Compute logits [G, V] after each prompt; keys and values go to the cache."""
         lengths = [len(group.token_ids) for group in self._groups]
         last: list[Tensor] = []
         start = 0
@@ -338,7 +338,7 @@ class _Batch:
         return tokens_R
 
     def _decode_step(self, tokens_R: Tensor, position: int) -> Tensor:
-        """Logits [R, V] after the token sampled at `position`."""
+        """Compute logits [R, V] after the token sampled at `position`."""
         positions_R = (self._cache.lengths_G + position).repeat_interleave(self._cache.samples)
         hidden = hidden_states(self._model, tokens_R[:, None], positions_R[:, None], self._cache)
         self._cache.next_step()

@@ -1,7 +1,7 @@
-"""The transformers sampler as a process of the sampling service: one group of prompts at a time.
+"""Worker process of the sampling service that runs the transformers sampler, one group of prompts at a time.
 
-Runs as `python -m infuser_core.engines.hf.worker FD SETTINGS`. Each group is a batch alone, so its responses are the
-same bits on any number of machines.
+Runs as `python -m infuser_core.engines.hf.worker FD SETTINGS`. Each group is a batch alone, so that its responses are
+bit for bit the same on any number of machines.
 """
 
 import os
@@ -20,7 +20,7 @@ ROOM = 64
 
 
 class HFEngine:
-    """See service.server.Engine."""
+    """service.server.Engine over the transformers sampler."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._folder = Path(settings["model"])
@@ -38,7 +38,7 @@ class HFEngine:
         return {**self._sampler.facts(), "max_num_seqs": ROOM}
 
     def busy(self) -> bool:
-        """Whether groups wait."""
+        """Whether groups of prompts wait to be sampled."""
         return bool(self._waiting)
 
     def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
@@ -68,7 +68,7 @@ class HFEngine:
         ]
 
     def under_way(self) -> int:
-        """Responses in progress between two steps: none."""
+        """Return 0: between two steps, no response is in progress."""
         return 0
 
     def load(self) -> None:
@@ -82,7 +82,7 @@ class HFEngine:
         return {name: [checksum] for name, checksum in sums.items()}
 
     def sleep(self) -> None:
-        """Free the memory."""
+        """Free the memory of the model."""
         self._sampler.sleep()
         self._asleep = True
 

@@ -1,4 +1,7 @@
-"""Hugging Face model folders: make a run's first checkpoint from one, and export a checkpoint as one."""
+"""Make a run's first checkpoint (the anchor) from a Hugging Face model folder or GGUF file; export checkpoints.
+
+The anchor is the pre-trained base model from which generator and solver both start.
+"""
 
 import json
 import shutil
@@ -47,7 +50,7 @@ def prepare_anchor(
     tested: bool = False,
     free: Callable[[], int] = free_host_memory,
 ) -> None:
-    """Write a trainable checkpoint of `source` into `out`: fp32, zero state.
+    """Write a trainable checkpoint of the model `source` into `out`: fp32 weights, zero optimizer state.
 
     Raises CheckpointError if `source` is not a model folder, EngineError if it does not fit into `free` bytes or,
     unless `tested`, if the engines compute it differently from transformers.
@@ -77,7 +80,7 @@ def random_model(source: Path, out: Path, *, seed: int) -> tuple[str, int]:
 def prepare_adapter(
     base: Path, out: Path, *, adapter: AdapterSettings, seed: int, optimizer: OptimizerSetting = None
 ) -> None:
-    """Write a trainable checkpoint of new adapters of `base` into `out`.
+    """Write a trainable checkpoint of new low-rank adapters for the model `base` into `out`.
 
     Raises ConfigError for adapters of layers that the model does not have.
     """
@@ -92,8 +95,8 @@ def prepare_adapter(
 def unpack_gguf(path: Path, out: Path) -> tuple[dict[str, str], list[str]]:
     """Write a trainable checkpoint of a GGUF file, alone in its folder, into the existing `out`.
 
-    Returns the file's facts and remarks. Raises CheckpointError for a file that cannot be read, EngineError for a model
-    that does not fit into memory or that the engines compute differently from transformers.
+    Returns the file's metadata, and remarks for the user. Raises CheckpointError for a file that cannot be read,
+    EngineError for a model that does not fit into memory or that the engines compute differently from transformers.
     """
     model, facts, remarks = read_gguf(path, out)
     _write_first_checkpoint(out, {name: parameter.detach() for name, parameter in model.named_parameters()}, None)
@@ -124,24 +127,24 @@ def write_hub_layout(
     max_tokens: int,
     shard_bytes: int = SHARD_BYTES,
 ) -> None:
-    """Write a checkpoint's model into the existing folder `out` in `dtype`, `sampling` as its generation config."""
+    """Export a checkpoint's model in `dtype` to the existing folder `out`, with `sampling` as its generation config."""
     model = load_model(source, dtype=choose_dtype(dtype), device=torch.device("cpu"))
     ends = read_end_tokens(source, Renderer(source).end_token)
     model.generation_config = _generation_config(model, ends, sampling, max_tokens)
     copy_companions(source, out)
-    # This imports DeepSpeed if it is installed, which logs to the caller's stdout.
+    # save_pretrained imports DeepSpeed if it is installed, which logs to standard output.
     with redirect_stdout(sys.stderr):
         model.save_pretrained(out, max_shard_size=shard_bytes)
     for path in out.glob("*.safetensors"):
-        # transformers makes them readable only by their owner, whatever the umask.
+        # transformers makes these files readable only by their owner, regardless of the umask.
         path.chmod((out / "config.json").stat().st_mode)
 
 
 def write_adapter(source: Path, out: Path, *, base: str) -> None:
-    """Write a checkpoint's adapters, naming `base` as their model, and tokenizer into an existing folder."""
+    """Export a checkpoint's adapters and tokenizer to an existing folder, with `base` as the name of their model."""
     content = json.loads((source / CONFIG).read_text(encoding="utf-8")) | {BASE_KEY: base}
     copy_companions(source, out)
-    # These describe the whole model and belong to the base.
+    # These files describe the whole model and belong to the base model's folder.
     for name in ("config.json", "generation_config.json"):
         (out / name).unlink(missing_ok=True)
     (out / CONFIG).write_text(json.dumps(content, indent=1, sort_keys=True) + "\n", encoding="utf-8")

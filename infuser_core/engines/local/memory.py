@@ -1,4 +1,4 @@
-"""Free memory, and the token budget of a micro-batch: predicted by the planner's formula, halved if memory runs out.
+"""Free memory, and a micro-batch's token budget, which is predicted from free memory and halved when memory runs out.
 
 An automatic budget depends on the machine, and changes only rounding. It is rounded down to a power of two, so that two
 starts on one machine predict the same.
@@ -39,7 +39,7 @@ _UNLIMITED = 1 << 62
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that this process could still take: on an accelerator, or of main memory within a container's limit."""
+    """Return the bytes that this process can still take, of an accelerator or of main memory."""
     if device.type == "cuda":
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return int(torch.cuda.mem_get_info(device)[0]) + cached
@@ -47,7 +47,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def free_host_memory() -> int:
-    """Bytes of main memory that this process could still take."""
+    """Return the bytes of main memory that this process can still take, within a container's limit."""
     try:
         available = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
     except OSError:
@@ -57,7 +57,7 @@ def free_host_memory() -> int:
 
 
 def _free_container_memory() -> int:
-    """Memory that the container's limit leaves; unlimited if the container sets no limit."""
+    """Return the bytes that the container's limit leaves; a huge number if there is no limit."""
     try:
         limit, used = ((_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current"))
     except OSError:
@@ -66,7 +66,7 @@ def _free_container_memory() -> int:
 
 
 def require_memory(weights: int, width: int, *, free: int, purpose: str, adapters: int = 0) -> None:
-    """Raises EngineError if `width` bytes per weight and the training state of the adapters exceed `free` bytes."""
+    """Raise EngineError if `width` bytes per weight and the training state of the adapters exceed `free` bytes."""
     needed = width * weights + STATE * adapters
     if needed > free:
         raise EngineError(
@@ -77,7 +77,7 @@ def require_memory(weights: int, width: int, *, free: int, purpose: str, adapter
 
 
 class TokenBudget:
-    """The token budget in force, and its origin."""
+    """Token budget of a trainer's micro-batches: configured or predicted, and halved when memory runs out."""
 
     def __init__(self, setting: BudgetSetting, *, most: int, checkpointing: Checkpointing = False) -> None:
         self.automatic = setting == "auto"
@@ -94,7 +94,7 @@ class TokenBudget:
         return bool(self._origin)
 
     def predict(self, folder: Path, *, free: float, width: int, master: int, adapters: int = 0) -> None:
-        """Predict the tokens for which `free` bytes suffice next to a loaded model (formulas of memory.sizes).
+        """Predict the budget for which `free` bytes suffice in addition to a loaded model (formulas of memory.sizes).
 
         `width`, `master`: bytes of a compute and of a master weight. `adapters`: trained weights; 0 if all are trained.
         """
@@ -123,7 +123,7 @@ class TokenBudget:
         self.tokens, self.kept_tokens = max(LEAST, self.tokens // 2), self.kept_tokens // 2
 
     def facts(self) -> dict[str, Any]:
-        """Facts for an artifact's record."""
+        """Return the budget, its origin and its halvings, for an artifact's record."""
         facts: dict[str, Any] = {"token_budget": self.tokens, "token_budget_from": self._origin or "not yet known"}
         if self.kept_tokens:
             facts["kept_tokens"] = self.kept_tokens

@@ -1,4 +1,4 @@
-"""A trainer over flat parameters for any policy: packed passes, optimizer steps, the probe and checkpoint files."""
+"""Base class of trainers in one process: packed passes, optimizer steps, influence scores and checkpoint files."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 class FlatTrainer:
-    """protocols.Trainer without `load`, which subclasses define and end with `_hold`."""
+    """protocols.Trainer over flat parameters, without `load`: subclasses define it and call `_hold` at its end."""
 
     _packer: Packer
 
@@ -115,7 +115,7 @@ class FlatTrainer:
     def probe(
         self, groups: Sequence[TrainGroup], objective: Objective, reference: Path, *, progress: Progress = no_progress
     ) -> ProbeResult:
-        """The optimizer's direction for each group alone against `reference` (eq:adamw_moments); see the protocol."""
+        """Compare the optimizer's direction for each group alone with `reference` (eq:adamw_moments); see Trainer."""
         self._loaded()
         direction = torch.zeros_like(self._flat.gradient)
         read_reference(reference, self._flat.views(direction))
@@ -147,7 +147,7 @@ class FlatTrainer:
         return optimizer.steps
 
     def _run_pass(self, work: Callable[[], Result], *, writes_gradient: bool = True) -> Result:
-        """Run a whole pass, whose `work` accumulates a gradient if `writes_gradient`."""
+        """Run `work`, a whole pass, which accumulates a gradient if `writes_gradient`."""
         return work()
 
     def _probe(self) -> Probe:

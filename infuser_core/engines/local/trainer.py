@@ -1,4 +1,4 @@
-"""A trainer on one device: packed forward and backward, optimizer steps, and the optimizer-aware probe."""
+"""A trainer on one device: packed forward and backward, optimizer steps, and optimizer-aware influence scores."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -99,8 +99,10 @@ class LocalTrainer(FlatTrainer):
     """Whether a checkpoint must be loaded after `wake`."""
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Load weights, moments and step. Raises CheckpointError for a folder without optimizer state, EngineError if
-        memory is too small."""
+        """Load weights, moments and step.
+
+        Raises CheckpointError for a folder without optimizer state, EngineError if memory is too small.
+        """
         folder = Path(checkpoint.path)
         state = read_state(folder, self._options)
         if self._folder is None:
@@ -135,8 +137,10 @@ class LocalTrainer(FlatTrainer):
         self.zero_grad()
 
     def _read_model(self, folder: Path) -> tuple[PreTrainedModel, dict[str, nn.Parameter]]:
-        """The model on the device and its trained parameters: all of a model in the master dtype, or the adapters of a
-        base model in the compute dtype."""
+        """Load the model and return it with its trained parameters.
+
+        These are all parameters, in the master dtype, or the adapters of a base model in the compute dtype.
+        """
         base = base_folder(folder)
         if base is None:
             model = load_model(folder, dtype=self._master_dtype, device=self._device)
@@ -147,7 +151,7 @@ class LocalTrainer(FlatTrainer):
         return model, attach_adapters(model, folder)
 
     def _require_memory(self, folder: Path) -> None:
-        """Raises EngineError, before a weight is read, if a model's training state does not fit into memory."""
+        """Raise EngineError, before a weight is read, if a model's training state does not fit into memory."""
         base = base_folder(folder)
         weights = count_weights(base or folder)
         if weights is not None:
@@ -163,7 +167,7 @@ class LocalTrainer(FlatTrainer):
         copy_companions(folder, path)
         if self._adapter:
             fsync(Path(shutil.copyfile(folder / CONFIG, path / CONFIG)))
-        # Only trained weights are handed over: an engine that starts from them would lack the buffers.
+        # Only trained weights go to the board: an engine that starts from them would lack the buffers.
         elif self._board is not None and not self._buffers:
             self._board.publish(path, self._role, self)
         return step
@@ -188,7 +192,7 @@ class LocalTrainer(FlatTrainer):
         return of_tensors(self._flat.views(self._flat.data), dtype)
 
     def sleep(self) -> None:
-        """Free the memory: the state is stored in a checkpoint."""
+        """Free the memory of model and optimizer, whose state is stored in a checkpoint."""
         self._folder = self._fast = None
         for name in ("_flat", "_policy", "_optimizer"):
             self.__dict__.pop(name, None)
@@ -211,7 +215,7 @@ class LocalTrainer(FlatTrainer):
         }
 
     def _run_pass(self, work: Callable[[], Result], *, writes_gradient: bool = True) -> Result:
-        """Run a whole pass; repeat it from the gradient before it if memory runs out or the fast probe fails."""
+        """Run a whole pass; repeat it, with the gradient reset, if memory runs out or the fast probe fails."""
         # The copy costs seconds on an accelerator: 4.7 s at 1.7B parameters.
         gradient = self._flat.gradient.to("cpu", copy=True) if writes_gradient and self._accumulated else None
         while True:
@@ -221,7 +225,7 @@ class LocalTrainer(FlatTrainer):
                 self._budget.halve(error, place="a pass over groups")
             except UnknownLayerError as error:
                 self._choice.pass_over(error)
-            # After the handler: the error holds the tensors of the pass.
+            # Only after the handler, since the error keeps the tensors of the pass alive.
             if self._device.type == "cuda":
                 torch.cuda.empty_cache()
             self._use_budget()
@@ -237,7 +241,7 @@ class LocalTrainer(FlatTrainer):
         self._fast = None
 
     def _probe(self) -> Probe:
-        """The probe, created at its first use: most trainers score no question."""
+        """Return the probe, created at its first use: most trainers score no question."""
         if not self._choice.is_fast:
             return super()._probe()
         if self._fast is None:

@@ -1,7 +1,8 @@
 """The fast exact probe: many questions per forward and backward, per-question gradients formed layer by layer.
 
-Groups that fit share micro-batches; the gradient of each exists one piece at a time (see sums). A group larger than the
-token budget goes to the reference probe, whose gradient buffer is allocated only then.
+The probe computes influence scores. Groups that fit share micro-batches; the gradient of each exists one piece at a
+time (see sums). A group larger than the token budget goes to the reference probe, which allocates its gradient buffer
+only then.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +30,7 @@ Forward = Callable[[MicroBatch, float, Receiver | None], Tensor]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadRows:
-    """output_layer.Receiver: the output layer's gradient, question by question."""
+    """output_layer.Receiver that adds the output layer's gradient to the sums of each question."""
 
     sums: QuestionSums
     names: HeadNames
@@ -44,11 +45,11 @@ class HeadRows:
         return self.sums.spans.responses
 
     def height(self, tokens: int) -> int:
-        """Rows that fit into a piece and a tile."""
+        """Return the vocabulary rows that fit into a piece and a tile of `tokens` tokens."""
         return min(self.sums.piece_rows(*self.shape), max(CPU_ROWS, self.cells // tokens))
 
     def take(self, span: int, rows: slice, left_SW: Tensor, hidden_SH: Tensor) -> None:
-        """Add some rows of one question's gradient."""
+        """Add the gradient of some vocabulary rows for one question."""
         if self.names.bias is not None:
             self.sums.add_head_bias(self.names.bias, span, rows, left_SW)
         left_SW = left_SW.to(hidden_SH.dtype)
@@ -67,7 +68,7 @@ class BatchScores:
 
 
 class LayerProbe:
-    """Scores micro-batches of whole questions. Raises UnknownLayerError for a parameter kind it cannot handle."""
+    """Scores micro-batches of whole questions. Raises UnknownLayerError for a kind of layer it cannot handle."""
 
     def __init__(self, policy: ModelPolicy, packer: Packer) -> None:
         self._packer = packer
@@ -102,7 +103,7 @@ class LayerProbe:
 
 
 class FastProbe(LayerProbe):
-    """reference.Probe, equal to ReferenceProbe up to rounding."""
+    """reference.Probe with many questions per backward pass; equals ReferenceProbe up to rounding."""
 
     def __init__(self, policy: ModelPolicy, flat: FlatParameters, optimizer: Optimizer[Any], packer: Packer) -> None:
         super().__init__(policy, packer)

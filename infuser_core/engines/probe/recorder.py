@@ -1,9 +1,9 @@
-"""Recorder: a model's layers pass their weight gradients to the probe, question by question, instead of to autograd.
+"""Record the operands of a model's weight gradients during backward, so that the probe can form them per question.
 
-Inside `Recorder.recording` the forward methods of a model's parameter layers are replaced by functions that compute the
-same but whose backward passes the weight's operands to `note` instead of forming a gradient; weights are part of the
-graph and receive None. Gradient checkpointing runs such a forward twice and its backward once, so nothing is
-counted twice. Shapes: _T tokens, _O and _I output and input features.
+Inside `Recorder.recording` the forward methods of layers with parameters are replaced by functions with equal outputs,
+whose backward passes the operands of the weight's gradient to `note` and returns None as the gradient. Gradient
+checkpointing runs such a forward twice and its backward once, so that nothing is counted twice. Shapes: _T tokens, _O
+and _I output and input features.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from infuser_core.engines.probe.sums import QuestionSums
 
 
 class RecordedLinear(torch.autograd.Function):
-    """y = x W^T + b in the dtype of x; `note(dy, x)` gets [T, O] and [T, I]."""
+    """Linear layer y = x W^T + b in the dtype of x; backward calls `note(dy, x)` with [T, O] and [T, I]."""
 
     @staticmethod
     def forward(
@@ -40,7 +40,7 @@ class RecordedLinear(torch.autograd.Function):
 
 
 class RecordedEmbedding(torch.autograd.Function):
-    """Rows of a weight by token id; `note(dy)` gets [T, I]."""
+    """Embedding: rows of a weight by token id; backward calls `note(dy)` with [T, I]."""
 
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, weight: Tensor, note: Callable[[Tensor], None]) -> Tensor:
@@ -54,7 +54,7 @@ class RecordedEmbedding(torch.autograd.Function):
 
 
 class RecordedNorm(torch.autograd.Function):
-    """y = weight * x / sqrt(mean(x^2) + eps) in the weight's dtype; `note` gets each token's share of d weight."""
+    """RMS norm y = weight * x / sqrt(mean(x^2) + eps) in the weight's dtype; `note` gets d weight of each token."""
 
     @staticmethod
     def forward(ctx: Any, states: Tensor, weight: Tensor, eps: float, note: Callable[[Tensor], None]) -> Tensor:
@@ -88,7 +88,7 @@ class HeadNames:
 
 
 class Recorder:
-    """The parameter layers of a model. Raises UnknownLayerError with the layers that it does not support."""
+    """Replaces the layers of a model that have parameters. Raises UnknownLayerError naming unsupported layers."""
 
     def __init__(self, model: PreTrainedModel, *, compute_dtype: torch.dtype) -> None:
         self._compute_dtype = compute_dtype
@@ -119,7 +119,7 @@ class Recorder:
 
     @contextmanager
     def recording(self, sums: QuestionSums) -> Iterator[None]:
-        """Send the gradients of forward passes inside to `sums`, in their backward passes."""
+        """Make the backward passes of forward passes in the block add their weight gradients to `sums`."""
         self._sums = sums
         originals = [(module, module.__dict__.get("forward")) for module, _ in self._forwards]
         for module, forward in self._forwards:
@@ -212,6 +212,6 @@ class Recorder:
 
 
 def _require_token_order(name: str, states: Tensor, num_tokens: int) -> None:
-    """Raises UnknownLayerError unless tokens are outermost: [1, T, ...], one after another in memory."""
+    """Raise UnknownLayerError unless tokens are the outermost dimension: [1, T, ...], one after another in memory."""
     if states.shape[:2] != (1, num_tokens) or states.stride(1) < max(states.stride()[2:]):
         raise refusal(f"{name}, whose input of shape {tuple(states.shape)} is not ordered by token")

@@ -1,4 +1,7 @@
-"""The reference probe: one question after another, its whole gradient in a buffer; tests of the fast one use it."""
+"""The reference probe scores influence one question at a time, with its whole gradient in memory.
+
+It works for any kind of parameter, and tests compare the fast probe with it.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -17,7 +20,7 @@ from infuser_core.protocols import ProbeResult, Progress, Similarity, TrainGroup
 
 
 def similarities(groups: Sequence[TrainGroup], sums: Tensor, reference_norm: float) -> list[Similarity]:
-    """Similarity of each group's ascent direction, from the sums of its gradient of -J."""
+    """Compute the similarity of each group's ascent direction to the reference, from the sums of its gradient of -J."""
     return [
         Similarity(
             group_id=group.group_id,
@@ -51,12 +54,12 @@ class ProbeLedger:
         self._tally.note(segments, logprobs_S=logprobs_S)
 
     def finish(self, groups: int) -> None:
-        """Count this many finished groups, and report progress."""
+        """Count `groups` more finished groups, and report progress."""
         self._finished += groups
         self._progress(self._finished, len(self._groups), self._tally.tokens)
 
     def close(self) -> ProbeResult:
-        """The result of the pass."""
+        """Report the end of the pass, and return its result."""
         self._progress(len(self._groups), len(self._groups), self._tally.tokens)
         return ProbeResult(
             similarities=similarities(self._groups, self.sums, self._reference_norm),
@@ -65,14 +68,14 @@ class ProbeLedger:
 
 
 class Probe(Protocol):
-    """Fills a ledger with every group's sums; changes neither weights nor the accumulated gradient."""
+    """Scores groups: fills a ledger with their sums; changes neither weights nor the accumulated gradient."""
 
     def run(self, groups: Sequence[TrainGroup], reference: Tensor, objective: Objective, ledger: ProbeLedger) -> None:
-        """Probe all groups against a reference direction, flat."""
+        """Score all groups against a reference direction, a flat tensor."""
 
 
 class ReferenceProbe:
-    """One backward per micro-batch of one question, with one gradient of the model's size in memory."""
+    """Probe with one backward pass per micro-batch of a single question, and a gradient of the model's size."""
 
     def __init__(self, policy: Policy, flat: FlatParameters, optimizer: Optimizer[Any], packer: Packer) -> None:
         self._policy = policy
@@ -92,7 +95,7 @@ class ReferenceProbe:
         objective: Objective,
         ledger: ProbeLedger,
     ) -> None:
-        """Probe the groups at these places."""
+        """Score the groups at these places of the list."""
         scratch = torch.zeros_like(self._flat.gradient)
         self._flat.bind(scratch)
         try:

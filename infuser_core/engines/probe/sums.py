@@ -1,4 +1,4 @@
-"""Per-question weight gradients, each reduced to four scalars at once and dropped.
+"""Form per-question weight gradients piece by piece, and reduce each at once to the four sums of an influence score.
 
 A piece is some rows of one parameter's gradient, for one or several questions. Pieces are formed and scored in a
 Workspace and overwritten by the next one, so that extra memory is three pieces (the gradient, scratch space, and the
@@ -27,7 +27,7 @@ from infuser_core.memory.sizes import PIECE as DEVICE_PIECE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingRows:
-    """The embedding rows with a gradient, by question, then by token id."""
+    """Embedding rows with a gradient in a micro-batch, ordered by question, then by token id."""
 
     tokens: np.ndarray
     """Token ids."""
@@ -41,7 +41,7 @@ class EmbeddingRows:
     """Rows of each question."""
 
     def between(self, question: int, ids: slice) -> slice:
-        """Rows of a question whose token ids are in `ids`."""
+        """Return the rows of a question whose token ids are in `ids`."""
         rows = self.rows[question]
         first, last = np.searchsorted(self.tokens[rows], [ids.start, ids.stop])
         return slice(rows.start + int(first), rows.start + int(last))
@@ -49,7 +49,7 @@ class EmbeddingRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionSpans:
-    """Questions of a micro-batch, each with contiguous tokens."""
+    """Positions of the questions in a micro-batch; the tokens of each are contiguous."""
 
     places: list[int]
     """Place of each question in the caller's list."""
@@ -66,7 +66,7 @@ class QuestionSpans:
 
 
 def spans_of(segments: Sequence[Segment], batch: MicroBatch) -> QuestionSpans:
-    """The questions of a micro-batch that was packed with `trim`; segments of one group are neighbours."""
+    """Locate the questions of a micro-batch packed with `trim`; segments of one group must be neighbours."""
     places: list[int] = []
     lengths: list[int] = []
     bounds = [0]
@@ -113,7 +113,7 @@ NORMS = 1024
 
 
 class Workspace:
-    """Buffers of a piece, scratch and a moment, each of `elements` elements or of one weight row if that is longer."""
+    """Buffers for a piece, scratch values and a moment: `elements` elements each, or one weight row if it is longer."""
 
     def __init__(self, *, dtype: torch.dtype, device: torch.device) -> None:
         self.elements = CPU_PIECE if device.type == "cpu" else DEVICE_PIECE
@@ -122,7 +122,7 @@ class Workspace:
         self._buffers = [torch.empty(0, dtype=dtype, device=device) for _ in range(3)]
 
     def tile(self, rows: int, columns: int) -> tuple[int, int]:
-        """Weight rows of a piece, and questions that fit into it with these rows."""
+        """Return the weight rows of a piece, and the number of questions that fit into the piece with these rows."""
         height = max(1, min(rows, self.elements // columns))
         return height, max(1, self.elements // (height * columns))
 
@@ -148,14 +148,14 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preconditioner:
-    """Turns a gradient into its four sums."""
+    """Reference direction, second moments and formula that turn a gradient into its four sums."""
 
     reference: Mapping[str, Tensor]
     """Reference direction of every parameter."""
     second: Mapping[str, Tensor]
     """Second moment v of every parameter."""
     form: Elementwise
-    """Gamma of a gradient and v."""
+    """Formula of the direction Gamma, from a gradient and v."""
 
 
 class QuestionSums:
@@ -173,11 +173,11 @@ class QuestionSums:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of the micro-batch, T."""
+        """Number of tokens of the micro-batch, T."""
         return self.spans.member_QT.shape[1]
 
     def piece_rows(self, rows: int, columns: int) -> int:
-        """Weight rows that fit into a piece."""
+        """Return the number of weight rows that fit into a piece."""
         return self._workspace.tile(rows, columns)[0]
 
     def add_linear(self, name: str, left_TO: Tensor, right_TI: Tensor) -> None:
@@ -215,7 +215,7 @@ class QuestionSums:
     def add_head_rows(
         self, name: str, question: int, rows: slice, left_SO: Tensor, right_SI: Tensor, *, hold: bool
     ) -> None:
-        """Add rows of one question's left^T right, at most a piece.
+        """Add rows of one question's output-layer gradient, left^T right: at most a piece.
 
         `hold` stores the rows of the question's own tokens for `add_embedding`: the two parts of a tied weight's
         gradient are added before the square root.
@@ -227,7 +227,7 @@ class QuestionSums:
         self._score(pieces, self._target(name, rows), slice(question, question + 1))
 
     def add_head_bias(self, name: str, question: int, rows: slice, left_SO: Tensor) -> None:
-        """Add elements of one question's bias gradient, from operands in the parameter's dtype."""
+        """Add elements of one question's gradient of the output layer's bias, from operands in its dtype."""
         pieces = left_SO.sum(0)[None]
         self._score(pieces, self._target(name, rows), slice(question, question + 1))
 
@@ -246,7 +246,7 @@ class QuestionSums:
         self._score_rows(name, rows_UI, embedding)
 
     def totals(self) -> Tensor:
-        """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of every question so far, fp64 of shape [Q, 4]."""
+        """Return [<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of every question so far, fp64 of shape [Q, 4]."""
         sums_4M = self._norms_4M[:, : len(self._owners)].double()
         sums_4M[2:].square_()
         owners_M = torch.tensor(self._owners, dtype=torch.long, device=sums_4M.device)
@@ -269,7 +269,7 @@ class QuestionSums:
         piece[places] = 0.0
 
     def _target(self, name: str, rows: slice) -> tuple[Tensor, Tensor]:
-        """The reference for pieces of these rows, and v times its weight, which the next call overwrites."""
+        """Return reference and decayed second moment for pieces of these rows; the next call overwrites the latter."""
         reference_N = self._against.reference[name][rows].reshape(-1)
         second_N = self._against.second[name][rows].reshape(-1)
         decayed_N = torch.mul(second_N, self._against.form.decayed, out=self._workspace.moment(len(second_N)))
@@ -294,7 +294,7 @@ class QuestionSums:
         )
 
     def _score_rows(self, name: str, rows_UI: Tensor, embedding: EmbeddingRows) -> None:
-        """Score embedding rows, each its question's whole gradient of that row."""
+        """Score embedding rows; each is a question's whole gradient of that row."""
         height, _ = self._workspace.tile(*rows_UI.shape)
         for start in range(0, len(rows_UI), height):
             tile = slice(start, start + height)

@@ -1,9 +1,8 @@
-"""Checksum of a weight tensor, or of blocks whose checksums add up to it: to compare an engine's weights, which may be
-spread over ranks, with the checkpoint.
+"""Checksums of weight tensors, to compare the weights of a sampling engine, even spread over ranks, with a checkpoint.
 
-The sum over elements of their bits times numbers computed from the element's row and column, modulo 2^64: blocks may be
-hashed separately, in any order and on any device. It detects errors, not attacks. Only torch is needed: engines may run
-in another environment.
+A checksum is the sum over elements of their bits times numbers computed from the element's row and column, modulo 2^64.
+Checksums of a tensor's blocks thus add up to its own, in any order and on any device. They detect errors, not attacks.
+Only torch is needed: engines may run in another environment.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,13 +20,13 @@ Block = tuple[int, int, int]
 
 
 def matrix(tensor: Tensor) -> Tensor:
-    """The tensor as a matrix: a vector becomes a column, and dimensions after the first are flattened."""
+    """View a tensor as a matrix: a vector becomes a column, and dimensions after the first are flattened."""
     return tensor.reshape(tensor.shape[0], -1) if tensor.dim() else tensor.reshape(1, 1)
 
 
 @torch.no_grad()
 def checksum(block: Tensor, *, row: int = 0, column: int = 0) -> int:
-    """Checksum of a matrix that starts at `row` and `column` of its tensor. -0.0 counts as 0.0."""
+    """Compute the checksum of a block (matrix) at `row` and `column` of its tensor. -0.0 counts as 0.0."""
     height, width = block.shape
     # On a CPU intermediate values should fit its caches; an accelerator needs large steps.
     step = max(1, (1 << 16 if block.device.type == "cpu" else 1 << 24) // width)
@@ -41,18 +40,18 @@ def checksum(block: Tensor, *, row: int = 0, column: int = 0) -> int:
 
 
 def _factors(first: int, count: int, device: torch.device) -> Tensor:
-    """Odd 64-bit hash factors for `count` consecutive indices, signed."""
+    """Compute odd 64-bit hash factors for `count` consecutive indices, signed."""
     mixed = torch.arange(first, first + count, device=device) * _ODD[0]
     return ((mixed ^ (mixed >> 29)) * _ODD[1]) | 1
 
 
 def of_tensors(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, int]:
-    """Checksum of each whole tensor in the dtype of that name."""
+    """Compute the checksum of each tensor, rounded to `dtype`."""
     return {name: checksum(matrix(tensor).to(getattr(torch, dtype))) for name, tensor in tensors.items()}
 
 
 def of_run(run: Tensor, start: int, width: int) -> list[Block]:
-    """Blocks of a run of elements, from element `start` on, of a tensor with rows of `width` elements."""
+    """Compute checksums for a run of elements, from element `start` on, of a tensor with rows of `width` elements."""
     blocks, first = list[Block](), 0
     while first < len(run):
         row, column = divmod(start + first, width)
@@ -65,7 +64,7 @@ def of_run(run: Tensor, start: int, width: int) -> list[Block]:
 
 
 def whole(blocks: Iterable[Block]) -> int:
-    """Checksum of the tensor that blocks make up. -1 if two copies of a block differ."""
+    """Add up the checksum of a tensor from those of its blocks; -1 if two copies of a block differ."""
     sums: dict[tuple[int, int], int] = {}
     for row, column, block in blocks:
         if sums.setdefault((row, column), block) != block:

@@ -1,6 +1,6 @@
-"""Commands that start the engines of one machine.
+"""Build the commands that start the sampling engines of one machine.
 
-Nothing here imports vllm: an engine's process may run in another environment.
+An engine is a process that samples. Nothing here imports vllm: an engine's process may run in another environment.
 """
 
 import os
@@ -83,7 +83,7 @@ class Launch:
 
 
 def interpreter(worker: str) -> str:
-    """Python of a worker's environment. Raises EngineError if that is this environment, and vllm is missing."""
+    """Return the Python of a worker's environment. Raises EngineError if it is this one and vllm is missing."""
     python = sys.executable if worker == HF else os.environ.get(PYTHON, "") or sys.executable
     if python == sys.executable and worker == VLLM and find_spec("vllm") is None:
         raise EngineError(
@@ -94,9 +94,9 @@ def interpreter(worker: str) -> str:
 
 
 def launches(options: ServiceOptions, *, model: str, scratch: Path, cards: Sequence[str]) -> list[Launch]:
-    """One command per engine. They run in the folder `scratch`, where `model` is the relative path of the model.
+    """Build one command per engine, run in the folder `scratch`; `model` is the model's path relative to it.
 
-    The path is part of the key of vLLM's compile cache: an absolute path in a new folder would never find an entry.
+    This path is part of the key of vLLM's compile cache: an absolute path in a new folder would never find an entry.
     Raises EngineError if there are fewer `cards` than needed.
     """
     cuda = options.device == "cuda"
@@ -124,7 +124,7 @@ def launches(options: ServiceOptions, *, model: str, scratch: Path, cards: Seque
 
 
 def engine_settings(options: ServiceOptions, *, model: str) -> dict[str, Any]:
-    """Arguments of an engine; those of vLLM by its own names."""
+    """Return the arguments of an engine; those of vLLM have vLLM's names."""
     common: dict[str, Any] = {"model": model, "dtype": options.dtype}
     if options.worker == HF:
         return common | {"device": options.device, "deterministic": options.deterministic}
@@ -134,7 +134,7 @@ def engine_settings(options: ServiceOptions, *, model: str) -> dict[str, Any]:
         "max_num_batched_tokens": options.max_num_batched_tokens,
         "max_model_len": options.max_model_len,
         "enforce_eager": options.device == "cpu",
-        # After a part of a prompt vLLM sets a response's random numbers back, which a CPU's generator cannot.
+        # Between the chunks of a prompt vLLM rewinds a response's random numbers, which a CPU's generator cannot do.
         "enable_chunked_prefill": False if options.device == "cpu" else None,
         "enable_sleep_mode": options.sleep and options.device == "cuda",
         "gpu_memory_utilization": options.memory,
@@ -143,7 +143,7 @@ def engine_settings(options: ServiceOptions, *, model: str) -> dict[str, Any]:
 
 
 def visible_cards() -> list[str]:
-    """Names of the accelerators that this process may use, as CUDA_VISIBLE_DEVICES writes them."""
+    """List the accelerators that this process may use, as CUDA_VISIBLE_DEVICES names them."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [card.strip() for card in visible.split(",") if card.strip()]

@@ -1,4 +1,4 @@
-"""The engines of this machine: their scratch folder, their view of a checkpoint's weights, their start and end."""
+"""Start and end the sampling engines of this machine, and link a checkpoint's files into their scratch folder."""
 
 import json
 import os
@@ -22,7 +22,7 @@ VIEW = "model"
 DEFAULTS = {
     # One process per engine: it is watched and killed as a whole.
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-    # The newer model runner takes no logits processors, without which log-probabilities are not those of the protocol.
+    # The newer model runner supports no logits processors, which `Completion.logprobs` as defined here needs.
     "VLLM_USE_V2_MODEL_RUNNER": "0",
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
@@ -45,8 +45,10 @@ class LocalEngines:
         self.engines: list[WorkerProcess] = []
 
     def start(self, folder: Path, *, longest: int | None) -> None:
-        """Start engines for sequences of `longest` tokens with the folder's weights; each sends `ready` when it has
-        them."""
+        """Start engines for sequences of at most `longest` tokens with the weights of a checkpoint folder.
+
+        Each engine sends `ready` when it has loaded them.
+        """
         self._scratch = scratch = Path(tempfile.mkdtemp(prefix="infuser-engines-"))
         self.show(folder)
         options = replace(self._options, max_model_len=longest)
@@ -54,8 +56,11 @@ class LocalEngines:
             self.engines.append(start_engine(replace(launch, name=f"{launch.name}{self._where}")))
 
     def show(self, folder: Path, weights: Path | None = None) -> None:
-        """Point the view to a checkpoint: links to the model's files alone, since an engine would take optimizer state
-        for weights, or adapters merged into their base. The file `weights` replaces the checkpoint's own."""
+        """Fill the engines' model folder with links to a checkpoint's files, or with merged adapters.
+
+        The optimizer state is left out: an engine would take it for weights. The file `weights` replaces the
+        checkpoint's own.
+        """
         assert self._scratch is not None, "start comes first"
         view = self._scratch / VIEW
         rmtree(view, ignore_errors=True)
@@ -80,7 +85,7 @@ class LocalEngines:
 
 def start_engine(launch: Launch) -> WorkerProcess:
     """Start an engine's process. Raises EngineError if its interpreter cannot be run."""
-    # A folder with a link to this package alone: its own folder may hold libraries of another environment.
+    # Put on the path through a folder with nothing else: the package's own may hold libraries of this environment.
     package = Path(str(infuser_core.__file__)).parent
     link = launch.folder / "code" / package.name
     link.parent.mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
-"""One call of a sampler: a queue of prompts for several engines, and the responses as they come back.
+"""One sampling call over several engines: queue groups of prompts, assign them, and collect the responses.
 
-Groups wait in one queue, the longest first, and go to the engine with the least work left: no engine waits for another,
-and a long response delays nothing else.
+Groups wait in one queue, the longest first, and go to the engine with the least work left, so that no engine waits for
+another, and a long response delays nothing else.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from infuser_core.system.worker import Peer
 class GroupQueue:
     """Waiting groups, and the unfinished work of each engine.
 
-    An engine gets no more than `capacity` rows at a time: what it could not compute yet stays for the others. A group
+    An engine gets at most `capacity` rows at a time: what it cannot compute yet stays available to the others. A group
     goes to one engine, so that its prompt is computed once.
     """
 
@@ -33,7 +33,7 @@ class GroupQueue:
         self._costs_left = [0.0] * engines
 
     def assign(self) -> list[tuple[int, int]]:
-        """Assign waiting groups to engines that have room now: pairs of engine and place of the group."""
+        """Assign waiting groups to engines that have room now; returns pairs of engine and place of the group."""
         assigned = []
         while self._waiting:
             rows = self._rows[self._waiting[0]]
@@ -53,7 +53,7 @@ class GroupQueue:
         self._costs_left[engine] -= self._costs[place] / self._rows[place]
 
     def busy(self) -> list[int]:
-        """Engines with work left."""
+        """List the engines with work left."""
         return [engine for engine, rows in enumerate(self._rows_left) if rows]
 
 
@@ -62,7 +62,7 @@ TICK_SECONDS = 1.0
 
 
 class SampleCall:
-    """One call of `sample`.
+    """One call of `Sampler.sample`, spread over several engines.
 
     `wait` returns when one of some engines has a message, or after some seconds. `forced` are responses, by place of
     group and seed, whose log-probabilities are computed instead of drawing any.
@@ -90,7 +90,7 @@ class SampleCall:
         self._under_way = [0] * len(engines)
 
     def run(self, progress: Progress, keep: Keep) -> list[list[Completion]]:
-        """Every group's completions. Raises EngineError for an engine that died or hung."""
+        """Sample every group's completions. Raises EngineError for an engine that died or hung."""
         total = sum(map(len, self._rows))
         self._send_groups()
         while busy := self._queue.busy():
@@ -106,14 +106,14 @@ class SampleCall:
         for number, place in self._queue.assign():
             group, engine = self._groups[place], self._engines[number]
             if number in idle:
-                # Its silence counts from now on.
+                # An idle engine's silence counts from now on.
                 engine.silence = Watch()
             rows = [(f"{place}/{i}", seed) for i, seed in enumerate(group.seeds)]
             settings = {**self._settings, "max_tokens": group.limit(self._params)}
             engine.send("sample", settings, list(group.token_ids), rows)
 
     def _receive(self, engine: int, keep: Keep) -> None:
-        """Take in every message of an engine. Raises EngineError if it died or is late."""
+        """Process every message of an engine. Raises EngineError if it died or was silent for too long."""
         process = self._engines[engine]
         while (message := process.receive()) is not None:
             kind, *values = message

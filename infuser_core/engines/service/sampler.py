@@ -1,6 +1,6 @@
-"""A sampler made of engines in separate processes: on this machine, or on every machine of a Ray cluster.
+"""A sampler that runs engines in separate processes: on this machine, or on every machine of a Ray cluster.
 
-Nothing here imports vllm or ray.
+After every change of weights it checks that all engines hold those of the checkpoint. Nothing here imports vllm or ray.
 """
 
 import threading
@@ -114,9 +114,9 @@ class ServiceSampler:
         return [engine.pid for engine in self._engines]
 
     def load(self, checkpoint: Checkpoint) -> None:
-        """Take the checkpoint's weights and tokenizer.
+        """Load the checkpoint's weights into all engines, and its tokenizer.
 
-        Raises EngineError if their log-probabilities are not those of the checkpoint.
+        Raises EngineError if the engines' log-probabilities are not those of the checkpoint.
         """
         folder = Path(checkpoint.path)
         config = read_config(folder)
@@ -124,7 +124,7 @@ class ServiceSampler:
         self._renderer = Renderer(folder)
         self._ends = read_end_tokens(folder, self._renderer.end_token)
         self._vocabulary = int(text.vocab_size)
-        # Judges and other readers of the corpus get prompts of any length.
+        # Other roles, such as the judge of the corpus, get prompts of any length.
         longest = self._options.max_model_len if checkpoint.role in (Role.SOLVER, Role.GENERATOR) else None
         limits = [most_positions(config), longest]
         self._limit = min((limit for limit in limits if limit), default=None)
@@ -140,7 +140,7 @@ class ServiceSampler:
         progress: Progress = no_progress,
         keep: Keep = no_keep,
     ) -> list[list[Completion]]:
-        """One completion per seed and group, in order.
+        """Sample one completion per seed and group, in order.
 
         Raises EngineError for an unusable prompt, and for an engine that died or hung, with its reason.
         """
@@ -159,7 +159,7 @@ class ServiceSampler:
             self._asleep = True
 
     def wake(self) -> None:
-        """Take the memory back."""
+        """Allocate the accelerators' memory again, and move the weights back."""
         if self._asleep:
             self._ask("wake")
             self._asleep = False
@@ -181,9 +181,9 @@ class ServiceSampler:
         return {host.machine for host in self._hosts}
 
     def _take(self, folder: Path, *, shape: Any) -> None:
-        """Have running or fresh engines hold the folder's weights, and prove it.
+        """Load the folder's weights into running or fresh engines, and check them.
 
-        Fresh ones also replace engines that fail the proof: vLLM's own reload gets some models wrong.
+        Fresh ones also replace engines that fail the check: vLLM's own reload gets some models wrong.
         """
         if self._hosts and self._options.in_place and shape == self._shape:
             try:
@@ -204,7 +204,7 @@ class ServiceSampler:
         self.channel = "fresh"
 
     def _renew(self, folder: Path) -> None:
-        """Let running engines take weights that a trainer has transferred, or else those of the files."""
+        """Load new weights into running engines: those that a trainer has transferred, or else those of the files."""
         transfer = self._board.find(folder, self._machines) if self._board else None
         expected = TransferredWeights(folder, self._dtype, transfer) if transfer else PlainModel(folder, self._dtype)
         with closing(expected), self._end_on_error():
@@ -214,28 +214,27 @@ class ServiceSampler:
             self._ask("load")
             self._prove(expected, fresh=False)
             if transfer:
-                # The memory will be reused: later reads must get the checkpoint's own files.
+                # The transferred file will be reused: later reads must get the checkpoint's own files.
                 self._on_all_machines(lambda host: host.show(folder))
         self.channel = "memory" if transfer else "files"
 
     def _new_hosts(self) -> EngineHosts:
-        """The engines of every machine, not started."""
+        """Create the engines of every machine, not yet started."""
         if self._cluster is None:
             return [LocalEngines(self._options)]
         return engines_of(self._cluster, self._options, self._bell)
 
     def _prove(self, expected: ExpectedWeights, *, fresh: bool) -> None:
-        """Prove that every engine holds the expected weights. Fresh engines may hold some in another form, with a
-        warning.
+        """Check that every engine holds the expected weights. Raises EngineError if one does not.
 
-        Raises EngineError for engines that do not hold them.
+        Fresh engines may hold some tensors in another form, which gives a warning.
         """
         names, prompts = [engine.name for engine in self._engines], fixed_prompts(self._vocabulary)
         checksums = self._ask("checksums", expected.shapes(), self._dtype)
         if not fresh:
             for name, each in zip(names, checksums, strict=True):
                 expected.require_same(name, each, converted=self._converted)
-        # By key of the request: two responses to each prompt.
+        # Keys are those of requests, place/row: two responses to each prompt.
         forced = {f"{number // 2}/{number % 2}": list(tokens) for number, tokens in enumerate(expected.forced)}
         responses = [
             self._draw([engine], prompts, expected.params, no_progress, no_keep, forced=forced)
@@ -258,7 +257,7 @@ class ServiceSampler:
         self.agreements = [replace(one, tensors=count) for one, count in zip(agreements, counts, strict=True)]
 
     def _on_all_machines(self, work: Callable[[LocalEngines | RemoteEngines], None]) -> None:
-        """Let every machine do something, all at the same time."""
+        """Call `work` for every machine, all at the same time."""
         with ThreadPoolExecutor(max_workers=len(self._hosts)) as threads:
             list(threads.map(work, self._hosts))
 
@@ -290,11 +289,11 @@ class ServiceSampler:
         if self._cluster is None:
             return wait([engine for engine in engines if isinstance(engine, WorkerProcess)], seconds)
         self._bell.wait(seconds)
-        # Before messages are received: a later message sets it again.
+        # Cleared before messages are received: a later message sets it again.
         self._bell.clear()
 
     def _ask(self, command: str, *values: Any) -> list[Any]:
-        """Send a command to all engines at the same time; their answers."""
+        """Send a command to all engines at the same time; returns their answers."""
         with self._end_on_error():
             for engine in self._engines:
                 engine.send(command, *values)

@@ -1,4 +1,4 @@
-"""The process around one engine: it receives commands through a pipe and sends back finished responses.
+"""Server loop of a sampling engine's process: receives commands through a pipe, and sends back finished responses.
 
 A module that runs as `python -m MODULE FD SETTINGS` calls `main` with its engine's class. Only the standard library is
 needed here: the process may run in another environment than the sampler. An exception ends the process, and the sampler
@@ -16,18 +16,18 @@ from typing import Any, Protocol
 from infuser_core.system.worker import connect
 
 BEAT_SECONDS = 1.0
-"""Longest silence of an engine at work: by it the sampler distinguishes a slow engine from a hung one."""
+"""Longest silence of an engine at work: lets the sampler distinguish a slow engine from a hung one."""
 
 FORCED = "forced"
-"""Parameter of requests for the log-probabilities of fixed responses: these, by the key of the request."""
+"""Parameter of requests for log-probabilities of fixed responses: these responses by key of the request."""
 
 COMMANDS = ("load", "checksums", "sleep", "wake")
-"""Methods of an engine that the sampler calls."""
+"""Methods of an engine that the sampler calls by commands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One complete response."""
+    """One finished response."""
 
     key: str
     """Key of the request."""
@@ -40,39 +40,41 @@ class Row:
 
 
 class Engine(Protocol):
-    """Computes several responses at the same time, step by step."""
+    """A sampling engine, which computes several responses at the same time, step by step."""
 
     def facts(self) -> dict[str, Any]:
-        """Plain values; `max_num_seqs` is the number of responses that it computes at a time."""
+        """Describe the engine in plain values; `max_num_seqs`: number of responses that it computes at a time."""
 
     def busy(self) -> bool:
-        """Whether responses are under way."""
+        """Whether unfinished responses remain."""
 
     def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
-        """Add a response to compute; `params` are SamplingParams by name, `stop_token_ids`, and for fixed responses
-        FORCED."""
+        """Queue a response to compute.
+
+        `params` are SamplingParams by name, `stop_token_ids`, and for fixed responses FORCED.
+        """
 
     def step(self) -> list[Row]:
-        """Compute the next step; the responses that it completes."""
+        """Compute the next step; returns the responses that it completes."""
 
     def under_way(self) -> int:
-        """Tokens of the responses that are not complete."""
+        """Count the tokens of unfinished responses."""
 
     def load(self) -> None:
         """Read the weights that are now in the model's folder, of the same shapes as before."""
 
     def checksums(self, shapes: dict[str, list[int]], dtype: str) -> dict[str, list[int]]:
-        """Checksums (service.checksum) in that dtype of the tensors that it holds, one for each form of a tensor."""
+        """Compute checksums (service.checksum) of tensors in `dtype`, one for each form in which it holds a tensor."""
 
     def sleep(self) -> None:
-        """Give the accelerator's memory back."""
+        """Free the accelerator's memory."""
 
     def wake(self) -> None:
-        """Take the memory back."""
+        """Allocate the accelerator's memory again."""
 
 
 class Server:
-    """Serves an engine through a pipe."""
+    """Runs an engine on commands from a pipe, and sends results into it."""
 
     def __init__(self, engine: Engine, pipe: Connection) -> None:
         self._engine, self._pipe = engine, pipe
@@ -85,7 +87,7 @@ class Server:
             while True:
                 while not self._engine.busy() or self._pipe.poll():
                     self._obey(*self._pipe.recv())
-                # One message: what an engine computed as one batch is kept as a whole or not at all.
+                # One message: responses that an engine computed as one batch are stored together or not at all.
                 if rows := self._engine.step():
                     self._send("done", [(row.key, row.tokens, row.logprobs, row.reason) for row in rows])
                 if time.monotonic() - self._last_message > BEAT_SECONDS:

@@ -1,7 +1,7 @@
-"""Check after every change of weights that a sampler computes with its checkpoint.
+"""Check, after every change of weights, that sampling engines compute with the weights of their checkpoint.
 
-Every tensor in its engines must have the checksum of the checkpoint's: no log-probability shows one wrong number among
-millions. In addition the sampler continues a few fixed prompts, and a plain model of the checkpoint's files scores the
+Every tensor in the engines must have the checksum of the checkpoint's: no log-probability shows one wrong number among
+millions. In addition the engines continue a few fixed prompts, and a plain model of the checkpoint's files scores the
 same tokens. Temperature, top-p and top-k are set, so that their conversion is checked along with weights.
 """
 
@@ -45,13 +45,13 @@ THREADS = 16
 
 
 def precision(dtype: str, arguments: Mapping[str, Any]) -> str:
-    """The row of LIMITS for engines of a dtype with these arguments of vLLM."""
+    """Return the row of LIMITS for engines of a dtype with these arguments of vLLM."""
     return dtype if arguments.get("quantization") is None else "quantised"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Distance of a sampler's log-probabilities from the checkpoint's own."""
+    """Distance of an engine's log-probabilities from those of its checkpoint."""
 
     tokens: int
     """Tokens compared."""
@@ -66,7 +66,7 @@ class Agreement:
 
     @classmethod
     def of(cls, gaps: Tensor | Sequence[float], dtype: str) -> "Agreement":
-        """From the absolute differences of all tokens."""
+        """Summarize the absolute differences of all tokens; `dtype` is a row of LIMITS."""
         differences = torch.as_tensor(gaps, dtype=torch.float64)
         far = float((differences > LIMITS[dtype][1]).double().mean())
         return cls(tokens=len(differences), mean=float(differences.mean()), largest=float(differences.max()), far=far)
@@ -81,7 +81,7 @@ Drawn = Sequence[Sequence[Completion]]
 
 
 class ExpectedWeights(ABC):
-    """Checksums and log-probabilities of a checkpoint, to compare engines of that `dtype` with."""
+    """Checksums and log-probabilities of a checkpoint, with which engines that compute in `dtype` are compared."""
 
     forced: Sequence[Sequence[int]] = ()
     """Responses that engines must score; empty if they are to draw responses themselves."""
@@ -93,27 +93,29 @@ class ExpectedWeights(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Free the memory that it holds."""
+        """Free the memory of weights and results."""
 
     @abstractmethod
     def shapes(self) -> Mapping[str, Sequence[int]]:
-        """Of every tensor of the model by name, tied ones under each of theirs."""
+        """Return the shape of every tensor of the model by name, tied ones under each of their names."""
 
     @abstractmethod
     def checksums(self) -> Mapping[str, int]:
-        """By the same names."""
+        """Return the checksum of every tensor, by the names of `shapes`."""
 
     @abstractmethod
     def gaps(self, groups: Sequence[PromptGroup], responses: Drawn) -> Tensor:
-        """Absolute differences of the engines' log-probabilities from the checkpoint's, nats."""
+        """Compute absolute differences of an engine's log-probabilities from the checkpoint's, nats."""
 
     def differing(self, checksums: Mapping[str, Sequence[int]]) -> list[str]:
-        """Names of tensors that an engine holds in a form with another checksum."""
+        """List the tensors that an engine holds in a form with another checksum."""
         return sorted(name for name, own in self.checksums().items() if {own} != {own, *checksums.get(name, [])})
 
     def require_same(self, name: str, checksums: Mapping[str, Sequence[int]], *, converted: frozenset[str]) -> None:
-        """Raises EngineError if the engine of that name holds other tensors than the checkpoint's. Tensors that its
-        fresh engines already held in another form, the `converted`, are not compared."""
+        """Raise EngineError if the engine `name` holds other tensors than the checkpoint's.
+
+        Tensors that fresh engines already held in another form, the `converted` ones, are not compared.
+        """
         wrong = [tensor for tensor in self.differing(checksums) if tensor not in converted]
         if wrong:
             raise EngineError(
@@ -125,8 +127,10 @@ class ExpectedWeights(ABC):
     def check(
         self, names: Sequence[str], groups: Sequence[PromptGroup], responses: Sequence[Drawn], kind: str
     ) -> list[Agreement]:
-        """Distance of each engine's log-probabilities. Raises EngineError naming the first engine that is too far off;
-        `kind` is a row of LIMITS."""
+        """Measure how far each engine's log-probabilities are from the checkpoint's.
+
+        Raises EngineError naming the first engine that is too far off; `kind` is a row of LIMITS.
+        """
         mean, largest = LIMITS[kind]
         agreements = [Agreement.of(self.gaps(groups, each), kind) for each in responses]
         for name, agreement in zip(names, agreements, strict=True):
@@ -169,7 +173,10 @@ class TransferredWeights(ExpectedWeights):
 
 
 class PlainModel(ExpectedWeights):
-    """The plain model of a checkpoint folder, on the CPU in at least fp32. It loads while engines start."""
+    """Checksums and log-probabilities of a checkpoint's files, by a model on the CPU in at least fp32.
+
+    The model loads while engines start.
+    """
 
     def __init__(self, folder: Path, dtype: str) -> None:
         super().__init__(folder, dtype)
@@ -179,7 +186,7 @@ class PlainModel(ExpectedWeights):
             lambda: read_model(folder, read_config(folder), dtype=exact, attention="sdpa").eval()
         )
         self._checksums: Future[dict[str, int]] = self._executor.submit(self._compute_checksums)
-        # Once for each response: engines with the same seeds mostly agree.
+        # Computed once for equal responses: engines with the same seeds mostly agree.
         self._logprobs: dict[tuple[tuple[int, ...], tuple[int, ...]], Tensor] = {}
 
     def close(self) -> None:
@@ -215,7 +222,7 @@ class PlainModel(ExpectedWeights):
             return dict(chain.from_iterable(part.items() for part in parts))
 
     def _score(self, prompt: Sequence[int], tokens: Sequence[int]) -> Tensor:
-        """Log-probability of every response token, drawn with PARAMS, nats."""
+        """Compute the log-probability of every response token, drawn with PARAMS, nats."""
         key = (tuple(prompt), tuple(tokens))
         if key not in self._logprobs:
             ids = torch.tensor([[*prompt, *tokens]])
@@ -227,7 +234,7 @@ class PlainModel(ExpectedWeights):
 
 @contextmanager
 def _torch_threads(count: int) -> Iterator[None]:
-    """Have torch use `count` CPU threads inside."""
+    """Make torch use `count` CPU threads in the block."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

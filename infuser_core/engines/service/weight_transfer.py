@@ -1,10 +1,10 @@
-"""Weights that a trainer passes to running engines through memory, with the proof that they arrived.
+"""Pass a trainer's weights to running sampling engines through memory, with checksums to prove that they arrived.
 
 After saving a checkpoint, a trainer also writes its weights, in the engines' dtype, to a file in the memory of every
-machine with engines, and adds checksums and its log-probabilities of fixed responses. Engines that are to take the
-checkpoint read that file instead of the checkpoint's own: by then the trainer may sleep or serve another role. The
-memory belongs to a process and ends with it, even by SIGKILL. The fixed responses are what engines drew when they
-started: of tokens that a model finds likely, rounding moves the log-probabilities least.
+machine with engines, and adds checksums and its log-probabilities of fixed responses. Engines that load the checkpoint
+read this file instead of the checkpoint's own; by then the trainer may sleep or serve another role. The memory belongs
+to a process and is freed when the process ends, even by SIGKILL. The fixed responses are those that engines drew when
+they started, because rounding changes log-probabilities least for tokens that a model finds likely.
 """
 
 import os
@@ -25,7 +25,7 @@ HERE = ""
 """This process's machine. Others are known by Ray's id of their node."""
 
 SHARE = 0.5
-"""Share of the free main memory that weights may take: above it the OOM killer may pick any process."""
+"""Share of the free main memory that weights may take: above it, the OOM killer may end any process."""
 
 PROMPTS, TOKENS, TEMPERATURE = 4, 12, 0.7
 """Number of fixed prompts, tokens of each prompt and at most of each response, and the temperature."""
@@ -35,25 +35,25 @@ Identity = tuple[tuple[str, int, int, int, int], ...]
 
 
 class WeightSource(Protocol):
-    """A trainer whose weights engines take through memory."""
+    """A trainer whose weights engines read from memory."""
 
     def shapes(self) -> "Shapes":
-        """Of every tensor of its checkpoints, by name."""
+        """Return the shape of every tensor of its checkpoints, by name."""
 
     def tied(self) -> Mapping[str, str]:
-        """Second names of tied tensors, each with the first."""
+        """Return the second names of tied tensors, each with its first name."""
 
     def machines(self) -> Sequence[str]:
-        """Machines on which it can fill files."""
+        """List the machines on which the trainer can fill files."""
 
     def fill_files(self, paths: Mapping[str, Path], dtype: str) -> None:
-        """Write every tensor to prepared files of that dtype, at most one per machine. Raises OSError if it cannot."""
+        """Write every tensor to allocated files of that dtype, at most one per machine. Raises OSError if it cannot."""
 
     def checksums(self, dtype: str) -> Mapping[str, int]:
-        """Checksums (service.checksum) of all its tensors, rounded to that dtype."""
+        """Compute checksums (service.checksum) of all its tensors, rounded to that dtype."""
 
     def logprobs(self, groups: Sequence[TrainGroup], *, temperature: float) -> list[list[Sequence[float]]]:
-        """See protocols.Trainer."""
+        """Compute log-probabilities of all response tokens: see protocols.Trainer."""
 
 
 class WeightFile(Protocol):
@@ -65,7 +65,7 @@ class WeightFile(Protocol):
 
 
 class Memory:
-    """A WeightFile of this process: a memfd with room for tensors. Raises EngineError if main memory is too small."""
+    """A WeightFile of this process, a memfd with room for tensors. Raises EngineError if main memory is too small."""
 
     def __init__(self, shapes: "Shapes", dtype: str) -> None:
         if not hasattr(os, "memfd_create"):
@@ -95,22 +95,22 @@ Fill = Callable[[WeightSource, str, Collection[str]], Mapping[str, WeightFile]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightTransfer:
-    """Weights of one checkpoint, ready to be read."""
+    """Weights of one checkpoint in memory, with the checksums and log-probabilities to check them by."""
 
     files: Mapping[str, WeightFile]
-    """By machine."""
+    """Files of the weights by machine."""
     shapes: Mapping[str, list[int]]
-    """Of every tensor of the model by name, tied ones under each of theirs."""
+    """Shapes of every tensor of the model by name, tied ones under each of their names."""
     checksums: Mapping[str, int]
     """Computed by the trainer, by the same names."""
     logprobs: Sequence[Sequence[float]]
-    """Of the fixed responses by the trainer, nats: [response][token]."""
+    """The trainer's log-probabilities of the fixed responses, nats: [response][token]."""
     responses: Sequence[Sequence[int]]
     """Tokens of the fixed responses: two to each fixed prompt."""
 
 
 class Board:
-    """The newest weights of every role, for engines that compute in `dtype`; `fill` serves more than this machine."""
+    """The newest weights of every role in memory, in the engines' `dtype`; `fill` copies them to other machines."""
 
     def __init__(self, dtype: str, fill: Fill | None = None) -> None:
         self._dtype, self._fill = dtype, fill
@@ -121,17 +121,17 @@ class Board:
         """Why the last weights were not transferred; empty if they were."""
 
     def request(self, machines: Collection[str], responses: Sequence[Sequence[int]]) -> None:
-        """Transfer from now on to engines of these machines, which drew these responses to the fixed prompts."""
+        """Transfer weights from now on to engines of these machines, which drew `responses` to the fixed prompts."""
         self._machines, self._responses = machines, responses
 
     def publish(self, folder: Path, role: str, source: WeightSource) -> None:
-        """Replace the role's weights by those that a trainer has just saved into a folder.
+        """Replace the role's weights with those that a trainer has just saved into a folder.
 
-        If that fails it warns, and engines will read the checkpoint's files. Does nothing before engines have started.
+        If that fails, it warns, and engines will read the checkpoint's files. Does nothing before engines have started.
         """
         if not self._machines:
             return
-        # First, so that its memory is free for the new weights.
+        # Dropped first, so that its memory is free for the new weights.
         self._transfers.pop(role, None)
         try:
             transfer = self._transfer(folder, source)
@@ -144,7 +144,7 @@ class Board:
         self._transfers[role] = (identity_of(folder), transfer)
 
     def find(self, folder: Path, machines: Collection[str] = (HERE,)) -> WeightTransfer | None:
-        """The weights of a checkpoint, if they were transferred to all of these machines."""
+        """Find the weights of a checkpoint; None unless they were transferred to all of these machines."""
         try:
             identity = identity_of(folder)
         except (OSError, CheckpointError):
@@ -190,7 +190,7 @@ class Board:
 
 
 def fixed_prompts(vocabulary: int) -> list[PromptGroup]:
-    """The fixed prompts: tokens spread over the vocabulary, two responses to each."""
+    """Build the fixed prompts: tokens spread over the vocabulary, two responses to each."""
     return [
         PromptGroup(
             group_id=f"fixed/{place}",
@@ -202,7 +202,7 @@ def fixed_prompts(vocabulary: int) -> list[PromptGroup]:
 
 
 def identity_of(folder: Path) -> Identity:
-    """Identity of a checkpoint's weights. Raises CheckpointError or OSError if it has none."""
+    """Identify a checkpoint's weights by their files. Raises CheckpointError or OSError if the folder has none."""
     from infuser_core.engines.training.checkpoint import WEIGHTS, shards_of
 
     stats = [(path.name, path.stat()) for path in shards_of(folder / WEIGHTS)]

@@ -25,7 +25,7 @@ PADDED_WORK = 1.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentShape:
-    """Lengths of a segment's prompt and of each of its responses, tokens."""
+    """Lengths in tokens of a segment's prompt and of each response after it."""
 
     prompt: int
     rows: list[int]
@@ -60,7 +60,7 @@ class Bucket:
 
 
 class PackedLayout:
-    """Layout of a packed sequence [1, T], with the index maps between flat tokens and padded slots."""
+    """Attention layout of a packed sequence [1, T], with the index maps between flat tokens and padded slots."""
 
     def __init__(self, shapes: Sequence[SegmentShape], *, device: torch.device) -> None:
         self.longest = max(shape.prompt + max(shape.rows) for shape in shapes)
@@ -85,21 +85,21 @@ class PackedLayout:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
     ) -> Tensor:
-        """Attention output [1, T, heads, E], E the size of a value's head."""
+        """Compute the attention output [1, T, heads, E], E the head size of values."""
         padded = [self._unpack(each) for each in (query, key, value)]
         parts = [out for bucket in self._buckets for out in _attend(bucket, *padded, scaling=scaling, window=window)]
         flat = _Pack.apply(torch.cat(parts), self._slots, self._pads, self._inverse)
         return flat.view(1, -1, query.shape[1], value.shape[3])
 
     def _unpack(self, states: Tensor) -> Tensor:
-        """[1, heads, T, D] to padded slots [slots, heads, D]."""
+        """Copy [1, heads, T, D] to padded slots [slots, heads, D]."""
         flat = states[0].transpose(0, 1).flatten(1)
         padded = _Unpack.apply(flat, self._slots, self._inverse)
         return padded.view(-1, states.shape[1], states.shape[3])
 
 
 class _Unpack(torch.autograd.Function):
-    """Flat tokens to padded slots. Pads repeat token 0 and are never read, so backward gathers as well."""
+    """Copies flat tokens to padded slots. Pads repeat token 0 and are never read, so that backward gathers as well."""
 
     @staticmethod
     def forward(ctx: Any, flat: Tensor, slots: Tensor, inverse: Tensor) -> Tensor:
@@ -113,7 +113,7 @@ class _Unpack(torch.autograd.Function):
 
 
 class _Pack(torch.autograd.Function):
-    """Padded slots to flat tokens; pads get a zero gradient."""
+    """Copies padded slots to flat tokens; pads get a zero gradient."""
 
     @staticmethod
     def forward(ctx: Any, padded: Tensor, slots: Tensor, pads: Tensor, inverse: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ class _Pack(torch.autograd.Function):
 def _attend(
     bucket: Bucket, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None
 ) -> Iterator[Tensor]:
-    """Outputs of the prompt slots and of the response slots, each [slots, heads * D]."""
+    """Yield the outputs of a bucket's prompt slots and of its response slots, each [slots, heads * D]."""
     prompts = slice(bucket.start, bucket.middle)
     responses = slice(bucket.middle, bucket.stop)
     grid = (bucket.groups, bucket.prompt)
@@ -141,7 +141,7 @@ def _attend(
 
 
 def _prompt_attention(query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None) -> Tensor:
-    """Causal attention of [G, P, heads, D]; prompts are padded on the right, where no real token looks."""
+    """Compute causal attention of [G, P, heads, D]; prompts are padded on the right, so that no real token sees it."""
     repeats = query.shape[2] // key.shape[2]
     keys, values = (each.repeat_interleave(repeats, 2).transpose(1, 2) for each in (key, value))
     mask = None if window is None else causal_window(query.shape[1], window, device=query.device)
@@ -152,7 +152,7 @@ def _prompt_attention(query: Tensor, key: Tensor, value: Tensor, *, scaling: flo
 
 
 def _response_keys(bucket: Bucket, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and values of every response: its prompt, then itself, [G N, H, P + L, D]."""
+    """Join keys and values of every response: its prompt's, then its own, [G N, H, P + L, D]."""
     groups, samples, width = bucket.groups, bucket.samples, bucket.prompt
 
     def join(states: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ def _response_attention(
 
 
 def _response_mask(bucket: Bucket, device: torch.device, window: int | None) -> Tensor:
-    """Mask of response tokens, [rows or 1, L, P + L]: the unpadded prompt and the response's past within `window`."""
+    """Mask of response tokens, [rows or 1, L, P + L]: True at real prompt and earlier response tokens in `window`."""
     own_LL = causal_window(bucket.response, window or bucket.response, device=device)
     prompt_GLP = torch.ones(1, 1, bucket.prompt, dtype=torch.bool, device=device)
     if bucket.padding_GP is not None:
@@ -225,7 +225,7 @@ def _split_buckets(shapes: Sequence[SegmentShape]) -> Iterator[Sequence[SegmentS
 def _build_bucket(
     shapes: Sequence[SegmentShape], start: int, flat: int, device: torch.device
 ) -> tuple[Bucket, np.ndarray, int]:
-    """The bucket, the flat token of each of its slots (-1 for padding), and the first flat token after it."""
+    """Build a bucket; also returns the flat token of each slot (-1 for padding), and the first flat token after it."""
     width, samples = max(shape.prompt for shape in shapes), max(len(shape.rows) for shape in shapes)
     response = max(max(shape.rows) for shape in shapes)
     prompts = np.full((len(shapes), width), -1, dtype=np.int64)

@@ -1,10 +1,11 @@
-"""Checkpoint folders of a trainer: weights, moments and step count, byte for byte repeatable.
+"""Write and read a trainer's checkpoint folders: weights, moments and step count, byte for byte repeatable.
 
 `model.safetensors` holds the master weights, `optimizer.safetensors` the optimizer's moments as `m.<parameter>` and
 `v.<parameter>`, `trainer.json` the step and the optimizer's constants. Above `SHARD_BYTES` either of the first two is
 several files and an index in the layout of Hugging Face: `model-00001-of-00003.safetensors`, ...,
 `model.safetensors.index.json`. For a model with adapters, `adapter_model.safetensors` replaces `model.safetensors` and
-holds only the adapters, under peft's names (see infuser_core.store.adapter_files).
+holds only the adapters, under peft's names (see infuser_core.store.adapter_files). The anchor is the pre-trained base
+model from which generator and solver both start: the checkpoint of step 0.
 """
 
 import json
@@ -56,7 +57,7 @@ class TrainerState:
 def write_checkpoint(
     folder: Path, *, weights: Tensors, moments: Tensors, state: TrainerState, adapter: bool = False
 ) -> None:
-    """Write weights (only those of adapters if `adapter`), the optimizer's moments and `trainer.json`, flushed."""
+    """Write a checkpoint, flushed: weights (of adapters alone if `adapter`), optimizer moments and `trainer.json`."""
     file, tensors = (adapters.WEIGHTS, adapters.rename_for_peft(weights)) if adapter else (WEIGHTS, weights)
     _write_files({folder / file: tensors, folder / MOMENTS: moments}, SHARD_BYTES)
     write_state(state, folder)
@@ -68,7 +69,7 @@ def write_tensors(tensors: Tensors, path: Path, *, cap: int = SHARD_BYTES) -> No
 
 
 def _write_files(contents: Mapping[Path, Tensors], cap: int) -> None:
-    """Write files, register their digests with the store, and write the indices of sharded ones."""
+    """Write files, register their digests with the store, and write the indices of split files."""
     shards = {path: shard(tensors, path, cap) for path, tensors in contents.items()}
     for file, sha256 in tensor_files.write_files(
         {file: part for each in shards.values() for file, part in each.items()}
@@ -79,13 +80,13 @@ def _write_files(contents: Mapping[Path, Tensors], cap: int) -> None:
 
 
 def register_file(file: Path, sha256: str) -> None:
-    """Register the digest of a complete file, so that the commit need not read it again."""
+    """Register the digest of a complete file with the store, so that the commit need not read the file again."""
     remember_digest(file, sha256)
     _hit_fault_point(file)
 
 
 def shard(tensors: Tensors, path: Path, cap: int = SHARD_BYTES) -> dict[Path, dict[str, Tensor]]:
-    """Split tensors into the files of `path`, each of at most `cap` bytes or one tensor, in their order."""
+    """Split tensors, in their order, into `path` or several shards, each of at most `cap` bytes or one tensor."""
     groups: list[dict[str, Tensor]] = [{}]
     room = cap
     for name, tensor in tensors.items():
@@ -101,7 +102,7 @@ def shard(tensors: Tensors, path: Path, cap: int = SHARD_BYTES) -> dict[Path, di
 
 
 def write_index(shards: Mapping[Path, Tensors], path: Path) -> None:
-    """Write the index of several shards; a single file needs none."""
+    """Write the index of several shards, in the layout of Hugging Face; a single file needs none."""
     if len(shards) > 1:
         total = sum(tensor.nbytes for part in shards.values() for tensor in part.values())
         places = {name: file.name for file, part in shards.items() for name in part}
@@ -124,7 +125,7 @@ def _index_path(path: Path) -> Path:
 
 
 def shards_of(path: Path) -> list[Path]:
-    """The file `path`, or its shards. Raises CheckpointError if it is missing, StoreError if it was pruned."""
+    """List the file `path`, or its shards. Raises CheckpointError if one is missing, StoreError if it was pruned."""
     if path.is_file():
         return [path]
     pruned.refuse_pruned(path)
@@ -142,7 +143,7 @@ def shards_of(path: Path) -> list[Path]:
 
 
 def count_weights(folder: Path, name: str = WEIGHTS) -> int | None:
-    """Number of weights in a model folder, from the headers of its files; None if they are not safetensors."""
+    """Count the weights in a model folder by the headers of its files; None if they are not safetensors."""
     if not any((folder / each).is_file() for each in (name, _index_path(Path(name)).name)):
         return None
     total = 0
@@ -161,8 +162,11 @@ def write_state(state: TrainerState, folder: Path) -> None:
 
 
 def read_state(folder: Path, options: Options | None = None) -> TrainerState:
-    """Read a folder's `trainer.json`. Raises CheckpointError if it is missing, has another format, or its moments were
-    accumulated with other constants than `options`."""
+    """Read a folder's `trainer.json`.
+
+    Raises CheckpointError if it is missing, has another format, or its moments were accumulated with other constants
+    than `options`.
+    """
     path = folder / STATE
     if not path.is_file():
         raise CheckpointError(f"{folder} holds no optimizer state ({STATE} is missing)", hint=_REMEDY)
@@ -195,7 +199,7 @@ def _refuse_other_constants(options: Options, state: TrainerState, folder: Path)
 
 
 def read_reference(path: Path, targets: Tensors) -> None:
-    """Fill `targets` from a stored gradient. Raises CheckpointError unless names and shapes agree."""
+    """Fill `targets` from the file of a stored gradient. Raises CheckpointError unless names and shapes agree."""
     if not path.is_file():
         raise CheckpointError(f"the reference gradient {path} is missing", hint="run the dev_gradient phase first")
     fill_tensors(targets, path, remedy="recompute it")
@@ -215,7 +219,7 @@ def fill_tensors(targets: Tensors, path: Path, *, remedy: str = "load its own ch
     if differing:
         raise CheckpointError(f"{path} and the model disagree about {differing[:3]}", hint=remedy)
     for name, target in targets.items():
-        # Reopened for each tensor: the pages read stay in memory until the file is closed.
+        # Reopened for each tensor: pages that were read stay in memory until the file is closed.
         with safe_open(places[name], framework="pt") as handle:
             stored = handle.get_tensor(name)
             if stored.shape != target.shape:

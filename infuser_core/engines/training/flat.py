@@ -1,4 +1,4 @@
-"""A model's trained parameters in one flat tensor, and their gradients in another, with views by name."""
+"""Store a model's trained parameters in one flat tensor and their gradients in another, with views by name."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -16,33 +16,33 @@ DEVICE_CHUNK = 1 << 26
 
 
 class FlatBuffers:
-    """`data` holds the master weights, `gradient` the accumulated gradient of -J, both flat."""
+    """Master weights (`data`) and accumulated gradient of -J (`gradient`) as flat tensors of one layout."""
 
     def __init__(self, data: Tensor) -> None:
         self.data = data
         self.gradient = torch.zeros_like(data)
 
     def chunks(self, *buffers: Tensor) -> Iterator[tuple[Tensor, ...]]:
-        """The same pieces of several buffers, one piece after the other."""
+        """Split several buffers into pieces of the same ranges, and iterate over them."""
         size = CPU_CHUNK if self.data.device.type == "cpu" else DEVICE_CHUNK
         return zip(*(buffer.split(size) for buffer in buffers), strict=True)
 
     def norm(self, buffer: Tensor) -> float:
-        """Euclidean norm of a buffer, accumulated in fp64."""
+        """Compute the Euclidean norm of a buffer over all processes, accumulated in fp64."""
         squares = [(part * part).sum(dtype=torch.float64) for (part,) in self.chunks(buffer)]
         return float(self.total(torch.stack(squares).sum()).sqrt())
 
     def views(self, buffer: Tensor) -> dict[str, Tensor]:
-        """The part of every parameter in a buffer of this process."""
+        """Return views of every parameter's part in a buffer of this process, by name."""
         raise NotImplementedError
 
     def total(self, value: Tensor) -> Tensor:
-        """A small fp64 tensor summed over all processes that hold a part of the parameters."""
+        """Sum a small fp64 tensor over all processes that hold a part of the parameters."""
         return value
 
 
 class FlatParameters(FlatBuffers):
-    """Parameters as views of one buffer, whose padding stays 0; `outer` names the embedding and the output layer."""
+    """Makes parameters views of one buffer, whose padding stays 0; `outer` names embedding and output layer."""
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], *, outer: Collection[str] = ()) -> None:
         self.hidden = hidden_matrices(parameters, outer)
@@ -61,13 +61,13 @@ class FlatParameters(FlatBuffers):
         self.bind(self.gradient)
 
     def views(self, buffer: Tensor) -> dict[str, Tensor]:
-        """Every parameter's part of a buffer, in the parameter's shape."""
+        """Return views of every parameter's part of a buffer, in the parameter's shape, by name."""
         return {
             name: buffer[start : start + shape.numel()].view(shape) for name, (start, shape) in self._slices.items()
         }
 
     def bind(self, buffer: Tensor) -> None:
-        """Let backward accumulate into `buffer` from now on."""
+        """Make backward passes accumulate gradients into `buffer` from now on."""
         for name, view in self.views(buffer).items():
             self._parameters[name].grad = view
 
@@ -77,10 +77,10 @@ class FlatParameters(FlatBuffers):
             parameter.grad = None
 
     def bound_names(self) -> list[str]:
-        """Names of the parameters that have a gradient."""
+        """List the parameters that have a gradient, by name."""
         return [name for name, parameter in self._parameters.items() if parameter.grad is not None]
 
 
 def hidden_matrices(parameters: Mapping[str, Tensor], outer: Collection[str]) -> frozenset[str]:
-    """Names of the matrices that are not in `outer`."""
+    """Return the names of all matrices except those in `outer`, the embedding and the output layer."""
     return frozenset(name for name, each in parameters.items() if each.dim() == 2 and name not in outer)

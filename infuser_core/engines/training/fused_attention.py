@@ -1,12 +1,11 @@
-"""A fused attention kernel over packed segments, and the choice between it and the plain padded one.
+"""Run packed segments through torch's fused variable-length attention, if it agrees with plain padded attention.
 
 Queries are the flat tokens. Every prompt is a separate sequence, and so is every response, whose keys are its prompt's
-followed by its own, aligned at the end. On an accelerator, torch's variable-length kernel is tested once at a small
-size, forward and backward, against scaled-dot-product attention over padded buckets; if it is missing, fails or
-disagrees, the padded one is used and the reason recorded. On a CPU the padded one is also the fastest.
+followed by its own, aligned at the end. On an accelerator, the fused kernel is tested once at a small size, forward and
+backward, against scaled-dot-product attention over padded buckets; if it is missing, fails or disagrees, the padded
+one is used and the reason recorded. On a CPU the padded one is also the fastest.
 
-Shapes: _T flat tokens,
-_K gathered keys, heads, D head size.
+Shapes: _T flat tokens, _K gathered keys, heads, D head size.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +36,7 @@ TOLERANCE = {torch.bfloat16: 3e-2, torch.float32: 5e-3, torch.float64: 1e-9}
 
 
 class VarlenLayout:
-    """Layout of a packed sequence [1, T] for a `Kernel`."""
+    """Attention layout of a packed sequence [1, T] for a variable-length kernel."""
 
     def __init__(self, shapes: Sequence[SegmentShape], *, device: torch.device, kernel: Kernel) -> None:
         self.longest = max(shape.prompt + max(shape.rows) for shape in shapes)
@@ -54,7 +53,7 @@ class VarlenLayout:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, *, scaling: float, window: int | None = None
     ) -> Tensor:
-        """Attention output [1, T, heads, D], in the compute dtype of the kernel."""
+        """Compute the attention output [1, T, heads, D], in the compute dtype of the kernel."""
         flat = [_cast_for_autocast(each)[0].transpose(0, 1) for each in (query, key, value)]
         output = self._kernel(
             flat[0].contiguous(),
@@ -77,7 +76,7 @@ def _cast_for_autocast(states: Tensor) -> Tensor:
 
 
 def _sequences(shapes: Sequence[SegmentShape]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Indices of the queries and of the keys of every sequence among the flat tokens."""
+    """Yield, for every sequence, the indices of its queries and of its keys among the flat tokens."""
     flat = 0
     for shape in shapes:
         prompt = np.arange(flat, flat + shape.prompt)
@@ -91,7 +90,7 @@ def _sequences(shapes: Sequence[SegmentShape]) -> Iterator[tuple[np.ndarray, np.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionChoice:
-    """The choice of an attention kernel."""
+    """The attention kernel that a trainer uses, and the reason if it is not the fused one."""
 
     name: str
     """flash or sdpa."""
@@ -122,13 +121,13 @@ def choose_attention(setting: str, config: object, *, dtype: torch.dtype, device
 
 
 def disagreement(make: LayoutMaker, config: object, dtype: torch.dtype, device: torch.device) -> float:
-    """Largest relative distance of outputs and gradients from those of the plain layout."""
+    """Measure the largest relative distance of outputs and gradients from those of the plain padded layout."""
     ours, plain = (_run_layout(each, config, dtype, device) for each in (make, PackedLayout))
     return max(float((a - b).norm() / b.norm()) for a, b in zip(ours, plain, strict=True))
 
 
 def _run_layout(make: LayoutMaker, config: Any, dtype: torch.dtype, device: torch.device) -> list[Tensor]:
-    """Output and gradients of query, key and value, fp64, for fixed random operands."""
+    """Compute output and gradients of query, key and value, fp64, for fixed random operands."""
     queries = int(config.num_attention_heads)
     keys = int(getattr(config, "num_key_value_heads", None) or queries)
     size = int(
@@ -154,7 +153,7 @@ def _has_grouping(kernel: Callable[..., object]) -> bool:
 
 
 def _torch_kernel(query: Tensor, key: Tensor, *operands: Any, scaling: float, window: int | None) -> Tensor:
-    """Torch's variable-length kernel. Raises ImportError if torch has none."""
+    """Run torch's variable-length attention kernel. Raises ImportError if torch has none."""
     from torch.nn.attention.varlen import varlen_attn
 
     sizes = (-1, 0) if window is None else (window - 1, 0)

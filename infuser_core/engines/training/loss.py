@@ -1,4 +1,4 @@
-"""Loss of a packed micro-batch, and the sums over a pass: its report and its log-probabilities.
+"""Compute the loss of a packed micro-batch, and collect report and log-probabilities of a pass of micro-batches.
 
 Shapes: _S response tokens of a micro-batch.
 """
@@ -22,19 +22,19 @@ Values = Mapping[int, Mapping[int, Sequence[float]]]
 
 
 class Policy(Protocol):
-    """A model under training."""
+    """A model under training, as the loss uses it."""
 
     def logprobs(self, batch: MicroBatch, *, temperature: float) -> Tensor:
-        """log pi(token) of every response token, logits divided by `temperature`, [S]."""
+        """Compute log pi(token) of every response token, logits divided by `temperature`, [S]."""
 
     def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
-        """`logprobs`, and the entropy of pi at every response token, nats, [S]."""
+        """Compute `logprobs`, and the entropy of pi at every response token, nats, each [S]."""
 
 
 def forward_terms(
     policy: Policy, batch: MicroBatch, objective: Objective, denominator: int
 ) -> tuple[ObjectiveTerms, Tensor]:
-    """`batch_terms` of a forward pass, and its log-probabilities; entropies are computed only for an entropy bonus."""
+    """Run a forward pass; returns its `batch_terms` and log-probabilities. Entropies are computed only for a bonus."""
     entropy_S = None
     if objective.entropy:
         logprobs_S, entropy_S = policy.with_entropy(batch, temperature=objective.temperature)
@@ -46,7 +46,7 @@ def forward_terms(
 def batch_terms(
     logprobs_S: Tensor, batch: MicroBatch, objective: Objective, denominator: int, entropy_S: Tensor | None = None
 ) -> ObjectiveTerms:
-    """-J summed over the micro-batch and divided by `denominator` (eq:unified_obj)."""
+    """Compute -J summed over the micro-batch and divided by `denominator` (eq:unified_obj)."""
     return clipped_objective(
         logprobs_S,
         advantages_S=batch.advantages_S,
@@ -66,7 +66,7 @@ NEUTRAL = {"mean_ratio": 1.0, "mean_tis": 1.0}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
-    """Contribution of some rows to the report of a pass."""
+    """Sums over some rows of a pass, from which its report is computed."""
 
     loss: float
     """Negative objective."""
@@ -83,7 +83,7 @@ class Sums:
         )
 
     def report(self, groups: Sequence[TrainGroup]) -> StepReport:
-        """The report of a whole pass; token means are over computed tokens."""
+        """Compute the report of a whole pass; token means are over computed tokens."""
         means = {name: self.sums[name] / self.tokens if self.tokens else NEUTRAL.get(name, 0.0) for name in TOKEN_MEANS}
         tokens = sum(len(row.token_ids) for group in groups for row in group.rows)
         return StepReport(loss=self.loss, num_tokens=tokens, means=means)
@@ -101,7 +101,7 @@ class PassTally:
     def note(
         self, segments: Sequence[Segment], *, terms: ObjectiveTerms | None = None, logprobs_S: Tensor | None = None
     ) -> None:
-        """Add one micro-batch: its terms if it had a backward, its log-probabilities if they are to be returned."""
+        """Add one micro-batch: its terms if it had a backward pass, its log-probabilities if they will be returned."""
         self.rows += sum(len(segment.rows) for segment in segments)
         self.tokens += sum(len(row.token_ids) for segment in segments for row in segment.rows)
         if terms is not None:
@@ -117,13 +117,13 @@ class PassTally:
                 start += len(row.token_ids)
 
     def sums(self) -> Sums:
-        """The sums so far."""
+        """Return the sums so far."""
         loss, *sums = torch.stack(self._terms).sum(0).tolist() if self._terms else [0.0] * (1 + len(TOKEN_MEANS))
         return Sums(loss=loss, tokens=self.tokens, sums=dict(zip(TOKEN_MEANS, sums, strict=True)))
 
 
 def order_logprobs(groups: Sequence[TrainGroup], values: Values) -> list[list[Sequence[float]]]:
-    """Log-probabilities in the order of `groups`, [group][row][token]; empty for rows that were not computed."""
+    """Order log-probabilities as in `groups`, [group][row][token]; empty for rows that were not computed."""
     return [
         [values.get(place, {}).get(row, []) for row in range(len(group.rows))] for place, group in enumerate(groups)
     ]

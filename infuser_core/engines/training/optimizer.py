@@ -1,8 +1,8 @@
-"""Optimizers of a trainer, looked up by name: their step, and their direction for one gradient alone.
+"""Base class of optimizers, found by name: the optimizer step, and the update direction for one gradient alone.
 
 A file of `optimizers` has its class as OPTIMIZER and the dataclass of its constants as OPTIONS; see config/optimizers.
-The influence score needs the direction Gamma: the paper's for AdamW (eq:adamw_moments); for any other optimizer,
-likewise, the step on a question's gradient alone over the learning rate, without momentum, weight decay and clipping.
+The influence score needs this direction, Gamma: the paper's for AdamW (eq:adamw_moments). For any other optimizer it is
+likewise the step on a question's gradient alone, divided by the learning rate, without momentum, decay and clipping.
 """
 
 import math
@@ -23,7 +23,7 @@ OptimizerSetting = Options | Mapping[str, Any] | None
 
 
 class Optimizer(Generic[Constants]):
-    """Steps flat parameters, and computes its direction for one gradient alone."""
+    """Updates flat parameters, and computes the update direction Gamma for one gradient alone."""
 
     def __init__(self, parameters: FlatBuffers, options: Constants) -> None:
         self.options = options
@@ -32,7 +32,7 @@ class Optimizer(Generic[Constants]):
 
     @torch.no_grad()
     def step(self, learning_rate: float) -> float:
-        """Clip, then step; returns the gradient norm before clipping. A non-finite norm changes nothing."""
+        """Clip the gradient and update; returns the norm before clipping. A non-finite norm changes nothing."""
         norm = self._parameters.norm(self._parameters.gradient)
         if math.isfinite(norm):
             self.steps += 1
@@ -41,7 +41,7 @@ class Optimizer(Generic[Constants]):
         return norm
 
     def below_epsilon(self) -> float:
-        """Share of parameters whose second moment's root, bias corrected, is below epsilon; 0 without second moments.
+        """Return the share of parameters whose second moment, bias corrected, has a root below epsilon; 0 without any.
 
         Their direction is close to the gradient over epsilon, no longer to its sign.
         """
@@ -51,31 +51,31 @@ class Optimizer(Generic[Constants]):
         raise NotImplementedError
 
     def state(self) -> dict[str, Tensor]:
-        """The moments, not copied, as `m.<parameter>` and `v.<parameter>`."""
+        """Return the moments, not copied, as `m.<parameter>` and `v.<parameter>`."""
         raise NotImplementedError
 
     def sums(self, gradient: Tensor, reference: Tensor) -> Tensor:
-        """[<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of one flat gradient g, fp64, over all processes."""
+        """Compute [<ref, Gamma>, <ref, g>, |Gamma|^2, |g|^2] of one flat gradient g, fp64, over all processes."""
         raise NotImplementedError
 
     def elementwise(self) -> tuple[Elementwise, Mapping[str, Tensor]] | None:
-        """Form of Gamma, and v of every parameter; None unless Gamma is elementwise in g."""
+        """Return the formula of Gamma, and v of every parameter; None unless Gamma is elementwise in g."""
         return None
 
 
 def build_optimizer(parameters: FlatBuffers, options: Options) -> Optimizer[Any]:
-    """The optimizer of these options, with zero moments."""
+    """Create the optimizer that `options` names, with zero moments."""
     kind: type[Optimizer[Any]] = OPTIMIZERS.find(options.name, "OPTIMIZER")[1]
     return kind(parameters, options)
 
 
 def named_moments(first: Mapping[str, Value], second: Mapping[str, Value]) -> dict[str, Value]:
-    """Both moments of parameters, by their names in a checkpoint."""
+    """Name both moments of parameters as in a checkpoint: `m.<parameter>` and `v.<parameter>`."""
     return {f"m.{name}": each for name, each in first.items()} | {f"v.{name}": each for name, each in second.items()}
 
 
 def first_moments(options: Options, weights: Mapping[str, Tensor], outer: Collection[str]) -> dict[str, Tensor]:
-    """Moments before the first step; `outer` names the embedding and the output layer."""
+    """Create the zero moments of a first checkpoint; `outer` names the embedding and the output layer."""
     hidden = hidden_matrices(weights, outer)
     return {
         f"{letter}.{name}": torch.zeros_like(weight)

@@ -1,8 +1,9 @@
-"""Log-probabilities of target tokens under an output layer: one autograd function that works in tiles.
+"""Compute log-probabilities of target tokens from hidden states, tile by tile, without storing all logits.
 
 Logits of a whole vocabulary are many times larger than any other tensor of a micro-batch. If they are few, they are
 kept from forward to backward; otherwise they exist one tile at a time, some tokens by some rows of the vocabulary, and
-are computed twice. The layer is called once either way: ranks with different numbers of tokens make the same calls.
+are computed twice. Either way it is one call of an autograd function, so that ranks with different numbers of tokens
+make the same calls.
 Shapes: _S response tokens, _H hidden, _V vocabulary, _W a tile's vocabulary rows.
 """
 
@@ -31,18 +32,18 @@ class Receiver(Protocol):
 
     @property
     def spans(self) -> Sequence[slice]:
-        """Runs of tokens with separate gradients, in [0, S)."""
+        """Ranges of tokens with separate gradients, in [0, S)."""
 
     def height(self, tokens: int) -> int:
-        """Vocabulary rows of a tile of `tokens` tokens."""
+        """Return the number of vocabulary rows in a tile of `tokens` tokens."""
 
     def take(self, span: int, rows: slice, left_SW: Tensor, hidden_SH: Tensor) -> None:
-        """Take the slopes of these rows' logits for one span: left^T hidden is the gradient of the rows."""
+        """Receive the gradient of some vocabulary rows for one span of tokens: left^T hidden."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputLayer:
-    """A plain linear output layer that computes in `compute_dtype`."""
+    """A linear output layer that computes log-probabilities and entropies in `compute_dtype`."""
 
     layer: nn.Linear
     compute_dtype: torch.dtype
@@ -53,24 +54,24 @@ class OutputLayer:
 
     @classmethod
     def of(cls, layer: nn.Linear, compute_dtype: torch.dtype) -> "OutputLayer":
-        """The layer with tiles of a size for its device."""
+        """Wrap a layer, with tiles of a size that fits its device."""
         on_cpu = layer.weight.device.type == "cpu"
         return cls(layer=layer, compute_dtype=compute_dtype, cells=CPU_CELLS if on_cpu else LOGIT_CELLS)
 
     def logprobs(
         self, hidden_SH: Tensor, targets_S: Tensor, temperature: float, receiver: Receiver | None = None
     ) -> Tensor:
-        """log pi(target), logits divided by `temperature`, [S]; the weight's gradient goes to `receiver` if any."""
+        """Compute log pi(target), [S], of logits over `temperature`; `receiver`, if any, gets the weight's gradient."""
         return self._apply(hidden_SH, targets_S, temperature, receiver, entropy=False)[0]
 
     def with_entropy(self, hidden_SH: Tensor, targets_S: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
-        """log pi(target) and the entropy of pi over the vocabulary, nats, each [S] and with its gradient."""
+        """Compute log pi(target) and the entropy of pi over the vocabulary, nats, each [S] and differentiable."""
         return self._apply(hidden_SH, targets_S, temperature, None, entropy=True)
 
     def _apply(
         self, hidden_SH: Tensor, targets_S: Tensor, temperature: float, receiver: Receiver | None, *, entropy: bool
     ) -> tuple[Tensor, Tensor]:
-        """Log-probabilities, and entropies if requested, else an empty tensor."""
+        """Compute log-probabilities, and entropies if requested, else an empty tensor."""
         hidden_SH, weight_VH, bias_V = hidden_SH.to(self.compute_dtype), self.layer.weight, self.layer.bias
         few = len(hidden_SH) * len(weight_VH) <= self.kept_cells
         inputs = (hidden_SH, weight_VH, bias_V, targets_S, temperature, entropy)
@@ -83,7 +84,7 @@ class OutputLayer:
 
 
 class _WholeLogits(torch.autograd.Function):
-    """All logits at once, in one buffer that backward turns into their gradient: the bits of torch's cross entropy."""
+    """All logits at once, in a buffer that backward turns into their gradient; same bits as torch's cross entropy."""
 
     @staticmethod
     def forward(
@@ -130,18 +131,18 @@ class _WholeLogits(torch.autograd.Function):
 
 
 def _entropy(logprobs_SV: Tensor) -> Tensor:
-    """-sum p log p of every row, nats, [S]."""
+    """Compute the entropy -sum p log p of every row, nats, [S]."""
     return -torch.linalg.vecdot(logprobs_SV.exp(), logprobs_SV)
 
 
 def _split_blocks(logits_SV: Tensor, *others: Tensor) -> Any:
-    """Blocks of rows of logits that fit into the cache, with the same rows of other tensors."""
+    """Split logits into blocks of rows that fit into the cache, with the same rows of other tensors."""
     rows = max(1, BLOCK_CELLS // logits_SV.shape[1]) if logits_SV.device.type == "cpu" else max(1, len(logits_SV))
     return zip(*(each.split(rows) for each in (logits_SV, *others)), strict=True)
 
 
 class _TiledLogits(torch.autograd.Function):
-    """Forward keeps the logits' log-sum, and the logits if they are `few`; backward works by tiles."""
+    """Computes logits by tiles: forward keeps their log-sums, and the logits themselves if they are `few`."""
 
     @staticmethod
     def forward(
@@ -212,7 +213,7 @@ def _span_backward(
     entropy_S: Tensor | None = None,
     entropy_slopes_S: Tensor | None = None,
 ) -> Tensor:
-    """The gradient of a span's hidden states; that of the weight's rows goes to the receiver."""
+    """Return the gradient of a span's hidden states, and pass that of the weight's rows to the receiver."""
     tiles = Tiles(ctx.temperature, like=weight_VH)
     result, share = (torch.zeros_like(hidden_SH, dtype=logsums_S.dtype) for _ in range(2))
     # A CPU has no product of bf16 matrices with an fp32 result.
@@ -241,7 +242,7 @@ def _span_backward(
 
 
 class _DenseReceiver:
-    """Receiver of the whole gradient of weight and bias, in memory allocated once."""
+    """Receiver that stores the whole gradient of weight and bias, in memory allocated once."""
 
     def __init__(
         self, weight_VH: Tensor, bias_V: Tensor | None, *, tokens: int, cells: int, needs: Sequence[bool]
@@ -262,7 +263,7 @@ class _DenseReceiver:
 
 
 class Tiles:
-    """Logits of one tile after another, in memory allocated once: new memory per tile would fragment the heap."""
+    """Computes the logits of one tile after another, in one buffer: new memory per tile would fragment the heap."""
 
     def __init__(self, temperature: float, *, like: Tensor) -> None:
         self._temperature = temperature
@@ -270,7 +271,7 @@ class Tiles:
         self._buffer: Tensor | None = None
 
     def logits(self, hidden: Tensor, weight: Tensor, bias: Tensor | None, *, keep: bool = False) -> Tensor:
-        """Logits over the temperature, in fp32 or wider; the next tile overwrites them unless `keep`."""
+        """Compute logits over the temperature, in fp32 or wider; the next tile overwrites them unless `keep`."""
         cells = len(hidden) * len(weight)
         if self._buffer is None or self._buffer.numel() < cells:
             self._buffer = self._like.new_empty(cells, dtype=self._wide)

@@ -1,6 +1,7 @@
-"""Packing: rows of several groups as flat token sequences without padding, within a token budget.
+"""Pack prompts and responses into micro-batches: flat token sequences without padding, within a token budget.
 
-A segment is `prompt | r1 | r2 | ...`: the prompt is computed once; the positions of every response continue after it.
+A segment is `prompt | r1 | r2 | ...`: the prompt is computed once, and the positions of every response continue after
+the prompt's. The anchor is the pre-trained base model from which generator and solver both start.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +22,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """Rows of one group that are computed together after one copy of its prompt."""
+    """Responses of one group that are computed together after one copy of the group's prompt."""
 
     group: int
     """Place of the group in the caller's list."""
@@ -36,12 +37,12 @@ class Segment:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of the segment."""
+        """Number of tokens of the segment."""
         return len(self.prompt) + sum(len(row.token_ids) for row in self.rows)
 
 
 def runs_within(items: Iterable[Item], budget: int, size: Callable[[Item], int]) -> list[list[Item]]:
-    """Runs of items in their order, each filled up to the budget; a larger item has a run to itself."""
+    """Split items, in their order, into runs of at most `budget`; a larger item has a run to itself."""
     runs: list[list[Item]] = []
     room = 0
     for item in items:
@@ -56,7 +57,7 @@ def runs_within(items: Iterable[Item], budget: int, size: Callable[[Item], int])
 def _split_segments(
     groups: Sequence[TrainGroup], token_budget: int, short: int, *, only_trained: bool
 ) -> list[Segment]:
-    """Segments within the budget; rows of at most `short` tokens with their prompt are apart from longer ones."""
+    """Split groups into segments within the budget; rows of at most `short` tokens with prompt are kept separate."""
     segments: list[Segment] = []
     for place, group in enumerate(groups):
         rows = [row for row, each in enumerate(group.rows) if each.token_ids and (each.advantage or not only_trained)]
@@ -95,7 +96,7 @@ def _num_tokens(segments: Sequence[Segment]) -> int:
 
 
 def _fill_batches(units: Sequence[list[Segment]], budget: int, short: int) -> list[list[Segment]]:
-    """Micro-batches of at most `short` tokens for units that fit, then those of larger units; no unit is split."""
+    """Form micro-batches of at most `short` tokens from units that fit, then those of larger units; splits no unit."""
     small = [unit for unit in units if _num_tokens(unit) <= short]
     large = [unit for unit in units if _num_tokens(unit) > short]
     runs = runs_within(small, short, _num_tokens) + runs_within(large, budget, _num_tokens)
@@ -104,7 +105,7 @@ def _fill_batches(units: Sequence[list[Segment]], budget: int, short: int) -> li
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroBatch:
-    """Tensors of one forward call."""
+    """Tensors of one forward call of a trainer, packed from several segments."""
 
     input_ids: Tensor
     """Token ids [1, T]."""
@@ -146,7 +147,7 @@ class Packer:
     """True lets a response that exceeds the budget have a micro-batch of its size; False refuses it."""
 
     def plan(self, groups: Sequence[TrainGroup], *, only_trained: bool = True) -> list[list[Segment]]:
-        """Segments of each micro-batch.
+        """Divide groups into micro-batches; returns the segments of each.
 
         Rows that fit into `kept_tokens` with their prompt come first, in micro-batches of at most that size.
         `only_trained` leaves out rows whose advantage is 0: their gradient is exactly 0. Segments of similar shape are
@@ -157,7 +158,7 @@ class Packer:
         return _fill_batches([[segment] for segment in sorted(segments, key=_shape_key)], budget, short)
 
     def plan_whole(self, groups: Sequence[TrainGroup]) -> tuple[list[list[Segment]], list[int]]:
-        """Micro-batches in which every group is complete, and the places of the groups too large for one.
+        """Divide groups into micro-batches without splitting any; also returns the places of groups that are too large.
 
         Groups that fit into `kept_tokens` come first, in micro-batches of at most that size. Rows of advantage 0 are
         left out, and so are groups without other rows. Raises as `plan` does.
@@ -172,15 +173,15 @@ class Packer:
         return _fill_batches(whole, budget, short), [place for place in by_group if sizes[place] > budget]
 
     def _budgets(self, groups: Sequence[TrainGroup]) -> tuple[int, int]:
-        """Most tokens of a micro-batch of these groups, and of a short one, which keeps its matrix products."""
+        """Return the most tokens of a micro-batch, and of a short micro-batch, which keeps its matrix products."""
         rows = (len(group.prompt_token_ids) + len(row.token_ids) for group in groups for row in group.rows)
         budget = max(self.token_budget, *rows, 0) if self.stretches else self.token_budget
         return budget, min(self.kept_tokens or budget, budget)
 
     def pack(self, segments: Sequence[Segment], *, trim: bool = False) -> MicroBatch:
-        """Tensors of a micro-batch. Raises EngineError for mismatched rows.
+        """Build the tensors of a micro-batch. Raises EngineError for mismatched rows.
 
-        `trim` leaves out the last token of every response of two or more: it predicts nothing and no token looks at it.
+        `trim` leaves out the last token of every response of two or more: it predicts nothing and no token sees it.
         """
         device, dtype = self.device, self.dtype
         tokens: list[np.ndarray] = []
@@ -220,13 +221,13 @@ class Packer:
 
 
 def input_length(row: TrainRow, *, trim: bool) -> int:
-    """Tokens of a response that enter the model."""
+    """Count the tokens of a response that enter the model."""
     length = len(row.token_ids)
     return length - 1 if trim and length > 1 else length
 
 
 def shape_of(segment: Segment, *, trim: bool = False) -> SegmentShape:
-    """Lengths of a segment's prompt and responses as they enter the model."""
+    """Return the lengths of a segment's prompt and responses as they enter the model."""
     return SegmentShape(prompt=len(segment.prompt), rows=[input_length(row, trim=trim) for row in segment.rows])
 
 
@@ -244,7 +245,7 @@ def _sampler_logprobs(rows: list[tuple[Segment, TrainRow]]) -> Tensor:
 def _all_or_none(
     rows: list[tuple[Segment, TrainRow]], name: str, *, device: torch.device, dtype: torch.dtype
 ) -> Tensor | None:
-    """Log-probabilities that all rows have, or None if none does. Raises EngineError if only some do."""
+    """Concatenate log-probabilities of all rows; None if no row has any. Raises EngineError if only some do."""
     values = [getattr(row, name) for _, row in rows]
     present = [each for each in values if each is not None]
     if not present:
@@ -261,5 +262,5 @@ def _all_or_none(
 def _concatenate(
     values: Sequence[Sequence[int]] | Sequence[Sequence[float]], kind: type[np.int64 | np.float64]
 ) -> Tensor:
-    """Numbers of several sequences as one tensor of 64 bits each."""
+    """Concatenate the numbers of several sequences into one tensor of 64-bit numbers."""
     return torch.from_numpy(np.concatenate([np.asarray(each, kind) for each in values]))

@@ -1,4 +1,4 @@
-"""Log-probabilities of packed responses under a transformers model, with gradients.
+"""Compute log-probabilities of packed responses under a transformers model, with gradients.
 
 Shapes: _T tokens of a micro-batch, _S response tokens, _V vocabulary.
 """
@@ -15,7 +15,7 @@ from infuser_core.errors import EngineError
 
 
 class ModelPolicy:
-    """loss.Policy: a model in its master dtype that computes in `compute_dtype`."""
+    """loss.Policy over a transformers model, whose weights are in a master dtype; computes in `compute_dtype`."""
 
     def __init__(
         self, model: PreTrainedModel, *, compute_dtype: torch.dtype, recomputation: Recomputation | None = None
@@ -32,15 +32,15 @@ class ModelPolicy:
         self.output = OutputLayer.of(head, compute_dtype)
 
     def logprobs(self, batch: MicroBatch, *, temperature: float, receiver: Receiver | None = None) -> Tensor:
-        """log pi(token) of every response token, [S]; the output weight's gradient goes to `receiver` if any."""
+        """Compute log pi(token) of every response token, [S]; `receiver`, if any, gets the output weight's gradient."""
         return self.output.logprobs(self.predictors(batch), batch.targets_S, temperature, receiver)
 
     def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
-        """`logprobs`, and the entropy of the distribution of every response token, each [S]."""
+        """Compute `logprobs`, and the entropy of the distribution of every response token, each [S]."""
         return self.output.with_entropy(self.predictors(batch), batch.targets_S, temperature)
 
     def predictors(self, batch: MicroBatch) -> Tensor:
-        """Final hidden state of the token before every response token, [S, H]."""
+        """Compute the final hidden state of the token before every response token, [S, H]."""
         if self._recomputation is not None:
             self._recomputation.choose(batch.input_ids.shape[1])
         rounded = self.compute_dtype == torch.bfloat16
@@ -50,7 +50,7 @@ class ModelPolicy:
 
 
 def tied_names(model: nn.Module) -> dict[str, str]:
-    """Other names of tied parameters, with the name that checkpoints use."""
+    """Map the other names of tied parameters to the name that checkpoints use."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     every = model.named_parameters(remove_duplicate=False)
     return {name: names[id(parameter)] for name, parameter in every if names[id(parameter)] != name}

@@ -29,7 +29,7 @@ other activations."""
 
 
 class Recomputation:
-    """The activations that a model's layers recompute in backward, chosen before every forward pass.
+    """Makes a model's layers recompute activations in backward; how many is chosen before every forward pass.
 
     All ranks enter the same modules in the same order, even if they choose differently.
     """
@@ -43,7 +43,7 @@ class Recomputation:
         model.train()
 
     def choose(self, tokens: int) -> None:
-        """Choose for a forward pass of this many tokens."""
+        """Choose the activations to recompute for a forward pass of `tokens` tokens."""
         self._whole = tokens > self.kept_tokens
 
     def _contexts(self) -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:

@@ -1,7 +1,7 @@
-"""Self-test of a loaded model: sampler and trainer compute the log-probabilities of transformers' own forward.
+"""Self-test of a loaded model: sampler and trainer must compute the log-probabilities of transformers' own forward.
 
-An architecture may mix tokens outside of attention, scale its logits, or let the frequencies of its positions depend on
-the longest row of a call. No list of families is complete, so the test compares results for a few random tokens.
+An architecture may mix tokens outside of attention, scale its logits, or make its position encoding depend on the
+longest row of a call. No list of such families is complete, so that the test compares results for a few random tokens.
 """
 
 from pathlib import Path
@@ -27,9 +27,10 @@ LIMITS = {torch.float64: 1e-3, torch.float32: 1e-2, torch.bfloat16: 0.25}
 
 
 def seal_of_test(model: str, *, device: str = "cpu", dtype: str = "float32") -> str:
-    """Digest that identifies a passed test of a model; anchors are tested on the CPU, in float32.
+    """Compute the digest (seal) that identifies a passed test of a model.
 
-    It depends on the versions of torch and transformers and on the engines' code, so that any change tests again.
+    A run's anchor, the pre-trained base model of both roles, is tested on the CPU in float32. The digest depends on the
+    versions of torch and transformers and on the engines' code, so that the test is repeated after any change.
     """
     engines = Path(__file__).parents[1]
     code = {str(path.relative_to(engines)): digest_of_file(path) for path in engines.rglob("*.py")}
@@ -38,7 +39,7 @@ def seal_of_test(model: str, *, device: str = "cpu", dtype: str = "float32") -> 
 
 
 def require_same_once(model: PreTrainedModel, digest: str, seals: Path | None) -> None:
-    """`require_same`, unless a model of this digest has passed before.
+    """Run the self-test `require_same`, unless a model of this digest has passed it before.
 
     `seals` is a folder of empty files named by `seal_of_test`; without it, every call tests.
     """
@@ -55,7 +56,7 @@ def require_same_once(model: PreTrainedModel, digest: str, seals: Path | None) -
 
 @torch.inference_mode()
 def require_same(model: PreTrainedModel) -> None:
-    """Raises EngineError, with place and size, for a model that the engines compute differently from transformers."""
+    """Raise EngineError, with the size of the difference, if the engines' log-probabilities are not transformers'."""
     groups = _groups(model)
     family = type(model).__name__
     try:
@@ -87,7 +88,7 @@ def require_same(model: PreTrainedModel) -> None:
 
 
 def _groups(model: PreTrainedModel) -> list[TrainGroup]:
-    """Two groups of random tokens, the same for every model of a vocabulary."""
+    """Build two groups of random tokens, the same for all models with equal vocabulary sizes."""
     generator = torch.Generator().manual_seed(0)
     vocabulary = int(model.config.get_text_config().vocab_size)
 
@@ -112,7 +113,7 @@ def _select_logprobs(logits: Tensor, tokens: Tensor) -> Tensor:
 
 
 def _stock_logprobs(model: PreTrainedModel, groups: list[TrainGroup]) -> Tensor:
-    """Log-probabilities of all response tokens, one row after the other, by transformers' own forward."""
+    """Compute log-probabilities of all response tokens, one row after the other, by transformers' own forward."""
     rows = [(group.prompt_token_ids, row.token_ids) for group in groups for row in group.rows]
     logprobs = []
     model.set_attn_implementation("eager")
@@ -127,7 +128,10 @@ def _stock_logprobs(model: PreTrainedModel, groups: list[TrainGroup]) -> Tensor:
 
 
 def _packed_logprobs(model: PreTrainedModel, groups: list[TrainGroup], *, last: int | None = None) -> Tensor:
-    """The same in one packed call; with `last`, only of the first group, packed with a second one that ends there."""
+    """Compute log-probabilities of all response tokens in one packed call, as the trainer does.
+
+    With `last`, those of the first group alone, packed with a second one that ends at position `last`.
+    """
     packer = Packer(token_budget=1 << 20, device=model.device, dtype=torch.float32)
     (segments,) = packer.plan(groups)
     batch, first = packer.pack(segments), segments[0].num_tokens
@@ -140,7 +144,10 @@ def _packed_logprobs(model: PreTrainedModel, groups: list[TrainGroup], *, last: 
 
 
 def _sampled_logprobs(model: PreTrainedModel, groups: list[TrainGroup]) -> Tensor:
-    """The same by the sampler's calls: one padded call for the prompts, then token by token with the cache."""
+    """Compute log-probabilities of all response tokens as the sampler does.
+
+    One padded call for the prompts is followed by one call for each token, with the cache.
+    """
     device, width, head = model.device, max(PROMPTS), OutputHead(model)
     lengths = torch.tensor(PROMPTS, device=device)
     cache = DecodeCache(lengths, SAMPLES, RESPONSE)

@@ -1,4 +1,4 @@
-"""safetensors files: their layout, parallel writes by several processes, and one pass that writes, hashes and flushes.
+"""Write safetensors files, from several processes in parallel or in one pass that also hashes and flushes them.
 
 A large file bypasses the page cache, where a copy costs more than the disk, and is hashed while it is written, so that
 it need not be read again. The bytes are those of safetensors' own writer.
@@ -40,7 +40,7 @@ Shapes = Mapping[str, torch.Size]
 
 
 def build_header(shapes: Shapes, dtype: torch.dtype) -> bytes:
-    """The first bytes of a file of tensors of one dtype; the values follow in the order of the names."""
+    """Build the header of a file of tensors of one dtype; the values follow in the order of the names."""
     content: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name in sorted(shapes):
@@ -54,7 +54,7 @@ def build_header(shapes: Shapes, dtype: torch.dtype) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorEntry:
-    """A tensor of a file."""
+    """Position, shape and dtype of a tensor in a file."""
 
     path: Path
     shape: torch.Size
@@ -64,7 +64,7 @@ class TensorEntry:
 
 
 def read_entries(path: Path) -> dict[str, TensorEntry]:
-    """All tensors of a file, by name."""
+    """Read the positions, shapes and dtypes of all tensors of a file, by name."""
     with path.open("rb") as handle:
         length = int.from_bytes(handle.read(8), "little")
         content = json.loads(handle.read(length))
@@ -156,14 +156,14 @@ def _open_for_writing(path: Path, *, large: bool) -> Iterator[int]:
 
 
 def _byte_pieces(head: bytes, values: Iterable[Tensor]) -> Iterator[Tensor]:
-    """The file's bytes: the header, then one tensor after another from any device."""
+    """Yield a file's bytes: the header, then one tensor after another from any device."""
     yield torch.frombuffer(bytearray(head), dtype=torch.uint8)
     for each in values:
         yield each.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 def _fill_blocks(pieces: Iterable[Tensor], slots: SimpleQueue[Tensor]) -> Iterator[tuple[Tensor, int]]:
-    """Copy bytes into blocks, each with its number of bytes; only the last block may be partial."""
+    """Copy bytes into blocks; yields each with its number of bytes. Only the last block may be partial."""
     block, filled = slots.get(), 0
     for piece in pieces:
         rest = piece

@@ -21,34 +21,34 @@ class NormaliseRaw(LogitsProcessor):
         del vllm_config, device, is_pin_memory
 
     def apply(self, logits: Tensor) -> Tensor:
-        """[rows, vocabulary] in fp32."""
+        """Normalise logits [rows, vocabulary], fp32."""
         return logits.log_softmax(dim=-1)
 
     def is_argmax_invariant(self) -> bool:
-        """False sends vLLM here before the temperature."""
+        """Return False, for which vLLM runs the processor before the temperature."""
         return False
 
     def update_state(self, batch_update: Any) -> None:
-        """Keeps no state between steps."""
+        """Do nothing: the processor has no state between steps."""
 
 
 class NormaliseScaled(NormaliseRaw):
     """Turns logits divided by the temperature into log-probabilities at that temperature."""
 
     def is_argmax_invariant(self) -> bool:
-        """True sends vLLM here after the temperature, before top-k and top-p."""
+        """Return True, for which vLLM runs the processor after the temperature, before top-k and top-p."""
         return True
 
 
 class Forced(AdapterLogitsProcessor):
-    """Makes all but the fixed tokens of a request impossible, after the normalisation."""
+    """Forces the fixed tokens of a request: makes all others impossible, after the normalisation."""
 
     def is_argmax_invariant(self) -> bool:
-        """True sends vLLM here after NormaliseScaled."""
+        """Return True, for which vLLM runs the processor after NormaliseScaled."""
         return True
 
     def new_req_logits_processor(self, params: Any) -> Callable[[list[int], Tensor], Tensor] | None:
-        """The processor of a request with FORCED tokens; None for any other."""
+        """Create the processor of a request with FORCED tokens; None for any other request."""
         tokens = (params.extra_args or {}).get(FORCED)
         if not tokens:
             return None

@@ -1,4 +1,4 @@
-"""Checksums of the weights in a vLLM engine, by the checkpoint's names: parts of fused layers, shards, packed copies.
+"""Compute checksums of the weights in a vLLM engine by the checkpoint's names, also of fused, sharded or packed ones.
 
 A kernel may multiply by its own packed copy of a layer's weights. To read that copy, the identity is multiplied by it,
 which gives every weight exactly. Norms, biases and embeddings are read from memory.
@@ -17,7 +17,7 @@ _COLUMNS = 1024
 
 
 def checksums(model: Any, shapes: Mapping[str, Sequence[int]], dtype: str) -> dict[str, list[list[Block]]]:
-    """Blocks of this rank of every known tensor, by form: as in memory, and as the layer's kernel holds it."""
+    """Compute checksums of this rank's blocks of known tensors: as in memory, and as the layer's kernel holds them."""
     blocks = {name: _forms(model, name, shape, getattr(torch, dtype)) for name, shape in shapes.items()}
     return {name: forms for name, forms in blocks.items() if forms}
 
@@ -45,7 +45,7 @@ def _forms(model: Any, name: str, shape: Sequence[int], dtype: torch.dtype) -> l
 
 
 def _find_layer(model: Any, path: str) -> tuple[Any, int | None]:
-    """The layer of that path, or the layer that it is fused into and its number among the parts; else None twice."""
+    """Find a layer by path, or the layer into which it is fused and its number among the parts; else None twice."""
     above, _, last = path.rpartition(".")
     for fused, parts in {last: [last], **getattr(model, "packed_modules_mapping", {})}.items():
         try:
@@ -59,7 +59,7 @@ def _find_layer(model: Any, path: str) -> tuple[Any, int | None]:
 
 @torch.no_grad()
 def _kernel_columns(layer: Any, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
-    """Groups of columns of the matrix by which the layer's kernel multiplies, each with the number of its first."""
+    """Yield groups of columns of the matrix by which the layer's kernel multiplies, with the number of the first."""
     width = getattr(layer, "input_size_per_partition", None) or layer.input_size
     for first in range(0, width, _COLUMNS):
         count = min(_COLUMNS, width - first)
@@ -71,8 +71,10 @@ def _kernel_columns(layer: Any, dtype: torch.dtype) -> Iterator[tuple[int, Tenso
 def _own_blocks(
     layer: Any, part: int | None, columns: Sequence[tuple[int, Tensor]], height: int, width: int
 ) -> Iterator[tuple[int, int, Tensor]]:
-    """The tensor's rows in groups of columns, each with its first row and column in the whole tensor; none if their
-    sizes do not fit the tensor."""
+    """Yield the tensor's rows in groups of columns, each with its first row and column in the whole tensor.
+
+    Yields nothing if the sizes do not fit the tensor.
+    """
     rank, ranks = getattr(layer, "tp_rank", 0), getattr(layer, "tp_size", 1)
     num_columns = sum(group.shape[1] for _, group in columns)
     start, stop, row = _rows(layer, part, columns[0][1].shape[0], height, rank, ranks)
@@ -84,7 +86,7 @@ def _own_blocks(
 
 
 def _rows(layer: Any, part: int | None, num_rows: int, height: int, rank: int, ranks: int) -> tuple[int, int, int]:
-    """First row of the tensor in the layer, the row after its last, and the number of the first in the whole tensor."""
+    """Find a tensor's rows in a layer: first row, row after the last, and number of the first in the whole tensor."""
     shard = getattr(layer, "shard_indices", None)
     if shard is not None:
         return 0, shard.org_vocab_end_index - shard.org_vocab_start_index, shard.org_vocab_start_index

@@ -1,7 +1,7 @@
-"""A vLLM engine as a process of the sampling service.
+"""Worker process of the sampling service that runs a vLLM engine.
 
-Runs as `python -m infuser_core.engines.vllm.worker FD SETTINGS` in an environment with vllm, and imports nothing of the
-project but its pipe, its checksums and the logits processors.
+Runs as `python -m infuser_core.engines.vllm.worker FD SETTINGS` in an environment with vllm. Of this project it imports
+only the pipe, the checksums and the logits processors.
 """
 
 import sys
@@ -18,7 +18,7 @@ PROCESSORS = "infuser_core.engines.vllm.logits:"
 
 
 class VLLMEngine:
-    """A vLLM engine in this process, for a Server."""
+    """service.server.Engine over a vLLM engine in this process."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         from vllm import SamplingParams, __version__
@@ -50,7 +50,7 @@ class VLLMEngine:
         )
 
     def facts(self) -> dict[str, Any]:
-        """Version, limits and dtype, in plain values."""
+        """Return version, limits and dtype, in plain values."""
         config, limits = self._engine.model_config, self._engine.vllm_config.scheduler_config
         return {
             "vllm": self._version,
@@ -72,7 +72,7 @@ class VLLMEngine:
         self._engine.add_request(key, {"prompt_token_ids": prompt}, request)
 
     def step(self) -> list[Row]:
-        """Compute one token of every unfinished response that fits in memory; the completed responses."""
+        """Compute one token of every unfinished response that fits in memory; returns the completed responses."""
         rows = []
         for output in self._engine.step():
             (completion,) = output.outputs
@@ -92,7 +92,7 @@ class VLLMEngine:
         self._engine.reset_prefix_cache()
 
     def checksums(self, shapes: dict[str, list[int]], dtype: str) -> dict[str, list[int]]:
-        """Checksums of the tensors that all ranks together hold (see weights)."""
+        """Compute checksums of the tensors that all ranks together hold (see weights)."""
         from infuser_core.engines.vllm.weights import checksums
 
         ranks = self._engine.apply_model(partial(checksums, shapes=shapes, dtype=dtype))
@@ -109,7 +109,7 @@ class VLLMEngine:
 
 
 def _pack_again(model: Any) -> None:
-    """Let kernels pack tied weights again: vLLM's reload skips the second layer of a tensor that has two."""
+    """Make kernels pack tied weights again: vLLM's reload skips the second of two layers that share a tensor."""
     layers = [layer for layer in model.modules() if getattr(layer, "weight", None) is not None]
     owners = Counter(id(layer.weight) for layer in layers)
     for layer in layers:

@@ -12,7 +12,7 @@ from infuser_core.engines.training.optimizer import Optimizer, named_moments
 
 
 class AdamW(Optimizer[AdamWOptions]):
-    """Moments and step count of a set of flat parameters."""
+    """AdamW with its moments, over flat parameters in one process or sharded over ranks."""
 
     def __init__(self, parameters: FlatBuffers, options: AdamWOptions) -> None:
         super().__init__(parameters, options)
@@ -47,7 +47,7 @@ class AdamW(Optimizer[AdamWOptions]):
 
     @property
     def form(self) -> Elementwise:
-        """Gamma at the current moments (eq:adamw_moments)."""
+        """Formula of Gamma at the current step (eq:adamw_moments)."""
         return Elementwise.of_adamw(step=self.steps, beta2=self.options.beta2, eps=self.options.eps)
 
     def elementwise(self) -> tuple[Elementwise, Mapping[str, Tensor]]:
@@ -61,7 +61,7 @@ class AdamW(Optimizer[AdamWOptions]):
 def update(
     data: Tensor, gradient: Tensor, first: Tensor, second: Tensor, *, options: AdamWOptions, rate: float, steps: int
 ) -> None:
-    """Make step number `steps` on one piece of the parameters, in place, with a clipped gradient."""
+    """Make AdamW's step number `steps` on one piece of the parameters, in place, with a clipped gradient."""
     data.mul_(1.0 - rate * options.weight_decay)
     first.lerp_(gradient, 1.0 - options.beta1)
     second.mul_(options.beta2).addcmul_(gradient, gradient, value=1.0 - options.beta2)

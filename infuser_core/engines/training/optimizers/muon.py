@@ -1,4 +1,4 @@
-"""Muon: hidden matrices step along their orthogonalised momentum, all other parameters as under AdamW.
+"""The Muon optimizer: hidden matrices step along their orthogonalised momentum, other parameters as under AdamW.
 
 K. Jordan et al. 2024 (Muon; its coefficients of Newton-Schulz), and the scale 0.2 sqrt(max(rows, columns)) of Moonlight
 (J. Liu et al. 2025, arXiv 2502.16982), with which AdamW's learning rates fit. The direction for one gradient alone is
@@ -24,7 +24,7 @@ SCALE = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MuonOptions(AdamWOptions):
-    """Constants of the optimizer; AdamW's apply to all parameters but the hidden matrices."""
+    """Constants of Muon; those of AdamW apply to all parameters but the hidden matrices."""
 
     trainers = ("local",)
     elementwise = False
@@ -37,18 +37,21 @@ class MuonOptions(AdamWOptions):
 
     @classmethod
     def moments(cls, *, hidden: bool) -> str:
-        """`m`, the mean gradient, for hidden matrices; AdamW's two for other parameters."""
+        """Names of a parameter's moments: `m`, the mean gradient, for hidden matrices; AdamW's two for others."""
         return "m" if hidden else "mv"
 
     @classmethod
     def direction_flops(cls, rows: int, columns: int) -> float:
-        """FLOPs of Newton-Schulz."""
+        """Count the FLOPs of Newton-Schulz for one matrix."""
         short, long = sorted((rows, columns))
         return STEPS * (4.0 * short * short * long + 2.0 * short**3)
 
 
 def orthogonalise(matrices: Tensor) -> Tensor:
-    """The nearest (semi-)orthogonal matrices, singular values .7 to 1.2, by Newton-Schulz; [..., rows <= columns]."""
+    """Approximate the nearest (semi-)orthogonal matrices by Newton-Schulz; [..., rows <= columns].
+
+    The singular values of the result are .7 to 1.2.
+    """
     x = matrices / (matrices.norm(dim=(-2, -1), keepdim=True) + 1e-7)
     for _ in range(STEPS):
         gram = x @ x.mT
@@ -57,14 +60,14 @@ def orthogonalise(matrices: Tensor) -> Tensor:
 
 
 def scale_orthogonal(matrix: Tensor) -> Tensor:
-    """The orthogonalised matrix, of any shape, at Moonlight's scale."""
+    """Orthogonalise a matrix of any shape, and scale it as Moonlight does."""
     is_wide = matrix.shape[0] <= matrix.shape[1]
     result = orthogonalise(matrix) if is_wide else orthogonalise(matrix.mT).mT
     return result * (SCALE * max(matrix.shape) ** 0.5)
 
 
 class Muon(Optimizer[MuonOptions]):
-    """Mean gradients of the hidden matrices, and AdamW's moments of the rest."""
+    """Muon with the mean gradients of hidden matrices, and AdamW's moments of all other parameters."""
 
     def __init__(self, parameters: FlatParameters, options: MuonOptions) -> None:
         super().__init__(parameters, options)

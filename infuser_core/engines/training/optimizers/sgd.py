@@ -18,7 +18,7 @@ from infuser_core.engines.training.optimizer import Optimizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SGDOptions(Options):
-    """Constants of the optimizer."""
+    """Constants of SGD with momentum."""
 
     kept = ("momentum",)
 
@@ -29,12 +29,12 @@ class SGDOptions(Options):
 
     @classmethod
     def moments(cls, *, hidden: bool) -> str:
-        """`m`, the sum of gradients, for every parameter."""
+        """Names of a parameter's moments: `m`, the decayed sum of gradients, for every parameter."""
         return "m"
 
 
 class SGD(Optimizer[SGDOptions]):
-    """The decayed sum of gradients of a set of flat parameters."""
+    """SGD with momentum, the decayed sum of gradients, over flat parameters."""
 
     def __init__(self, parameters: FlatParameters, options: SGDOptions) -> None:
         super().__init__(parameters, options)
