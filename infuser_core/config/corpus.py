@@ -1,4 +1,4 @@
-"""Settings of the corpus: catalogues, conversion, chunking, judging, audit and pool."""
+"""Settings of the textbook corpus: catalogues, conversion, chunking, judging, overlap audit, and the document pool."""
 
 from typing import Annotated, Literal
 
@@ -19,25 +19,25 @@ from infuser_core.config.sources import (
 
 
 class EndpointModel(Settings):
-    """A model at an OpenAI-compatible address. The key comes from `INFUSER_API_KEY`."""
+    """A model behind an OpenAI-compatible API. The API key comes from `INFUSER_API_KEY`."""
 
     type: Literal["endpoint"]
     model: str = Field(min_length=1)
-    """Its name on the server."""
+    """Name of the model on the server."""
     url: str = Field(pattern=r"^https?://[^\s?#@]+$")
-    """Address up to and with the version, e.g. `http://127.0.0.1:8000/v1`."""
+    """Base address of the API, including the version, e.g. `http://127.0.0.1:8000/v1`."""
     concurrency: int = Field(default=16, gt=0, le=4096)
-    """Concurrent requests."""
+    """Requests that run at the same time."""
 
 
 class RuleJudge(Settings):
-    """Rules without a model: licences, contents, indexes, lists of sources, and text without sentences are dropped."""
+    """Judge chunks by rules, not a model: drop licences, contents, indexes, source lists and text without sentences."""
 
     type: Literal["rules"]
 
 
 class NoJudge(Settings):
-    """Every chunk is kept."""
+    """Keep every chunk."""
 
     type: Literal["none"]
 
@@ -45,11 +45,11 @@ class NoJudge(Settings):
 JudgeSource = Annotated[
     NanoAnchor | FolderAnchor | HubAnchor | EndpointModel | RuleJudge | NoJudge, Field(discriminator="type")
 ]
-"""Judge of chunks: a model's files, a model at an address, rules, or none."""
+"""Judge of chunks: a model loaded from files, a model behind an API, rules, or none."""
 
 
 ModelSource = Annotated[NanoAnchor | FolderAnchor | HubAnchor | EndpointModel, Field(discriminator="type")]
-"""A model's files, or a model at an address."""
+"""A model loaded from files, or a model behind an API."""
 
 
 class CatalogueEntry(Settings):
@@ -58,21 +58,21 @@ class CatalogueEntry(Settings):
     name: str = Field(min_length=1)
     """Module of corpus/find/catalogues, or your own `package.module`."""
     base: str = ""
-    """Its address; the catalogue's public one when empty, if it has one."""
+    """Address of the catalogue; when empty its public address, if it has one."""
 
 
 class CatalogueSettings(Settings):
-    """Settings of the search for textbooks: catalogues, and which offers are taken."""
+    """Settings of the search for textbooks: the catalogues to search, and the books to take from them."""
 
     type: Literal["nano", "local", "catalogues"] = "nano"
-    """`nano` serves the micro-world's textbooks on loopback; `local` is a JSON catalogue at `url`; `catalogues` are
-    those listed."""
+    """`nano` serves the micro-world's textbooks on the loopback interface; `local` is a JSON catalogue at `url`;
+    `catalogues` are those in the setting `catalogues`."""
     url: str = ""
-    """Address of a local catalogue."""
+    """Address of the JSON catalogue of type `local`."""
     world: World = "basic"
     """Micro-world whose textbooks the nano catalogue serves."""
     shelf: Annotated[ShelfName, Mark.NEUTRAL_IN_KEYS] = "mixed"
-    """Textbooks of that world: `mixed` ones treat every topic, `by_domain` ones a single domain."""
+    """Textbooks of that world to serve: each `mixed` book treats every topic, each `by_domain` book a single domain."""
     catalogues: list[CatalogueEntry] = Field(
         default=[
             CatalogueEntry(name="open_textbook_library"),
@@ -83,27 +83,27 @@ class CatalogueSettings(Settings):
             CatalogueEntry(name="arxiv"),
         ]
     )
-    """Catalogues of the type `catalogues`, in the order of queries."""
+    """Catalogues to query with type `catalogues`, in this order."""
     licences: list[str] = Field(
         default=["CC0-1.0", "CC-PDM-1.0", "PDDL-1.0", "LicenseRef-public-domain", "CC-BY", "CC-BY-SA", "GFDL"]
     )
-    """SPDX identifiers that are admitted; `CC-BY` includes every version of it; NC and ND must be listed."""
+    """SPDX identifiers of admitted licences; `CC-BY` includes all of its versions; NC and ND must be listed."""
     languages: list[str] = Field(default=[])
     """Two-letter codes of the admitted languages; all when empty. Entries without a language are always admitted."""
     queries_per_topic: Count = 3
-    """Highest number of queries for one (domain, subdomain) pair."""
+    """Most queries for one topic, a (domain, subdomain) pair."""
     books_per_topic: int = Field(default=5, ge=0, le=1_000_000)
-    """Books taken for one pair, the best ranked; 0 takes all."""
+    """Best-ranked books to take for one topic; 0 takes all."""
     model: ModelSource | None = None
-    """Model that labels questions without a pair, phrases queries and ranks books; rules do it when null."""
+    """Model that assigns topics to questions without one, phrases queries and ranks books; rules do so when null."""
     answers: Literal["live", "recorded"] = "live"
-    """`live` queries the catalogues and records their answers; `recorded` uses only the record."""
+    """`live` queries the catalogues and records their answers; `recorded` uses only recorded answers."""
     answer_days: float = Field(default=7.0, ge=0, le=36_500)
-    """Age up to which a recorded answer is used instead of a new query, days."""
+    """Age up to which a recorded answer replaces a new query, days."""
     host_delay_seconds: float = Field(default=1.0, ge=0, le=3600)
     """Pause between two requests to one host, seconds; longer if the host requires it."""
     robots_exempt: list[str] = Field(default=[])
-    """Address prefixes requested despite robots.txt, because their owner allows it elsewhere."""
+    """Address prefixes to request despite robots.txt, for sites whose owner permits it elsewhere."""
 
     @model_validator(mode="after")
     def _check_addresses(self) -> "CatalogueSettings":
@@ -115,27 +115,27 @@ class CatalogueSettings(Settings):
 
 
 class ConvertSettings(Settings):
-    """PDF to Markdown."""
+    """Settings of the conversion of PDF files to Markdown."""
 
     type: str = Field(default="auto", pattern=r"^[A-Za-z_][\w.]*$")
-    """Converter: `pdfium` (the text layer), `marker`, `docling`, `http`, or `my_package.my_converter`; `auto` reads the
-    text layer, and uses the helper if that is unusable."""
+    """Converter: `pdfium` (reads the text layer), `marker`, `docling`, `http`, or `my_package.my_converter`; `auto`
+    reads the text layer, and uses the converter `helper` for files whose text layer is unusable."""
     helper: str = Field(default="marker", pattern=r"^([A-Za-z_][\w.]*)?$")
-    """Converter that reads the printed page, for files without a usable text layer; none when empty."""
+    """Converter that reads the rendered pages of files without a usable text layer; none when empty."""
     url: str = Field(default="", pattern=r"^(https?://[^\s#@]+)?$")
-    """Address of the service that the converter `http` posts files to."""
+    """Address of the service to which the converter `http` posts files."""
     seconds: float = Field(default=600.0, gt=0, le=604_800)
-    """Wall-clock limit for one file, or for one range of pages under marker, seconds."""
+    """Wall-clock limit for one file, or with `marker` for one range of pages, seconds."""
     max_pages: Count = 4000
-    """Pages a source may have."""
+    """Most pages of one source file."""
     marker_pages: Count = 40
-    """Pages that one marker process converts."""
+    """Pages that one process of `marker` converts."""
     marker_gigabytes: float = Field(default=16.0, gt=0, le=65_536)
-    """Resident memory at which a process of marker or docling is ended, GB."""
+    """Resident memory at which a process of `marker` or `docling` is killed, GB."""
 
 
 class RuleTokenizer(Settings):
-    """Tokens by rule, without a model: close to current tokenizers on English text."""
+    """Count tokens by a rule, without a model: close to current tokenizers on English text."""
 
     type: Literal["rules"]
 
@@ -144,14 +144,14 @@ TokenizerSource = Annotated[NanoAnchor | FolderAnchor | HubAnchor | RuleTokenize
 
 
 class ChunkSettings(Settings):
-    """Header-aware chunking (T_min, T_max)."""
+    """Settings of chunking, which splits books at headings into chunks of T_min to T_max tokens."""
 
     mode: Literal["offsets", "langchain"] = "offsets"
     min_tokens: int = Field(default=200, ge=0, le=100_000_000)
     max_tokens: Tokens = 2048
     small_sections: Literal["merge", "drop"] = "merge"
     tokenizer: TokenizerSource | None = None
-    """Model whose tokenizer counts, or `rules`; the run's anchor when null."""
+    """Model whose tokenizer counts tokens, or `rules`; null takes the run's anchor, its pre-trained base model."""
 
     @model_validator(mode="after")
     def _check_limits(self) -> "ChunkSettings":
@@ -163,7 +163,7 @@ class ChunkSettings(Settings):
 class ExcludeSettings(Settings):
     """Textbooks and chunks of the pool from which no questions are written.
 
-    They stay in the pool, and another document replaces them in the batches that would have drawn them: iterations
+    They remain in the pool, and another document replaces them in each batch that would have drawn them: iterations
     before the first such batch are the same as without the exclusion, and are not computed again.
     """
 
@@ -174,65 +174,67 @@ class ExcludeSettings(Settings):
 
 
 Mode = Literal["exact", "paper", "loose"]
-"""How the overlap audit decides."""
+"""Method by which the overlap audit decides."""
 
 
 class OverlapSettings(Settings):
-    """The audit of the kept chunks against questions and other data."""
+    """Settings of the overlap audit, which compares the accepted chunks with questions and other data."""
 
     mode: Mode = "exact"
     """`exact` compares n-grams in both directions, `loose` shorter ones; `paper` decides on MinHash estimates."""
     n: int = Field(default=0, ge=0, le=1000)
-    """Words per n-gram; 0 takes the mode's number, 13 or, if loose, 5."""
+    """Words per n-gram; 0 takes the mode's default: 13, or 5 for `loose`."""
     containment: float = Field(default=0.0, ge=0, le=1)
-    """Share of one text's n-grams in the other from which a pair matches, in the paper's mode estimated, and the
-    Jaccard similarity as well; 0 takes the mode's own, 0.8 or, if loose, 0.5."""
+    """Share of one text's n-grams contained in the other from which two texts match. Mode `paper` estimates it, and
+    also matches texts whose Jaccard similarity reaches it. 0 takes the mode's default: 0.8, or 0.5 for `loose`."""
     run_words: Count = 50
-    """Common run from which a pair matches, words, as a quotation in a long text reaches no containment; not in the
-    paper's mode."""
+    """Length of a common passage from which two texts match, words: a quotation in a long text does not reach
+    `containment`. Not used in mode `paper`."""
     min_words: Count = 5
-    """A shorter text matches whole texts only, words, as any book has its few words; not in the paper's mode."""
+    """A text with fewer words matches only an equal text, because any book contains so few words. Not used in mode
+    `paper`."""
     min_chars: int = Field(default=200, ge=0, le=1_000_000)
-    """Texts shorter than this are left out in the paper's mode, characters."""
+    """Mode `paper` ignores texts with fewer characters."""
     matched: Literal["drop", "stop", "report"] = "drop"
-    """Treatment of a chunk that overlaps with a dev, validation or benchmark question."""
+    """Treatment of a chunk that overlaps with a dev, validation or benchmark question: drop it, stop the run, or only
+    report it."""
     references: list[FilePath] = Field(default=[])
-    """Further data to compare with: parquet, jsonl or json files, or folders of them."""
+    """Further data to compare the chunks with: parquet, jsonl or json files, or folders of them."""
     reference_matched: Literal["drop", "stop", "report"] = "report"
-    """Treatment of a chunk that overlaps with one of these."""
+    """Treatment of a chunk that overlaps with the data in `references`."""
     mixture: list[FilePath] = Field(default=[])
-    """Data that an instruction-finetuned anchor was trained on, as parquet, jsonl or json files, or folders of them:
-    it is compared with the kept chunks, the dev set and the validation set."""
+    """Data on which an instruction-finetuned base model was trained, as parquet, jsonl or json files, or folders of
+    them. It is compared with the accepted chunks, the dev set and the validation set."""
     sft_matched: Literal["report", "stop"] = "report"
-    """Treatment of a chunk or a question that overlaps with it: a line of the report, or the end of the run."""
+    """Treatment of a chunk or a question that overlaps with the data in `mixture`: report it, or stop the run."""
 
     def with_defaults(self) -> "OverlapSettings":
-        """The same settings with the mode's n and containment instead of 0."""
+        """These settings with the mode's default n and containment instead of 0."""
         n, containment = (5, 0.5) if self.mode == "loose" else (13, 0.8)
         return self.model_copy(update={"n": self.n or n, "containment": self.containment or containment})
 
 
 class CorpusSettings(Settings):
-    """From topics to the document pool."""
+    """Settings of the textbook corpus, from topics to the document pool."""
 
     pool: FilePath = ""
-    """An existing pool instead of a new one: a folder or file of documents, read as `infuser corpus convert` does. The
-    overlap audit checks it like any other."""
+    """Existing documents to use as the pool instead of building one: a folder or file, read as by
+    `infuser corpus convert`. The overlap audit checks them like others."""
     catalogue: CatalogueSettings = CatalogueSettings()
     convert: ConvertSettings = ConvertSettings()
     structure: Literal["off", "headings", "model"] = "headings"
-    """Whether front and back matter is cut before chunking: by headings, or by the judge's model, which sees the
-    headings alone and names the first chapter and the closing matter; `off` leaves the decision to the judge of
-    chunks."""
+    """Removal of front and back matter before chunking: `headings` recognises it by its headings; `model` shows all
+    headings to the judge's model, which names the first chapter and the closing matter; `off` removes nothing and
+    leaves the decision to the judge of chunks."""
     chunk: ChunkSettings = ChunkSettings()
     judge_tokens: Tokens = 512
     """Length limit of the judge's reply, tokens."""
     judge: JudgeSource | None = None
-    """Model that judges chunks; the run's anchor when null."""
+    """Judge of chunks; null takes the run's anchor, its pre-trained base model."""
     overlap: OverlapSettings = OverlapSettings()
     exclude: ExcludeSettings = ExcludeSettings()
     group: Count = 16
-    """Topics, or textbooks, per artifact: a change of one artifact leaves the others."""
+    """Topics or textbooks per stored artifact: after a change only the affected artifacts are computed again."""
 
     @model_validator(mode="after")
     def _check_judge(self) -> "CorpusSettings":

@@ -1,4 +1,4 @@
-"""Settings of the machinery that models run on: engines, accelerators, machines."""
+"""Settings of engines and hardware: the programs, accelerators and machines that run the models."""
 
 from typing import Annotated, Literal
 
@@ -29,7 +29,7 @@ RESERVED = {
     "hf_overrides": "",
     "disable_log_stats": "",
 }
-"""Arguments of vLLM's engine that INFUSER sets itself, with the setting that each follows; empty for a constant."""
+"""Arguments of vLLM's engine that INFUSER sets itself, with the setting that decides each; empty for a constant."""
 
 
 class EngineSettings(Settings):
@@ -42,48 +42,50 @@ class EngineSettings(Settings):
     threads: int = Field(default=1, gt=0, le=4096)
     """CPU threads of one process."""
     token_budget: Tokens | Literal["auto"] = 16384
-    """Tokens of one micro-batch. It changes only rounding and is not part of a recipe: a key's first result stays.
-    `auto` fits the free memory, by a formula and one measured micro-batch (trainer `local`)."""
+    """Tokens of one micro-batch. It changes only rounding and is not part of an artifact's recipe, so stored results
+    are reused. `auto` fits the free memory, by a formula and one measured micro-batch (trainer `local`)."""
     gradient_checkpointing: bool | Tokens = False
-    """Whether backward recomputes activations. With a number, micro-batches with more tokens recompute all of them, and
-    smaller ones only those between matrix products: memory for a few long responses, hardly more time than without.
-    It changes only rounding and is not part of a recipe."""
+    """Whether the backward pass recomputes activations instead of storing them. With a number, micro-batches with more
+    tokens recompute all of them, and smaller ones only those between matrix products: this saves memory for a few long
+    responses and takes hardly more time. It changes only rounding and is not part of a recipe."""
     probe: Annotated[Literal["auto", "fast", "reference"], Mark.NEUTRAL] = "auto"
-    """How questions are scored: `fast` many at once, `reference` one backward each, for layers of any kind. `auto` is
-    fast if the model's layers allow it. It changes only rounding and is not part of a recipe."""
+    """Method of scoring questions: `fast` scores many at once, `reference` takes one backward pass per question and
+    supports layers of any kind; `auto` is `fast` if the model's layers allow it. It changes only rounding and is not
+    part of a recipe."""
     attention: Literal["auto", "flash", "sdpa"] = "auto"
-    """How the trainer `local` computes attention; `auto` takes the fastest available one that agrees with sdpa."""
+    """Attention implementation of the trainer `local`; `auto` takes the fastest available one that agrees with sdpa."""
     deterministic: bool = False
-    """Whether torch uses only repeatable kernels, or fails if there is none: slower on an accelerator."""
+    """Whether torch uses only deterministic kernels and fails where none exists; slower on an accelerator."""
     ranks: Count = 1
     """Processes of the trainer `deepspeed`, one per accelerator."""
     zero_stage: Literal[2, 3] = 3
-    """Shards of `deepspeed`: 2 AdamW's state and gradients, 3 the weights as well."""
+    """ZeRO stage of `deepspeed`: 2 shards AdamW's state and gradients, 3 the weights as well."""
     offload: Literal["none", "optimizer", "all"] = "none"
-    """State that `deepspeed` keeps in host memory: AdamW's and gradients, or with stage 3 the weights as well."""
+    """State in host memory instead of on the accelerator: with `optimizer` AdamW's state and gradients, with `all`
+    (ZeRO stage 3) the weights as well."""
     placement: Literal["split", "colocated"] = "split"
-    """Whether engines have separate accelerators, or take turns on all of them."""
+    """Whether engines have separate accelerators (`split`), or take turns on all of them (`colocated`)."""
     overlap: bool = False
     """Whether independent phases run at the same time: dev rollouts and dev gradient during question generation, a
     validation during the next iteration. It changes no result and is not part of a recipe."""
     write_beside: bool = False
-    """Whether the dev gradient is hashed, flushed and committed while questions are generated, and the generator's
-    checkpoint while the solver is updated, under either placement. It changes no result; after a kill during this
-    time that phase is repeated."""
+    """Whether the dev gradient is hashed, flushed and committed in the background while questions are generated, and
+    the generator's checkpoint while the solver is updated, under either placement. It changes no result; if the run is
+    killed before the commit, the phase is repeated."""
     tensor_parallel: int = Field(default=1, gt=0, le=4096)
     """Accelerators that share one engine of the sampler `vllm`."""
     sampler_memory: float = Field(default=0.85, gt=0, le=1)
-    """Share of an accelerator's memory that an engine of the sampler `vllm` may take."""
+    """Share of an accelerator's memory that one engine of the sampler `vllm` may use."""
     max_num_seqs: Count | None = None
-    """Responses that an engine of the sampler `vllm` computes at a time; null is vLLM's number for the device."""
+    """Most responses that one engine of the sampler `vllm` computes at a time; null: vLLM's default for the device."""
     max_num_batched_tokens: Tokens | None = None
-    """Tokens, prompts included, of one step of such an engine; null is vLLM's number for the device."""
+    """Most tokens, with prompts, in one step of an engine of sampler `vllm`; null: vLLM's default for the device."""
     weight_updates: Literal["in-place", "fresh"] = "in-place"
-    """Whether such an engine takes new weights while it runs, or a new one is started for them. A check
-    proves that it computes with them; a running engine that fails it is replaced."""
+    """Whether a running engine of the sampler `vllm` loads new weights, or a new engine is started for them. A check
+    proves that the engine computes with them; a running engine that fails it is replaced."""
     vllm: Annotated[dict[str, JsonValue], Mark.NEUTRAL] = Field(default={}, max_length=64)
-    """Other arguments of vLLM's engine by vLLM's names, e.g. `{quantization: fp8}`. They may change samples, so
-    recipes record them if there are any."""
+    """Further arguments of vLLM's engine under vLLM's names, e.g. `{quantization: fp8}`. They may change samples, so
+    they are part of the recipe if there are any."""
 
     @property
     def is_pooled(self) -> bool:
@@ -97,11 +99,11 @@ class EngineSettings(Settings):
 
     @property
     def in_place(self) -> bool:
-        """Whether running engines take new weights: never quantised ones, which no checksum can verify."""
+        """Whether running engines load new weights; not quantised ones, whose weights no checksum can verify."""
         return self.weight_updates == "in-place" and self.vllm.get("quantization") is None
 
     def hands_over(self, *, spread: bool) -> bool:
-        """Whether trainers leave saved weights in memory for running engines: those of `vllm`, and those of `hf` if
+        """Whether trainers leave saved weights in memory for running samplers: those of `vllm`, and those of `hf` if
         `spread` over a cluster."""
         running = self.sampler == "vllm" or (self.sampler == "hf" and spread)
         return running and self.in_place and self.trainer != "fake"
@@ -111,7 +113,7 @@ class EngineSettings(Settings):
         if self.vllm and self.sampler != "vllm":
             raise ValueError(f"engine.vllm needs engine.sampler vllm, and it is {self.sampler}: leave it out")
         for name, value in self.vllm.items():
-            # Some of vLLM's arguments name classes and files.
+            # Some of vLLM's arguments name classes and files to load.
             if shipped_plugins_only() and not (isinstance(value, int | float) or str(value).isidentifier()):
                 message = (
                     f"engine.vllm.{name} = {abbreviate(value)}: a deployment passes numbers and single words alone"
@@ -152,4 +154,4 @@ class ClusterSettings(Settings):
     """A Ray cluster whose machines share the store and run this version."""
 
     address: str = "auto"
-    """`host:port` of its head; `auto` is the one that RAY_ADDRESS names, or that runs on this machine."""
+    """`host:port` of the cluster's head; `auto` is the cluster in RAY_ADDRESS, or the one on this machine."""

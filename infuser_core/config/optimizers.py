@@ -1,4 +1,4 @@
-"""Constants of an optimizer, and the facts that configuration and planner need without torch."""
+"""Constants of optimizers, and facts about them that configuration and planner need without loading torch."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -9,21 +9,21 @@ from infuser_core.plugins import Registry
 OPTIMIZERS = Registry(
     kind="optimizer", package="infuser_core.engines.training.optimizers", outside="my_package.my_optimizer"
 )
-"""Optimizers of both roles: `OPTIMIZER`, a class of steps, and `OPTIONS`, the dataclass of its constants."""
+"""Optimizer modules: each has a class of steps, `OPTIMIZER`, and the dataclass of its constants, `OPTIONS`."""
 DEFAULT = "adamw"
-"""The paper's optimizer; records of its constants do not name it."""
+"""Name of the paper's optimizer, which stored constants leave out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Constants that all optimizers have."""
+    """Base class of an optimizer's constants, with those that all optimizers have."""
 
     name: ClassVar[str]
-    """Name in a configuration: that of the module."""
+    """Name in a configuration: the optimizer's module name."""
     kept: ClassVar[tuple[str, ...]]
-    """Constants that stored moments depend on: a checkpoint with others is refused."""
+    """Constants on which stored moments depend: a checkpoint with other values is refused."""
     trainers: ClassVar[tuple[str, ...]] = ("local",)
-    """Values of `engine.trainer` that can run it."""
+    """Values of `engine.trainer` that can run the optimizer."""
     elementwise: ClassVar[bool] = True
     """Whether each element of a direction depends on its own gradient alone. Otherwise questions are scored one by one,
     and `Optimizer.elementwise` is None."""
@@ -38,26 +38,26 @@ class Options:
 
     @classmethod
     def moments(cls, *, hidden: bool) -> str:
-        """Letters of the moments of a parameter, which is a hidden matrix or not."""
+        """Letters of the moments of one parameter; `hidden` is whether it is a hidden matrix."""
         raise NotImplementedError
 
     @classmethod
     def direction_flops(cls, rows: int, columns: int) -> float:
-        """FLOPs of matrix products in the direction of one gradient of a hidden matrix."""
+        """FLOPs of the matrix products that turn one gradient of a hidden matrix into a direction."""
         return 0.0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for `trainer.json`.
+        """Constants as plain values for the file `trainer.json`; the name of the default optimizer is left out.
 
-        A file's format and no recipe, which records OptimizerSettings: files from before there were names mean AdamW,
-        and one that names it would have another digest than the same training wrote before.
+        Old files have no name and mean AdamW; naming it would change the digest of a file with the same training state.
+        Recipes record OptimizerSettings instead.
         """
         return asdict(self) | ({} if self.name == DEFAULT else {"name": self.name})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdamWOptions(Options):
-    """Constants of the default optimizer, which plans know without torch; the defaults are the paper's."""
+    """Constants of the default optimizer, AdamW, available without torch; the defaults are the paper's."""
 
     kept: ClassVar[tuple[str, ...]] = ("beta1", "beta2", "eps")
     trainers: ClassVar[tuple[str, ...]] = ("local", "deepspeed", "fake")
@@ -71,7 +71,7 @@ class AdamWOptions(Options):
 
     @classmethod
     def moments(cls, *, hidden: bool) -> str:
-        """Both, of every parameter."""
+        """Letters of both moments, which every parameter has."""
         return "mv"
 
 
@@ -79,7 +79,7 @@ AdamWOptions.name = DEFAULT
 
 
 def options_class(name: str) -> type[Options]:
-    """The constants of the optimizer called `name`. Raises ConfigError listing what exists for an unknown name."""
+    """The class of constants of the optimizer called `name`. Raises ConfigError, listing all, for an unknown name."""
     if name == DEFAULT:
         return AdamWOptions
     options: type[Options] = OPTIMIZERS.find(name, "OPTIONS")[1]
@@ -87,7 +87,7 @@ def options_class(name: str) -> type[Options]:
 
 
 def options_of(values: Options | Mapping[str, Any] | None) -> Options:
-    """Options of an engine's argument: an instance, constants by name, or the default optimizer's for None."""
+    """Convert an engine's argument to optimizer options: an instance, constants by name, or None for the defaults."""
     if isinstance(values, Options):
         return values
     constants = dict(values or {})

@@ -1,4 +1,4 @@
-"""From YAML files to a checked configuration: overlays merged left to right, then dotted overrides."""
+"""Load a run's configuration: merge YAML files left to right, apply dotted overrides, and validate the result."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
@@ -17,7 +17,7 @@ Checked = TypeVar("Checked", bound=BaseModel)
 
 
 def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | None = None) -> RunConfig:
-    """Merge YAML files, or shipped ones by name, left to right, then `key=value`.
+    """Load a configuration from YAML files, or shipped ones by name, merged left to right, then `key=value` overrides.
 
     Raises ConfigError naming the key, the value and the remedy.
     """
@@ -34,13 +34,13 @@ def load(files: Sequence[Path], overrides: Sequence[str] = (), *, seed: int | No
 
 
 def validate(values: Mapping[str, Any]) -> RunConfig:
-    """The checked configuration. Raises ConfigError for the first thing that is wrong."""
+    """Validate the values of a configuration. Raises ConfigError for the first error."""
     refuse_vast(values, name="the configuration")
     return parse_settings(RunConfig, values)
 
 
 def parse_settings(model: type[Checked], values: Any, *, where: str = "") -> Checked:
-    """The values as settings of this kind. Raises ConfigError, which begins with `where` the values are from."""
+    """Validate values as settings of a class. Raises ConfigError, whose message begins with their source `where`."""
     try:
         return model.model_validate(values)
     except ValidationError as error:
@@ -48,12 +48,12 @@ def parse_settings(model: type[Checked], values: Any, *, where: str = "") -> Che
 
 
 def with_overrides(config: RunConfig, overrides: Sequence[str]) -> RunConfig:
-    """The configuration with `key=value` overrides. Raises ConfigError for an impossible one."""
+    """Apply `key=value` overrides to a configuration. Raises ConfigError for an invalid one."""
     return validate(reduce(merge, map(parse_override, overrides), config.model_dump(mode="json")))
 
 
 def merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
-    """Overlay wins; mappings merge key by key, unless the overlay chooses another `type`."""
+    """Merge an overlay into base values: its values win; mappings merge by key, unless it chooses another `type`."""
     merged = dict(base)
     for key, value in overlay.items():
         old = merged.get(key)
@@ -90,7 +90,7 @@ def _config_error(model: Model, error: ValidationError, *, prefix: str) -> Confi
         return ConfigError(f"{name} is missing{more}", hint="add the key; configs/ has complete examples")
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, ConfigError):
-        # It has its own hint, and without a path it names the setting itself.
+        # The cause has its own hint, and without a path its message names the setting.
         return ConfigError(f"{f'{name}: ' if path else prefix}{cause.message}{more}", hint=cause.hint)
     value = (
         ""
@@ -101,7 +101,7 @@ def _config_error(model: Model, error: ValidationError, *, prefix: str) -> Confi
 
 
 def _suggest_key(model: Model, place: Sequence[int | str]) -> str:
-    """A hint for an unknown key at this place of a validation error: keys of similar spelling, else all keys."""
+    """Hint for an unknown key at the location of a validation error: keys of similar spelling, else all keys."""
     *parents, last = place
     keys, models = _models_at(model, parents)
     names = list(dict.fromkeys(name for each in models for name in each.model_fields))
@@ -113,7 +113,7 @@ def _suggest_key(model: Model, place: Sequence[int | str]) -> str:
 
 
 def _models_at(model: Model, place: Sequence[int | str]) -> tuple[list[str], list[Model]]:
-    """The keys of a place as people write them, without the tags of unions, and the models that it may hold."""
+    """The location of a validation error as written in YAML, without union tags, and the models possible there."""
     keys, models = [], [model]
     for part in place:
         inner = [

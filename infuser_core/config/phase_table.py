@@ -1,7 +1,7 @@
-"""The phases of the pipeline: one row each, with all facts that the rest of the program uses.
+"""Table of the pipeline's phases: one row per phase, with all facts about it that the program uses.
 
-A phase is the kind of a stage: the name of its artifacts in stores, places (`PHASE@ITERATION`) and queries. A member is
-that name, so `record.phase == Phase.SELECT` compares strings; a misspelt member raises.
+A phase is a kind of stage; its name identifies artifacts in stores, positions in a run (`PHASE@ITERATION`) and queries.
+A member equals its name, so `record.phase == Phase.SELECT` compares strings; a misspelt member raises.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 MOMENTS, WEIGHTS, GRADIENT = "moments", "weights", "gradient"
-"""Contents of a checkpoint (moments of the optimizer, weights), and the gradient that one phase leaves for another."""
+"""Large data of artifacts: the optimizer's moments and weights in checkpoints, and gradients for later phases."""
 
 
 class PipelinePart(Enum):
-    """Parts of the pipeline, in their order."""
+    """Parts of the pipeline, in order."""
 
     CORPUS = "textbooks, and the documents made from them"
     START = "inputs of every iteration"
@@ -25,36 +25,36 @@ class PipelinePart(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """The number of a phase that is drawn over iterations."""
+    """A number of a phase that is drawn as a curve over iterations."""
 
     title: str
     """Title of the chart."""
     value: str
-    """Entry of the artifact's summary."""
+    """Entry of the artifact's summary that is drawn."""
     over: str = ""
-    """Entry that it is divided by; empty for none."""
+    """Entry by which `value` is divided; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseFacts:
-    """Facts about a phase."""
+    """One row of the table: facts about a phase."""
 
     name: str
     """Name in stores, journals and on the command line: never changed."""
     words: str = ""
-    """Its product, for people; empty if the name says it."""
+    """Human-readable name of its product; empty if the phase's name says it."""
     part: PipelinePart
     """Part of the pipeline."""
     reads: tuple[str, ...] = ()
-    """MOMENTS, WEIGHTS and GRADIENT, as far as its stages read them from their inputs."""
+    """Those of MOMENTS, WEIGHTS and GRADIENT that its stages read from their inputs."""
     makes: tuple[str, ...] = ()
-    """The same of its artifacts."""
+    """Those of MOMENTS, WEIGHTS and GRADIENT that its artifacts contain."""
     responses: str = ""
-    """Responses in its artifacts whose form `report habits` can describe; empty for none."""
+    """Name of the responses in its artifacts whose form `report habits` can describe; empty for none."""
     curve: Curve | None = None
     """The number that is drawn over iterations."""
     headline: str = ""
-    """Metric that the terminal's line of an iteration shows; empty for none."""
+    """Metric in the line that the terminal prints per iteration; empty for none."""
 
 
 _STATE = (MOMENTS, WEIGHTS)
@@ -66,7 +66,7 @@ class Phase(StrEnum):
     facts: PhaseFacts
 
     def __new__(cls, facts: PhaseFacts) -> "Phase":
-        """The member that equals its name."""
+        """Make a member that equals the phase's name."""
         member = str.__new__(cls, facts.name)
         member._value_ = facts.name
         member.facts = facts
@@ -174,11 +174,11 @@ class Phase(StrEnum):
 
 
 FACTS: Mapping[str, PhaseFacts] = {phase: phase.facts for phase in Phase}
-"""Facts by name, for names that may come from a store of another version."""
+"""Facts about phases by name, for look-ups of names that this version may not have."""
 
 
 def phases(rule: Callable[[PhaseFacts], object]) -> tuple[Phase, ...]:
-    """Phases whose row passes a rule, in the order of the pipeline."""
+    """Phases whose facts satisfy a rule, in the order of the pipeline."""
     return tuple(phase for phase in Phase if rule(phase.facts))
 
 
@@ -187,12 +187,12 @@ LOOP = phases(lambda row: row.part is PipelinePart.LOOP)
 TESTS = phases(lambda row: row.part is PipelinePart.TEST)
 """Phases that test one checkpoint."""
 MEASUREMENTS = phases(lambda row: row.part in (PipelinePart.TEST, PipelinePart.END))
-"""Phases that compare checkpoints: they follow the latest settings of a run."""
+"""Phases that test and compare checkpoints, always with the latest settings of a run."""
 GRADINGS = phases(lambda row: row.part is PipelinePart.TEST and not row.reads)
-"""Phases with the verdicts and scores of a checkpoint's responses."""
+"""Phases whose artifacts have the verdicts and scores of a checkpoint's responses."""
 CHECKPOINTS = phases(lambda row: WEIGHTS in row.makes)
 """Phases whose artifacts are checkpoints."""
 UPDATES = phases(lambda row: WEIGHTS in row.makes and row.reads)
 """Phases that make a checkpoint from another."""
 GRADIENTS = phases(lambda row: GRADIENT in row.makes)
-"""Phases that leave a gradient for a later phase."""
+"""Phases whose artifacts have a gradient for a later phase."""

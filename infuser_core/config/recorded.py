@@ -1,7 +1,7 @@
-"""The settings that an artifact's key and a run's name depend on: all but the fields that are marked.
+"""Select the settings on which an artifact's key and a run's name depend: all except marked fields.
 
-A setting that is added later is marked, `Annotated[float, Mark.NEUTRAL] = 0.0`, in a class of settings or a dataclass:
-at its default, recipes are the same as before it existed, and stores keep their artifacts.
+A setting that is added later gets a mark, `Annotated[float, Mark.NEUTRAL] = 0.0`, in a class of settings or a
+dataclass: at its default, recipes are the same as before it existed, so stored artifacts are still reused.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,7 +15,7 @@ from pydantic_core import to_jsonable_python
 
 
 class Mark(Enum):
-    """Marks of fields that do not simply enter the recipes of artifacts and the digest in a run's name."""
+    """Marks of fields that are not always part of artifacts' recipes and of the digest in a run's name."""
 
     NEUTRAL = "in neither at its default, which means what was done before the field existed"
     NEUTRAL_IN_KEYS = "at its default in names alone, which had it before it was marked"
@@ -25,9 +25,9 @@ class Mark(Enum):
 def recorded(
     settings: Any, *, naming: bool = False, only: Collection[str] | None = None, without: Collection[str] = ()
 ) -> Any:
-    """Settings as the JSON values that a recipe records; with `naming`, those that a run's name depends on.
+    """Convert settings to the JSON values in a recipe; with `naming`, to those on which a run's name depends.
 
-    `only` and `without` choose among the fields of the settings themselves, not of their parts.
+    `only` and `without` select among the top-level fields of the settings, not among those of nested settings.
     """
     if isinstance(settings, Mapping):
         return {to_jsonable_python(key): recorded(value, naming=naming) for key, value in settings.items()}
@@ -48,7 +48,7 @@ def recorded(
 
 @cache
 def _fields(kind: Any) -> dict[str, tuple[Mark | None, Any]]:
-    """Mark and default of every field of a class, in their order."""
+    """Mark and default of every field of a class, in order."""
     if issubclass(kind, BaseModel):
         models = kind.model_fields.items()
         return {name: (_mark(field.metadata), field.get_default(call_default_factory=True)) for name, field in models}

@@ -1,4 +1,4 @@
-"""Settings that no longer exist, with the value that switched each off: stores and files still name them."""
+"""Settings that no longer exist but occur in stores and files, with the value that switched each off."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,9 +12,9 @@ class Retired(NamedTuple):
     off: Any
     """Its value when off, which is ignored."""
     advice: str
-    """Message for other values: what became of it, and the remedy."""
+    """Error message for other values: the reason of the removal, and the remedy."""
     in_digest: bool
-    """Whether a run's digest covers it, at its value when off."""
+    """Whether a run's digest still includes it, with its value when off."""
 
 
 RETIRED = {
@@ -34,11 +34,11 @@ RETIRED = {
         None, "quantised rollouts are an argument of vLLM now: set engine.vllm to {quantization: fp8}", in_digest=False
     ),
 }
-"""By dotted name."""
+"""Retired settings by dotted name."""
 
 
 def drop_retired(values: Any) -> Any:
-    """Remove retired settings that are off. Raises ConfigError for one that is on."""
+    """Remove retired settings that are switched off. Raises ConfigError for one with another value."""
     for name, setting in RETIRED.items():
         *path, leaf = name.split(".")
         part = values
@@ -53,7 +53,7 @@ def drop_retired(values: Any) -> Any:
 
 
 def add_retired(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A run's settings with the retired ones that its digest covers."""
+    """Add to a run's settings the retired ones that its digest includes."""
     for name, setting in RETIRED.items():
         *path, leaf = name.split(".")
         part = values
@@ -65,7 +65,7 @@ def add_retired(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _replace_part(values: Mapping[str, Any], path: list[str], part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The settings with another mapping at a path of keys."""
+    """Copy settings with the mapping at a path of keys replaced."""
     if not path:
         return part
     return {**values, path[0]: _replace_part(values[path[0]], path[1:], part)}

@@ -1,4 +1,7 @@
-"""Settings of co-training: the two roles, their loss and optimizer, given questions, and the budget of documents."""
+"""Settings of co-training: generator and solver, their loss and optimizer, data sets, and shares of documents.
+
+The anchor is the pre-trained base model from which both roles start.
+"""
 
 import math
 from dataclasses import fields
@@ -16,7 +19,7 @@ from infuser_core.errors import abbreviate
 from infuser_core.plugins import ROUTES
 
 ALL_LINEAR: Final = "all-linear"
-"""Every linear layer of a model but its output layer."""
+"""Value of `targets` for every linear layer of a model except the output layer."""
 
 
 _CONSTANTS = {
@@ -28,14 +31,14 @@ _CONSTANTS = {
     "momentum": "momentum",
     "nesterov": "nesterov",
 }
-"""Fields of an optimizer's `Options` by the settings that several optimizers share."""
+"""Settings that several optimizers share, with the field of `Options` that each one sets."""
 
 
 class OptimizerSettings(Settings):
-    """The optimizer of both roles; influence is measured along its directions."""
+    """Settings of the optimizer of both roles; influence scores are computed from its update directions."""
 
     name: Annotated[str, AfterValidator(OPTIMIZERS.check), Mark.NEUTRAL_IN_KEYS] = DEFAULT
-    """A file in `infuser_core/engines/training/optimizers`, or `my_package.my_optimizer`."""
+    """Module in `infuser_core/engines/training/optimizers`, or `my_package.my_optimizer`."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
     """Decay of the first moment, for optimizers that have it."""
     beta2: float = Field(default=0.999, ge=0, lt=1)
@@ -47,11 +50,11 @@ class OptimizerSettings(Settings):
     gradient_clip: float = Field(default=1.0, gt=0, le=1e12)
     """Global norm above which a step's gradient is scaled down."""
     momentum: Annotated[float | None, Mark.NEUTRAL_IN_KEYS] = Field(default=None, ge=0, lt=1)
-    """Decay of a mean or sum of gradients; null takes the optimizer's default."""
+    """Momentum: decay of a mean or sum of gradients; null takes the optimizer's default."""
     nesterov: Annotated[bool | None, Mark.NEUTRAL_IN_KEYS] = None
-    """Whether a step with momentum looks ahead; null takes the optimizer's default."""
+    """Whether to use Nesterov momentum; null takes the optimizer's default."""
     constants: Annotated[dict[str, bool | Whole | Size | str], Mark.NEUTRAL] = Field(default={})
-    """Constants that only this optimizer has, by name."""
+    """Constants that only the chosen optimizer has, by name."""
 
     @model_validator(mode="after")
     def _check_constants(self) -> "OptimizerSettings":
@@ -68,7 +71,7 @@ class OptimizerSettings(Settings):
         return self
 
     def options(self) -> Options:
-        """All constants, as engines take them."""
+        """All constants of the optimizer, as engines take them."""
         kind = options_class(self.name)
         names = {field.name for field in fields(kind)}
         values: dict[str, Any] = {to: getattr(self, key) for key, to in _CONSTANTS.items() if to in names}
@@ -76,73 +79,76 @@ class OptimizerSettings(Settings):
 
 
 class LossSettings(Settings):
-    """Constants of eq:unified_obj, and the preset's options one by one; null leaves an option to the preset."""
+    """Constants of the loss (eq:unified_obj), and options of the preset; null leaves an option to the preset."""
 
     clip_low: float = Field(default=0.2, gt=0, le=1e6)
     clip_high: float = Field(default=0.2, gt=0, le=1e6)
-    """Clip range of the importance ratio, 1 - clip_low to 1 + clip_high: they need not be equal (DAPO: 0.2, 0.28)."""
+    """Upper clip of the importance ratio, whose range is 1 - clip_low to 1 + clip_high (DAPO: 0.2 and 0.28)."""
     tis_cap: float | None = Field(default=2.0, gt=0, le=1e6)
-    """rho_max of the truncated importance weight; null switches it off."""
+    """Cap rho_max of the truncated importance weight; null switches this weight off."""
     kl: float = Field(default=0.0, ge=0, le=1e6)
-    """Weight of the KL divergence from the anchor that an update adds to its loss (GRPO's beta). Scores ignore it."""
+    """Weight of the KL divergence from the anchor in an update's loss (GRPO's beta). Influence scores ignore it."""
     entropy: float = Field(default=0.0, ge=0, le=1e6)
-    """Weight of the policy's entropy, nats per token, that an update adds to its objective. Scores ignore it."""
+    """Weight of the policy's entropy, nats per token, in an update's objective. Influence scores ignore it."""
     ratio: RatioLevel = "token"
-    """Importance ratios token by token, or `sequence`: one for a whole response, its geometric mean (GSPO), which needs
-    a far narrower clip range."""
+    """Importance ratio per `token`, or per `sequence`: the geometric mean over a response (GSPO), which needs a far
+    narrower clip range."""
     overlong: Overlong = "keep"
-    """`mask` gives no credit to a response that ends at the length limit; its reward stays in the mean (DAPO)."""
+    """Treatment of a response that ends at the length limit: `keep` treats it like any other; `mask` gives it no
+    credit, but its reward still enters the group's mean (DAPO)."""
     dual_clip: Annotated[float, Field(gt=1, le=1e6)] | Literal["none"] | None = None
-    """Bound of the loss of a negative advantage, in units of |A|; `none` is no bound."""
+    """Upper bound of the loss for a negative advantage A, in units of |A|; `none` sets no bound."""
     tis_form: TisForm | None = None
-    """Policy whose ratio to the sampler is truncated: the one before the update, or the current one."""
+    """Policy whose ratio to the sampler's policy is truncated: the policy before the update, or the current one."""
     length_norm: LengthNorm | None = None
-    """C: the longest generation (`fixed`), or the mean response length of the batch (`token_mean`)."""
+    """Length C by which token losses are divided: the longest generation (`fixed`), or the batch's mean response length
+    (`token_mean`)."""
     sigma_b: SigmaB | None = None
-    """Groups that enter sigma_B of `dugrpo`: all, or those with variance (`nonzero`)."""
+    """Groups from which sigma_B of the advantage `dugrpo` is computed: all, or those with variance (`nonzero`)."""
     single_row: SingleRow | None = None
-    """A group of one row: no credit (`zero`), or mean 0 and standard deviation 1 (`unit`)."""
+    """Advantage of a group with one row: none (`zero`), or computed with mean 0 and standard deviation 1 (`unit`)."""
     batch_std: BatchStd | None = None
-    """The normaliser that the advantage `batch_std` means."""
+    """Normaliser of the advantage `batch_std`."""
     partial_minibatch: PartialMinibatch | None = None
-    """Divisor of a smaller last minibatch: its groups (`real`), or those of a whole one (`nominal`)."""
+    """Divisor of a smaller last minibatch: its own number of groups (`real`), or that of a full one (`nominal`)."""
     mid_eos_verdicts: list[Literal["no_answer", "unverified"]] | None = None
-    """Verdicts that `mid_eos_penalty` applies to."""
+    """Verdicts to which `mid_eos_penalty` applies."""
 
 
 class AdapterSettings(Settings):
-    """Adapters that are trained instead of the model's weights; influence is measured in their space."""
+    """Settings of LoRA adapters, trained instead of the model's weights; influence is computed in their space."""
 
     type: Literal["lora"] = "lora"
     rank: int = Field(default=16, gt=0, le=4096)
     """Rank of each adapter (r)."""
     alpha: float = Field(default=32.0, gt=0, le=1e6)
-    """Adapters are added alpha / rank times."""
+    """Scale of the adapters: their product is multiplied by alpha / rank before it is added to the weights."""
     targets: list[str] | Literal["all-linear"] = ALL_LINEAR
-    """Last names of the linear layers that get one, e.g. [q_proj, v_proj]; `all-linear` is every one but the output."""
+    """Last names of the linear layers with adapters, e.g. [q_proj, v_proj]; `all-linear`: all but the output layer."""
 
 
 class ProblemSettings(Settings):
-    """Rows of the training pool that are not from textbooks: problems with known answers (hybrid extension)."""
+    """Problems with known answers that join the training pool next to textbook chunks (hybrid extension)."""
 
     source: QuestionSource
-    """The problems; a duplicate counts once."""
+    """Source of the problems; duplicates are used once."""
     count: Rows
-    """Rows: the problems repeated in turn until there are as many, then shuffled."""
+    """Number of rows in the pool: the problems are repeated in turn to this number, then shuffled."""
     route: Annotated[str, AfterValidator(ROUTES.check)] = "direct"
-    """`direct` puts the problem itself to the solver; for other routes problem and answer are a text to write from."""
+    """`direct` gives the problem itself to the solver; for other routes, the generator writes a question from the
+    problem and its answer."""
     seed: Seed = 42
     """Seed of the shuffle, independent of the run's seed."""
     exclude_dev: bool = True
-    """Leave out problems of the dev set, by text. The authors' published pool keeps them."""
+    """Whether to leave out problems whose text is in the dev set. The authors' published pool keeps them."""
     domain: str = ""
-    """Domain of the rows; each problem's domain when empty."""
+    """Domain of all rows; when empty, each problem's own domain."""
 
 
 Overlap = Literal[
     "dev-validation", "dev-benchmarks", "validation-benchmarks", "problems-validation", "problems-benchmarks"
 ]
-"""Two sets of questions: one that a run learns from or chooses by, and one that checks the result."""
+"""Pair of question sets: one that a run learns from or selects by, and one that tests the result."""
 
 
 def _expand_overlap(value: object) -> object:
@@ -150,35 +156,36 @@ def _expand_overlap(value: object) -> object:
 
 
 class DataSettings(Settings):
-    """Data of a run: dev and validation questions of the target, and problems of other sources."""
+    """Question sets of a run: dev and validation questions of the target task, and problems of other sources."""
 
     dev: QuestionSource
-    """The small set whose gradient guides the generator (eq:hat_g_dev)."""
+    """The dev set: a small set whose gradient guides the generator (eq:hat_g_dev)."""
     validation: QuestionSource
-    """Selects the checkpoint; disjoint from dev."""
+    """The validation set, by which the checkpoint is selected; disjoint from the dev set."""
     problems: list[ProblemSettings] = Field(default=[])
-    """Problems that join the pool; with the route `direct` they are the pool."""
+    """Problems that join the training pool; with the route `direct` they are the whole pool."""
     allow_overlap: Annotated[list[Overlap], BeforeValidator(_expand_overlap), Mark.UNRECORDED] = Field(default=[])
-    """Pairs of sets that may share questions; true is all of them. Any other pair that shares some stops the run
-    before it starts. It changes no result, is not part of a recipe or the run's name; a resumed run may change it."""
+    """Pairs of question sets that may share questions; true means all pairs. If another pair shares questions, the run
+    does not start. The setting changes no result and is not part of a recipe or the run's name; a resumed run may
+    change it."""
 
 
 class BudgetSettings(Settings):
-    """Settings for sharing an iteration's documents among the arms of the pool."""
+    """Settings of the shares of an iteration's documents among the arms of the pool, e.g. its domains."""
 
     mode: Literal["uniform", "shares", "bandit"] = "uniform"
-    """`uniform` draws from the whole pool; `shares` has constant weights; `bandit` follows recent mean influence."""
+    """`uniform` draws from the whole pool; `shares` uses constant weights; `bandit` follows recent mean influence."""
     by: Literal["domain", "source_id", "prompt_type"] = "domain"
-    """Field of a document that names its arm."""
+    """Field of a document by which the pool is divided into arms."""
     shares: dict[str, Size] = Field(default={})
-    """`shares`: weight of every arm, 0 to leave it out. `bandit`: constant share of the batch of arms that it does not
-    steer, such as a route without influence scores."""
+    """Mode `shares`: weight of every arm, 0 to leave it out. Mode `bandit`: constant share of the batch for arms that
+    the bandit does not control, such as a route without influence scores."""
     window: Count = 5
-    """Iterations that the bandit looks back."""
+    """Number of past iterations from which the bandit computes mean influence."""
     exploration: float = Field(default=0.5, ge=0, le=1e6)
-    """Width of the bandit's bounds, in deviations of the rewards of the window."""
+    """Width of the bandit's confidence bounds, in standard deviations of the rewards of the window."""
     floor: float = Field(default=0.05, ge=0, lt=1)
-    """Lowest share of an arm that the bandit steers, at most an equal share."""
+    """Lowest share of an arm that the bandit controls, at most an equal share."""
 
     @model_validator(mode="after")
     def _check_shares(self) -> "BudgetSettings":
@@ -195,25 +202,26 @@ class BudgetSettings(Settings):
 
 
 class RoleSettings(Settings):
-    """Settings of one role's update."""
+    """Settings of one role's updates."""
 
     update: bool = True
-    """False keeps the role at its anchor."""
+    """Whether the role is trained; if not, it remains the anchor."""
     learning_rate: float = Field(ge=0, le=1e6)
-    """Highest step size."""
+    """Highest learning rate, reached after the warm-up."""
     warmup: int = Field(default=0, ge=0, le=10_000)
-    """Iterations over which the step size rises linearly: (t + 1) / warmup of it in iteration t, from 0."""
+    """Iterations of linear warm-up: iteration t, from 0, has (t + 1) / warmup of the learning rate."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """Course of the step size after the warm-up: constant, or down to 0 after the last iteration."""
+    """Learning rate after the warm-up: constant, or falling to 0 after the last iteration."""
     minibatch: Rows = 32
     """M: groups per optimizer step."""
     advantage: Literal[
         "mean_centred", "leave_one_out", "dugrpo", "group_std", "batch_std", "batch_mean_std", "batch_pooled_std"
     ]
-    """`leave_one_out` has the mean of a group's other rewards as baseline; `batch_std` depends on the preset."""
+    """Advantage estimator. `leave_one_out` takes the mean of a group's other rewards as baseline; `batch_std` depends
+    on `loss.batch_std`, by default the preset's."""
 
     def step_size(self, iteration: int, *, iterations: int) -> float:
-        """Step size of an iteration, counted from 0, of a run of `iterations`."""
+        """Learning rate in an iteration, counted from 0, of a run of `iterations`."""
         if iteration < self.warmup:
             return self.learning_rate * (iteration + 1) / self.warmup
         progress = (iteration - self.warmup) / max(1, iterations - self.warmup)
@@ -225,10 +233,10 @@ class RoleSettings(Settings):
 
 
 class GeneratorRole(RoleSettings):
-    """The generator's part."""
+    """Settings of the generator."""
 
     model: ModelSource | None = None
-    """Another model as generator, never updated: files or a server; the anchor when null."""
+    """Another model to use as generator, which is never trained: model files or an API; the anchor when null."""
 
     @model_validator(mode="after")
     def _check_model(self) -> "GeneratorRole":
@@ -238,12 +246,12 @@ class GeneratorRole(RoleSettings):
 
 
 class SolverRole(RoleSettings):
-    """The solver's part."""
+    """Settings of the solver."""
 
     accuracy_band: list[Size] | None = Field(default=None, min_length=2, max_length=2)
-    """[low, high]: questions that the solver answers with an accuracy outside are not trained on; all when null."""
+    """[low, high]: train only on questions that the solver answers with an accuracy in this range; on all when null."""
     accuracy_quantiles: list[Size] | None = Field(default=None, min_length=2, max_length=2)
-    """[low, high]: the same with quantiles of the batch's accuracies, so that the band moves with the solver."""
+    """[low, high]: like `accuracy_band`, but in quantiles of the batch's accuracies, so the band follows the solver."""
 
     @model_validator(mode="after")
     def _check_bands(self) -> "SolverRole":
@@ -257,20 +265,20 @@ class SolverRole(RoleSettings):
         return self
 
     def band(self) -> tuple[float, float] | None:
-        """The band as a pair, of accuracies or of their quantiles."""
+        """The band as a pair (low, high), of accuracies or of their quantiles."""
         low_high = self.accuracy_band or self.accuracy_quantiles
         return (low_high[0], low_high[1]) if low_high else None
 
 
 class ExampleSettings(Settings):
-    """Questions that the generator sees before its task: by people (R-Few), or the run's own (Absolute Zero)."""
+    """Example questions in the generator's prompt: human-written (R-Few), or the run's own (Absolute Zero)."""
 
     count: Count
-    """Examples in one prompt, drawn again for every document of every iteration."""
+    """Number of examples in one prompt, drawn anew for every document of every iteration."""
     source: QuestionSource | None = None
     """Source of the examples; the dev set when null."""
     earlier: int = Field(default=0, ge=0, le=100_000)
-    """Newest valid questions of earlier iterations that they are drawn from instead; 0 for none."""
+    """Number of newest valid questions of earlier iterations from which examples are drawn instead; 0 for none."""
 
     @model_validator(mode="after")
     def _check_source(self) -> "ExampleSettings":
@@ -280,9 +288,9 @@ class ExampleSettings(Settings):
 
 
 class TurnSettings(Settings):
-    """Turns of the two roles: some iterations update the generator alone, then some the solver alone."""
+    """Alternating turns of the two roles: some iterations update only the generator, then some only the solver."""
 
     generator: Count
     """Iterations of the generator's turn, which comes first."""
     solver: Count
-    """Iterations of the solver's turn; then the generator's comes again."""
+    """Iterations of the solver's turn; then the generator's turn begins again."""

@@ -1,4 +1,7 @@
-"""Typed settings of a run: unknown keys, wrong types and impossible combinations fail here, before anything runs."""
+"""Settings of a run, validated before it starts: unknown keys, wrong types and impossible combinations are errors.
+
+The anchor is the pre-trained base model from which generator and solver start.
+"""
 
 from dataclasses import fields, replace
 from typing import Annotated, Literal
@@ -27,13 +30,13 @@ from infuser_core.config.sources import AnchorSource, Columns, Count, FilePath, 
 from infuser_core.system.sealed import digest_of
 
 Box = Literal["paper", "official", "strict-last", "phrase"]
-"""Which answer of a response counts."""
+"""Rule that selects the answer in a response (`verifiers/parts/extract.py`)."""
 TooLong = Literal["wrong", "drop"]
-"""Treatment of questions that do not fit the prompt limit."""
+"""Treatment of questions longer than the prompt limit: counted as wrong, or left out."""
 
 
 class SamplingSettings(Settings):
-    """Settings of sampling in evaluation."""
+    """Sampling of responses in evaluation."""
 
     temperature: float = Field(default=0.7, ge=0, le=1000)
     top_p: float = Field(default=1.0, gt=0, le=1)
@@ -41,10 +44,10 @@ class SamplingSettings(Settings):
 
 
 class RolloutSampling(Settings):
-    """Settings of sampling in co-training, which draws from the whole distribution."""
+    """Sampling of responses in co-training, always from the whole distribution, without top_p and top_k."""
 
     temperature: float = Field(default=0.7, gt=0, le=1000)
-    """At temperature 0 all samples are equal, so groups have no variance."""
+    """Sampling temperature, above 0: at 0 all samples are equal, so groups have no variance."""
 
     @model_validator(mode="before")
     @classmethod
@@ -61,7 +64,7 @@ class RolloutSampling(Settings):
         return {key: value for key, value in values.items() if key not in neutral}
 
     def as_sampling(self) -> SamplingSettings:
-        """The same temperature, without limits on the candidates."""
+        """Sampling settings with this temperature and without top_p and top_k."""
         return SamplingSettings(temperature=self.temperature)
 
 
@@ -72,9 +75,9 @@ class QuestionSettings(Settings):
     max_choices: int = Field(default=8, ge=2, le=10)
     choice_order: Literal["shuffled", "as_written"] = "shuffled"
     labeller: str = ""
-    """`package.module:name` of a function that labels questions for the report only."""
+    """`package.module:name` of a function that labels generated questions, for the report only."""
     oracle: str = ""
-    """`package.module:name` of a function from Question to Question, applied to every valid question: a control."""
+    """`package.module:name` of a function that replaces every valid Question by another, for control experiments."""
 
 
 class RewardSettings(Settings):
@@ -83,30 +86,31 @@ class RewardSettings(Settings):
     name: str = "influence"
     """Module in `infuser_core/cotrain/rewards`, or `package.module:name`."""
     invalid: Size = 0.0
-    """rho_inv: reward of a text that is not a valid question."""
+    """Reward of a text that is not a valid question (rho_inv)."""
 
 
 class CotrainSettings(Settings):
-    """Algorithm 2."""
+    """Settings of co-training, the paper's Algorithm 2."""
 
     preset: Literal["paper", "official"] = "paper"
-    """`official` follows the authors' code if it differs from the paper (table in `algorithm/preset.py`)."""
+    """`official` follows the authors' code where it differs from the paper (table in `algorithm/preset.py`)."""
 
     iterations: int = Field(default=100, ge=0, le=10_000)
-    """T: iterations of co-training."""
+    """Iterations of co-training (T)."""
     documents: Count = 128
-    """B: documents per iteration."""
+    """Documents per iteration (B)."""
     route: str = ""
-    """Route of all documents, a module in `infuser_core/cotrain/routes`; each document's prompt type when empty.
-    A route that needs no document builds no corpus: `direct` trains on `data.problems` alone."""
+    """Route from documents to questions, a module in `infuser_core/cotrain/routes`, for all documents; when empty, each
+    document's prompt type. With a route that needs no documents no corpus is built: `direct` trains on `data.problems`
+    alone."""
     budget: BudgetSettings = BudgetSettings()
     """Division of the documents among domains, sources or routes."""
     frozen_batch: bool = False
-    """True draws the first iteration's documents every time: a control."""
+    """Whether every iteration uses the documents of the first one, as a control experiment."""
     dev_only: bool = False
-    """True trains the solver on dev rollouts alone: an ablation."""
+    """Whether the solver is trained only on its answers to the dev set, as an ablation."""
     group_size: int = Field(default=8, ge=2, le=10_000)
-    """n: questions per document and answers per question."""
+    """Questions per document, and answers per question (n)."""
     prompt_tokens: Tokens = 4096
     generator_tokens: Tokens = 8192
     solver_tokens: Tokens = 8192
@@ -116,52 +120,54 @@ class CotrainSettings(Settings):
     influence: Influence = "preconditioned_cosine"
     optimizer: OptimizerSettings = OptimizerSettings()
     adapter: Annotated[AdapterSettings | None, Mark.NEUTRAL_IN_KEYS] = None
-    """Adapters of the anchor that both roles train; null trains all weights."""
+    """Adapters that both roles train on top of the anchor; null trains all weights."""
     loss: LossSettings = LossSettings()
     generator: GeneratorRole
     solver: SolverRole
     turns: TurnSettings | None = None
-    """Turns of the roles (R-Zero, DARC); null updates both in every iteration."""
+    """Alternating turns of the roles (R-Zero, DARC); null updates both roles in every iteration."""
     examples: ExampleSettings | None = None
-    """Questions in the generator's prompt; none when null."""
+    """Example questions in the generator's prompt; none when null."""
     aims: list[Size] = Field(default=[], max_length=16)
-    """Accuracies of the solver that questions should have (DARC), cycled over documents. In the solver's turn they
-    follow each other over its iterations, so that it learns in this order. No aim when empty."""
+    """Accuracies of the solver at which the generator is asked to aim (DARC), assigned to documents in turn. In the
+    solver's turn, its iterations take them one after another, so that it learns in this order. No aim when empty."""
     label_share: float = Field(default=0.0, ge=0, le=1)
-    """Share of the samples that must agree on a majority's label; questions below it are not trained on."""
+    """Share of the samples that must agree on a majority's answer key; questions with less are not trained on."""
     labels: Literal["reference", "majority", "document"] = "reference"
-    """Key for answers to generated questions: the generator's (`reference`), the majority of the solver's answers, or
-    the majority of its answers with the question's document in the prompt (`document`)."""
+    """Answer key of generated questions: the generator's (`reference`), the majority of the solver's answers
+    (`majority`), or the majority of its answers with the question's document in the prompt (`document`)."""
     key_floor: float = Field(default=0.4, ge=0, le=1)
-    """Share of right keys below which an iteration warns, if the whole 95% interval is below; 0: no warning."""
+    """Share of right answer keys below which an iteration prints a warning, if the whole 95% interval is below it; 0
+    for no warning."""
     key_solver: ModelSource | None = None
-    """A strong model (files or a server) that answers every generated question once. Its agreement with the keys
-    estimates the share of right keys; without it a labeller or the solver's majority does."""
+    """Strong model (model files or an API) that answers every generated question once. Its agreement with the answer
+    keys estimates the share of right keys; when null, a labeller or the solver's majority does."""
     mid_eos_penalty: float = Field(default=0.0, ge=-1e9, le=0)
-    """Added, in the solver's update, to the reward of a response that stopped without an answer (hybrid: -0.5)."""
+    """Penalty added, in the solver's update, to the reward of a response that stopped without an answer (hybrid
+    extension: -0.5)."""
     exclude_questions: list[str] = Field(default=[])
-    """Generated questions, by identifier, that neither role is updated on."""
+    """Identifiers of generated questions on which neither role is trained."""
     validate_every: Count = 5
-    """Iterations between validations; the anchor and the last iteration are always validated."""
+    """Iterations between validations; the anchor and the last checkpoint are always validated."""
     validation_samples: Count = 1
     """Responses per validation question."""
 
     def updates(self, role: Literal["generator", "solver"], iteration: int) -> bool:
-        """Whether the role is updated in an iteration, from 0."""
+        """Whether a role is trained in an iteration, counted from 0."""
         if self.turns is not None:
             place = iteration % (self.turns.generator + self.turns.solver)
             return (role == "generator") == (place < self.turns.generator)
         return (self.generator if role == "generator" else self.solver).update
 
     def aims_of(self, iteration: int) -> list[float]:
-        """Accuracies that the documents of an iteration, from 0, aim at in turn."""
+        """Target accuracies that are assigned in turn to the documents of an iteration, counted from 0."""
         if not self.aims or self.turns is None or self.updates("generator", iteration):
             return self.aims
         place = iteration % (self.turns.generator + self.turns.solver) - self.turns.generator
         return [self.aims[place * len(self.aims) // self.turns.solver]]
 
     def options(self) -> Preset:
-        """The algorithm's named options: the preset's, with those that `loss` sets itself."""
+        """The algorithm's options: the preset's, replaced by those that `loss` sets."""
         own = {field.name: getattr(self.loss, field.name) for field in fields(Preset)}
         changed = {name: value for name, value in own.items() if value is not None}
         if changed.get("dual_clip") == "none":
@@ -186,37 +192,38 @@ class CotrainSettings(Settings):
 
 
 class BenchmarkSettings(Settings):
-    """One benchmark of the final evaluation."""
+    """Settings of one benchmark in the final evaluation."""
 
     name: str
     """Module in `infuser_core/evaluation/benchmarks`."""
     path: FilePath = ""
-    """Data file or folder, if the benchmark reads one."""
+    """Data file or folder, if the benchmark reads one; when empty, from the data folder or the hub."""
     columns: Columns = Field(default={})
-    """Columns of another layout, by the names that the benchmark reads, e.g. `{problem: prompt}`."""
+    """Columns of a file in another layout, by the names that the benchmark reads, e.g. `{problem: prompt}`."""
     label: str = ""
     """Name in tables; the module's name when empty."""
     only: list[str] = Field(default=[])
-    """Domains or subdomains to use, as spelt in the data; all when empty."""
+    """Domains or subdomains to use, spelt as in the data; all when empty."""
     samples: Count | None = None
-    """Responses per question; null takes the benchmark's number."""
+    """Responses per question; null takes the benchmark's default."""
     max_tokens: Tokens | None = None
-    """Response limit; null takes the benchmark's, else the solver's."""
+    """Length limit of a response, tokens; null takes the benchmark's, else the solver's."""
     world: World = "basic"
     """Micro-world of the nano benchmarks."""
 
 
 class EvaluateSettings(Settings):
-    """Checkpoint selection and final evaluation."""
+    """Settings of checkpoint selection and final evaluation."""
 
     sampling: SamplingSettings = SamplingSettings(temperature=0.7, top_p=0.8, top_k=20)
     box: Box = "paper"
-    """Which answer counts: the first boxed span, the authors' extractors, or the last closed box with our rules."""
+    """Rule that selects the answer in a response: the first LaTeX box (`paper`), the authors' extractors (`official`),
+    the last closed box (`strict-last`), or that box and without one an answer phrase (`phrase`)."""
     too_long: TooLong = "wrong"
-    """Questions longer than the prompt limit: counted as wrong, or left out as in the authors' code."""
+    """Treatment of questions longer than the prompt limit: counted as wrong, or left out as in the authors' code."""
     selection: Literal["best", "within_noise"] = "best"
-    """The checkpoint with the highest validation accuracy, the earliest of equals; or the earliest that is lower by
-    less than one standard error of the paired difference."""
+    """Selected checkpoint: `best` takes the highest validation accuracy, the earliest of equals; `within_noise` takes
+    the earliest that is lower by less than one standard error of the paired difference."""
     benchmarks: list[BenchmarkSettings] = Field(default=[])
 
     @model_validator(mode="after")
@@ -229,29 +236,29 @@ class EvaluateSettings(Settings):
 
 
 class KeepSettings(Settings):
-    """Checkpoints that stay during a run, besides the anchor, pinned ones and candidates for selection."""
+    """Checkpoints to keep during a run, besides the anchor, pinned ones and candidates for selection."""
 
     full: Count = 2
-    """Newest checkpoints of each role that stay complete."""
+    """Number of newest checkpoints of each role to keep complete, with optimizer state."""
     weights_every: int = Field(default=5, ge=0, le=10_000)
-    """Iterations between checkpoints whose weights stay; 0 for none."""
+    """Iterations between checkpoints whose weights are kept; 0 for none."""
 
 
 class StoreSettings(Settings):
-    """Disk space of a run in the store."""
+    """Settings of a run's disk space in the store."""
 
     keep: KeepSettings | None = None
-    """Retention after every iteration, so that the disk stays under a bound: everything removed can be computed again.
-    Null removes nothing before `infuser gc --apply`."""
+    """Rule for removing checkpoints after every iteration, which bounds disk use: everything removed can be computed
+    again. Null removes nothing before `infuser gc --apply`."""
 
 
 class RunConfig(Settings):
-    """A whole run."""
+    """All settings of a run."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=40)
     """Short name of the base configuration."""
     variant: str = Field(default="", pattern=r"^[a-z0-9-]*$", max_length=100)
-    """Set by overlays, e.g. `fixed-generator`."""
+    """Short name of the variant, set by overlays, e.g. `fixed-generator`."""
     seed: Seed = 42
     prompts: FilePath = "paper"
     """Prompt profile: a folder in `infuser_core/prompts`, or a path."""
@@ -261,15 +268,16 @@ class RunConfig(Settings):
     cotrain: CotrainSettings
     engine: EngineSettings = EngineSettings()
     cluster: Annotated[ClusterSettings | None, Mark.UNRECORDED] = None
-    """Machines that share a run's work: the trainer `deepspeed` fills them with ranks, this one first, and samplers
-    run on all others, or on all under placement colocated. Null is this machine alone. It changes no result, is not
-    part of a recipe or of the run's name, and a resumed run may have other settings."""
+    """Ray cluster whose machines share a run's work: the trainer `deepspeed` fills them with ranks, this machine first,
+    and samplers run on all others, or on all machines with placement `colocated`. Null uses this machine alone. The
+    setting changes no result and is not part of a recipe or the run's name; a resumed run may change it."""
     evaluate: EvaluateSettings = EvaluateSettings()
     store: Annotated[StoreSettings, Mark.UNRECORDED] = StoreSettings()
-    """Disk space. It changes no result and is not part of a recipe or the run's name; a resumed run may change it."""
+    """Disk space of the run. It changes no result and is not part of a recipe or the run's name; a resumed run may
+    change it."""
     track: Annotated[list[str], Mark.UNRECORDED] = Field(default=[], max_length=8)
-    """Trackers that the run's numbers go to, modules in `infuser_core/results/trackers` or `package.module:name`.
-    They are not part of a recipe or of the run's name, and a resumed run may have others."""
+    """Trackers that receive the run's numbers, modules in `infuser_core/results/trackers` or `package.module:name`.
+    They are not part of a recipe or the run's name; a resumed run may change them."""
 
     _drop_retired = model_validator(mode="before")(drop_retired)
 
@@ -289,15 +297,15 @@ class RunConfig(Settings):
         return self
 
     def digest(self) -> str:
-        """Digest of the settings that make a run what it is."""
+        """Digest of all settings on which the run's name depends."""
         return digest_of(add_retired(recorded(self, naming=True)))
 
     @property
     def label(self) -> str:
-        """Base configuration and variant, as comparisons name it."""
+        """Name of the configuration in comparisons: base name and variant."""
         return f"{self.name}-{self.variant}".rstrip("-")
 
     def run_name(self) -> str:
-        """Default name of a run: the same settings always give the same run."""
+        """Default name of a run, made of name, variant, seed and digest: equal settings give equal names."""
         parts = [self.name, self.variant, f"s{self.seed}", self.digest()[:6]]
         return "-".join(part for part in parts if part)

@@ -1,8 +1,8 @@
-"""Files of settings: the shipped ones by name, and YAML within limits.
+"""Find shipped configuration files by name, and read YAML within limits.
 
 A wheel has the shipped files in `infuser_core/shipped`, in the same folders as the checkout.
 
-YAML is limited to plain values in size, depth and aliases, and a mapping has no key twice. Numbers are decimal: YAML
+YAML is limited to plain values, in size, depth and aliases, and no mapping may repeat a key. Numbers are decimal: YAML
 1.1 would read `010` as 8, `1:30` as 90 and `3e-4` as text; here the first two are text, which is refused for a number.
 Mappings are merged by overlays, not by `<<`.
 """
@@ -20,30 +20,30 @@ from infuser_core.system.hub import fetch_address
 
 PACKED = Path(__file__).parents[1] / "shipped"
 ROOT = PACKED if PACKED.is_dir() else PACKED.parents[1]
-"""Folder that holds `configs/` and `docs/`."""
+"""Folder that contains `configs/` and `docs/`."""
 FOLDER = ROOT / "configs"
 START = "start"
-"""Name of the configuration that a new project begins with."""
+"""Name of the configuration with which a new project starts."""
 # Settings of Prefect, not of a run.
 _OTHERS = {"prefect"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShippedFile:
-    """A configuration that comes with the project."""
+    """A configuration file that is shipped with the project."""
 
     name: str
-    """Its path below `configs/`, without the ending: `nano`, `engine/one-gpu`."""
+    """Path below `configs/` without suffix: `nano`, `engine/one-gpu`."""
     kind: str
-    """`run` is complete, an `overlay` follows one that is, a `sweep` is for `infuser sweep`."""
+    """`run`: a complete configuration; `overlay`: changes to a complete one; `sweep`: input of `infuser sweep`."""
     text: str
-    """Its first line, a comment."""
+    """The comment in its first line."""
     path: Path
-    """File to read."""
+    """Path of the file."""
 
 
 def configurations() -> Iterator[ShippedFile]:
-    """Every shipped configuration: complete ones first, then those in folders."""
+    """List all shipped configurations: complete ones first, then those in folders."""
     for name in names():
         path = path_of(name)
         folder = name.partition("/")[0] if "/" in name else ""
@@ -64,7 +64,7 @@ def path_of(name: str) -> Path:
 
 
 def find_file(file: Path | str, folder: Path = Path()) -> Path:
-    """The file at this path, relative to `folder`, else the shipped configuration of this name.
+    """Find a configuration file: the one at this path, relative to `folder`, else the shipped one of this name.
 
     `configs/nano.yaml`, as the documentation writes it, means `nano` if there is no such file.
     """
@@ -76,7 +76,7 @@ def find_file(file: Path | str, folder: Path = Path()) -> Path:
 
 
 def find_data_file(name: str) -> Path:
-    """A data file of a configuration: the one at this path or address, else the shipped one in `configs/`.
+    """Find a data file of a configuration: the one at this path or address, else the shipped one in `configs/`.
 
     Raises ConfigError for an address of the hub that cannot be fetched.
     """
@@ -86,7 +86,7 @@ def find_data_file(name: str) -> Path:
 
 
 def read_settings_file(file: Path | str) -> Any:
-    """The content of a configuration. Raises ConfigError, with the nearest names, if it cannot be read."""
+    """Read a configuration file. Raises ConfigError, with similar names, if it cannot be read."""
     suggestion = did_you_mean(closest_names(_plain(file), names()))
     return read_yaml(find_file(file), hint=f"{suggestion}`infuser configs` lists the shipped configurations")
 
@@ -96,16 +96,16 @@ def _plain(file: Path | str) -> str:
 
 
 BYTES = 1 << 20
-"""Bytes of a text."""
+"""Largest YAML text, bytes."""
 DEPTH = 32
-"""Levels of nesting."""
+"""Most levels of nesting."""
 VALUES = 20_000
-"""Values in all, counted again for each alias that repeats them."""
+"""Most values in total, counted again for each alias that repeats them."""
 _REASON_CHARS = 300
 
 
 class _Loader(yaml.SafeLoader):
-    """Checks the limits while it composes, as its parser calls itself for every level."""
+    """YAML loader that checks the limits while it builds nodes, because its parser recurses once per level."""
 
     def __init__(self, text: str, name: str) -> None:
         super().__init__(text)
@@ -151,11 +151,11 @@ _Loader.add_implicit_resolver(
 
 
 def read_yaml(path: Path, *, hint: str) -> Any:
-    """The content of a YAML file. Raises ConfigError with the hint if it cannot be read."""
+    """Read a YAML file. Raises ConfigError with the hint if it cannot be read."""
     try:
         with path.open("rb") as file:
             content = file.read(BYTES + 1)
-        # A text that is cut inside a character is beyond the limit anyway.
+        # A text that is cut within a character exceeds the size limit anyway.
         text = content.decode("utf-8", errors="strict" if len(content) <= BYTES else "replace")
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}", hint=hint) from error
@@ -165,7 +165,7 @@ def read_yaml(path: Path, *, hint: str) -> Any:
 
 
 def parse_yaml(text: str, *, name: str, hint: str) -> Any:
-    """The value of a YAML text, called `name` in messages. Raises ConfigError."""
+    """Parse a YAML text, called `name` in messages. Raises ConfigError."""
     if len(text) > BYTES:
         raise ConfigError(f"{name} is longer than {BYTES >> 20} MB, the limit for settings", hint=hint)
     try:
@@ -178,7 +178,7 @@ def parse_yaml(text: str, *, name: str, hint: str) -> Any:
 
 
 def refuse_vast(values: Any, *, name: str) -> None:
-    """Raises ConfigError for too many values or too deep nesting; an alias counts all that it repeats."""
+    """Raise ConfigError for too many values or too deep nesting; an alias counts all values that it repeats."""
     count = 0
     open_values = [(values, 1)]
     while open_values:

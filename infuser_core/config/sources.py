@@ -1,4 +1,4 @@
-"""Settings that name a model or a set of questions, and the base of all settings."""
+"""Settings that name a model or a set of questions, and the base class of all settings."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from infuser_core.system import hub
 
 
 class Settings(BaseModel):
-    """Base of every part: frozen, no unknown keys, no silent conversions of text to numbers."""
+    """Base class of all settings: frozen, without unknown keys or silent conversions of text to numbers."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -24,17 +24,17 @@ class Settings(BaseModel):
     )
 
 
-# Ceilings above any experiment: a digit too many fails at once, not after days or by running out of memory.
+# Upper limits beyond any experiment: a typing error fails at once, not after days or by running out of memory.
 Count = Annotated[int, Field(gt=0, le=1_000_000)]
-"""Things of a batch: documents, samples, requests, processes."""
+"""A positive number of documents, samples, requests, processes and the like."""
 Rows = Annotated[int, Field(gt=0, le=100_000_000)]
-"""Rows of a set."""
+"""A positive number of rows."""
 Tokens = Annotated[int, Field(gt=0, le=100_000_000)]
-"""Length of a text, tokens."""
+"""A positive length, tokens."""
 Seed = Annotated[int, Field(ge=0, lt=1 << 32)]
 """Seed of a random draw."""
 Size = Annotated[float, Field(ge=-1e9, le=1e9)]
-"""A number of any sign."""
+"""A real number of any sign."""
 Whole = Annotated[int, Field(ge=-1_000_000_000, le=1_000_000_000)]
 """A whole number of any sign."""
 
@@ -46,28 +46,28 @@ def _check_path(path: str) -> str:
 
 
 FilePath = Annotated[str, AfterValidator(_check_path)]
-"""Path of a file or a folder; relative ones start where the command runs."""
+"""Path of a file or a folder; relative paths start in the working directory of the command."""
 
 Columns = Annotated[dict[str, Annotated[str, Field(min_length=1)]], Mark.NEUTRAL]
-"""Fields that a reader wants, by name, to the columns of a file that hold them; a dot leads into objects and lists. An
-empty mapping is no part of a recipe or of a run's name: it is as if the setting were not there."""
+"""Mapping from the field names that a reader expects to the columns of a file; dots lead into objects and lists. An
+empty mapping is not part of a recipe or of a run's name."""
 
 World = Annotated[str, AfterValidator(WORLDS.check)]
-"""A file in `infuser_core/nano/worlds`, or `my_package.my_world`."""
+"""Micro-world: a module in `infuser_core/nano/worlds`, or `my_package.my_world`."""
 ShelfName = Literal["mixed", "by_domain"]
 _LAB = Path(__file__).parents[1] / "nano"
 
 
 class NanoAnchor(Settings):
-    """The tiny model that ships with the project."""
+    """The tiny pre-trained model that is shipped with the project."""
 
     type: Literal["nano"] = "nano"
     world: World = "basic"
-    """Micro-world of the model, a file in `infuser_core/nano/worlds`."""
+    """Micro-world on which the model was trained, a module in `infuser_core/nano/worlds`."""
 
     @property
     def folder(self) -> Path:
-        """Folder of the model, in Hugging Face layout."""
+        """Folder of the model in Hugging Face layout."""
         return _LAB / ("anchor" if self.world == "basic" else f"anchor_{self.world}")
 
 
@@ -90,16 +90,16 @@ class HubAnchor(Settings):
 
 
 class NanoQuestions(Settings):
-    """Questions of the micro-world."""
+    """Questions from a micro-world."""
 
     type: Literal["nano"] = "nano"
     split: Literal["train", "dev", "validation", "test"]
     topics: Literal["target", "transfer", "problems", "programs"] | list[str] = "target"
-    """The world's target or its other topics, or topics by name, with choices; or the wide world's, to be answered by
-    a number."""
+    """Topics: the world's `target`, its other topics (`transfer`), or a list of names, all with choices; or free-form
+    `problems` or `programs` of the wide world."""
     size: Rows
     world: World = "basic"
-    """Their micro-world, a file in `infuser_core/nano/worlds`."""
+    """Micro-world of the questions, a module in `infuser_core/nano/worlds`."""
 
 
 class FileQuestions(Settings):
@@ -107,25 +107,25 @@ class FileQuestions(Settings):
 
     type: Literal["file"]
     path: FilePath
-    """Path, or `hf://datasets/OWNER/NAME` with `@REVISION` and `/FILE` as needed."""
+    """Path of the file, or `hf://datasets/OWNER/NAME` with `@REVISION` and `/FILE` as needed."""
     size: Rows | None = None
     """Expected number of rows; another number is an error for the dev set."""
     columns: Columns = Field(default={})
-    """Columns of another layout, e.g. `{question_text: problem, ground_truth: reward_model.ground_truth}`."""
+    """Columns of a file in another layout, e.g. `{question_text: problem, ground_truth: reward_model.ground_truth}`."""
 
 
 class Quota(Settings):
     """Number of questions that a sample takes from one or several benchmarks."""
 
     benchmarks: list[str] = Field(min_length=1)
-    """Modules in `infuser_core/evaluation/benchmarks`; several share the quota as one pool."""
+    """Modules in `infuser_core/evaluation/benchmarks`; several are pooled and share the quota."""
     count: Rows
     """Number of questions."""
     subdomain: str = ""
-    """Only questions with this `subdomain`, if a benchmark is split, e.g. `lettered` and `open` of `bbeh`."""
+    """Restricts the quota to questions with this `subdomain`, e.g. `lettered` or `open` of `bbeh`."""
 
 
-# Appendix, tab:val_set_composition: 2,000 questions.
+# The paper's validation set (appendix, tab:val_set_composition): 2,000 questions.
 PAPER_QUOTAS = [
     Quota(benchmarks=["aime2024", "aime2025"], count=60),
     Quota(benchmarks=["gpqa_diamond"], count=198),
@@ -141,20 +141,21 @@ PAPER_QUOTAS = [
 
 
 class BenchmarkQuestions(Settings):
-    """A stratified sample of benchmark questions: the paper's validation set, with other quotas or without leakage."""
+    """A stratified sample of benchmark questions, by default the paper's validation set."""
 
     type: Literal["benchmarks"]
     quotas: list[Quota] = Field(default=PAPER_QUOTAS, min_length=1)
     seed: Seed = 42
     """Seed of the sample, independent of the run's seed."""
     leak_free: bool = False
-    """Leave out every question of `evaluate.benchmarks`, by text."""
+    """Whether to leave out every question whose text is in one of `evaluate.benchmarks`."""
     shortfall: Literal["spread", "leave"] = "spread"
-    """If a quota lacks questions: the others add them in proportion to their size, or the sample is smaller."""
+    """If a quota lacks questions: `spread` adds them to the other quotas in proportion to their size; `leave` makes the
+    sample smaller."""
     paths: dict[str, FilePath] = {}
-    """File or folder of a benchmark, by name; others come from the data folder or the hub.
+    """File or folder of each benchmark, by name; other benchmarks come from the data folder or the hub.
 
-    It may be a larger set in the same layout: evaluated questions are removed by text, and the others can be drawn.
+    A file may have more questions in the same layout: evaluated ones are removed by text, and the others can be drawn.
     """
 
     @model_validator(mode="after")
@@ -173,22 +174,22 @@ SingleSource = Annotated[NanoQuestions | FileQuestions | BenchmarkQuestions, Fie
 
 
 class MixPart(Settings):
-    """One source of a mixed set."""
+    """One source in a mixed set of questions."""
 
     source: SingleSource
-    """Source of its questions."""
+    """Source of the questions."""
     count: Rows | None = None
-    """Questions drawn from it; all when null."""
+    """Number of questions to draw from the source; all when null."""
     seed: Seed = 42
     """Seed of the draw, independent of the run's seed."""
 
 
 class MixQuestions(Settings):
-    """Several sources as one set, e.g. science questions with choices and free-form mathematics."""
+    """Questions of several sources as one set, e.g. science questions with choices and free-form mathematics."""
 
     type: Literal["mix"]
     parts: list[MixPart] = Field(min_length=1)
-    """Joined in this order; an identifier that an earlier part has gets the part's number before it."""
+    """Sources, joined in this order; an identifier that an earlier source has gets the number of its part as prefix."""
 
 
 def _question_file(value: object) -> object:
@@ -204,7 +205,7 @@ def _hub_anchor(value: object) -> object:
     return {"type": "hub", "repo": where.repo, "revision": where.revision}
 
 
-# The address of a hub file or model is short for its section.
+# The address of a hub file or model may replace its section.
 QuestionSource = Annotated[
     Annotated[NanoQuestions | FileQuestions | BenchmarkQuestions | MixQuestions, Field(discriminator="type")],
     BeforeValidator(_question_file),
