@@ -1,4 +1,4 @@
-"""The co-training loop of Algorithm 2: T iterations from one anchor, with a validation every k of them."""
+"""Co-training loop (Algorithm 2): T iterations from one base model, with a validation after every few of them."""
 
 from concurrent.futures import Future
 from functools import partial

@@ -44,7 +44,7 @@ _BATCHES = {
 _PATIENCE = 120.0
 """Seconds to wait until a new server answers."""
 WITHOUT = "the run continues without it, and `infuser serve` shows it later"
-"""End of warnings about a server."""
+"""Ending of warnings that a server cannot be reached."""
 
 
 def prepare_environment(root: Path) -> None:
@@ -107,7 +107,7 @@ def start(listening: socket.socket, store: Path, *, hosts: Sequence[str] = ()) -
         **os.environ,
         "PREFECT_SERVER_API_AUTH_STRING": password(),
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "",
-        # Relative to the page's address.
+        # Address of the API relative to the page's address.
         "PREFECT_SERVER_UI_API_URL": "/api",
         # Set explicitly, because a settings file in the working folder may name another server.
         "PREFECT_API_URL": address(listening),
@@ -151,7 +151,7 @@ def is_up(url: str) -> bool:
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a server process."""
+    """End a server process; kill it after 5 s."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(timeout=5)
@@ -174,7 +174,7 @@ def free_port() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningServer:
-    """A running `infuser serve`."""
+    """Address and password of a running `infuser serve`."""
 
     url: str
     """Address of the server's API."""
@@ -188,7 +188,7 @@ def announcement(root: Path) -> Path:
 
 
 def running_server(root: Path) -> RunningServer | None:
-    """The running `infuser serve` of this store, or None if there is none or this user may not read its password."""
+    """Find the running `infuser serve` of this store; None if there is none or this user may not read its password."""
     path = announcement(root)
     try:
         with path.open("rb") as file:
@@ -341,7 +341,7 @@ def _serve_deployment(root: Path, process: subprocess.Popen[bytes]) -> None:
 
 
 def _end_with_server(process: subprocess.Popen[bytes], finished: threading.Event) -> None:
-    """Interrupt this process when the server ends: the runner would poll for ever."""
+    """Interrupt this process when the server ends; otherwise Prefect's runner would poll forever."""
     while not finished.wait(1.0):
         if process.poll() is not None:
             os.kill(os.getpid(), signal.SIGINT)

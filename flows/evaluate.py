@@ -92,7 +92,7 @@ def evaluate_plan(
     notes: Sequence[str] = (),
     source: ArtifactRef | None = None,
 ) -> Evaluation:
-    """Evaluate the model on the questions of `plan`; `source` is the artifact of generated questions."""
+    """Evaluate a model on the questions of `plan`; `source` is the artifact of the questions, if they are generated."""
     root = settings.writable_store_root()
     judge = find_model(root, request.judge) if request.judge else None
     judging = stages.Judge(digest=judge.digest, load=lambda: chat_of(judge, options)) if judge else None

@@ -68,7 +68,7 @@ def execute(
 
 
 def _execute(config: "RunConfig", name: str, root: Path, *, page: bool, places: dict[str, Any]) -> None:
-    # Imported here: every command imports this module, and few of them execute a run.
+    # Imported here: every command imports this module, but few execute a run.
     from flows import deployment
     from flows.pipeline import pipeline
     from infuser_core.planning.place import parse_places
@@ -131,7 +131,7 @@ def _terminable(name: str) -> Iterator[None]:
 
 
 def exit_code(command: Callable[[], object]) -> int:
-    """Call a command and return its exit code; an error becomes one line and a hint on standard error."""
+    """Call a command and return its exit code; print an error as one line and a hint on standard error."""
     try:
         command()
     except InfuserError as error:

@@ -29,7 +29,7 @@ def _title() -> str:
             values.get("configs") or DEFAULT, values.get("overrides") or {}, values.get("seed"), values.get("settings")
         ).run_name()
     except ConfigError:
-        # The flow itself reports the error; Prefect would end a flow run without a name silently.
+        # The flow itself reports the error; if this function failed, Prefect would end the flow run silently.
         return "refused"
 
 

@@ -1,4 +1,4 @@
-"""Rank any questions by their influence on any model for any target (`infuser score`)."""
+"""`infuser score`: rank any questions by their influence on a model for a set of target questions."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace

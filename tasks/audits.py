@@ -144,7 +144,7 @@ def audit_data(
 
 @stage("audit")
 def refuse_matches(run: Run, audit: ArtifactRef, path: str) -> Work:
-    """Raise DocumentError if the audit found a match; a separate stage, so that the audit's rows are stored."""
+    """Raise DocumentError if the audit found a match. A separate stage, so that the audit's rows are stored first."""
     label = Path(path).name
 
     def produce(workspace: Path, progress: Progress) -> Outcome:

@@ -30,7 +30,7 @@ _EVERY = 2.0
 
 
 class Ticker:
-    """Receives a phase's progress and passes it to the terminal, Prefect and the crash points of tests."""
+    """Receives a phase's progress and passes it to the terminal, to Prefect and to the crash points of tests."""
 
     def __init__(self, run: Execution, recipe: Recipe) -> None:
         self._run = run
@@ -76,7 +76,7 @@ def _tolerating_loss(run: Execution) -> Iterator[None]:
 
 
 def log(line: str) -> None:
-    """Write a line to the log of the current task run, if any."""
+    """Write a line to Prefect's log of the current task run, if any."""
     from prefect.exceptions import MissingContextError
     from prefect.logging import get_run_logger
 

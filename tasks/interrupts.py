@@ -32,7 +32,7 @@ _POLL = 0.1
 
 
 class Overdue(StageError):
-    """A stage exceeded its time limit."""
+    """Raised when a stage exceeds its time limit."""
 
 
 class StageInterrupts:
@@ -56,11 +56,11 @@ class StageInterrupts:
 
     @property
     def is_pending(self) -> bool:
-        """Whether a signal waits for the next safe point."""
+        """Whether a signal has arrived and waits for the next safe point."""
         return self._signal is not None
 
     def point(self) -> None:
-        """A safe point: ends the stage after a signal, a time limit or the failure of another branch."""
+        """Mark a safe point: end the stage after a signal, a time limit or the failure of another branch."""
         if threading.current_thread() is not self._thread:
             return
         if self._overdue:

@@ -69,7 +69,7 @@ class RunControl:
 
     @property
     def is_open(self) -> bool:
-        """Whether every stage runs, to the pipeline's end."""
+        """Whether the run executes every stage up to the end of the pipeline."""
         return self._last is None and self.executes and not self.walks
 
     def take(self, call: StageCall) -> ArtifactRef | None:

@@ -72,7 +72,7 @@ def stage(phase: str) -> Callable[[Callable[Concatenate[Run, P], Work]], Callabl
             if ref is not None:
                 return ref
             if opened.published:
-                # Request the state: a task that returns a state would return that in place of its data.
+                # Request the state itself: otherwise Prefect would return a state in place of the task's data.
                 state: Any = as_task()(run, *args, return_state=True, **arguments)
                 return cast(ArtifactRef, _result_of(state.result()))
             # Without Prefect, retry once as its task would.

@@ -162,7 +162,7 @@ class BudgetRecord:
     """Artifacts of a past iteration from which an adaptive budget learns."""
 
     allocation: ArtifactRef
-    """Documents per arm."""
+    """Numbers of documents per arm."""
     questions: ArtifactRef
     scores: ArtifactRef
 

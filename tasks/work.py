@@ -49,7 +49,7 @@ class StageResult:
 
 
 def execute(run: Execution, work: Work) -> StageResult:
-    """Reuse the recipe's artifact, or produce and commit it. Failures are journalled and re-raised."""
+    """Execute a stage: reuse its artifact, or produce and commit it. Failures are journalled and re-raised."""
     started, recipe = time.monotonic(), work.recipe
     ref = run.store.find(recipe)
     result = StageResult(ref=ref, cached=True) if ref else _produce(run, work, started)
@@ -193,7 +193,7 @@ def _record_failure(run: Execution, recipe: Recipe, error: Exception, started: f
 
 
 def _is_disk_full(error: BaseException | None) -> bool:
-    """Whether the error or one of its causes is a full disk; native libraries report that only in the message."""
+    """Whether the error or one of its causes means a full disk; native libraries report that only in the message."""
     if error is None:
         return False
     full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or "No space left" in str(error)

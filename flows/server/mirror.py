@@ -189,7 +189,7 @@ async def _write_rows(session: Any, db: PrefectDBInterface, rows: Sequence[Prefe
 
 
 async def _show_pages(root: Path, db: PrefectDBInterface, attempt: Attempt, present: int) -> None:
-    """Publish a page for each artifact of the attempt, and one for the run once it is complete."""
+    """Publish a page in Prefect for each artifact of the attempt, and one for the run once it is complete."""
     for count, entry in list(enumerate(attempt.entries))[present:]:
         if entry.state == "ran":
             page = await asyncio.to_thread(_page_of, root, attempt.run, entry)

@@ -1,1 +1,1 @@
-"""Plans of runs: places in the pipeline, forced work, forks, and plans with their reasons."""
+"""Plan runs before they start: stages to run, forks, sweeps, memory, disk, hours, and preflight checks."""

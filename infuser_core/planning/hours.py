@@ -21,7 +21,7 @@ from infuser_core.memory.hardware import read_table
 from infuser_core.memory.shape import Shape
 
 SAMPLING, SCORING, TRAINING = "sampling", "scoring", "training"
-"""Kinds of work: decoding; probes of questions and forward passes; forward and backward for a gradient."""
+"""Kinds of work: decoding; influence probes and forward passes; forward and backward passes for a gradient."""
 KINDS = (SAMPLING, SCORING, TRAINING)
 SHARES = ("valid", "varied_dev", "varied_questions")
 

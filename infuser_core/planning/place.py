@@ -44,7 +44,7 @@ class RunPlaces:
 
 
 def parse_places(*, again: str = "", until: str = "", only: str = "") -> RunPlaces:
-    """Parse the values of --from, --until and --only. Raises UsageError for another form or a contradiction."""
+    """Parse the values of --from, --until and --only. Raises UsageError for a wrong form or a contradiction."""
     if only and (again or until):
         other = "--from" if again else "--until"
         raise UsageError(f"--only {only} and {other} exclude each other", hint="--only names the one phase that runs")
@@ -61,7 +61,7 @@ def _place(text: str, option: str) -> Place | None:
 
 
 def resolve_place(place: Place, recipes: Sequence[Recipe], *, option: str, first: bool = False) -> Place:
-    """Complete the place with its iteration and check it against the stages of the run.
+    """Complete a place with its iteration and check it against the stages of the run.
 
     A missing iteration is the only one of the phase, or with `first` the first of several. Raises
     UsageError with the valid names for a place that the run does not have.
@@ -107,7 +107,7 @@ class Repeat:
     attempt: int
     """The salt in recipes: larger than any other in the store at the time of the request."""
     asked_by: str = ""
-    """The flow run that requested it; its second request counts as the first."""
+    """Prefect flow run that requested it; a retry of the flow run does not request again."""
 
 
 class Salts:

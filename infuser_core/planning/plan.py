@@ -55,10 +55,10 @@ UNKNOWN = "0" * 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyedStage:
-    """A stage that a dry run of the pipeline reached."""
+    """A stage reached by a dry run of the pipeline, with its artifact if stored."""
 
     recipe: Recipe
-    """Recipe of the artifact; only phase, iteration and inputs if more is not known."""
+    """Recipe of the artifact; only phase, iteration and inputs if the rest is unknown."""
     ref: ArtifactRef
     """The artifact, with a placeholder digest if it is not stored."""
     stored: bool
@@ -245,7 +245,7 @@ class RunPlan:
 
     @property
     def seconds(self) -> float:
-        """Estimated seconds of the stages that have an estimate."""
+        """Sum of the estimated seconds of stages that have an estimate."""
         return sum(stage.seconds or 0.0 for stage in self.running)
 
     @property
@@ -358,7 +358,7 @@ def stage_labels(steps: Sequence[SurveyedStage]) -> list[str]:
 
 
 def usual_seconds(records: Sequence[Record]) -> dict[str, float]:
-    """Median seconds of each phase over former artifacts."""
+    """Median seconds of each phase over stored artifacts."""
     seconds_of: dict[str, list[float]] = {}
     for record in records:
         seconds_of.setdefault(record.phase, []).append(record.seconds)

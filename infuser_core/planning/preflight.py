@@ -93,7 +93,7 @@ def _missing_references(config: RunConfig) -> Iterator[ConfigError]:
 
 
 def preflight(config: RunConfig) -> None:
-    """Raise ConfigError or SandboxUnavailable for the first problem that would stop the run later."""
+    """Check a configuration before a run. Raises ConfigError or SandboxUnavailable for the first problem."""
     settings.phase_seconds("")
     settings.track_seconds()
     for name in config.track:
@@ -139,7 +139,7 @@ def _check_adapter(config: RunConfig) -> None:
     adapter = config.cotrain.adapter
     if adapter is None or adapter.targets == ALL_LINEAR or isinstance(config.anchor, HubAnchor):
         return
-    # Imported here: it takes seconds and is rarely needed.
+    # Imported here: torch takes seconds and is rarely needed.
     from infuser_core.engines.hf.adapters import target_layers
     from infuser_core.engines.hf.causal_lm import build_meta_model, read_config
 

@@ -20,7 +20,7 @@ from infuser_core.store.runs import find_run, read_config
 from infuser_core.store.store import Store
 
 Utilisations = dict[str, tuple[float, str]]
-"""Value and source by kind of work."""
+"""Utilisation and its source, by kind of work."""
 RESPONSES: dict[str, str] = {Phase.ROLLOUT_DEV: "dev_response", Phase.ROLLOUT_QUESTIONS: "solver_response"}
 """Phases whose summary counts response tokens, with the mean length that these give."""
 

@@ -53,7 +53,7 @@ class ExclusionPlan:
         return sum(record.seconds for record in self.affected)
 
     def of(self, *phases: str) -> list[str]:
-        """Keys of the affected artifacts of some phases."""
+        """Keys of the affected artifacts of these phases."""
         return [record.key for record in self.affected if record.phase in phases]
 
     def change(self, config: RunConfig) -> RunConfig:

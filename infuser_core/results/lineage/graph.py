@@ -38,7 +38,7 @@ class Graph:
         return [record for record in records if phase in ("", record.phase)]
 
     def of(self, *phases: str, iteration: int | None = None) -> list[Record]:
-        """Artifacts of some phases, of one iteration or of all."""
+        """Artifacts of these phases, of one iteration or of all."""
         return [r for r in self.records.values() if r.phase in phases and iteration in (None, r.iteration)]
 
     def holding(self, table: str) -> list[Record]:

@@ -57,7 +57,7 @@ def result(root: Path, name: str) -> dict[str, Any]:
 
 
 def results(query: Callable[[str], Rows], run: str) -> Rows:
-    """Accuracy of the anchor and the selected checkpoint on every benchmark; None if it was not measured."""
+    """Accuracy of the anchor and the selected checkpoint on every benchmark; None if not measured."""
     return query(_RESULTS.replace("$run", "'" + run.replace("'", "''") + "'"))
 
 

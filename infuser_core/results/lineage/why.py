@@ -92,7 +92,7 @@ def _generated_in_runs(lens: Lens, run: str | None, match: re.Match[str]) -> Sto
     )
     rows = lens.rows(table, batches, ("rollout_id",), where=f"{column} = ?", parameters=[value])
     holding = {row["artifact_key"] for row in rows}
-    # The latest run first: the same identifier may name another text in another run.
+    # The latest run comes first: the same identifier may name another text in another run.
     places = [
         (graph, key)
         for graph in graphs(lens.catalogue, run, holding=holding)

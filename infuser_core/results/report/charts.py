@@ -30,14 +30,14 @@ COLOURS = (
 WIDTH, PLOT, BELOW, LEGEND_ROW = 7.2, 2.6, 0.52, 0.2
 """Width, height of the plot, room for the lower labels, height of a row of the legend; inches."""
 LEFT = 0.11
-"""Room for the labels on the left, share of the width."""
+"""Space for the labels on the left, as a share of the width."""
 ROW_CHARS = 88
 """Characters that fit into a row of the legend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartSeries:
-    """One line or one layer of bars."""
+    """Data of one line, or of one bar in every group."""
 
     label: str
     x: Sequence[float]
@@ -72,7 +72,7 @@ class Figure:
     ticks: tuple[float, ...] = ()
     """Marks of the horizontal axis; empty for round numbers."""
     below: float = BELOW
-    """Room for the lower labels, inches."""
+    """Space for the labels below the axis, inches."""
 
 
 def series_of(
@@ -90,12 +90,12 @@ def column(rows: Sequence[Row], name: str) -> list[float]:
 
 
 def to_number(cell: object) -> float:
-    """The value of a cell, 0 if it is no number."""
+    """Convert a cell to a number; 0 if it is not one."""
     return float(cell) if isinstance(cell, int | float) else 0.0
 
 
 def shortened(label: str, longest: int = 40) -> str:
-    """A short legend entry; matplotlib hides entries that start with an underscore."""
+    """Shorten a legend entry; strips underscores in front, because matplotlib hides such entries."""
     short = " ".join(printable(label).split()).lstrip("_") or "unnamed"
     return short if len(short) <= longest else short[: longest - 1] + "\u2026"
 
@@ -184,7 +184,7 @@ def _label_axes(axes: "Axes", figure: Figure) -> None:
 
 
 def _legend_grid(labels: Sequence[str]) -> tuple[int, int]:
-    """Columns and rows of the legend below the plot."""
+    """Numbers of columns and rows of the legend below the plot."""
     if not labels:
         return 0, 0
     longest = max(len(shortened(label)) for label in labels) + 6

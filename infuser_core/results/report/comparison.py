@@ -77,7 +77,7 @@ class Comparison:
     areas: Mapping[str, float]
     """Run to its area under the validation curve, per iteration; absent for runs without validations."""
     tallies: Mapping[str, Mapping[Exam, Tally]]
-    """Run to the counts of every evaluation at its selected checkpoint."""
+    """Run to right answers per question of every evaluation at its selected checkpoint."""
 
 
 def read_comparison(query: Query, runs: Sequence[ReportRun]) -> Comparison:
@@ -244,7 +244,7 @@ DIFFERENCES = (
 
 
 def section(gaps: Sequence[Contrast]) -> ReportSection:
-    """The differences as a section of a report."""
+    """Section on differences between variants, as a table with intervals and verdicts."""
     if not gaps:
         return ReportSection(title="Differences")
     rows = [

@@ -21,7 +21,7 @@ from infuser_core.results.report.content import (
 
 
 def literal(value: str) -> str:
-    """A string as an SQL literal."""
+    """Quote a string as an SQL literal."""
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -45,7 +45,7 @@ class ReportRun:
 
     run: str
     variant: str
-    """Name that runs with other seeds share."""
+    """Name of the method, shared by runs that differ only in their seed."""
     seed: int
     leaves: Mapping[str, Any]
     """Settings by dotted name."""

@@ -189,7 +189,7 @@ def export_tables(
     scores: Sequence[SheetScore],
     questions: Sequence[QuestionScore],
 ) -> None:
-    """Write every table of an evaluation into a folder."""
+    """Write the tables of an evaluation into a folder, as parquet, JSON, CSV and Markdown."""
     record.write(folder)
     save_rows(folder / "questions.parquet", answers.plan.question_rows(), AskedQuestion)
     save_rows(folder / "results.parquet", [row.score for row in scores], BenchmarkScore)

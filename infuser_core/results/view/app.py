@@ -1,4 +1,4 @@
-"""Web application of `infuser view`: pages read from the store at every request, protected by a token."""
+"""Web application of `infuser view`: local pages read from the store at every request, protected by a token."""
 
 import secrets
 import socket
@@ -22,7 +22,7 @@ from infuser_core.results.view.statements import add_statements
 HOSTS = ["127.0.0.1", "localhost"]
 """Host names that are served; any other name that resolves to loopback is refused."""
 HEADERS = {
-    # The chart library and htmx set styles by script, which needs no 'unsafe-inline'.
+    # The chart library and htmx set styles by script, so 'unsafe-inline' is not needed.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",

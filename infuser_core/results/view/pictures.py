@@ -17,7 +17,7 @@ STRETCH = 7
 FOUND = 0.2
 """Least share of a text's word runs found on its page; tables and formulas differ from their print."""
 MAX_PAGES = 3000
-"""Most pages that are read."""
+"""Most pages of a file that are searched."""
 SCALE = 1.6
 """Pixels per point."""
 QUALITY = 70

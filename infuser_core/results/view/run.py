@@ -66,7 +66,7 @@ def _statement(phase: Phase, curve: Curve) -> str:
 
 
 def provenance(root: Path, graph: Graph, record: dict[str, Any], state: str) -> dict[str, str]:
-    """Origin of a run's numbers as recorded: date, seed, settings, model, software, hardware."""
+    """Provenance of a run: date, seed, settings, model, software, hardware, as recorded."""
     config, records = record.get("config", {}), list(graph.records.values())
     anchor, attempt = config.get("anchor") or {}, runs.read_attempt(root, graph.run)
     machines = dict.fromkeys(_machine(engine, facts) for each in records for engine, facts in each.machine.items())

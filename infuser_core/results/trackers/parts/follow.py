@@ -85,7 +85,7 @@ class Followers:
         own = _own_folder(self._folder, name)
         own.mkdir(parents=True, exist_ok=True)
         (own / _FAILED).unlink(missing_ok=True)
-        # The child imports what this process can; no file of the working folder hides a package.
+        # The child can import what this process can; -P: no file of the working folder hides a package.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
         return subprocess.Popen(
             [sys.executable, "-P", "-c", _MAIN, name, str(self._folder), str(os.getpid())],
@@ -184,7 +184,7 @@ class Tail:
 
 
 def main(name: str, folder: str, parent: str) -> None:
-    """The process of a tracker."""
+    """Main function of a tracker's process: show the run's points until the run is over."""
     os.nice(_NICE)
     over, own = threading.Event(), _own_folder(Path(folder), name)
     threading.Thread(target=_watch, args=(int(parent), over), daemon=True).start()
