@@ -116,7 +116,7 @@ def on_more(layout: EngineLayout, before: Cluster, after: Cluster) -> EngineLayo
 FRAGMENTED = 0.06
 """Memory lost to fragmentation on an accelerator, as a share of the trainer's parts."""
 HEAP = 0.7
-"""Memory lost to fragmentation in a CPU's heap, as a share of the parts PASSING; measured in two trainings."""
+"""Memory lost to fragmentation of a CPU's heap, as a share of PASSING parts; measured on processes that train twice."""
 RESERVE = "fragmentation reserve"
 """Name of the part for fragmentation."""
 

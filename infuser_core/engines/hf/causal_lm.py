@@ -169,7 +169,7 @@ def saved_buffers(model: PreTrainedModel) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def refill(model: PreTrainedModel, folder: Path) -> bool:
-    """Copy a folder's weights into a loaded model; False, with nothing changed, if the folder's tensors do not fit."""
+    """Copy a folder's weights into a loaded model; False (nothing changed) for adapters or other tensors."""
     if base_folder(folder):
         return False
     parameters = dict(model.named_parameters())

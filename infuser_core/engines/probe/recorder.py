@@ -78,7 +78,7 @@ class RecordedNorm(torch.autograd.Function):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadNames:
-    """Names of the output layer's parameters."""
+    """Names of the parameters of a model's output layer."""
 
     weight: str
     """The embedding's name if they are tied."""
