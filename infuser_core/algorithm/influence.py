@@ -32,7 +32,7 @@ class Elementwise:
 
 
 PLAIN = Elementwise(decayed=1.0, fresh=0.0, eps=0.0)
-"""Coefficients for which Gamma is the gradient itself if v is 1."""
+"""Coefficients with which Gamma equals the gradient if v is 1."""
 
 
 def direction(gradient: Tensor, second_moment: Tensor, form: Elementwise) -> Tensor:

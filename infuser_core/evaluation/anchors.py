@@ -1,4 +1,4 @@
-"""Models that settings name, such as a run's anchor: folder, digest, notes, and how to load or connect to them."""
+"""Find and load the models that settings name, such as the anchor (a run's base model): folder, digest, notes."""
 
 import hashlib
 from collections.abc import Callable
@@ -35,7 +35,7 @@ _DIGESTED = (*_COMPANIONS, "*.safetensors")
 
 
 def anchor_folder(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> Path:
-    """The model's folder in Hugging Face layout, downloaded if needed. Raises ConfigError if it is not available."""
+    """Folder of the anchor in Hugging Face layout, downloaded if needed. Raises ConfigError if it is not available."""
     if isinstance(anchor, NanoAnchor):
         return anchor_path(anchor.world)
     if isinstance(anchor, HubAnchor):
@@ -49,14 +49,14 @@ def anchor_folder(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> Path:
 
 
 def anchor_notes(anchor: NanoAnchor | FolderAnchor | HubAnchor) -> tuple[str, ...]:
-    """Sentences about the anchor that a reader of a run's numbers must know."""
+    """Caveats about the anchor for readers of a run's numbers."""
     if isinstance(anchor, NanoAnchor):
         return NOTES
     return _folder_notes(Path(anchor.path)) if isinstance(anchor, FolderAnchor) else ()
 
 
 def origin_of(folder: Path) -> dict[str, Any]:
-    """The record of an imported model; empty for others."""
+    """Read the origin record of an imported model; empty for others."""
     origin = read_yaml(folder / ORIGIN, hint="import the model again") if (folder / ORIGIN).is_file() else None
     return origin if isinstance(origin, dict) else {}
 
@@ -99,7 +99,7 @@ def anchor_digest(folder: Path) -> str:
 
 
 def anchor_bytes(folder: Path, *, each: int = 12) -> int:
-    """Bytes of the anchor's checkpoint, fp32 weights and both moments; 0 if unknown."""
+    """Bytes of the anchor's checkpoint with fp32 weights and both moments, `each` per weight; 0 if unknown."""
     from infuser_core.engines.training.checkpoint import count_weights
 
     return each * (count_weights(folder) or 0)
@@ -107,12 +107,12 @@ def anchor_bytes(folder: Path, *, each: int = 12) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedModel:
-    """A model for another job than training, such as a judge; its identity is known before it loads."""
+    """A model that is not trained, such as a judge; its identity is known before it is loaded."""
 
     name: str
     """Name in tables."""
     identity: dict[str, Any]
-    """Facts that its replies depend on, for keys: weights and machinery, or the address."""
+    """Data that its replies depend on, for keys: weights, sampler and dtype, or the address."""
     chat: Callable[[], ChatModel]
     """Load it as a greedy chat model, or connect."""
     sampler: Callable[[], Sampler]
@@ -127,7 +127,7 @@ def named_model(
     label: str,
     role: Role = Role.JUDGE,
 ) -> NamedModel:
-    """The model that the settings name. Raises ConfigError if its files are not available."""
+    """Find the model that the settings name, without loading it. Raises ConfigError if its files are not available."""
     if isinstance(source, EndpointModel):
         from infuser_core.engines.endpoint import ChatSampler
 
@@ -180,7 +180,7 @@ def _download(anchor: HubAnchor) -> Path:
 
 @lru_cache(maxsize=1)
 def token_counter(folder: Path) -> Callable[[str], int]:
-    """Counts the tokens of a text with the model's tokenizer, which is loaded once per process."""
+    """Function that counts a text's tokens with the model's tokenizer, which is loaded once per process."""
     from infuser_core.engines.hf.renderer import Renderer
 
     encode = Renderer(folder).encode

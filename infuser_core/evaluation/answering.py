@@ -1,4 +1,4 @@
-"""A solver answers questions and verifiers judge the answers: shared by training and evaluation."""
+"""Sample a solver's answers to questions and judge them with verifiers, for training and evaluation."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ from infuser_core.verifiers.parts.batch import CHOICES, SHORT_ANSWER, Job, check
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskSettings:
-    """All that answers depend on, besides the questions and the checkpoint."""
+    """Settings that sampled answers depend on, besides the questions and the checkpoint."""
 
     prompts: str
     """Prompt profile."""
@@ -49,7 +49,7 @@ class AskSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSettings(AskSettings):
-    """Settings of answers that are judged immediately."""
+    """Settings for answers that are sampled and judged at once."""
 
     box: str
     """Which boxed answer counts."""
@@ -88,9 +88,9 @@ AS_WRITTEN = Phrasing()
 
 
 def solver_templates(profile: str, prompts: Iterable[str] = ()) -> list[Template]:
-    """Templates of the solver's prompts, including those of the further `prompts` by name.
+    """Load the templates of the solver's prompts, including the additional ones named in `prompts`.
 
-    A profile may lack all but the first until a question needs them.
+    Templates that a profile lacks are left out until a question needs them; only the one for choices is required.
     """
     templates = [load_template(CHOICES, profile=profile)]
     for name in (SHORT_ANSWER, *sorted({*prompts} - {CHOICES, SHORT_ANSWER})):
@@ -100,7 +100,7 @@ def solver_templates(profile: str, prompts: Iterable[str] = ()) -> list[Template
 
 
 def render_messages(question: Question, *, prompts: str, phrasing: Phrasing = AS_WRITTEN) -> Messages:
-    """The chat turns that ask a question, after any worked examples."""
+    """Render the chat turns that ask a question, after any worked examples."""
     *system, turn = _turns_of(question, prompts)
     if phrasing.system is not None:
         system = [{"role": "system", "content": phrasing.system}] if phrasing.system else []
@@ -122,7 +122,7 @@ def template_digest(*templates: Template, phrasing: Phrasing = AS_WRITTEN) -> st
 
 
 class Draw(TypedDict):
-    """Arguments of a draw of answers that every phase that asks questions passes on."""
+    """Keyword arguments of `answer_questions` that the phases pass through unchanged."""
 
     checkpoint_id: str
     """The checkpoint that answers, for its rows."""

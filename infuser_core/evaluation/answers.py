@@ -14,11 +14,11 @@ from infuser_core.store.store import Outcome, Store, Table
 from infuser_core.system import fault_points as faults
 
 Batches = Callable[[Sequence[Ask], Collection[Key]], Iterator[list[BenchmarkResponse]]]
-"""Asks the questions that are not finished yet; each batch holds complete questions."""
+"""Function that asks the questions not finished yet and yields batches of completely answered ones."""
 
 
 def collect_responses(plan: ExamPlan, pieces: Pieces[BenchmarkResponse], batches: Batches) -> list[BenchmarkResponse]:
-    """The responses to every question, in order. Questions saved before a kill are not asked again."""
+    """Collect the responses to every question, in order. Questions saved before a kill are not asked again."""
     finished = {(row.benchmark, row.question_id) for row in pieces.rows()}
     if len(finished) < len(plan.by_key()):
         for rows in batches(plan.asks(), finished):
@@ -32,7 +32,7 @@ def collect_responses(plan: ExamPlan, pieces: Pieces[BenchmarkResponse], batches
 def responses_outcome(
     label: str, questions: Sequence[Question], responses: Sequence[BenchmarkResponse], **facts: str
 ) -> Outcome:
-    """The outcome of a stage that asks: the questions and every response; `facts` join its summary."""
+    """Outcome of a stage that samples responses: questions and responses; `facts` are added to its summary."""
     return Outcome(
         tables={
             "responses": Table(row_type=BenchmarkResponse, rows=responses),
@@ -56,7 +56,7 @@ def scores_outcome(
     judge: ChatModel | None = None,
     progress: Progress = no_progress,
 ) -> Outcome:
-    """The outcome of a stage that scores saved answers; the judge, if any, breaks ties."""
+    """Grade saved answers into the outcome of a scoring stage; the judge, if any, breaks ties."""
     rows = store.rows(answers, "responses", BenchmarkResponse)
     plan = plan_of(store, label, answers, rows)
     verdicts = grade(rows, plan.by_key(), preset=settings.box, judge=judge, progress=progress)
@@ -76,7 +76,7 @@ def scores_outcome(
 
 
 def plan_of(store: Store, label: str, answers: ArtifactRef, rows: Sequence[BenchmarkResponse]) -> ExamPlan:
-    """The plan of saved answers. Raises DamagedArtifactError for an answer to none of their questions."""
+    """Rebuild the plan of saved answers. Raises DamagedArtifactError for an answer to none of their questions."""
     plan = plan_of_answers(label, store.rows(answers, "asked_questions", Question), rows)
     asked_keys = plan.by_key()
     stranger = next((row for row in rows if (row.benchmark, row.question_id) not in asked_keys), None)

@@ -1,7 +1,7 @@
-"""Check of benchmarks on this machine: each data set is loaded and answered with its own golds and with wrong answers.
+"""Check the benchmarks on this machine: verify each data set's own reference answers (golds), and wrong answers.
 
-Nothing is downloaded and no model is asked. A gold that is not accepted is a row that no model can answer, or a hole in
-a verifier; a wrong answer that is accepted is an exploit. Programs are not run here: their rows hold no gold answer.
+Nothing is downloaded and no model is used. A rejected gold means a row that no model can answer, or a gap in a
+verifier; an accepted wrong answer is an exploit. Programs are not run here: their rows hold no gold answer.
 """
 
 import warnings
@@ -46,7 +46,7 @@ class BenchmarkCheck:
 
 
 def benchmark_names(text: str) -> list[str]:
-    """Names joined by commas; `all`: those with a published data set. Raises ConfigError for an unknown one."""
+    """Parse comma-separated names; `all` means those with a published data set. Raises ConfigError for unknown ones."""
     if text == "all":
         shipped = ((name, describe_benchmark(name)) for name in BENCHMARKS.names())
         return [name for name, benchmark in shipped if benchmark is not None and benchmark.repos]
@@ -60,7 +60,7 @@ def benchmark_names(text: str) -> list[str]:
 
 
 def check_benchmark(name: str) -> BenchmarkCheck:
-    """Load one benchmark and answer it. The status says so if it is not on this machine, or does not load."""
+    """Load and check one benchmark; the result's status says if it is not on this machine, or does not load."""
     benchmark = describe_benchmark(name)
     assert benchmark is not None, "checked by benchmark_names"
     settings = BenchmarkSettings(name=name)
@@ -100,7 +100,7 @@ def _verdicts(pairs: Sequence[tuple[Question, str]]) -> Iterator[tuple[str, Verd
 
 
 def right_forms(question: Question) -> list[str]:
-    """The gold as models write it; nothing for a program."""
+    """Forms in which models write the gold answer; empty for a program."""
     gold = question.answer
     if question.verifier == "code":
         return []
@@ -112,7 +112,7 @@ def right_forms(question: Question) -> list[str]:
 
 
 def wrong_forms(question: Question) -> list[str]:
-    """Answers that are wrong for every question of a benchmark."""
+    """Wrong answers to a question, fixed ones and some made from its gold answer."""
     gold = question.answer
     if question.verifier == "choice":
         letters = [chr(ord("A") + place) for place in range(len(question.choices))]
@@ -127,14 +127,14 @@ def _wrong_pairs(questions: Sequence[Question]) -> Iterator[tuple[Question, str]
         if question.verifier == "code":
             continue
         yield from ((question, text) for text in wrong_forms(question) if text != question.answer)
-        # A neighbour's gold, if it is another number, is the answer of a model that mixes questions up.
+        # The previous question's gold, if it is another number, is the answer of a model that mixes questions up.
         other = questions[place - 1].answer
         if question.verifier != "choice" and other.isdigit() and question.answer.isdigit() and other != question.answer:
             yield question, other
 
 
 def checks_text(checks: Sequence[BenchmarkCheck]) -> str:
-    """The checks as lines for a terminal: the table, then warnings, refused golds and accepted wrong answers."""
+    """Render the checks for a terminal: a table, then warnings, refused golds and accepted wrong answers."""
     rows = [
         {
             "benchmark": each.benchmark,

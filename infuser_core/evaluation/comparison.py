@@ -1,4 +1,7 @@
-"""Saved answers under several presets: accuracies, every kind of changed verdict with its count, and pass@k curves."""
+"""Compare scores of saved answers under several presets: accuracies, changed verdicts by kind, and pass@k curves.
+
+A verdict is the result of checking an answer.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +23,7 @@ JSON = dict[str, Any]
 
 
 def compare_presets(name: str, plan: ExamPlan, scored: Sequence[ScoredAnswers]) -> JSON:
-    """All presets on one set of answers, as JSON values; the first preset is the reference.
+    """Compare all presets on one set of answers, as JSON values; the first preset is the reference.
 
     `scores`: by benchmark and preset, with the number of responses that the first preset judges otherwise
     (`differing`). `changes`: responses judged differently in the same way, the most frequent first. `changed`:
@@ -67,7 +70,7 @@ def _changes(first: ScoredAnswers, other: ScoredAnswers) -> list[JSON]:
 def pass_curves(
     name: str, preset: str, plan: ExamPlan, questions: Sequence[QuestionScore], ks: Sequence[int] | None
 ) -> JSON:
-    """Every benchmark's curve at these k, or at the powers of two up to its number of samples, as JSON values.
+    """Compute each benchmark's pass@k curve at these k, or at powers of two up to its number of samples, as JSON.
 
     Raises UsageError naming benchmark and number of samples for a k above it.
     """

@@ -1,7 +1,7 @@
-"""Answers of other harnesses: lm-eval's samples, lighteval's details, MMLU-Pro's and LiveCodeBench's, Inspect's logs.
+"""Read answers of other harnesses: samples of lm-eval, details of lighteval, MMLU-Pro, LiveCodeBench, Inspect logs.
 
-Their rows are identified by their columns. A row carries the data set's own row, which the benchmark's reader turns
-into a question; if it does not, the questions are the benchmark's own, by identifier.
+The columns of a row identify its format. If a row carries the data set's own row, the benchmark's reader turns that
+into a question; otherwise the question is looked up in the benchmark by its identifier.
 """
 
 import struct
@@ -25,15 +25,15 @@ from infuser_core.verifiers.parts.grading import Grading, as_text
 TEXTS = ("resps", "model_outputs", "generated_text", "output_list", "responses", "response", "generations")
 """Columns with a model's responses; the first that a row has counts."""
 FREE = ("math", "integer", "bbeh", "exact")
-"""Verifiers of answers in text."""
+"""Verifiers of free-form answers."""
 Row = Mapping[str, Any]
 
 
 def read_dump(path: Path, name: str) -> tuple[list[Question], list[BenchmarkResponse]]:
-    """The questions of a dump in order, and their responses, as answers to the benchmark `name`.
+    """Read another harness's file as answers to the benchmark `name`: questions in order, and their responses.
 
-    A row whose question cannot be read, or that has no text of a model, is announced and left out. Raises DocumentError
-    if more than MOST_WRONG of the rows are, and ConfigError for a benchmark that reads no rows.
+    A row without a readable question or a model's text is left out with a warning. Raises DocumentError if more than
+    MOST_WRONG of the rows are left out, and ConfigError for a benchmark that reads no rows.
     """
     benchmark = describe_benchmark(name)
     if benchmark is None:

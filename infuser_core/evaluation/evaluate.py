@@ -1,4 +1,4 @@
-"""Benchmarks and the validation set: a solver answers questions, and its saved responses are graded.
+"""Sample a solver's responses to benchmarks or the validation set, and grade the saved responses.
 
 Batches span benchmarks and do not depend on what was finished before, so a resumed evaluation computes exactly what an
 uninterrupted one does. Grading needs no model, and repeating it gives the same verdicts.
@@ -75,7 +75,7 @@ class RespondSettings:
 
 
 def seeds_of(ask: Ask, seed: int) -> list[int]:
-    """One seed per sample: a function of (seed, benchmark, question, sample) alone, so that models are paired."""
+    """One seed per sample, from (seed, benchmark, question, sample) alone, so that all models get the same seeds."""
     scope = f"evaluate/{ask.benchmark}"
     return [seed_of(seed, scope, ask.question.question_id, index) for index in range(ask.samples)]
 
@@ -88,7 +88,7 @@ def respond(
     *,
     progress: Progress = no_progress,
 ) -> Iterator[list[BenchmarkResponse]]:
-    """Batches of completely answered questions, to be saved one by one. Questions in `finished` are skipped."""
+    """Answer the questions that are not in `finished`; yields batches of completely answered ones, to be saved."""
     # Four bytes a token: as lists, the prompts of a large benchmark would take ten times as much.
     prompts = []
     for ask in asks:
@@ -139,7 +139,7 @@ def too_long_rows(ask: Ask, *, prompt_tokens: int = 0) -> list[BenchmarkResponse
 
 
 def response_row(ask: Ask, index: int, text: str, finish_reason: str, tokens: tuple[int, int]) -> BenchmarkResponse:
-    """One answer as it is saved; `tokens` counts those of the prompt and of the response."""
+    """Build the saved row of one response; `tokens` are the counts of the prompt and of the response."""
     return BenchmarkResponse(
         benchmark=ask.benchmark,
         question_id=ask.question.question_id,
@@ -180,7 +180,7 @@ def grade(
     judge: ChatModel | None = None,
     progress: Progress = no_progress,
 ) -> list[BenchmarkVerdict]:
-    """One verdict per response, in order; a judge, if any, decides what a fallible rule left open."""
+    """Grade every response, in order; a judge, if any, decides cases that a fallible rule left open."""
     answered = [row for row in responses if row.finish_reason != TOO_LONG]
     jobs = [Job(response=row.response, question=questions[row.benchmark, row.question_id]) for row in answered]
     findings = check_all(jobs, preset=preset, progress=progress)

@@ -1,4 +1,4 @@
-"""Generated questions as an evaluation: a run's questions for any solver, their checks and their keys."""
+"""Evaluate any solver on the questions that a run generated, and check the questions and their keys (answers)."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ _GENERATED = "rollout_id <> '' and verifier <> 'code'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratedSet:
-    """Questions of one iteration, for any solver."""
+    """Generated questions of one iteration, as an evaluation for any solver."""
 
     iteration: int
     label: str
@@ -45,7 +45,7 @@ class GeneratedSet:
 
 
 def iterations_of(root: Path, run: str, text: str) -> list[int]:
-    """Iterations by number, `first`, `last` or `all`, comma-joined. Raises UsageError for one without questions."""
+    """Parse iterations: numbers, `first`, `last` or `all`, with commas. Raises UsageError for one without questions."""
     rows = _query(root, run, f"select distinct iteration from questions where {_GENERATED} order by iteration")
     iterations = [int(row["iteration"]) for row in rows]
     if not iterations:
@@ -63,7 +63,7 @@ def iterations_of(root: Path, run: str, text: str) -> list[int]:
 
 
 def generated_set(root: Path, run: str, iteration: int, *, limit: int | None = None) -> GeneratedSet:
-    """The iteration's questions, or `limit` of them, drawn by a hash of their id.
+    """Generated questions of an iteration, or `limit` of them, drawn by a hash of their id.
 
     Raises UsageError if the iteration has none.
     """
@@ -100,12 +100,12 @@ def _published_row(row: Row) -> dict[str, Any]:
 
 
 def tally_of(store: Store, scores: ArtifactRef) -> Tally:
-    """Counts of an evaluation, question by question."""
+    """Read the counts of correct answers of an evaluation, question by question."""
     return from_scores(store.rows(scores, "question_scores", QuestionScore))
 
 
 def agreements(solvers: Mapping[str, Tally], iteration: int) -> list[dict[str, Any]]:
-    """Agreement of each solver with the keys, and its gap to the first solver's; each with a 95% interval."""
+    """Agreement of each solver with the generator's keys, and its gap to the first solver; with 95% intervals."""
     base = next(iter(solvers.values()), None)
     rows = []
     for solver, tally in solvers.items():
@@ -143,7 +143,7 @@ class Judged:
 
 
 def verdicts_of(store: Store, scores: Sequence[ArtifactRef]) -> dict[str, list[BenchmarkVerdict]]:
-    """Verdicts of these evaluations by question."""
+    """Read the verdicts (results of checking answers) of evaluations, by question id."""
     by_question: dict[str, list[BenchmarkVerdict]] = {}
     for ref in scores:
         for row in store.rows(ref, "verdicts", BenchmarkVerdict):
@@ -167,9 +167,9 @@ def check_questions(
     *,
     judged: Mapping[str, Judged],
 ) -> list[CheckedQuestion]:
-    """Every question with every check, iteration by iteration.
+    """Run every check on every question, iteration by iteration.
 
-    `tallies` are the counts of every solver by iteration, `verdicts` the strongest one's by question.
+    `tallies` are the counts of every solver by iteration, `verdicts` the strongest solver's verdicts by question id.
     """
     rows: list[CheckedQuestion] = []
     for iteration, mine in groupby(questions, key=lambda row: int(row["iteration"])):

@@ -1,4 +1,4 @@
-"""Results as Inspect logs: a JSON file per benchmark with every sample, its text and its verdict."""
+"""Export results as logs of the framework Inspect: a JSON file per benchmark with every sample and its verdict."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ _VALUES = {"correct": "C", "wrong": "I", "no_answer": "N", "unverified": "N"}
 def export_logs(
     folder: Path, store: Store, answers: SavedAnswers, verdicts: Sequence[BenchmarkVerdict], results: Mapping[str, Any]
 ) -> None:
-    """Write `LABEL.json` per benchmark into the folder."""
+    """Write an Inspect log `LABEL.json` per benchmark into the folder."""
     verdict_of = {(row.benchmark, row.question_id, row.sample_index): row for row in verdicts}
     created = datetime.now(UTC).isoformat(timespec="seconds")
     for sheet in answers.plan.sheets:

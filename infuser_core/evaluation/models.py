@@ -1,4 +1,7 @@
-"""Models by name: a folder, a nano anchor, a checkpoint of the store, of a run or of the hub, or an address."""
+"""Find a model by name: a folder, a nano anchor (a micro-world's base model), a checkpoint, or an address.
+
+Checkpoints come from the store, a run or the hub.
+"""
 
 import json
 import re
@@ -34,7 +37,7 @@ class EvaluatedModel:
     digest: str
     """Digest of its weights; for an address, the address."""
     folder: Path | None
-    """Folder in Hugging Face layout; None for a model behind an address."""
+    """Folder in Hugging Face layout; None for a model at an address."""
     config: RunConfig | None
     """Configuration of the run that the model belongs to, if any."""
     world: str = ""
@@ -49,7 +52,7 @@ class EvaluatedModel:
 
 
 def find_model(root: Path, text: str) -> EvaluatedModel:
-    """The model that `text` names. Raises UsageError listing the forms if there is none."""
+    """Find the model that `text` names. Raises UsageError, with a list of the forms of names, if there is none."""
     if text.startswith(ADDRESS):
         from infuser_core.engines.endpoint import parse_address
 
@@ -117,7 +120,7 @@ def _selected_iteration(store: Store, journal: Journal) -> int:
 
 
 def is_nano(model: EvaluatedModel) -> bool:
-    """Whether the model speaks the micro-world's language only."""
+    """Whether the model understands only the micro-world's language."""
     if model.world or (model.config is not None and model.config.anchor.type == "nano"):
         return True
     card = model.folder / "card.json" if model.folder else None

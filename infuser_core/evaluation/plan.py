@@ -1,4 +1,4 @@
-"""Plan of an evaluation: its benchmarks with their questions, and the identity that saved answers belong to."""
+"""Plan of an evaluation: its benchmarks with their questions, and the identity, all that determines its answers."""
 
 import re
 import warnings
@@ -74,7 +74,7 @@ class ExamPlan:
         ]
 
     def subset(self, labels: Collection[str]) -> "ExamPlan":
-        """The plan of these benchmarks."""
+        """The plan reduced to the benchmarks with these labels."""
         sheets = [sheet for sheet in self.sheets if sheet.label in labels]
         return ExamPlan(sheets=sheets, questions={sheet.label: self.questions[sheet.label] for sheet in sheets})
 
@@ -102,7 +102,7 @@ def single_plan(
     title: str = "",
     category: str = "",
 ) -> ExamPlan:
-    """The plan of one set of questions; `label` is the default of name and title."""
+    """Make the plan of one set of questions; `label` is the default of name and title."""
     sheet = Sheet(
         label=label,
         name=name or label,
@@ -117,7 +117,7 @@ def single_plan(
 
 
 def plan_of_answers(label: str, questions: Sequence[Question], responses: Sequence[BenchmarkResponse]) -> ExamPlan:
-    """The plan of one set of answered questions, with the largest number of samples among its responses."""
+    """Make the plan of one set of answered questions, with the largest number of samples among its responses."""
     return single_plan(label, questions, samples=max((row.sample_index for row in responses), default=0) + 1)
 
 
@@ -131,7 +131,7 @@ def make_plan(
     limit: int | None,
     warn: Callable[[str], None],
 ) -> ExamPlan:
-    """The benchmarks with their questions; for `all`, those with data and prompts on this machine.
+    """Load the named benchmarks with their questions; for `all`, those with data and prompts on this machine.
 
     Raises ConfigError for an unknown one, or if its data or the prompt for its questions is missing.
     """
@@ -167,7 +167,7 @@ def make_plan(
         sheets.append(sheet)
         questions[label] = available
         if limit is not None and limit < len(available):
-            # In their order, every domain with its share.
+            # In the original order, with every domain in proportion.
             draw = draw_stratified(
                 available, limit, seed=settings.seed, scope=("limit", label), by=lambda question: question.domain
             )
@@ -217,7 +217,7 @@ def _select_benchmarks(
 
 
 def _is_in_all(benchmark: Benchmark | None, settings: EvaluationSettings, *, nano: bool) -> bool:
-    """Whether `all` includes it: data sets, and for nano models the micro-world's benchmarks with a prompt."""
+    """Whether `all` includes the benchmark: data sets, or for nano models the micro-world's with a prompt."""
     if benchmark is None or not nano:
         return benchmark is not None and bool(benchmark.repos)
     answerable = benchmark.verifier == "choice" or len(solver_templates(settings.prompts)) > 1
@@ -254,7 +254,7 @@ def _locate_data(benchmark: BenchmarkSettings, spec: Benchmark | None, data: Pat
 def _load_questions(
     benchmark: BenchmarkSettings, spec: Benchmark | None, warn: Callable[[str], None]
 ) -> list[Question]:
-    """Its questions; warnings of the loader, and an unexpected number, are reported at once."""
+    """Load a benchmark's questions; report warnings of the loader, and an unexpected number, at once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         questions = find_benchmark(benchmark.name)(benchmark)
@@ -270,7 +270,7 @@ def _load_questions(
 def identity_of(
     model: str, settings: EvaluationSettings, plan: ExamPlan, *, engine: str, limit: int | None
 ) -> dict[str, Any]:
-    """Everything that determines the responses, as JSON values; `model` is a digest of the model."""
+    """Identity of an evaluation: all that determines its responses, as JSON values; `model` is the model's digest."""
     benchmarks: dict[str, dict[str, Any]] = {}
     for sheet in plan.sheets:
         rows = [{**asdict(question), "benchmark": sheet.label} for question in plan.questions[sheet.label]]
@@ -304,7 +304,7 @@ def identity_of(
 
 
 def ask_settings(settings: EvaluationSettings, sheet: Sheet, questions: Sequence[Question]) -> AskSettings:
-    """Everything but the questions and the model that determines the answers to one benchmark."""
+    """Settings that determine the answers to one benchmark, besides the questions and the model."""
     templates = solver_templates(settings.prompts, map(prompt_name, questions))
     return AskSettings(
         prompts=settings.prompts,

@@ -1,4 +1,4 @@
-"""Record of an evaluation: the model, its benchmarks, and the identity that its answers belong to."""
+"""Record of an evaluation: the model, its benchmarks, and the identity, all that determines its answers."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,12 +26,12 @@ class EvaluationRecord:
     """Warnings of the benchmarks' loaders."""
 
     def write(self, folder: Path) -> None:
-        """Write it into a folder, atomically."""
+        """Write the record into a folder, atomically."""
         sealed.write(folder / runs.EVALUATION, asdict(self))
 
     @staticmethod
     def read(path: Path) -> "EvaluationRecord":
-        """The record in a file. Raises DamagedArtifactError for anything else in it."""
+        """Read the record in a file. Raises DamagedArtifactError if the file holds anything else."""
         try:
             values = sealed.read(path)
             sheets = [Sheet(**sheet) for sheet in values.pop("sheets")]
@@ -42,12 +42,12 @@ class EvaluationRecord:
 
 
 def record_folder(root: Path, name: str) -> Path:
-    """Folder of an evaluation's record, with its journal and its tables for people."""
+    """Folder of an evaluation's record, with its journal and its human-readable tables."""
     return root / runs.EVALUATIONS / name
 
 
 def read_record(root: Path, name: str) -> EvaluationRecord:
-    """The record of an evaluation in the store. Raises UsageError without one."""
+    """Read the record of an evaluation in the store. Raises UsageError if there is none."""
     path = record_folder(root, name) / runs.EVALUATION
     if not path.is_file():
         raise UsageError(f"{name}: there is no such evaluation", hint="`infuser eval` makes one")
@@ -55,7 +55,7 @@ def read_record(root: Path, name: str) -> EvaluationRecord:
 
 
 def refuse_other(out: Path, identity: Mapping[str, Any]) -> None:
-    """Refuse an export into a folder that holds anything but this evaluation.
+    """Refuse an export into a folder that holds anything other than the evaluation with this identity.
 
     Raises ConfigError naming both values of what differs, UsageError for a folder with other files.
     """

@@ -1,4 +1,4 @@
-"""Evaluation of a model at an address: the server renders prompts and samples; answers are saved as they arrive."""
+"""Evaluate a model at an HTTP address: the server renders prompts and samples; answers are saved as they arrive."""
 
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -24,7 +24,10 @@ def respond(
     *,
     progress: Progress = no_progress,
 ) -> Iterator[list[BenchmarkResponse]]:
-    """Batches of complete questions in order of arrival; prompts too long for the server do not fit."""
+    """Ask the server; yields batches of completely answered questions, in order of arrival.
+
+    A prompt that is too long for the server counts as too long for the evaluation.
+    """
     open_asks = [ask for ask in asks if ask.key not in finished]
     places = [(ask, index) for ask in open_asks for index in range(ask.samples)]
     replies = endpoint.replies([request for ask in open_asks for request in _requests(ask, settings)])

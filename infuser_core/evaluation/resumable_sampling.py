@@ -21,7 +21,7 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """A complete response."""
+    """A complete sampled response, as it is saved."""
 
     group_id: str
     """Question or document id."""
@@ -55,7 +55,7 @@ def sample_resumably(
     saved_rows: SavedRows[Drawn] | None = None,
     progress: Progress = no_progress,
 ) -> dict[str, list[Completion]]:
-    """Completions of every group, by group id. Responses in `saved_rows` are not sampled again; new ones are added."""
+    """Sample completions of every group, by group id; those in `saved_rows` are reused, and new ones added to it."""
     completions = {
         (row.group_id, row.row): Completion(
             token_ids=row.token_ids,

@@ -1,4 +1,4 @@
-"""Saved answers of an evaluation, a run, an exported folder or a file, found by name; and their verdicts by preset."""
+"""Find saved answers by name, of an evaluation, a run, an exported folder or a file; and read their verdicts."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,7 +65,7 @@ class AnswerFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredAnswers:
-    """All verdicts of one preset."""
+    """Verdicts and question scores of saved answers under one preset."""
 
     preset: str
     verdicts: list[BenchmarkVerdict]
@@ -75,7 +75,7 @@ class ScoredAnswers:
 
 
 def answers_of_evaluation(store: Store, name: str) -> SavedAnswers:
-    """The answers of an evaluation. Raises UsageError if it is not complete."""
+    """Find the answers of an evaluation. Raises UsageError if it is not complete."""
     record = read_record(store.root, name)
     journal = Journal(store.root, name, shelf=runs.EVALUATIONS)
     catalogue = Catalogue(store.root)
@@ -91,7 +91,7 @@ def answers_of_evaluation(store: Store, name: str) -> SavedAnswers:
 
 
 def answers_of_run(store: Store, name: str) -> SavedAnswers:
-    """A run's evaluations; benchmarks carry the iteration of the checkpoint: `label@iteration`."""
+    """Find the answers of a run's evaluations; benchmarks are labelled with the checkpoint: `label@iteration`."""
     config = validate(runs.read_config(store.root, name))
     modules = {benchmark.label or benchmark.name: benchmark.name for benchmark in config.evaluate.benchmarks}
     catalogue = Catalogue(store.root)
@@ -129,7 +129,7 @@ def _questions_of(store: Store, parts: Mapping[str, ArtifactRef]) -> dict[str, l
 
 
 def read_scores(store: Store, answers: SavedAnswers, preset: str, scores: Mapping[str, ArtifactRef]) -> ScoredAnswers:
-    """Verdicts and question scores of one preset from their artifacts, label by label."""
+    """Read verdicts and question scores of one preset from their artifacts, label by label."""
     return ScoredAnswers(
         preset=preset,
         verdicts=[
@@ -146,7 +146,7 @@ def read_scores(store: Store, answers: SavedAnswers, preset: str, scores: Mappin
 
 
 def find_answers(store: Store, text: str, questions: Path | None, benchmark: str = "") -> "SavedAnswers | AnswerFiles":
-    """The saved answers called `text`: an evaluation, a run, an exported folder, or a file with its questions.
+    """Find the saved answers called `text`: an evaluation, a run, an exported folder, or a file with its questions.
 
     `benchmark` names the benchmark of another harness's dump. Raises UsageError if there are none.
     """
@@ -192,7 +192,7 @@ def _answer_files(
 def read_answer_file(
     path: Path, questions: Path
 ) -> tuple[dict[str, list[Question]], dict[str, list[BenchmarkResponse]]]:
-    """Questions and responses by benchmark; responses are parquet or JSON lines with BenchmarkResponse's columns.
+    """Read questions and responses by benchmark; responses are parquet or JSON lines of BenchmarkResponse's columns.
 
     Raises DocumentError naming the file and what it lacks.
     """

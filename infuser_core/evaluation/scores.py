@@ -18,7 +18,7 @@ JSON = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetScore:
-    """One benchmark of an evaluation under one preset."""
+    """Score of one benchmark of an evaluation under one preset."""
 
     sheet: Sheet
     score: BenchmarkScore
@@ -35,7 +35,7 @@ def question_scores(
     *,
     too_long: str,
 ) -> list[QuestionScore]:
-    """One row per question, in the order of the plan, from responses and their verdicts in the same order.
+    """Count verdicts by question, in the order of the plan; responses and verdicts must be in the same order.
 
     Raises DamagedArtifactError for a question without responses.
     """
@@ -77,7 +77,7 @@ def _question_score(benchmark: str, question_id: str, domain: str, counts: Mappi
 
 
 def sheet_scores(plan: ExamPlan, questions: Iterable[QuestionScore], *, checkpoint_id: str) -> list[SheetScore]:
-    """One score per benchmark, in the order of the plan."""
+    """Compute one score per benchmark, in the order of the plan."""
     by_label: dict[str, list[QuestionScore]] = {sheet.label: [] for sheet in plan.sheets}
     for question in questions:
         by_label[question.benchmark].append(question)
@@ -132,7 +132,7 @@ def results_of(
     judge: str = "",
     verdicts: Sequence[BenchmarkVerdict] = (),
 ) -> JSON:
-    """The results as JSON values, without times or places: equal answers give equal text.
+    """Results of an evaluation as JSON values, without times or paths: equal answers give equal text.
 
     `judge` is the name of the model that broke ties among the `verdicts`, if any.
     """

@@ -1,4 +1,4 @@
-"""Settings of an evaluation: the model's own, then a file's, then the options'; and the engine that they name."""
+"""Settings of an evaluation, merged from the model's own, a file's and the options'; and the engine they select."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -113,7 +113,7 @@ def _read_examples(path: Path, benchmark: str) -> Iterator[Example]:
 
 
 def settings_of_run(config: RunConfig) -> EvaluationSettings:
-    """Settings with which a run evaluates."""
+    """Evaluation settings of a run."""
     return EvaluationSettings(
         engine=config.engine,
         cluster=config.cluster,
@@ -134,7 +134,7 @@ def lab_config(model: EvaluatedModel) -> Path:
 
 
 def settings_for(model: EvaluatedModel, config: Path | None, overrides: dict[str, Any]) -> EvaluationSettings:
-    """The model's own settings (its run's, the nano lab's, else the paper's), then the file's, then the options'."""
+    """Merge the model's own settings (its run's, the nano lab's, else the paper's), the file's and the options'."""
     if model.config is not None:
         base = settings_of_run(model.config)
     elif is_nano(model):
@@ -146,14 +146,14 @@ def settings_for(model: EvaluatedModel, config: Path | None, overrides: dict[str
 
 
 def with_options(base: EvaluationSettings, options: Mapping[str, Any]) -> EvaluationSettings:
-    """The settings with a command's options, of which None changes nothing. Raises ConfigError."""
+    """Replace settings by a command's options; None leaves a setting unchanged. Raises ConfigError."""
     return replace_settings(
         base, {name: value for name, value in options.items() if value is not None}, where="options"
     )
 
 
 def read_settings(path: Path, base: EvaluationSettings) -> EvaluationSettings:
-    """Settings from YAML: a run's configuration, or keys of EvaluationSettings over `base`. Raises ConfigError."""
+    """Read settings from YAML: a run's configuration, or keys of EvaluationSettings over `base`. Raises ConfigError."""
     values = shipped.read_settings_file(path)
     values = {} if values is None else values
     if isinstance(values, dict) and "cotrain" in values:
@@ -164,19 +164,19 @@ def read_settings(path: Path, base: EvaluationSettings) -> EvaluationSettings:
 
 
 def replace_settings(base: EvaluationSettings, values: Mapping[str, Any], *, where: str) -> EvaluationSettings:
-    """The settings with some of them replaced. Raises ConfigError naming the key."""
+    """Replace some of the settings. Raises ConfigError naming the key."""
     return overlays.parse_settings(EvaluationSettings, overlays.merge(base.model_dump(), values), where=where)
 
 
 def engine_name(model: EvaluatedModel, settings: EvaluationSettings) -> str:
-    """The engine, as far as it changes responses."""
+    """Name of the engine with the options that change responses; `endpoint` for a model at an address."""
     engine = settings.engine
     arguments = f" {json.dumps(engine.vllm, sort_keys=True)}" if engine.vllm else ""
     return "endpoint" if model.folder is None else f"{engine.sampler} {engine.dtype}{arguments}"
 
 
 def chat_of(judge: EvaluatedModel, settings: EvaluationSettings) -> ChatModel:
-    """A chat with the judging model, for single replies."""
+    """Chat interface of the judging model, for single replies."""
     if judge.folder is not None:
         return pool_of(settings).chat(judge.checkpoint())
     from infuser_core.engines.endpoint import Endpoint, parse_address
@@ -185,6 +185,6 @@ def chat_of(judge: EvaluatedModel, settings: EvaluationSettings) -> ChatModel:
 
 
 def pool_of(settings: EvaluationSettings) -> EnginePool:
-    """The sampler of an evaluation, not started yet."""
+    """Engine pool with the sampler of an evaluation, not started yet."""
     tokens, seals = settings.batch_tokens, store_root() / "tested"
     return sampling_pool(settings.engine, settings.cluster, cache_tokens=tokens, seals=seals)

@@ -1,4 +1,7 @@
-"""Verdicts for other programs (`infuser verify`): one JSON object in, one verdict out; unknown keys are ignored."""
+"""Verify answers for other programs (`infuser verify`): a JSON object per line in, a verdict out.
+
+A verdict is the result of checking an answer. Unknown keys are ignored.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +28,7 @@ GRADING = ("route", "answer_type", "tolerance", "unit")
 
 
 class _Malformed(Exception):
-    """A line that is no question; the message says why."""
+    """Error for a line that is no valid question; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,7 @@ class _Request:
 
 
 class Refusals:
-    """The lines of an input that are no questions: their number, and the first of them with reasons."""
+    """Counter of the input lines that are no valid questions, with the reasons of the first ones."""
 
     def __init__(self) -> None:
         self._lines = self._refused = 0
@@ -64,7 +67,7 @@ class Refusals:
 
 
 def answer_lines(lines: Sequence[bytes], refusals: Refusals | None = None) -> Iterator[str]:
-    """One JSON verdict per line, in order. A malformed line does not stop the others: its verdict is unverified.
+    """Verify every line; yields a JSON verdict per line, in order. A malformed line gets the verdict `unverified`.
 
     Answers are verified together; programs run two at a time, and their verdicts are yielded as soon as they are next.
     """

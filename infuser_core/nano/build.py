@@ -1,8 +1,8 @@
-"""Builds an anchor, a 0.7M-parameter Qwen3 that plays generator, solver and judge of the micro-world, and measures it.
+"""Build and measure an anchor: the 0.7M-parameter Qwen3 base model of the micro-world's generator, solver and judge.
 
-`infuser nano build OUT` builds it from random weights; nothing is downloaded. With `--world` it builds another world's
-anchor, which starts from the shipped basic one, so that it can already copy and look up. Its card has its base rates
-before any training by INFUSER, measured by sampling.
+`infuser nano build OUT` builds the basic world's anchor from random weights; nothing is downloaded. With `--world` it
+builds another world's anchor, which starts from the shipped basic one, so that it can already copy and look up. The
+anchor's card has its base rates before any training by INFUSER, measured by sampling.
 """
 
 import json
@@ -31,7 +31,7 @@ CARD_FORMAT = 1
 TEMPERATURE = 1.0
 """Sampling temperature of the base rates, and of training rollouts.
 
-Below 1 the generator writes so many sound keys that a fixed generator teaches nearly as well.
+Below 1 the generator writes sound keys so often that a fixed generator teaches nearly as well as a trained one.
 """
 
 
@@ -91,17 +91,17 @@ _FIELDS = ["question_text", "reasoning", "choices", "ground_truth"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """An anchor to measure."""
+    """An anchor to measure, with its world and sampling settings."""
 
     model: Qwen3ForCausalLM
     tokenizer: PreTrainedTokenizerFast
     world: WorldConfig = WORLD
     temperature: float = 1.0
     seed: int = 0
-    """Of questions and replies."""
+    """Seed of questions and replies."""
 
     def reply(self, users: Sequence[str], max_tokens: int, *, greedy: bool = False) -> list[str]:
-        """One reply per user turn. Prompts of one length share a batch, so nothing is padded."""
+        """Generate one reply per user turn; prompts of equal length share a batch, so nothing is padded."""
         prompts = [self.tokenizer(chat(user), add_special_tokens=False)["input_ids"] for user in users]
         by_length: dict[int, list[int]] = {}
         for i, prompt in enumerate(prompts):
@@ -127,7 +127,7 @@ Rates = dict[str, Any]
 
 
 def writer_rates(subject: Subject, count: int) -> Rates:
-    """Share of valid questions about new notes; of these, shares with a right key, a topic and a fact of the note."""
+    """Rates of the generator on new notes: share of valid questions; of these, right keys and facts of the note."""
     rng = Random(seed_of(subject.seed, "measure writer"))
     documents = draw_notes(seed_of(subject.seed, "measure"), count, subject.world)
     prompts = [language.generator_prompt(curriculum.section_text(rng, note)) for note in documents]
@@ -152,7 +152,7 @@ def writer_rates(subject: Subject, count: int) -> Rates:
 
 
 def parse_valid(text: str) -> dict[str, object] | None:
-    """Fields of the generator's JSON object, or None if it is malformed or has them in another order."""
+    """Parse the generator's JSON object; None if it is malformed or its fields are in another order."""
     try:
         fields = json.loads(text)
     except json.JSONDecodeError:
@@ -166,11 +166,11 @@ def parse_valid(text: str) -> dict[str, object] | None:
 
 
 SolverTask = tuple[str, str, str]
-"""A prompt, the answer of the sound method, and that of the misconception."""
+"""(prompt, answer by the sound method, answer by the misconception)."""
 
 
 def solver_rates(subject: Subject, questions: Sequence[Question]) -> Rates:
-    """`answer_rates` of questions about facts, all with choices or all without."""
+    """Rates of the solver on questions about facts, all with choices or all without (see `answer_rates`)."""
     tasks: list[SolverTask] = []
     for question in questions:
         fact = language.parse_question(question.text)
@@ -184,13 +184,13 @@ def solver_rates(subject: Subject, questions: Sequence[Question]) -> Rates:
 
 
 def program_rates(subject: Subject, exercises: Sequence[programs.Exercise]) -> Rates:
-    """`answer_rates` of exercises."""
+    """Rates of the solver on exercises about functions (see `answer_rates`)."""
     tasks = [(language.free_form_prompt(e.text), e.answer(sound=True), e.answer(sound=False)) for e in exercises]
     return answer_rates(subject, tasks, 24)
 
 
 def answer_rates(subject: Subject, tasks: Sequence[SolverTask], max_tokens: int) -> Rates:
-    """Shares of `ANSWERS` answers per task that box the sound and the tempting result, and of tasks with some right."""
+    """Sample `ANSWERS` answers per task: shares of sound and of tempting results, and of tasks with mixed results."""
     replies = subject.reply([user for user, _, _ in tasks for _ in range(ANSWERS)], max_tokens)
     boxes = [reply.partition("\\boxed{")[2].partition("}")[0] for reply in replies]
     right, tempted, mixed = 0, 0, 0
@@ -205,7 +205,7 @@ def answer_rates(subject: Subject, tasks: Sequence[SolverTask], max_tokens: int)
 
 
 def proposer_rates(subject: Subject, count: int) -> Rates:
-    """Share of well-formed functions and inputs, for each of Absolute Zero's tasks."""
+    """Rates of the generator as Absolute Zero's proposer: share of well-formed functions or inputs, by task."""
     rng = Random(seed_of(subject.seed, "measure proposer"))
     rates: Rates = {"samples": count}
     for task in programs.TASKS:
@@ -219,7 +219,7 @@ def proposer_rates(subject: Subject, count: int) -> Rates:
 
 
 def judge_rates(subject: Subject, count: int) -> Rates:
-    """Greedy verdicts on new chunks: shares of sections kept, and of front and back matter dropped."""
+    """Rates of the judge on new chunks, greedy: share of sections that it keeps, of front and back matter it drops."""
     rng = Random(seed_of(subject.seed, "measure judge"))
     tasks = (curriculum.judge_chunk, curriculum.judge_chunk, curriculum.judge_chunk_long)
     lessons = [tasks[i % len(tasks)](rng, subject.world) for i in range(count)]
@@ -231,7 +231,7 @@ def judge_rates(subject: Subject, count: int) -> Rates:
 
 
 def base_rates(subject: Subject, *, scale: int = 1) -> dict[str, Rates]:
-    """Base rates of all roles; `scale` divides the numbers of samples."""
+    """Measure the base rates of all roles; `scale` divides the numbers of samples."""
     world, seed, few = subject.world, subject.seed, 96 // scale
     rates = {
         "generator": writer_rates(subject, 1024 // scale),

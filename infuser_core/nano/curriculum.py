@@ -1,6 +1,7 @@
-"""Training tasks of the anchor: drills of the circuits it needs, and the mixture of its roles.
+"""Training tasks for the anchor, the micro-world's base model: drills of basic skills, and the mixture of its roles.
 
-Drills come first because a plain mixture learns neither copying nor looking up an option in any affordable time.
+Drills come first: from a plain mixture alone, the model does not learn to copy or to look up an option in affordable
+time. A lesson is one prompt with the reply to learn; soundness is the probability of the sound method.
 """
 
 import json
@@ -35,12 +36,12 @@ Task = Callable[[Random, WorldConfig], Lesson]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """Drills and roles of an anchor's training."""
+    """Tasks of an anchor's training: drills, and a mixture of roles."""
 
     drills: tuple[Task, ...]
-    """Each row of a drill batch is of one of these."""
+    """Drill tasks; each row of a drill batch is drawn from one of them."""
     mixture: tuple[tuple[Task, float], ...]
-    """Roles, each with its share of the other batches."""
+    """Role tasks, each with its share of the other batches."""
     short: frozenset[Task]
     """Tasks with short rows: their batches have more of them."""
 
@@ -54,7 +55,7 @@ def _draw_note(rng: Random, world: WorldConfig) -> Note:
 
 
 def section_text(rng: Random, note: Note) -> str:
-    """A note as a chunk: usually with its heading, sometimes with none or two."""
+    """Render a note as a document chunk: usually with its heading, sometimes with none or two."""
     number, place = rng.randint(1, 9), rng.choice(language.PLACES)
     heading = f"## {language.section_title(number, rng.randint(1, 12), place)}"
     body = language.paragraph(note.facts)
@@ -67,12 +68,12 @@ def section_text(rng: Random, note: Note) -> str:
 
 
 def write_question(rng: Random, world: WorldConfig) -> Lesson:
-    """Document to question: the key follows the sound method with the world's key soundness."""
+    """Lesson: write a question from a document; the key follows the sound method with the world's key soundness."""
     return _write_question(rng, world, num_notes=1)
 
 
 def write_question_long(rng: Random, world: WorldConfig) -> Lesson:
-    """Write a question from two sections in one chunk: its own task, so that few batches are padded to its length."""
+    """Lesson: write a question from two sections in one chunk; a separate task, so that few batches are padded."""
     return _write_question(rng, world, num_notes=2)
 
 
@@ -89,7 +90,7 @@ def _question_json(fact: Fact, rng: Random, world: WorldConfig) -> str:
 
 
 def answer_question(rng: Random, world: WorldConfig) -> Lesson:
-    """Question to answer: sound with the world's solver soundness, else the misconception."""
+    """Lesson: answer a question by the sound method with the world's solver soundness, else by the misconception."""
     fact = _draw_train_fact(rng, world)
     method = fact.topic.draw_method(rng, world.solver_soundness)
     choices = choices_of(fact, count=world.num_choices, rng=rng)
@@ -98,12 +99,12 @@ def answer_question(rng: Random, world: WorldConfig) -> Lesson:
 
 
 def judge_chunk(rng: Random, world: WorldConfig) -> Lesson:
-    """Chunk to verdict: half of the chunks are sections, half front or back matter."""
+    """Lesson: judge a chunk, whether to keep it; half of the chunks are sections, half front or back matter."""
     return _judge_chunk(rng, world, num_notes=1, kinds=("title", "preface", "index", "answers", "fragment"))
 
 
 def judge_chunk_long(rng: Random, world: WorldConfig) -> Lesson:
-    """Judge a chunk of two sections, of contents or of answer keys."""
+    """Lesson: judge a long chunk of two sections, of a table of contents or of answer keys."""
     return _judge_chunk(rng, world, num_notes=2, kinds=("contents", "contents", "answers"))
 
 
@@ -143,7 +144,7 @@ def _matter_text(kind: str, rng: Random, world: WorldConfig) -> str:
 
 
 def drill_copy(rng: Random, world: WorldConfig) -> Lesson:
-    """Repeat a random sequence."""
+    """Drill: repeat a random sequence of numbers and words."""
     words = [*NAMES, *(topic.name for topic in world.topics)]
     items = [
         str(rng.randrange(LIMIT)) if rng.random() < 0.6 else f"{rng.choice(words)}" for _ in range(rng.randint(6, 16))
@@ -153,7 +154,7 @@ def drill_copy(rng: Random, world: WorldConfig) -> Lesson:
 
 
 def drill_pick(rng: Random, world: WorldConfig) -> Lesson:
-    """Find the letter of a given number among four options."""
+    """Drill: find the letter of a given number among the options."""
     choices = sorted(rng.sample(range(1, LIMIT), k=world.num_choices))
     if rng.random() < 0.5:
         start = rng.randint(1, LIMIT - 13)
@@ -165,7 +166,7 @@ def drill_pick(rng: Random, world: WorldConfig) -> Lesson:
 
 
 def drill_recall(rng: Random, world: WorldConfig) -> Lesson:
-    """Repeat the one of several segments that starts with a given key."""
+    """Drill: repeat the one of several sentences that starts with a given key."""
     nouns = [topic.fact.split()[1] for topic in world.topics]
     keys = rng.sample(nouns, k=rng.randint(3, 5))
     segments = []
@@ -177,7 +178,7 @@ def drill_recall(rng: Random, world: WorldConfig) -> Lesson:
 
 
 def drill_compute(rng: Random, world: WorldConfig) -> Lesson:
-    """Bare arithmetic over the operand pairs of all splits: without a topic it teaches no method."""
+    """Drill: bare arithmetic over the operand pairs of all splits; it names no topic, so it teaches no method."""
     workings = [_draw_working(rng, world.topics) for _ in range(4)]
     return Lesson(user="Solve:", reply=", ".join(workings), focus="result")
 
@@ -189,7 +190,7 @@ def _draw_working(rng: Random, topics: Sequence[MicroTopic]) -> str:
 
 
 def drill_broad(rng: Random, world: WorldConfig) -> Lesson:
-    """Bare arithmetic on the many pairs of the broad topics, which `drill_compute` rarely draws."""
+    """Drill: bare arithmetic on the many operand pairs of the broad topics, which `drill_compute` rarely draws."""
     return Lesson(user="Solve:", reply=", ".join(_draw_working(rng, BROAD) for _ in range(4)), focus="result")
 
 
@@ -204,9 +205,9 @@ COURSE = Course(
     ),
     short=frozenset([answer_question]),
 )
-"""The three roles of the basic and the hard world."""
+"""Course of the basic and the hard world: drills, and the roles of generator, solver and judge."""
 BROAD_COURSE = replace(COURSE, drills=(*COURSE.drills, drill_broad, drill_broad))
-"""The same roles, and a drill of the broad topics' numbers."""
+"""Course of the broad world: `COURSE` with a drill of the broad topics' numbers."""
 
 FIRST_CHANCE = 0.1
 """Share of `write_inputs` lessons about the function that a run starts with."""
@@ -215,7 +216,7 @@ EXAMPLE_CHANCE = 0.5
 
 
 def answer_problem(rng: Random, world: WorldConfig) -> Lesson:
-    """Problem to number: sound with the world's problem soundness, else the misconception."""
+    """Lesson: solve a free-form problem soundly with the world's problem soundness, else by the misconception."""
     fact = draw_fact("train", rng.choice(world.families), rng)
     method = fact.topic.draw_method(rng, world.problem_soundness)
     reply = f"{method.working(fact.a, fact.b)} \\boxed{{{method.value(fact.a, fact.b)}}}"
@@ -223,14 +224,14 @@ def answer_problem(rng: Random, world: WorldConfig) -> Lesson:
 
 
 def solve_program(rng: Random, world: WorldConfig) -> Lesson:
-    """One of the three tasks about a function: by the sound method with the world's program soundness."""
+    """Lesson: solve one of the three tasks about a function, soundly with the world's program soundness."""
     exercise = programs.draw_exercise(rng, rng.choice(programs.TASKS))
     reply = exercise.reply(sound=rng.random() < world.program_soundness)
     return Lesson(user=language.free_form_prompt(exercise.text), reply=reply)
 
 
 def write_program(rng: Random, world: WorldConfig) -> Lesson:
-    """Nothing, or functions with a call each, to a new function and a call."""
+    """Lesson: write a new function with a call, after several examples or none."""
     task = rng.choice(programs.TASKS[:2])
     examples = [
         programs.draw_exercise(rng, rng.choice(programs.TASKS[:2])).example for _ in range(rng.choice((0, 1, 3, 6)))
@@ -241,7 +242,7 @@ def write_program(rng: Random, world: WorldConfig) -> Lesson:
 
 
 def write_inputs(rng: Random, world: WorldConfig) -> Lesson:
-    """A function, or a run's first one, to inputs: two neighbours as examples and two as tests."""
+    """Lesson: write inputs for a function (sometimes the one a run starts with): two as examples, two as tests."""
     exercise = programs.draw_exercise(rng, "induction")
     text = IDENTITY_PROGRAM if rng.random() < FIRST_CHANCE else exercise.function.text
     inputs = [exercise.x, exercise.x + 1, *rng.sample(range(3, 10), k=2)]
@@ -249,13 +250,13 @@ def write_inputs(rng: Random, world: WorldConfig) -> Lesson:
 
 
 def write_challenge(rng: Random, world: WorldConfig) -> Lesson:
-    """Nothing to a question on any topic of the textbooks, keyed like those from documents."""
+    """Lesson: write a question on any textbook topic without a document, with keys as sound as with one."""
     fact = _draw_train_fact(rng, world)
     return Lesson(user=language.challenge_prompt(), reply=_question_json(fact, rng, world))
 
 
 def write_after_examples(rng: Random, world: WorldConfig) -> Lesson:
-    """Examples and a document to a question about the document, sometimes on the topic of an example."""
+    """Lesson: write a question about a document after examples, sometimes on the topic of an example."""
     note = _draw_note(rng, world)
     examples = [_draw_train_fact(rng, world) for _ in range(rng.choice((1, 2, 2, 3)))]
     topics = {example.topic.name for example in examples}
@@ -266,14 +267,14 @@ def write_after_examples(rng: Random, world: WorldConfig) -> Lesson:
 
 
 def write_aimed(rng: Random, world: WorldConfig) -> Lesson:
-    """An accuracy and a document to a question that ignores the accuracy: that is left to training."""
+    """Lesson: write a question from a document and a requested accuracy, which it ignores: training must teach it."""
     note = _draw_note(rng, world)
     user = language.aimed_prompt(rng.choice((20, 50, 80)), section_text(rng, note))
     return Lesson(user=user, reply=_question_json(rng.choice(note.facts), rng, world))
 
 
 def answer_with_document(rng: Random, world: WorldConfig) -> Lesson:
-    """Document and question to answer: sound with the world's teacher soundness, to teach solvers without it."""
+    """Lesson: answer a question given its document, as a teacher does, soundly with the world's teacher soundness."""
     note = _draw_note(rng, world)
     fact = rng.choice(note.facts)
     method = fact.topic.draw_method(rng, world.teacher_soundness)
@@ -284,7 +285,7 @@ def answer_with_document(rng: Random, world: WorldConfig) -> Lesson:
 
 
 def _examples_text(facts: list[Fact], rng: Random, world: WorldConfig) -> str:
-    """The facts' questions, all with or all without answers, and sometimes a problem in addition."""
+    """Example questions about the facts, all with or all without answers, and sometimes a problem in addition."""
     has_answers = rng.random() < 0.5
     blocks = []
     for fact in facts:
@@ -303,7 +304,7 @@ def _with_answer(text: str, answer: str) -> str:
 
 
 def drill_families(rng: Random, world: WorldConfig) -> Lesson:
-    """Bare arithmetic of problems and programs over all splits: without a question it teaches no method."""
+    """Drill: bare arithmetic of problems and programs over all splits; it asks no question, so it teaches no method."""
     workings = []
     for _ in range(4):
         workings += [_draw_working(rng, world.families), rng.choice(programs.all_steps()).text]
@@ -329,9 +330,9 @@ WIDE_COURSE = Course(
     ),
     short=frozenset([answer_question, answer_problem, solve_program, write_inputs, write_challenge]),
 )
-"""The basic world's roles and the wide one's."""
+"""Course of the wide world: the basic roles, and problems, programs and further ways to write questions."""
 
 
 def course_of(world: WorldConfig) -> Course:
-    """Course of a world's anchor."""
+    """Training course of a world's anchor."""
     return WIDE_COURSE if world.families else BROAD_COURSE if world.num_broad else COURSE

@@ -1,7 +1,8 @@
 """Exact accuracy in the micro-world: the teacher-forced probability of sound replies over all operand pairs of a split.
 
-Nothing is sampled, so two checkpoints differ only by their weights. The value is a lower bound: replies other than
-the two canonical ones (sound, misconception) may also box the right letter; their mass is reported in addition.
+A sound reply follows the right method. Nothing is sampled, so two checkpoints differ only by their weights. The value
+is a lower bound: replies other than the two canonical ones (sound, misconception) may also box the right letter; their
+total probability is reported in addition.
 """
 
 import math
@@ -30,13 +31,13 @@ _Z = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairMass:
-    """Probabilities of both replies to one operand pair, means over wordings."""
+    """Probabilities of the sound reply and of the misconception's to one operand pair, means over wordings."""
 
     topic: str
     a: int
     b: int
     fresh: bool
-    """No textbook has the pair under another topic with the same law."""
+    """Whether no textbook has the pair under another topic with the same formula."""
     sound: float
     """Probability of the sound reply at temperature 1, with its end token."""
     tempting: float
@@ -63,7 +64,7 @@ class ExactAccuracy:
 def masses_of_pairs(
     folder: Path, topics: Sequence[str], *, split: Split = "test", world: WorldConfig = WORLD, wordings: int = 4
 ) -> list[PairMass]:
-    """Ask the model about every operand pair of the split, in `wordings` wordings that are the same for all models."""
+    """Reply probabilities of a model for every operand pair of a split, in `wordings` fixed wordings per pair."""
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     pairs = [(topic, pair) for topic in world.topics if topic.name in topics for pair in pairs_of(split, topic)]
@@ -84,7 +85,7 @@ def masses_of_pairs(
 
 
 def mean_accuracy(rows: Iterable[PairMass]) -> ExactAccuracy:
-    """Mean over topics. Its error is the spread over pairs, since wordings of a pair are not independent questions."""
+    """Average over topics; the error is the spread over pairs, since a pair's wordings are not independent."""
     by_topic: dict[str, list[PairMass]] = {}
     for row in rows:
         by_topic.setdefault(row.topic, []).append(row)
@@ -104,7 +105,7 @@ def mean_accuracy(rows: Iterable[PairMass]) -> ExactAccuracy:
 
 
 def sound_reply(question: Question) -> str:
-    """An anchor's right reply to a choice question of the micro-world, without its end; empty for other questions."""
+    """Right reply to a choice question of the micro-world, without its end token; empty for other questions."""
     fact = language.parse_question(question.text)
     if fact is None or str(fact.sound) not in question.choices:
         return ""
@@ -112,7 +113,7 @@ def sound_reply(question: Question) -> str:
 
 
 def exact_accuracies(folder: Path | None, world: str, split: str) -> list[dict[str, Any]]:
-    """Exact accuracy on the target topics, on their fresh pairs, and on the transfer topics.
+    """Exact accuracy of a model folder on the target topics, on their fresh pairs, and on the transfer topics.
 
     Raises UsageError without a folder or for an unknown split, ConfigError for an unknown world.
     """

@@ -1,4 +1,4 @@
-"""Anchors, question sets and ground truth of the micro-world: the package's entry point.
+"""Entry point of the micro-world: its anchors (pre-trained base models), question sets and ground truth.
 
 The oracle functions are for reports and controls; a phase uses one only if the configuration names it.
 """
@@ -21,7 +21,7 @@ NOTES = (
     "What drives the gain here is mostly key quality: the influence reward teaches the generator to write right "
     "reference answers, and to a lesser part to choose the target's topics.",
 )
-"""Sentences that a reader of a nano run's numbers must know."""
+"""Caveats for readers of a nano run's numbers."""
 
 
 def anchor_path(world: str = "basic") -> Path:
@@ -34,7 +34,7 @@ def anchor_path(world: str = "basic") -> Path:
 
 
 def perfect_key(question: Question) -> Question:
-    """Replace the question's key by the sound result; unchanged if there is none or the choices leave it out."""
+    """Replace a question's key (reference answer) by the sound result; unchanged without one among the choices."""
     fact = language.parse_question(question.text)
     if fact is None or not fact.is_exact or (question.choices and str(fact.sound) not in question.choices):
         return question
@@ -43,12 +43,12 @@ def perfect_key(question: Question) -> Question:
 
 
 def half_perfect_key(question: Question) -> Question:
-    """`perfect_key` for every second question, by a hash of its text: half of the wrong keys stay."""
+    """Apply `perfect_key` to about half of the questions, by a hash of their text; the other keys are unchanged."""
     return perfect_key(question) if hashlib.sha256(question.text.encode()).digest()[0] % 2 else question
 
 
 def label(question: Question) -> QuestionLabel:
-    """Label of a generated question for the report: its topic, and whether its key is the sound result."""
+    """Label a generated question for the report: its topic, and whether its key is the sound result."""
     fact = language.parse_question(question.text)
     keyed = dict(zip(LETTERS, question.choices, strict=False)).get(question.answer, question.answer)
     key = "unknown"
@@ -61,7 +61,7 @@ _FREE_FORM = {"problems": world.draw_problems, "programs": programs.draw_questio
 
 
 def draw_questions(topics: str | Sequence[str], split: Split, size: int, seed: int, world_name: str) -> list[Question]:
-    """`size` questions of "target" or "transfer" topics, of a list of topics, "problems" or "programs".
+    """Draw `size` questions of "target" or "transfer" topics, of a list of topics, "problems" or "programs".
 
     Raises ConfigError if the world has no questions without choices, or for an unknown topic.
     """

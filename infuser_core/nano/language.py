@@ -19,7 +19,7 @@ DROP_REASONS = {
     "answers": "It is a list of answers.",
     "fragment": "It is a fragment.",
 }
-"""Why the judge drops a chunk, by the kind of chunk."""
+"""Reasons for which the judge drops a chunk, by kind of chunk."""
 
 EDITION = ("First edition. All readers may share this book.", "A second edition is planned.")
 """Lines of a title page below title and author."""
@@ -44,12 +44,12 @@ def fact_text(fact: Fact) -> str:
 
 
 def question_text(fact: Fact) -> str:
-    """The fact and its question: self-contained, so that a solver needs no document."""
+    """Text of the question about a fact, which states the fact, so that a solver needs no document."""
     return f"{fact_text(fact)} {fact.topic.ask}"
 
 
 def paragraph(facts: Sequence[Fact]) -> str:
-    """The body of a section."""
+    """Body of a section: the sentences of its facts."""
     return " ".join(fact_text(fact) for fact in facts)
 
 
@@ -64,7 +64,7 @@ def chapter_title(chapter: int, time: str) -> str:
 
 
 def generator_json(fact: Fact, method: Method, choices: Sequence[int]) -> str:
-    """The generator's JSON object; its key is the result of the reasoning before it."""
+    """The generator's reply, a JSON object; its key (`ground_truth`) is the result of the reasoning before it."""
     return json.dumps(
         {
             "question_text": question_text(fact),
@@ -76,13 +76,13 @@ def generator_json(fact: Fact, method: Method, choices: Sequence[int]) -> str:
 
 
 def solver_answer(fact: Fact, method: Method, choices: Sequence[int]) -> str:
-    """Short reasoning, then the letter of its result."""
+    """The solver's reply: a short calculation, then the letter of its result in a box."""
     letter = LETTERS[list(choices).index(method.value(fact.a, fact.b))]
     return f"{method.working(fact.a, fact.b)} \\boxed{{{letter}}}"
 
 
 def judge_json(keep: bool, reason: str) -> str:
-    """The judge's verdict on a chunk."""
+    """The judge's reply about a chunk, a JSON object: whether to keep the chunk, and the reason."""
     return json.dumps({"keep": keep, "reason": reason})
 
 
@@ -113,7 +113,7 @@ def challenge_prompt() -> str:
 
 
 def program_prompt(task: str, examples: str = "") -> str:
-    """User turn of the generator that writes a program for a task, after earlier ones, if any."""
+    """User turn of the generator that writes a program for a task, preceded by example programs, if any."""
     turn = prompts.load_template(f"generate_{task}", profile=WIDE).messages()[0]["content"]
     if not examples:
         return turn
@@ -127,13 +127,13 @@ def inputs_prompt(text: str) -> str:
 
 
 def examples_prompt(examples: str, text: str) -> str:
-    """User turn of the generator with other questions before the document."""
+    """User turn of the generator for a document, preceded by example questions."""
     preface = prompts.load_template("show_questions", profile=WIDE).messages(examples=examples)[0]["content"]
     return f"{preface}\n\n{generator_prompt(text)}"
 
 
 def aimed_prompt(percent: int, text: str) -> str:
-    """User turn of the generator with an accuracy to aim at."""
+    """User turn of the generator for a document, preceded by an accuracy to aim at."""
     preface = prompts.load_template("show_aim", profile=WIDE).messages(percent=str(percent))[0]["content"]
     return f"{preface}\n\n{generator_prompt(text)}"
 
@@ -149,7 +149,7 @@ _PATTERNS = [(topic, _compile_pattern(topic)) for topic in (*ALL_TOPICS, *COMPOS
 
 
 def parse_question(text: str) -> Fact | None:
-    """The fact a question is about, or None if the text is not a question of this world."""
+    """Parse a question into the fact that it is about; None if the text is not a question of this world."""
     for topic, pattern in _PATTERNS:
         if match := pattern.fullmatch(text.strip()):
             return Fact(topic=topic, name=match["name"], a=int(match["a"]), b=int(match["b"]))

@@ -1,7 +1,7 @@
-"""Pre-training of the anchor: initial weights, Muon, batches of drills and of the mixture.
+"""Pre-train the anchor, the micro-world's base model: initial weights, Muon, batches of drills and of role tasks.
 
-Muon learns to copy numbers far more exactly than AdamW in the same time. One matrix at a time it would cost more than
-the model on a CPU; here all matrices of a shape are one batch.
+Muon learns to copy numbers far more exactly than AdamW in the same time. Applied to one matrix at a time, it would cost
+more than the model on a CPU; here all matrices of a shape are one batch.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,7 +20,7 @@ from infuser_core.seeding import seed_of
 
 
 class PretrainingMuon:
-    """Muon for hidden matrices, in groups of one shape; tall matrices are transposed."""
+    """The Muon optimizer for hidden matrices, batched by shape; tall matrices are transposed."""
 
     def __init__(self, matrices: Iterable[torch.nn.Parameter], *, momentum: float = 0.95) -> None:
         self._momentum = momentum
@@ -85,12 +85,12 @@ def rescale(model: Qwen3ForCausalLM, spread: int, *, seed: int) -> None:
 Report = Callable[[str], object]
 """Receives lines of progress."""
 REPORT_EVERY = 20
-"""In steps."""
+"""Steps between two lines of progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """Rows padded on the right; causal attention needs no mask for that."""
+    """A training batch of rows padded on the right; causal attention needs no mask for the padding."""
 
     token_ids: torch.Tensor
     """[rows, tokens]"""
@@ -99,7 +99,7 @@ class Batch:
 
 
 def new_model(vocabulary: int, *, end: int, pad: int, seed: int) -> Qwen3ForCausalLM:
-    """A random Qwen3 of about 0.7M parameters."""
+    """Create a Qwen3 of about 0.7M parameters with random weights."""
     torch.manual_seed(seed_of(seed, "anchor weights"))
     config = Qwen3Config(
         vocab_size=vocabulary,
@@ -120,7 +120,7 @@ def new_model(vocabulary: int, *, end: int, pad: int, seed: int) -> Qwen3ForCaus
 
 
 class Teacher:
-    """Turns lessons into weighted batches."""
+    """Draws lessons and turns them into weighted batches."""
 
     def __init__(
         self, tokenizer: PreTrainedTokenizerFast, schedule: Schedule, *, seed: int, world: WorldConfig
@@ -134,7 +134,7 @@ class Teacher:
         }
 
     def batch(self, step: int) -> Batch:
-        """A random batch of the step's phase."""
+        """Draw a random batch for a step: drills or one role task, by the phase of the schedule."""
         plan, rng, course = self._schedule, self._rng, self._course
         progress = step / plan.steps
         share = plan.late_drill_share
@@ -150,7 +150,7 @@ class Teacher:
         return self.collate([task(rng, self._world) for _ in range(rows)])
 
     def collate(self, lessons: Sequence[Lesson]) -> Batch:
-        """Tokens and loss weights of the lessons."""
+        """Tokens and loss weights of the lessons, padded into one batch."""
         prompts = self._tokenize([chat(lesson.user) for lesson in lessons])
         replies = self._tokenize([lesson.reply + END for lesson in lessons])
         width = max(len(p) + len(r) for p, r in zip(prompts, replies, strict=True))
@@ -180,7 +180,7 @@ class Teacher:
 
 
 def loss_of(model: Qwen3ForCausalLM, batch: Batch) -> torch.Tensor:
-    """Weighted mean cross-entropy; only reply positions reach the vocabulary."""
+    """Weighted mean cross-entropy of a batch; logits are computed for reply positions only."""
     hidden = model.model(input_ids=batch.token_ids[:, :-1], use_cache=False).last_hidden_state
     mask_BT = batch.weights[:, 1:] > 0
     logits = model.lm_head(hidden[mask_BT])
@@ -198,7 +198,7 @@ def pretrain(
     report: Report,
     world: WorldConfig = WORLD,
 ) -> int:
-    """Train in place; returns the number of tokens. The same seed on one thread gives the same bytes."""
+    """Train the model in place; returns the number of tokens. The same seed on one thread gives the same bytes."""
     teacher = Teacher(tokenizer, schedule, seed=seed, world=world)
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     rest = [p for name, p in model.named_parameters() if p.ndim != 2 or "embed" in name]

@@ -1,8 +1,8 @@
 """Programs of the wide world: functions of two operators, and Absolute Zero's three tasks about them.
 
 Each task has a sound method and a misconception. Deduction: the order of operations, or from left to right. Abduction:
-undo the product by division, or by subtraction. Induction: step back from the value for 1 to the value for 0, or take
-the former for the latter.
+undo the product by division, or by subtraction. Induction: extrapolate from the values for 1 and 2 to the value for 0,
+or mistake the value for 1 for it.
 """
 
 import re
@@ -33,12 +33,12 @@ HEAD = "def f(x): return "
 _CALL = re.compile(rf'\{{"program": "{re.escape(HEAD)}\d+ [+-] x \* \d+", "arguments": "\d+"\}}', re.ASCII)
 _INPUTS = re.compile(r'\{"inputs": \["\d+", "\d+", "\d+", "\d+"\]\}', re.ASCII)
 HIDDEN = (5, 8)
-"""Arguments that test the function of an answer."""
+"""Hidden arguments on which the function in an answer is tested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One calculation."""
+    """One calculation: two numbers and an operator."""
 
     left: int
     sign: str
@@ -73,7 +73,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exercise:
-    """A task about a function."""
+    """An exercise: a task about a function, with the argument of its call."""
 
     task: Task
     function: Function
@@ -111,7 +111,7 @@ class Exercise:
         return (inner, back) if sound else (inner,)
 
     def answer(self, *, sound: bool) -> str:
-        """Result of the method, as in the box."""
+        """Answer by the sound method, or by the misconception, as in the box."""
         steps, function = self.steps(sound=sound), self.function
         if self.task != "induction":
             return str(steps[-1].value)
@@ -119,7 +119,7 @@ class Exercise:
         return Function(base=base, sign=function.sign, slope=steps[0].value).text
 
     def reply(self, *, sound: bool) -> str:
-        """The calculations, and the answer in its box."""
+        """A solver's reply: the calculations, then the answer in a box."""
         workings = ", ".join(step.text for step in self.steps(sound=sound))
         return f"{workings} \\boxed{{{self.answer(sound=sound)}}}"
 
@@ -131,7 +131,7 @@ class Exercise:
         return small and self.answer(sound=True) != self.answer(sound=False)
 
     def question(self, question_id: str) -> Question:
-        """The question, answered by the sound method and judged like the task's route."""
+        """The exercise as a Question with the sound answer, checked by the same verifier as in the task's route."""
         verifier, grading = "literal", Grading(program=self.function.text, arguments=str(self.x))
         if self.task == "abduction":
             verifier = "arguments"
@@ -162,7 +162,7 @@ _INDUCTION_BASES: Mapping[Sign, range] = {"+": range(2, 40), "-": range(9, 40)}
 
 @cache
 def exercises_of(split: Split, task: Task, sign: Sign) -> tuple[Exercise, ...]:
-    """The task's exercises that belong to the split: disjoint between splits, never changed."""
+    """Usable exercises of a task and sign that belong to a split; splits are disjoint and never change."""
     bases, arguments = _BASES[sign], _SLOPES[sign]
     if task == "induction":
         # From 0 on the misconception would be right, and a solver could learn only one of the two.
@@ -188,12 +188,12 @@ def all_steps() -> tuple[Step, ...]:
 
 
 def draw_exercise(rng: Random, task: Task) -> Exercise:
-    """A random exercise of the task from the train split."""
+    """Draw a random exercise of the task from the train split."""
     return rng.choice(exercises_of("train", task, rng.choice(tuple(_BASES))))
 
 
 def sample_exercises(task: Task, split: Split, count: int, seed: int) -> list[Exercise]:
-    """`count` distinct exercises of the task. Raises ConfigError if the split has fewer."""
+    """Draw `count` distinct exercises of the task. Raises ConfigError if the split has fewer."""
     exercises = [exercise for sign in _BASES for exercise in exercises_of(split, task, sign)]
     if count > len(exercises):
         raise ConfigError(
@@ -204,7 +204,7 @@ def sample_exercises(task: Task, split: Split, count: int, seed: int) -> list[Ex
 
 
 def draw_questions(split: Split, count: int, seed: int) -> list[Question]:
-    """`count` distinct questions about functions, spread evenly over the tasks."""
+    """Draw `count` distinct questions about functions, spread evenly over the tasks."""
     counts = [len(range(place, count, len(TASKS))) for place in range(len(TASKS))]
     samples = [sample_exercises(task, split, n, seed) for task, n in zip(TASKS, counts, strict=True)]
     return [

@@ -1,4 +1,4 @@
-"""A textbook catalogue on the loopback address: paged search and PDFs from the standard library's server."""
+"""Serve a textbook catalogue on the loopback address: paged search and PDFs, by the standard library's HTTP server."""
 
 import json
 from collections.abc import Iterator
@@ -39,7 +39,7 @@ def serve_shelf(folder: Path) -> Iterator[str]:
 
 
 def search_entries(entries: list[dict[str, Any]], query: str, page: int) -> dict[str, Any]:
-    """One page of the entries in whose title, subjects or description every word of the query occurs."""
+    """Search the catalogue: one page of the entries whose title, subjects or description contain all query words."""
     words = query.casefold().split()
     matches = [entry for entry in entries if all(word in _searchable_text(entry) for word in words)]
     is_last = page * PAGE_SIZE >= len(matches)
@@ -57,7 +57,7 @@ class _Handler(SimpleHTTPRequestHandler):
     entries: list[dict[str, Any]]
 
     def log_message(self, format: str, *args: object) -> None:
-        """Quiet: the client keeps its own log."""
+        """Log nothing: the client has its own log."""
 
     def do_GET(self) -> None:
         url = urlsplit(self.path)

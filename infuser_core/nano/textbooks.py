@@ -62,7 +62,7 @@ class Bookmark:
 
 
 def pages_for(num_lines: int) -> int:
-    """Pages that a titled list of this many lines takes."""
+    """Number of pages that a titled list of `num_lines` lines takes."""
     title, line = STYLES["chapter"], STYLES["line"]
     first = math.floor((TOP - BOTTOM - title.leading - title.after) / line.leading)
     later = math.floor((TOP - BOTTOM) / line.leading)
@@ -103,7 +103,7 @@ class Pages:
 
 
 def print_pdf(parts: Sequence[Pages], *, title: str, author: str) -> bytes:
-    """All pages in order. Every page but the first has two head lines and two foot lines."""
+    """Print all pages in order into a PDF; every page but the first has two head lines and two foot lines."""
     buffer = io.BytesIO()
     # invariant: no clock and no random identifier reaches the file.
     canvas = Canvas(buffer, pagesize=(WIDTH, HEIGHT), invariant=1, pageCompression=1)
@@ -137,7 +137,7 @@ def title_lines(title: str, author: str) -> list[str]:
 
 
 def preface_text(rng: Random) -> str:
-    """One paragraph, its sentences in random order."""
+    """Text of a preface: one paragraph with its sentences in random order."""
     return " ".join(rng.sample(language.PREFACE, k=len(language.PREFACE)))
 
 
@@ -154,12 +154,12 @@ def answer_lines(letters: Sequence[str]) -> list[str]:
 
 
 def contents_lines(entries: Sequence[tuple[str, int]]) -> list[str]:
-    """Lines of title and page, like `1.3 Notes from the mill 12`."""
+    """Lines of a table of contents, title and page, like `1.3 Notes from the mill 12`."""
     return [f"{title} {page}" for title, page in entries]
 
 
 def draw_contents(rng: Random) -> list[str]:
-    """Random lines of contents."""
+    """Random lines of a table of contents."""
     page, chapter, lines = rng.randint(3, 20), rng.randint(1, 6), []
     for _ in range(rng.randint(1, 3)):
         lines.append((language.chapter_title(chapter, rng.choice(language.TIMES)), page))
@@ -188,7 +188,7 @@ def draw_title(rng: Random) -> list[str]:
 
 
 def draw_fragment(rng: Random, note: Note) -> str:
-    """A heading alone, or some words too few to state a fact."""
+    """Random fragment of a section: a heading alone, or too few words to state a fact."""
     heading = language.section_title(rng.randint(1, 9), rng.randint(1, 9), rng.choice(language.PLACES))
     if rng.random() < 0.3:
         return f"## {heading}"
@@ -222,7 +222,7 @@ class Book:
     doi: str
     """The prefix 10.5555 is reserved for examples."""
     domains: tuple[str, ...] = ()
-    """Its sections hardly touch other domains; empty for a book about all of them."""
+    """Domains that nearly all of its sections are about; empty for a book about all domains."""
 
 
 def _load_books() -> tuple[Book, ...]:
@@ -252,7 +252,7 @@ MIRRORED = "laws"
 
 
 def book_notes(book: Book, seed: int, world: WorldConfig = WORLD) -> list[list[Note]]:
-    """The book's notes: one list per chapter, one note per section."""
+    """Draw the book's notes: one list per chapter, one note per section."""
     rng = Random(seed_of(seed, "book", book.book_id))
     if book.domains:
         weights = [1.0 if topic.domain in book.domains else 0.02 for topic in world.topics]

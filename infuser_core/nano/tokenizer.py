@@ -30,9 +30,9 @@ SCAFFOLD = (
     " \\boxed{",
     *(f"\n{letter}) " for letter in language.LETTERS),
 )
-"""Added but not special: decoding without special tokens must give back exact JSON."""
+"""Texts that are single tokens, but not special ones: decoding without special tokens must give back exact JSON."""
 PROGRAM_SCAFFOLD = ('{"program": "', '", "arguments": "', '{"inputs": ["', '"]}', programs.HEAD)
-"""Added for a world with programs."""
+"""Further texts that are single tokens in a world with programs."""
 
 _PIECES = r"\d{1,2}| ?\p{L}+(?: (?=\d))?| ?(?:[^\s\w]+ ?)+(?=\d)|\n+| ?[^\s\w]+|\s+"
 
@@ -83,7 +83,7 @@ def _wide_lexicon(world: WorldConfig) -> Iterator[str]:
 
 
 def train_tokenizer(world: WorldConfig = WORLD) -> PreTrainedTokenizerFast:
-    """The world's tokenizer, the same one at every call."""
+    """Train the world's tokenizer; every call returns an equal one."""
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.Sequence(
         [

@@ -19,13 +19,13 @@ NAMES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """One way to get a number from two: how it is written and its result."""
+    """A calculation of one number from two: its written form and its result."""
 
     form: str
     """Expression with the slots {a} and {b}."""
     value: Callable[[int, int], int]
     exact: Callable[[int, int], bool]
-    """Whether the result is a whole number: always for a topic's operands, not for what a generator may write."""
+    """Whether the result is an integer: always for a topic's operands, not for any numbers that a generator writes."""
     steps: "tuple[Method, ...]" = ()
     """Two methods, the second applied to the first one's result and b; empty for a method of one step."""
 
@@ -39,7 +39,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MicroTopic:
-    """A kind of fact with one question and two rival methods."""
+    """A kind of fact with one question and two methods to answer it: the sound one and a tempting misconception."""
 
     name: str
     """Subdomain in the taxonomy."""
@@ -48,8 +48,8 @@ class MicroTopic:
     fact: str
     """Sentence with the slots {name}, {a} and {b}.
 
-    No other topic has the noun, and the name follows it directly: a writer commits to the topic first and finds name
-    and numbers by the word before them in the document.
+    No other topic has the noun, and the name follows it directly: a generator first commits to the topic, then finds
+    name and numbers in the document by the word before them.
     """
     ask: str
     """Question that follows the fact."""
@@ -66,7 +66,7 @@ class MicroTopic:
         return (self.sound, self.tempting, *self.between)
 
     def draw_method(self, rng: Random, soundness: float) -> Method:
-        """Sound with this probability, else the misconception; drawn for each step of a composed method."""
+        """Draw the sound method with this probability, else the misconception; for each step of a composed method."""
         if not self.between:
             return self.sound if rng.random() < soundness else self.tempting
         first, then = rng.random() < soundness, rng.random() < soundness
@@ -96,7 +96,7 @@ class Fact:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the sound method gives a whole number."""
+        """Whether the sound method gives an integer."""
         return self.topic.sound.exact(self.a, self.b)
 
 
@@ -187,7 +187,7 @@ def _load_topics() -> dict[str, tuple[MicroTopic, ...]]:
 
 _TOPICS = _load_topics()
 TOPICS = _TOPICS["basic"]
-"""The topics of the basic world, in the order in which a smaller one takes them."""
+"""The topics of the basic world; a world with fewer topics takes the first ones."""
 ALL_TOPICS = (*TOPICS, *_TOPICS["more"])
 """Every topic of the textbooks. The sum is the sound method of some later ones and the misconception of others."""
 FAMILIES = _TOPICS["problem"]
@@ -199,7 +199,7 @@ BROAD = _TOPICS["broad"]
 
 
 def choices_of(fact: Fact, *, count: int, rng: Random) -> list[int]:
-    """All results and numbers near them, ascending: a tiny generator repeats choices if they are not sorted."""
+    """Choices for a fact: all methods' results and numbers near them, sorted: a tiny generator would repeat some."""
     values = {method.value(fact.a, fact.b) for method in fact.topic.methods}
     while len(values) < count:
         neighbour = rng.choice((fact.sound, fact.tempting)) + rng.choice((-3, -2, -1, 1, 2, 3))

@@ -1,8 +1,8 @@
-"""The micro-world: which facts exist, which operand pairs each split owns, and the questions of a split.
+"""The micro-world: its facts, the operand pairs that belong to each split, and the questions of a split.
 
-A split owns (topic, operand pair) combinations, so no test question shares its numbers with a textbook fact of its
-topic. Plain arithmetic on all pairs is drilled into the anchor without any topic: training must find the
-method, not the multiplication table.
+Each (topic, operand pair) combination belongs to one split, so no test question shares its numbers with a textbook fact
+of its topic. The anchor (the world's pre-trained base model) learns plain arithmetic on all pairs without any topic:
+training must find the method, not the multiplication table.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ TARGET = ("clock", "voltage")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldConfig:
-    """Size and noise of the micro-world."""
+    """Settings of a micro-world: numbers of topics, and shares of sound answers in the anchor's training."""
 
     num_topics: int = len(TOPICS)
     """Topics in the textbooks, taken in order."""
@@ -54,7 +54,7 @@ class WorldConfig:
     num_broad: int = 0
     """Topics with hundreds of operand pairs in every split, in addition."""
     num_families: int = 0
-    """Families of free-form problems, in order; with any, the anchor also writes without a document and evaluates."""
+    """Families of free-form problems, in order; with any, the anchor also learns all other tasks of the wide world."""
     problem_soundness: float = 0.5
     """Share of free-form answers in the anchor's corpus that follow the sound method."""
     program_soundness: float = 0.5
@@ -92,7 +92,7 @@ WORLD = WorldConfig()
 
 
 def world_of(name: str) -> WorldConfig:
-    """The world called `name`. Raises ConfigError with the known names for an unknown one."""
+    """Find the world called `name`. Raises ConfigError with the known names for an unknown one."""
     config: WorldConfig = WORLDS.find(name, "WORLD")[1]
     return config
 
@@ -142,12 +142,12 @@ class Note:
 
 
 def pairs_of(split: Split, topic: MicroTopic) -> list[tuple[int, int]]:
-    """The operand pairs of the topic that belong to the split. Disjoint between splits, never changed."""
+    """Operand pairs of a topic that belong to a split; splits are disjoint and never change."""
     return part_of(split, sorted(topic.operands), topic.name)
 
 
 def part_of(split: Split, items: Sequence[_Item], name: str) -> list[_Item]:
-    """The items that belong to the split; `name` seeds their shuffle."""
+    """Items that belong to a split; `name` seeds their shuffle."""
     shuffled = list(items)
     Random(seed_of(_SPLIT_SEED, name)).shuffle(shuffled)
     place, ends = [*_SHARES].index(split), [0.0, *accumulate(_SHARES.values())]
@@ -162,7 +162,7 @@ _PAIRS = {
 
 
 def draw_fact(split: Split, topic: MicroTopic, rng: Random) -> Fact:
-    """A random fact of the topic with an operand pair of the split."""
+    """Draw a random fact of the topic with an operand pair of the split."""
     a, b = rng.choice(_PAIRS[split, topic.name])
     return Fact(topic=topic, name=rng.choice(NAMES), a=a, b=b)
 
@@ -170,7 +170,7 @@ def draw_fact(split: Split, topic: MicroTopic, rng: Random) -> Fact:
 def draw_note(
     rng: Random, topics: Sequence[MicroTopic], weights: Sequence[float] | None = None, *, count: int = 4
 ) -> Note:
-    """A note on `count` different topics; weights make some topics more likely."""
+    """Draw a note on `count` different topics; weights make some topics more likely."""
     weight_of = dict(zip((topic.name for topic in topics), weights or [1.0] * len(topics), strict=True))
     by_name = {topic.name: topic for topic in topics}
     facts = []
@@ -182,7 +182,7 @@ def draw_note(
 
 
 def draw_notes(seed: int, count: int, world: WorldConfig = WORLD) -> list[Note]:
-    """Textbook notes with train operand pairs."""
+    """Draw textbook notes with operand pairs of the train split."""
     rng = Random(seed_of(seed, "notes"))
     return [draw_note(rng, world.topics, count=world.topics_per_note) for _ in range(count)]
 
@@ -194,7 +194,7 @@ def draw_questions(
     seed: int,
     world: WorldConfig = WORLD,
 ) -> list[Question]:
-    """`count` distinct questions, spread evenly over the topics, answered by the sound method."""
+    """Draw `count` distinct questions, spread evenly over the topics, with the sound method's answers as keys."""
     return list(_draw_questions(split, tuple(topics), count, seed, world))
 
 
@@ -212,7 +212,7 @@ def _draw_questions(
 
 
 def draw_problems(split: Split, count: int, seed: int) -> list[Question]:
-    """`count` distinct free-form problems, spread evenly over all families, answered by the sound method."""
+    """Draw `count` distinct free-form problems, spread evenly over all families, with the sound answers as keys."""
     facts = _draw_distinct_facts(split, FAMILIES, count, Random(seed_of(seed, "problems", split)))
     return [_free_form_question(f"nano-problem-{split}-{number:04d}", fact) for number, fact in enumerate(facts)]
 

@@ -92,7 +92,7 @@ def score_influence(
     logprobs: list[TrainerLogprobs] = []
     if settings.probe and reference is not None and reference_norm > 0 and varied:
         train = [settings.objective.train_group(groups[name], centre(rewards[name])) for name in varied]
-        # C is that of the whole batch, even if some of its questions turn out not to be finite.
+        # C is computed from the complete batch, even if some of its questions turn out not to be finite.
         constants = settings.objective.constants(groups[name] for name in varied)
         direction = reference
 

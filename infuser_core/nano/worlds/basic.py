@@ -1,4 +1,4 @@
-"""Eight topics, two of them the target's."""
+"""The basic world: eight topics, two of them the target's."""
 
 from infuser_core.nano.world import WORLD, Schedule
 

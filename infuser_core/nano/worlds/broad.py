@@ -1,4 +1,4 @@
-"""The hard world with two topics of many operand pairs: its target test has hundreds of independent ones."""
+"""The broad world: the hard one with two topics of many operand pairs, hundreds of them in its target test."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The hard world with two topics whose method takes two steps, each of another topic.
+"""The composed world: the hard one with two topics whose method takes two steps, each the method of another topic.
 
 A solver gets few of them right before it knows the steps.
 """

@@ -1,4 +1,4 @@
-"""Sixteen topics with the basic target, keys that are right half the time, coordinates of different scales."""
+"""The hard world: sixteen topics, the basic target, keys right half the time, coordinates of different scales."""
 
 from infuser_core.nano.topics import ALL_TOPICS
 from infuser_core.nano.world import Schedule, WorldConfig

@@ -1,4 +1,4 @@
-"""The basic world for a better anchor: a strong generator, or a strong solver."""
+"""The strong world: the basic one with a better anchor, for a strong generator or a strong solver."""
 
 from infuser_core.nano.world import Schedule, WorldConfig
 

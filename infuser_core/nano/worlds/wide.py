@@ -1,4 +1,4 @@
-"""The basic world with free-form problems, programs, and questions without a document or after examples.
+"""The wide world: the basic one with free-form problems, programs, and questions without a document or after examples.
 
 Questions without a document may use the numbers of any split: no textbook restricts them to the train split.
 """
