@@ -217,7 +217,7 @@ def _score_work(
 
 @stage("select")
 def select_checkpoint(run: Run, iterations: Sequence[int], validations: Sequence[ArtifactRef]) -> Work:
-    """Select a validated checkpoint by accuracy and the configured rule, and store how far all others are from the best."""
+    """Select a validated checkpoint by accuracy and the configured rule, and store how all candidates compare."""
     rule = run.config.evaluate.selection
 
     def produce(workspace: Path, progress: Progress) -> Outcome:
