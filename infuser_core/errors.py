@@ -129,7 +129,7 @@ class CheckpointError(InfuserError, ValueError):
 
 
 class EngineError(InfuserError, RuntimeError):
-    """A sampler or trainer cannot carry out a request."""
+    """A sampler, trainer or worker failed or cannot carry out a request."""
 
 
 class KilledProcessError(InfuserError, RuntimeError):
@@ -150,11 +150,11 @@ class BusyRunError(InfuserError, RuntimeError):
 
 
 class DataWarning(UserWarning):
-    """A benchmark's rows differ from those used in the paper."""
+    """A warning about evaluation data, such as a benchmark whose rows differ from those used in the paper."""
 
 
 class Terminated(InfuserError, RuntimeError):
-    """SIGTERM ended the run."""
+    """The run was ended by SIGTERM."""
 
     exit_code = 143
 

@@ -91,7 +91,7 @@ def shipped_plugins_only() -> bool:
 
 
 def _check_allowed(kind: str, name: str) -> None:
-    """Raises ConfigError for a module from outside INFUSER if only shipped plug-ins are allowed: importing runs it."""
+    """Raise ConfigError for a module from outside INFUSER if only shipped plug-ins are allowed: importing runs it."""
     if shipped_plugins_only() and name.partition(".")[0] not in _OURS:
         raise ConfigError(
             f"{kind} {name!r} is code from outside INFUSER, which a deployment's parameters may not name",

@@ -13,7 +13,7 @@ from typing import Any
 class Verdict(StrEnum):
     """Result of checking a response against the reference answer.
 
-    `unverified` means that the check itself failed, which is not a wrong answer.
+    `unverified` means that correctness could not be decided, which does not make an answer wrong.
     """
 
     CORRECT = "correct"
@@ -23,7 +23,7 @@ class Verdict(StrEnum):
 
 
 class Role(StrEnum):
-    """The role that produced a rollout or owns a checkpoint."""
+    """Role of a model in a run: solver, generator or judge."""
 
     SOLVER = "solver"
     GENERATOR = "generator"
@@ -31,7 +31,7 @@ class Role(StrEnum):
 
 
 class ScoreStatus(StrEnum):
-    """Status of an influence score."""
+    """Whether an influence score was measured; if not, the reason."""
 
     SCORED = "scored"
     ZERO_VARIANCE = "zero_variance"
@@ -90,7 +90,10 @@ GROUP = column(refers_to="groups")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """One arm of the bandit that divides an iteration's documents, such as a domain, and its share of them."""
+    """Share of one arm in an iteration's documents, with statistics of the arm.
+
+    An arm is a value of one field of Document, such as a domain.
+    """
 
     arm: str
     """Value of the document field by which the batch is divided."""
@@ -225,7 +228,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The checkpoint with which a run ends, selected by validation accuracy."""
+    """The checkpoint of a run that was selected by validation accuracy."""
 
     selected_iteration: int
     """Number of iterations finished when it was saved; 0 is the anchor."""
@@ -237,7 +240,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """Overlap of a benchmark with the validation set, by which the checkpoint is selected."""
+    """Share of a benchmark's questions that are also in the validation set, which is used to select the checkpoint."""
 
     benchmark: str
     """Benchmark label."""
@@ -302,7 +305,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Markdown of one whole source, converted from its file, with indicators of the conversion's quality."""
+    """A source's complete text, converted to Markdown, with indicators of the conversion's quality."""
 
     source_id: str = field(metadata=SOURCE)
     """Source of the text."""

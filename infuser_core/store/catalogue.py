@@ -84,7 +84,7 @@ class Catalogue:
         return record if record and record.id == identity else None
 
     def records_of_phase(self, phase: str = "*") -> list[Record]:
-        """Commit records of a phase's artifacts, or of all phases', in the order of phase and key.
+        """Commit records of the artifacts of one phase, or of all phases, sorted by phase and key.
 
         Raises DamagedArtifactError if a record is damaged.
         """
@@ -175,7 +175,7 @@ def list_evaluations(root: Path) -> list[Holder]:
 
 
 def holder_of(root: Path, run: str) -> Holder:
-    """The run with this name, its journals read."""
+    """Read the state and the journals of the run with this name."""
     return _holder(root, root / RUNS / run, runs.RECORD)
 
 
@@ -257,7 +257,7 @@ def _why_unknown(folder: Path, record: str, journal: Journal) -> str:
 
 
 def keys_with_inputs(catalogue: Catalogue, keys: Iterable[str]) -> set[str]:
-    """Keys of those of these artifacts that are in the store, and of all their direct and indirect inputs."""
+    """Keys of these artifacts and of all their direct and indirect inputs; leaves out what is not in the store."""
     reached: set[str] = set()
     queue = list(keys)
     while queue:
@@ -289,7 +289,7 @@ def gradients_of(catalogue: Catalogue, holder: Holder) -> list[Record]:
 
 
 def pruned_keys(catalogue: Catalogue, records: Iterable[Record]) -> list[str]:
-    """Keys of those of these artifacts from which retention removed files."""
+    """Keys of the artifacts in `records` from which retention removed files."""
     return [record.key for record in records if pruned.read_removed(artifact_folder(catalogue.root, record.key))]
 
 

@@ -1,6 +1,6 @@
 """`infuser doctor`: check the store for damage, and prepare a repair by moving damaged artifacts and records aside.
 
-Runs then compute the missing artifacts again.
+To complete the repair, the affected runs are executed again, which computes the missing artifacts.
 """
 
 import time
@@ -168,7 +168,7 @@ def _unreadable(holder: Holder) -> Iterator[Problem]:
     if holder.unknown:
         remedy = again
         if holder.shelf == runs.RUNS and runs.RECORD not in holder.unknown:
-            # A run without a journal finds its artifacts by their keys.
+            # With its record, a run can be resumed without a journal: it finds artifacts by their keys.
             remedy = f"`infuser resume {holder.name}` continues it"
         what = f"{holder.folder}: {holder.unknown}"
         yield Problem(kind="record_lost", damage=True, lost=True, what=what, remedy=remedy, runs=(holder.name,))
@@ -217,7 +217,7 @@ def prepare_repair(root: Path, run: str | None, *, progress: Progress = lambda d
         iterations = {entry.key: entry.iteration for each in holders for entry in each.entries if entry.key in keys}
         restore = keys_to_restore(Catalogue(root), sorted(keys), iterations)
         store, moves = Store(root), dict[str, str]()
-        # Problems of a run's record have no key: its folder would be that of all artifacts.
+        # Skip problems without a key (a run's record): `artifact_folder` would return the folder of all artifacts.
         for problem in [each for each in damage if each.key and each.kind.startswith(("file_", "record_"))]:
             folder = artifact_folder(root, problem.key)
             if problem.key not in moves and (folder.is_dir() or folder.is_symlink()):
@@ -270,7 +270,7 @@ def end_repair(root: Path, names: Collection[str]) -> None:
 def keys_to_restore(
     catalogue: Catalogue, keys: Iterable[str], iterations: Mapping[str, int] | None = None
 ) -> list[str]:
-    """Keys of pruned artifacts needed to compute these keys, back to the last complete checkpoints.
+    """Keys of the pruned artifacts that must be restored to compute these keys, back to complete checkpoints.
 
     A key without a readable record may need any checkpoint or gradient of its iteration, which `iterations` gives.
     """
@@ -329,7 +329,7 @@ def last_stage(holder: Holder) -> str:
 
 
 def describe_repair(root: Path, prepared: RepairPlan, names: Sequence[str], restored: Sequence[str]) -> str:
-    """Human-readable summary of a repair that executed the runs `names` again."""
+    """Human-readable summary of a repair, for which the runs `names` were executed again."""
     catalogue = Catalogue(root)
     lines = []
     for key, digest in prepared.to_compute.items():

@@ -15,7 +15,7 @@ from infuser_core.terminal import table
 
 
 def probe_folder(folder: Path) -> list[dict[str, Any]]:
-    """Test in a temporary folder each file system operation that a store needs; returns one row per operation.
+    """Test each file system operation that a store needs, in a temporary folder; returns one row per operation.
 
     Raises StoreError if nothing can be written.
     """

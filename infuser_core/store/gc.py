@@ -149,7 +149,7 @@ def plan_gc(root: Path, rule: KeepSettings = KeepSettings()) -> GcPlan:
     if free and live:
         notes.append(f"{len(free)} artifacts that no run holds: run {live[0]} is at work and may use them")
     elif free:
-        # Remove an artifact before its inputs, so that at no time does an artifact lack an input.
+        # Remove an artifact before its inputs, so that no artifact ever lacks an input.
         sources = {
             key: sorted({identity.split("@")[0] for identity in record.inputs.values()} & set(free))
             for key, record in sorted(free.items())
@@ -195,7 +195,7 @@ def _state(catalogue: Catalogue, holder: Holder) -> RunState:
 def _strongest_retention(
     catalogue: Catalogue, holders: Sequence[Holder], states: Mapping[str, RunState], rule: KeepSettings
 ) -> dict[str, Retention]:
-    """Retention of each checkpoint and gradient by key: the largest extent that any run holding it asks for."""
+    """Retention of each checkpoint and gradient by key: the largest that any of the runs holding it requires."""
     strongest: dict[str, Retention] = {}
     for holder in holders:
         for key, retention in retention_by_key(catalogue, holder, states[holder.name], rule):
@@ -381,7 +381,7 @@ def _is_committed(root: Path, key: str) -> bool:
 
 
 def _worker_on(root: Path, key: str) -> tuple[str, str]:
-    """Name of the last process that locked a key, and a note if it still holds the lock; the note is empty if not."""
+    """Name of the last process that locked a key; and a note if it still holds the lock, otherwise an empty text."""
     path = root / "locks" / key
     if not path.is_file():
         return _UNKNOWN, ""

@@ -1,4 +1,4 @@
-"""Journals of runs: append-only logs with one line per stage that ran, was cached, or failed, in each attempt.
+"""Journals of runs: append-only logs with a line for each stage that ran, was found in the store, or failed.
 
 An attempt is one start of the run. Each line ends with a seal: a checksum of the line and of the previous line's seal.
 A file of the same name with the suffix `.head` holds the last seal and the offset of its line's end, so that a
@@ -65,7 +65,7 @@ class _Head:
     attempt: int = 0
     """The newest attempt."""
     end: int = 0
-    """Bytes of whole lines."""
+    """Total size of the complete lines, bytes."""
     finished: bool = False
     """Whether the last line ends a complete attempt."""
     seal: str = ""
@@ -284,7 +284,10 @@ class Journal:
         return newest_entries(self.entries())
 
     def last_attempt(self) -> list[Entry]:
-        """Entries of the newest attempt, without the line that ends it. Raises DamagedArtifactError if damaged."""
+        """Entries of the newest attempt, without the line that ends it.
+
+        Raises DamagedArtifactError for a damaged journal.
+        """
         return entries_of_last_attempt(self.entries())
 
     def is_finished(self) -> bool:
@@ -294,7 +297,7 @@ class Journal:
 
 
 def newest_entries(entries: Iterable[Entry]) -> list[Entry]:
-    """The newest entry of each artifact that ran or was cached since the last complete attempt, this included."""
+    """The newest entry of each artifact that was computed or cached in the last complete attempt or later."""
     entries = list(entries)
     complete = max((entry.attempt for entry in entries if entry.phase == FINISHED), default=0)
     newest: dict[tuple[str, int, str], Entry] = {}

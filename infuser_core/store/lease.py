@@ -62,7 +62,7 @@ class Lease:
 
 
 class Hold:
-    """This process's lease of a run that it executes; a thread touches the file until `give_back`."""
+    """This process's lease of a run that it executes. A thread touches the lease file until `give_back`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
@@ -98,7 +98,7 @@ class Hold:
             _draft(self._path, self._mine).replace(self._path)
 
     def check(self) -> None:
-        """Raises BusyRunError if another machine took the run over because this process was silent for too long."""
+        """Raise BusyRunError if another machine took over the run, because the lease was not touched for too long."""
         with self._lock:
             if not self._is_ours():
                 other = _read(self._path)
@@ -170,7 +170,7 @@ def find_holder_elsewhere(folder: Path, *, patience: float = STALE) -> Lease | N
 
 
 def _is_touched_within(path: Path, patience: float) -> bool:
-    """Watch whether the lease is touched within `patience` seconds; if not, date it back, so that it is stale."""
+    """Whether the lease is touched during the next `patience` seconds; if not, its time is set back so it is stale."""
     with suppress(OSError):
         before = path.stat().st_mtime_ns
         deadline = time.monotonic() + patience

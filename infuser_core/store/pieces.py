@@ -69,7 +69,7 @@ def _save(folder: Path, name: str, rows: Sequence[Row], row_type: type[Row]) -> 
 
 
 def _read(path: Path, row_type: type[Row], stage: Path) -> list[Row]:
-    """Read a file of rows.
+    """Read a file of rows and check that it did not change since it was written.
 
     If it changed, removes all files of the stage, which may depend on it, and raises DamagedArtifactError.
     """

@@ -46,7 +46,7 @@ class Removed:
 
 
 def recorded_bytes(files: Mapping[str, Mapping[str, Any]], *parts: str) -> int:
-    """Total size of some parts by an artifact's commit record, bytes; includes files that were removed since."""
+    """Total size of the named parts in an artifact's commit record, bytes, including files that were removed since."""
     patterns = [pattern for part in parts for pattern in PARTS[part]]
     return sum(facts["bytes"] for name, facts in files.items() if any(fnmatch(name, each) for each in patterns))
 

@@ -52,7 +52,7 @@ class Recipe:
     config: Mapping[str, Any]
     """The part of the configuration that the phase uses, JSON values only."""
     seed: int
-    """Run seed; 0 for phases without randomness."""
+    """Seed of the run; 0 for phases without randomness."""
     iteration: int = -1
     """Co-training iteration, or -1 outside the loop."""
     inputs: Mapping[str, str] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Record:
 
     @property
     def seed(self) -> int:
-        """Run seed; 0 for phases that draw nothing."""
+        """Seed of the run; 0 for phases without randomness."""
         return int(self.recipe["seed"])
 
     @property

@@ -1,4 +1,4 @@
-"""Retention of checkpoints: decide how much of each checkpoint to keep (all, weights only, or no tensors); pins.
+"""Retention of checkpoints: decide how much of each to keep (everything, only weights, no tensors); manage pins.
 
 Training can only continue from a complete checkpoint, because it needs AdamW's moments, also for influence scores.
 Sampling needs only the weights. A pin, set by the user, keeps a checkpoint complete; pins are stored in the record of
@@ -56,7 +56,7 @@ Retention = tuple[Extent, str]
 
 
 def retention_of_checkpoints(state: RunState, rule: KeepSettings) -> dict[int, Retention]:
-    """Decide how much to keep of each checkpoint of a run; by number of iterations."""
+    """Decide how much to keep of each checkpoint of a run; returns the decisions by number of iterations."""
     passed = sorted(number for number in state.iterations if number <= state.passed)
     newest = set(passed[-rule.full :]) | {number for number in state.iterations if number > state.passed}
     return {number: _verdict(number, state, rule, newest) for number in sorted(state.iterations)}

@@ -39,7 +39,7 @@ EVALUATION = "evaluation.json"
 EVALUATIONS = "evaluations"
 """Folder of the store with the records of evaluations, which may be of any model."""
 ATTEMPT = "attempt.json"
-"""File with the cost of a run's last complete attempt."""
+"""File with the time and other costs of a run's last complete attempt."""
 METRICS = "metrics.jsonl"
 """File with metrics of a run's stages, only for display."""
 _OWN = ("journal.jsonl", RECORD, "journal.head")
@@ -75,7 +75,7 @@ def mark_latest(root: Path, name: str) -> None:
 
 
 def find_run(root: Path, name: str | None) -> str:
-    """Name of the run with this name, or of the only one whose name begins with it; None finds the latest run.
+    """Find a run by its name or the beginning of its name; without a name, the latest run.
 
     Raises UsageError if no run or more than one matches.
     """
@@ -89,7 +89,7 @@ def find_run(root: Path, name: str | None) -> str:
 
 
 def match_run(root: Path, name: str) -> str:
-    """Name of the run whose name begins with a text that need not name a run; empty if there is none.
+    """Find the run whose name begins with a text that may also mean something else; empty if there is no such run.
 
     Raises UsageError if the names of several runs do.
     """
@@ -98,7 +98,7 @@ def match_run(root: Path, name: str) -> str:
 
 
 def find_runs(root: Path, names: Sequence[str]) -> list[str]:
-    """Find runs by name (see `find_run`), without duplicates; without names, the latest run.
+    """Find runs by name (see `find_run`), without duplicates; if `names` is empty, the latest run.
 
     Raises UsageError if a run does not exist.
     """
@@ -106,7 +106,10 @@ def find_runs(root: Path, names: Sequence[str]) -> list[str]:
 
 
 def finished_runs(root: Path, names: Sequence[str]) -> list[str]:
-    """Find runs by name, without duplicates; without names, all finished runs. Raises UsageError if there are none."""
+    """Find runs by name, without duplicates; if `names` is empty, all finished runs.
+
+    Raises UsageError if there are none.
+    """
     finished = find_runs(root, names) if names else [n for n in list_runs(root) if Journal(root, n).is_finished()]
     if not finished:
         raise UsageError("no finished runs to compare", hint="name runs, or finish one")
@@ -227,7 +230,10 @@ def describe_origin(root: Path, name: str) -> str:
 
 
 def read_attempt(root: Path, name: str) -> dict[str, Any]:
-    """Read the record of the last complete attempt; empty if there is none yet. Raises StoreError if it is damaged."""
+    """Read the record of the run's last complete attempt; empty if there is none yet.
+
+    Raises StoreError if the record is damaged or lost.
+    """
     path = runs_folder(root) / name / ATTEMPT
     hint = f"`infuser doctor {name} --repair` makes it anew"
     try:
@@ -256,9 +262,10 @@ def list_differences(old: Any, new: Any, where: str = "", *, absent: Any = None)
 
 @contextmanager
 def hold_run(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold]:
-    """Hold the lock and lease of a run or an evaluation; both end with the process, even if it is killed.
+    """Hold a run or an evaluation during the block: its lock and lease. Waits while files are being removed by gc.
 
-    Raises BusyRunError, which names the holder, if another living process executes the run.
+    The lock ends with the process, even if it is killed. Raises BusyRunError, which names the holder, if another living
+    process executes the run.
     """
     with lease.hold(root / shelf / name, name) as hold:
         if (root / _SWEEP).exists():
@@ -269,7 +276,7 @@ def hold_run(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold
 
 @contextmanager
 def hold_sweep_lock(root: Path) -> Iterator[None]:
-    """Hold the lock for removing files from the store: until its release no run can start, which might reuse them.
+    """Hold the lock for removing files from the store. No run, which might reuse the files, can start during the block.
 
     Runs that started before continue. Raises BusyRunError if another process holds this lock.
     """

@@ -1,7 +1,8 @@
 """The artifact store: commits a stage's output as an immutable artifact, and verifies artifacts when they are read.
 
-Layout: `artifacts/<phase>/<key>/{<table>.parquet, files..., artifact.json}`. An artifact is committed by renaming its
-complete folder, so a folder in `artifacts` is never partly written.
+Layout: `artifacts/<phase>/<key>/{<table>.parquet, files..., artifact.json}`. The key is computed from the recipe:
+everything that determines the artifact. An artifact is committed by renaming its complete folder, so a folder in
+`artifacts` is never partly written.
 """
 
 import errno
@@ -101,7 +102,7 @@ class Store:
 
     @contextmanager
     def workspace(self, recipe: Recipe) -> Iterator[Path]:
-        """Create a temporary folder in the store for a phase's files; deleted at the end unless it was committed."""
+        """Create a temporary folder in the store for a phase's files, which is deleted at the end unless committed."""
         folder = self.root / ".staging" / f"{recipe.key}.{uuid.uuid4().hex}"
         with _store_errors(self.root):
             folder.mkdir(parents=True)
@@ -149,7 +150,7 @@ class Store:
         return ref if won else self.manifest(ref).ref
 
     def _rename(self, source: Path, ref: ArtifactRef) -> bool:
-        """Move a folder to the artifact's place; False if the artifact was there already, complete or pruned."""
+        """Move a folder to the artifact's path; returns False if the artifact was there already, complete or pruned."""
         target = self.folder(ref.key)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_symlink() or (target.exists() and not (target / MANIFEST).exists()):

@@ -64,7 +64,7 @@ def _arrow_type(hint: Any) -> pa.DataType:
 
 
 def write_rows(path: Path, rows: Iterable[Any], row_type: type) -> None:
-    """Write rows to a zstd-compressed parquet file in row groups of limited size; without rows, it has the schema."""
+    """Write rows to a zstd-compressed parquet file in row groups of limited size; an empty file has the schema."""
     with row_writer(path, row_type) as keep:
         for row in rows:
             keep(row)
@@ -286,7 +286,7 @@ def _without(parts: Sequence[tuple[Path, Collection[str]]], column: str) -> Iter
 
 
 def take_rows(source: Path, target: Path, places: Sequence[int]) -> None:
-    """Copy some rows of any parquet file to a new file with the same columns and metadata; rows are numbered from 1."""
+    """Copy rows of any parquet file, by their numbers from 1, to a new file with the same columns and metadata."""
     table = pq.read_table(source)
     with durable.replacing(target) as draft:
         pq.write_table(table.take([place - 1 for place in places]), draft, compression="zstd")

@@ -69,7 +69,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Result of checking a run or the whole store."""
+    """Result of checking the artifacts and records of a run or of the entire store."""
 
     scope: str
     """`run NAME`, or `store`."""

@@ -60,7 +60,7 @@ class Peer(ABC):
 
     @abstractmethod
     def waiting_seconds(self) -> float:
-        """Time that the oldest message the worker has not read has been waiting, seconds; 0 if it has read all."""
+        """Age of the oldest message that the worker has not read, seconds; 0 if it has read all."""
 
     @abstractmethod
     def kill(self) -> None:

@@ -287,7 +287,7 @@ def verify_solution(
 
 
 def _group_tests(tests: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Tests in the stored format: one set per function, and one for whole programs."""
+    """Group tests into the stored format: one set per function, and one for whole programs."""
     groups: dict[str, dict[str, Any]] = {}
     for number, test in enumerate(tests):
         if not isinstance(test, Mapping) or ("call" in test) == ("stdin" in test):

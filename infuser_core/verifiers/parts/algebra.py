@@ -128,7 +128,7 @@ def symbols(value: Value) -> set[str]:
 
 
 def key(value: Value) -> str:
-    """A text that is the same for equal values, as far as that is cheap."""
+    """Text form of a value; usually, but not always, the same for equal values."""
     reduced = _divide_out(value)
     scale = reduced.bottom[min(reduced.bottom)]
     sides = ({term: factor / scale for term, factor in side.items()} for side in (reduced.top, reduced.bottom))

@@ -179,7 +179,7 @@ ABSOLUTE, RELATIVE = 1e-6, 1e-7
 """Default tolerances if the reference is a float."""
 # Possessive quantifiers read a long run of digits only once.
 _DECIMAL = re.compile(r"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d{1,4})?", re.ASCII)
-# A decimal context that never overflows, whatever a program prints.
+# A decimal context that never overflows, for any number that a program prints.
 _ANY_SIZE = Context(prec=28, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[])
 _WRONG = {
     Status.RETURNED: "wrong output",
@@ -267,7 +267,7 @@ def _same_number(value: Any, expected: Any, atol: float) -> bool:
         return False
     try:
         distance, size = abs(value - expected), abs(expected)
-        # An infinity equals only itself, whatever the tolerance.
+        # An infinity equals only itself, at any tolerance.
         return math.isfinite(distance) and math.isfinite(size) and distance <= (atol or ABSOLUTE) + RELATIVE * size
     except OverflowError:
         # Too large for a float; integers have exact distances.

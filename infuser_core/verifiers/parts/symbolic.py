@@ -94,7 +94,7 @@ def _check_library() -> None:
 
 
 def decide(request: Request) -> str:
-    """Compute the reply to a request, one of the words above."""
+    """Compute the reply to a request (see the module docstring for both)."""
     ask = request["ask"]
     if ask == "parse":
         return "same" if any(not isinstance(value, str) for value in _parse(f"${request['text']}$")) else "answer"

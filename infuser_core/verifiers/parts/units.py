@@ -1,8 +1,8 @@
 r"""Separate values from their units, and compare times of day.
 
 Units are written after or before a value: `42 kg`, `5\text{ cm}^2`, `\$18.90`, `35\%`, `90^\circ`, `17 apples`.
-A known unit has a scale and dimensions, so that `500 cm` is `5 m` and not `5 kg`. Other words name what is counted and
-are ignored, unless they may change the value: `43 million`, `43 squared`, `not 43`.
+A known unit has a scale and dimensions, so that `500 cm` is `5 m` and not `5 kg`. Other words name the counted things
+and are ignored, unless they may change the value: `43 million`, `43 squared`, `not 43`.
 
 Times of day: `7:05`, `4:30\text{ p.m.}`, `16:30:10`, `9 AM`, `12 noon`. As a ratio `7:05` would equal `14:10`, so two
 times are compared as times. As with units, a side may omit the half of the day; if both name one, it has to agree.
@@ -110,7 +110,7 @@ def measure(tokens: Tokens, *, declared: bool, letters: bool) -> Measure | None:
     unit = parse_unit(words) if words else None
     if unit is not None or not words:
         return Measure(value=value, unit=unit or plain.unit, factor=factor, noun="")
-    # Unknown words are a noun only inside of `\text{...}`: the x of 43x is none.
+    # Unknown words are a noun, and ignored, if they are long or inside of `\text{...}`: the x of 43x is a factor.
     if any(token[0] != '"' and not (token.isalpha() and len(token) > 3) for token in tail):
         return Measure(value=(*value, *tail), unit=None, factor=Fraction(1), noun="")
     nouns = re.findall(r"[a-z/]+", words.lower().replace(".", ""))

@@ -8,11 +8,11 @@ from infuser_core.errors import InfuserError
 
 
 class SandboxError(InfuserError, RuntimeError):
-    """A sandbox did not start or failed."""
+    """Error: a sandbox did not start or failed, which says nothing about the program."""
 
 
 class SandboxUnavailable(InfuserError, RuntimeError):
-    """This host cannot contain untrusted code as configured."""
+    """Error: this host cannot run untrusted code in the configured sandbox."""
 
 
 Kind = Literal["stdin", "call"]

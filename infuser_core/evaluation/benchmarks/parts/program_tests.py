@@ -167,7 +167,7 @@ from typing import Any, Callable, DefaultDict, Deque, Dict, FrozenSet, Generator
 from typing import NamedTuple, Optional, Sequence, Set, Tuple, TypeVar, Union
 """
 """Names that the contest platforms define for solutions; none of them hides a built-in."""
-# All instructions that a pickled text needs: none of them builds, calls or repeats anything.
+# All instructions that a pickled text needs: none of them builds objects, calls functions or repeats anything.
 _TEXT_OPCODES = {"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "STOP"}
 
 
