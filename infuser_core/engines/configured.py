@@ -62,7 +62,7 @@ def _sampling(engine: EngineSettings, cluster: RayCluster | None) -> tuple[str, 
         return engine.sampler, options_of(engine.sampler, engine)
     options = options_of(engine.sampler, engine) | {"cluster": cluster}
     if engine.sampler == "hf":
-        # Its processes run under the same service as vLLM's, and send nothing while they compute a group.
+        # The service that runs vLLM's processes also runs those of `hf`, which are silent while they compute a group.
         options |= {"worker": HF, "silent_seconds": 3600.0, "in_place": engine.in_place}
     return "vllm", options
 

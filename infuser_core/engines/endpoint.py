@@ -1,4 +1,4 @@
-"""Models served at an OpenAI-compatible address: concurrent chat completions over HTTP, with retries.
+"""Client for models behind an OpenAI-compatible HTTP API: concurrent chat completions, with retries.
 
 As a sampler, such a model gets its prompts as chat turns and returns text without tokens. The API key comes from the
 environment variable `INFUSER_API_KEY`; it is sent to the address and never shown.
@@ -45,7 +45,7 @@ _NEW_LIMIT = "max_completion_tokens"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """A request for one reply."""
+    """A request for one chat completion."""
 
     messages: Messages
     params: SamplingParams
@@ -55,7 +55,7 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatReply:
-    """Reply of an endpoint."""
+    """A server's reply to a chat request."""
 
     text: str
     """Begins with the thoughts that the server returns separately; empty if the prompt did not fit."""
@@ -117,7 +117,7 @@ class Endpoint:
         return f"{self._address.model}@{self._address.url}"
 
     def complete(self, prompts: Sequence[Messages], *, max_tokens: int, progress: Progress = no_progress) -> list[str]:
-        """One greedy reply per prompt."""
+        """Request one greedy reply per prompt; returns the texts in the order of the prompts."""
         params = SamplingParams(temperature=0.0, max_tokens=max_tokens)
         requests = [ChatRequest(messages=messages, params=params) for messages in prompts]
         replies: dict[int, str] = {}
@@ -157,7 +157,7 @@ class Endpoint:
                 announce(self.name, halves)
 
     def close(self) -> None:
-        """Drop the connections."""
+        """Close the HTTP connections."""
         self._client.close()
 
     def _ask(self, request: ChatRequest, stop: threading.Event) -> ChatReply:
@@ -198,7 +198,7 @@ class Endpoint:
             "top_p": params.top_p,
             self._limit: params.max_tokens,
         }
-        # Not in the original interface, so only sent if it changes something.
+        # OpenAI's interface has no top_k, so that it is sent only if it changes something.
         if params.top_k > 0:
             body["top_k"] = params.top_k
         if request.seed is not None:

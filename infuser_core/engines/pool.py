@@ -136,7 +136,7 @@ class ExclusiveTrainer:
 
     def save(self, path: Path) -> int:
         step = self._trainer.save(path)
-        # Only a state that has left its checkpoint becomes a new one.
+        # Only a state that differs from its checkpoint becomes a new checkpoint.
         self._warm.saved_step = None if self._warm.checkpoint_id else step
         return step
 
@@ -165,7 +165,7 @@ class SamplerChat:
 
 
 class EnginePool:
-    """Samplers and trainers of a run, one warm engine of each kind per role.
+    """Provides the samplers and trainers of a run; keeps one warm engine of each kind per role.
 
     A warm engine has a checkpoint loaded. `max_trainers` limits the warm trainers: with 1, roles take turns on a small
     accelerator. With placement `colocated` all engines share the accelerators: the requested engine is awake, and the

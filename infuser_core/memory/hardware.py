@@ -32,7 +32,7 @@ def measure_matrix_flops() -> float:
 
     matrix, fastest = np.ones((SIZE, SIZE), dtype=np.float32), float("inf")
     for _ in range(TURNS + 1):
-        # CPU seconds, of all threads together.
+        # CPU seconds of all threads, so that the result is per thread.
         start = time.process_time()
         matrix @ matrix
         fastest = min(fastest, time.process_time() - start)
@@ -40,7 +40,7 @@ def measure_matrix_flops() -> float:
 
 
 def host_memory() -> float:
-    """Bytes of the host's memory, or of the container's limit if that is lower."""
+    """Return the bytes of the host's memory, or of the container's limit if that is lower."""
     own = float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     try:
         limit = CONTAINED.read_text().strip()

@@ -123,7 +123,7 @@ RESERVE = "fragmentation reserve"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPart:
-    """One use of a GPU's memory."""
+    """One use of a GPU's memory, e.g. weights or activations."""
 
     name: str
     bytes: float
@@ -131,7 +131,7 @@ class MemoryPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleMemory:
-    """The memory of one role on one GPU."""
+    """Predicted memory of the trainer or of a sampler on one GPU, part by part."""
 
     role: str
     """`trainer` or `sampler`."""
@@ -172,7 +172,7 @@ def trainer_memory(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: fl
         MemoryPart(name="activations", bytes=activation_bytes(shape, layout, tokens, on_host=gpu.is_host)),
         MemoryPart(name="logits", bytes=_logit_bytes(shape, tokens, on_host=gpu.is_host)),
         MemoryPart(name="scoring", bytes=_scoring_bytes(shape, layout, state, on_host=gpu.is_host)),
-        # A bucket to reduce, one to gather, and the library's own channels.
+        # A bucket to reduce, a bucket to gather, and buffers of the communication library.
         MemoryPart(
             name="communication buffers",
             bytes=0.0 if ranks == 1 else 2 * 4.0 * min(BUCKET, shape.parameters) + 1.0 * GIB,
@@ -207,7 +207,7 @@ def activation_bytes(shape: Shape, layout: EngineLayout, tokens: float, *, on_ho
         for each in (LAYERS, PRODUCTS, INPUTS)
     )
     if layout.gradient_checkpointing is False:
-        # Plus one layer's gradients; on a CPU these fit into the holes of the heap.
+        # Plus one layer's gradients; on a CPU these fit into free blocks of the heap.
         return tokens * layers * (1 + (not on_host) / shape.layers)
     short = min(float(kept_tokens(layout.gradient_checkpointing)), tokens)
     return max(short * products, tokens * inputs if short < tokens else 0.0)
@@ -297,7 +297,7 @@ def sampler_memory(shape: Shape, gpu: Gpu, layout: EngineLayout, *, sequence: fl
 
 
 def sampler_weight_bytes(shape: Shape, layout: EngineLayout) -> float:
-    """Bytes of a sampling engine's weights."""
+    """Predict the bytes of a sampling engine's weights, on all its GPUs together."""
     return layout.bytes_per_weight * float(shape.parameters)
 
 

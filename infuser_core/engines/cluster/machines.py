@@ -42,7 +42,7 @@ class RayCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A living machine of the cluster."""
+    """A running machine of a Ray cluster, with its accelerators and cores."""
 
     node: str
     """Ray's id of its node."""
@@ -80,14 +80,14 @@ def connected(cluster: RayCluster | None, *, cores: int) -> Any:
 
     with _lock:
         if not ray.is_initialized():
-            # From a thread that lives as long as the process: Linux ends Ray's processes with the thread that started
-            # them, and Ray would take the signal handlers of the main one.
+            # Started from a thread that lives as long as this process: Linux ends Ray's processes with the thread that
+            # started them, and on the main thread Ray would replace the signal handlers.
             _starter.submit(_start, ray, cluster, cores).result()
     return ray
 
 
 def living_machines(ray: Any) -> list[Machine]:
-    """List the living machines with cores or accelerators: this machine first, the others by host name."""
+    """List the running machines with cores or accelerators: this machine first, the others by host name."""
     here = ray.get_runtime_context().get_node_id()
     alive = [
         Machine(

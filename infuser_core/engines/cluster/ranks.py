@@ -117,7 +117,7 @@ class RankGroup:
     def call(
         self, method: str, arguments: Sequence[tuple[Any, ...]], *, progress: Progress = no_progress, total: int = 0
     ) -> list[Any]:
-        """Call a method on every rank; results by rank.
+        """Call a method on every rank, each with its own arguments; returns results by rank.
 
         Raises the rank's InfuserError, or EngineError naming the rank that failed, died or fell silent.
         """
@@ -147,7 +147,7 @@ class RankGroup:
         return not self.failed
 
     def close(self) -> None:
-        """End every rank. Their state is lost, except for saved checkpoints."""
+        """End every rank. The ranks' state is lost, except for saved checkpoints."""
         self.failed = True
         for actor in self._actors:
             self._ray.kill(actor, no_restart=True)
@@ -268,7 +268,7 @@ class _PulseWatch:
                 ready, _ = self._ray.wait([request], timeout=0)
                 if not ready:
                     continue
-                # The death of a rank shows in its call.
+                # A dead rank is noticed by its call, not here.
                 with suppress(self._ray.exceptions.RayError):
                     self._pulses[rank] = self._ray.get(request)
                     self._answer_times[rank] = time.monotonic()
@@ -282,7 +282,7 @@ class _PulseWatch:
 
 
 def _is_rank(pid: int) -> bool:
-    """Whether a process of this machine is alive and one of Ray's."""
+    """Whether a process id of this machine belongs to a running Ray worker."""
     with suppress(OSError):
         return b"ray::" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False

@@ -37,7 +37,7 @@ ANSWER_SECONDS = 60.0
 
 
 class _MemoryActor:
-    """Ray actor that holds weight files of its machine, by number."""
+    """Ray actor that holds weight files in the memory of its machine, by number."""
 
     def __init__(self, python_path: list[str]) -> None:
         sys.path[:] = python_path
@@ -125,7 +125,7 @@ class ClusterMemory:
     def _copy(self, source: RemoteFile, targets: Collection[RemoteFile]) -> None:
         writes = deque[tuple[RemoteMemory, Any]]()
         for start in range(0, source.size if targets else 0, PIECE):
-            # Read once for all targets.
+            # Each piece is read once for all targets.
             piece = source.memory.actor.read.remote(source.number, start)
             for file in targets:
                 writes.append((file.memory, file.memory.actor.write.remote(file.number, start, piece)))

@@ -151,7 +151,7 @@ class DeepSpeedRank:
         return gethostname(), sum(tensor.nbytes for tensor in self._state()), free_host_memory()
 
     def park(self, name: str) -> None:
-        """Copy the state to host memory under a name."""
+        """Copy this rank's training state to host memory, under the name of a role."""
         is_pinned = self._device.type == "cuda"
         copies = [
             torch.empty_like(tensor, device="cpu", pin_memory=is_pinned).copy_(tensor) for tensor in self._state()
@@ -159,7 +159,7 @@ class DeepSpeedRank:
         self._parked[name] = ParkedState(tensors=copies, steps=self._adamw.steps, source=self._source)
 
     def take(self, name: str) -> None:
-        """Load a parked state and drop its copy."""
+        """Load the training state that `park` copied to host memory, and drop the copy."""
         parked, zero = self._parked.pop(name), self._loaded()
         for tensor, copy in zip(self._state(), parked.tensors, strict=True):
             tensor.copy_(copy)
@@ -167,14 +167,14 @@ class DeepSpeedRank:
         zero.publish()
 
     def drop(self, name: str) -> None:
-        """Drop a parked state."""
+        """Drop the copy of a training state in host memory."""
         self._parked.pop(name, None)
 
     def _state(self) -> list[Tensor]:
         return [self._loaded().shard.data, self._adamw.first, self._adamw.second]
 
     def facts(self) -> dict[str, Any]:
-        """Device and kernels of this rank."""
+        """Describe device and kernels of this rank, for an artifact's record."""
         return {"device": device_name(self._device), "attention": self._attention.name}
 
     def refusal(self) -> UnknownLayerError | None:
@@ -190,7 +190,7 @@ class DeepSpeedRank:
         return self._accumulate(parts, objective, denominator, self._loaded().shard.gradient).sums()
 
     def optim_step(self, learning_rate: float) -> float:
-        """One AdamW step; returns the gradient's norm before clipping. Does nothing if that is not finite."""
+        """Make one AdamW step; returns the gradient's norm before clipping. Does nothing if the norm is not finite."""
         zero = self._loaded()
         norm = self._adamw.step(learning_rate)
         if math.isfinite(norm):
@@ -198,7 +198,7 @@ class DeepSpeedRank:
         return norm
 
     def below_epsilon(self) -> float:
-        """Share of all ranks' parameters whose root of the second moment is below epsilon."""
+        """Return the share of all ranks' parameters whose second moment has a root below epsilon."""
         return self._adamw.below_epsilon()
 
     @torch.no_grad()
@@ -348,7 +348,7 @@ class DeepSpeedRank:
 
     def _empty_cache(self) -> None:
         if self._device.type == "cuda":
-            # Return freed blocks: a sampler measures the free memory.
+            # Return freed blocks to the device, since a sampler measures its free memory.
             torch.cuda.empty_cache()
 
 

@@ -16,7 +16,7 @@ from infuser_core.engines.training.flat import FlatBuffers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fragment:
-    """A run of one parameter in a rank's buffers."""
+    """The contiguous part of one parameter that a rank owns, and its position in the rank's buffers."""
 
     name: str
     """Name of the parameter."""
@@ -98,7 +98,7 @@ class Shard(FlatBuffers):
 
 
 def _is_even(owners: Sequence[tuple[int, Fragment]], step: int) -> bool:
-    """Whether every rank owns one run, all of length `step` except at the end."""
+    """Whether every rank owns one fragment of a parameter, in rank order, all of length `step` except at the end."""
     ends = [each.start + each.length for _, each in owners]
     starts = [each.start for _, each in owners]
     if len(owners) != dist.get_world_size() or starts != [0, *ends[:-1]]:

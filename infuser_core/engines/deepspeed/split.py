@@ -49,7 +49,7 @@ def split(
 
 
 def split_rows(group: TrainGroup, share: int, *, only_trained: bool = True) -> list[TrainGroup]:
-    """Split the group into runs of rows of about `share` tokens, the prompt counted in each."""
+    """Split a group into parts of about `share` tokens, each including the prompt."""
     lengths = [len(row.token_ids) for row in group.rows]
     rows = [index for index, row in enumerate(group.rows) if row.token_ids and (row.advantage or not only_trained)]
     runs = runs_within(rows, share - len(group.prompt_token_ids), lengths.__getitem__)

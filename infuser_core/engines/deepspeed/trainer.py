@@ -80,7 +80,7 @@ class DeepSpeedTrainer:
 
     @property
     def failed(self) -> bool:
-        """Whether the ranks have ended: a new trainer is needed."""
+        """Whether the ranks have ended, so that a new trainer is needed."""
         return self._group.failed
 
     @property
@@ -106,7 +106,7 @@ class DeepSpeedTrainer:
         """Do nothing: the next call restores the state, or replaces it if that call is a load."""
 
     def facts(self) -> dict[str, Any]:
-        """Devices and kernels of the ranks, for an artifact's record."""
+        """Describe devices and kernels of the ranks, for an artifact's record."""
         options = self._options
         return {
             "engine": "deepspeed",
@@ -141,13 +141,13 @@ class DeepSpeedTrainer:
         return True
 
     def take(self, name: str) -> None:
-        """Load the parked state of a role, with zero gradients as after `load`; the model must be the same."""
+        """Load the state that `park` copied, with zero gradients as after `load`; the model must be unchanged."""
         self._call_all("take", name)
         self._role = name
         self.zero_grad()
 
     def drop(self, name: str) -> None:
-        """Drop the parked state of that name, without waking the ranks."""
+        """Drop the state that `park` copied under a name, without waking the ranks."""
         self._group.call("drop", [(name,)] * self._ranks)
 
     def zero_grad(self) -> None:

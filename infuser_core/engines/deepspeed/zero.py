@@ -44,7 +44,7 @@ class Parked:
         self._storages = free_storages([*(buffer for buffer, _ in self._copies), *scratch])
 
     def restore(self) -> None:
-        """Allocate the storages again, with the copies or with zeros."""
+        """Allocate the buffers' memory again, and fill it with the copies, or with zeros."""
         for storage, size in self._storages:
             storage.resize_(size)
             torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage).zero_()
@@ -141,7 +141,7 @@ class PolicyModule(nn.Module):
     def forward(
         self, batch: MicroBatch, temperature: float, receiver: Receiver | None = None, entropy: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Log-probabilities [S], and with `entropy` the entropies (see ModelPolicy)."""
+        """Compute log-probabilities [S], and with `entropy` the entropies (see ModelPolicy)."""
         if entropy:
             return self._policy.with_entropy(batch, temperature=temperature)
         return self._policy.logprobs(batch, temperature=temperature, receiver=receiver)
@@ -165,7 +165,7 @@ class Zero:
             for owner in module.modules():
                 for name, buffer in owner.named_buffers(recurse=False):
                     setattr(owner, name, buffer.to(device))
-        # Only for its parameter groups: it never steps, so its constants do not matter.
+        # DeepSpeed needs an optimizer for its parameter groups; this one never steps, so its constants do not matter.
         holder = torch.optim.AdamW(self.parameters, lr=0.0)
         self._engine, self._zero, _, _ = deepspeed.initialize(
             model=module, optimizer=holder, config=options.to_config(), dist_init_required=False
@@ -181,12 +181,12 @@ class Zero:
         self.shard = Shard(flat, fragments, shapes=shapes, device=device)
 
     def logprobs(self, batch: MicroBatch, *, temperature: float) -> Tensor:
-        """Log-probabilities of a micro-batch, [S]. All ranks call it."""
+        """Compute log-probabilities of a micro-batch, [S]. All ranks call it."""
         logprobs_S: Tensor = self._engine(batch, temperature)
         return logprobs_S
 
     def with_entropy(self, batch: MicroBatch, *, temperature: float) -> tuple[Tensor, Tensor]:
-        """Log-probabilities of a micro-batch and the policy's entropies, each [S]. All ranks call it."""
+        """Compute log-probabilities of a micro-batch and the policy's entropies, each [S]. All ranks call it."""
         result: tuple[Tensor, Tensor] = self._engine(batch, temperature, None, True)
         return result
 
@@ -212,7 +212,7 @@ class Zero:
 
     @contextmanager
     def sharded_after(self) -> Iterator[None]:
-        """Shard all weights again after a pass, even if it raises or its backward ends early."""
+        """Context manager: shard all weights again after a pass, even if it raises or its backward ends early."""
         try:
             yield
         finally:
@@ -265,7 +265,7 @@ class Zero:
 
     def _gradients(self) -> Iterator[tuple[Fragment, Tensor]]:
         """Yield this micro-batch's gradient of every fragment."""
-        # With offloading it is in host memory with the masters.
+        # With offloading, the gradient is in host memory with the masters.
         flat = self._masters().grad
         if flat is None and self._stage == 2:
             flat = torch.cat([part.reshape(-1) for part in self._zero.averaged_gradients[0]])

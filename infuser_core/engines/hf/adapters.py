@@ -1,4 +1,4 @@
-"""Low-rank adapters (LoRA) by peft: create them, attach them for training, merge them for sampling.
+"""Create low-rank adapters (LoRA) with peft, attach them for training, and merge them for sampling.
 
 LoRA (Hu et al. 2021, arXiv 2106.09685, section 4.1): W x + alpha/r B A x with A [r, in] and B [out, r] trained, W not.
 """

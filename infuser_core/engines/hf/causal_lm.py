@@ -202,7 +202,7 @@ ROW_BYTES = 16
 
 
 def multiply_experts(model: PreTrainedModel) -> None:
-    """Multiply experts one by one if torch's grouped product does not support their size or dtype."""
+    """Make a mixture of experts multiply one by one if torch's grouped product does not support its size or dtype."""
     experts = [parameter for parameter in model.parameters() if parameter.dim() == 3]
     odd = any(size * each.element_size() % ROW_BYTES for each in experts for size in each.shape[1:])
     if odd or (experts and model.dtype == torch.float64):
@@ -266,7 +266,7 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: torch.dtype, at
             ) from error
     model: PreTrainedModel = loaded[0]
     report: dict[str, Any] = loaded[1]
-    # transformers would fill these with random numbers.
+    # transformers fills missing and mismatched weights with random numbers.
     wrong = sorted({*report["missing_keys"], *(name for name, *_ in report["mismatched_keys"])})
     if wrong:
         message = f"{folder} lacks {len(wrong)} of the model's weights or has other shapes: {', '.join(wrong[:3])}"
@@ -298,7 +298,7 @@ def hidden_states(model: PreTrainedModel, input_ids: Tensor, position_ids: Tenso
 def read_end_tokens(folder: Path, tokenizer_end: int | None) -> list[int]:
     """Find the tokens that end a response: those of the generation config, else of the config; and the tokenizer's.
 
-    A base model thus ends only at its end-of-text token, whatever its template writes after a turn; a chat model whose
+    A base model thus ends only at its end-of-text token, also if its template ends turns otherwise; a chat model whose
     tokenizer ends turns ends at those as well. Raises EngineError if neither model nor tokenizer names one.
     """
     ends: list[int] = []
@@ -341,7 +341,7 @@ def copy_companions(source: Path, target: Path, *, unpacked: bool = False) -> No
 
 
 def copy_model(source: Path, target: Path) -> None:
-    """Copy a model without optimizer state, flushed.
+    """Copy a model's weights, config and tokenizer files to another folder, without optimizer state, flushed.
 
     Raises CheckpointError if the source has no safetensors or is an adapter.
     """

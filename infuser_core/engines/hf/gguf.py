@@ -124,7 +124,7 @@ def _read_model(path: Path, out: Path) -> tuple[PreTrainedModel, dict[str, str],
 
 
 def _set_pre_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str, path: Path) -> None:
-    """Set the pre-tokenization rule that transformers lacks. Raises CheckpointError for an unknown rule."""
+    """Set a pre-tokenization rule that transformers does not set. Raises CheckpointError for an unknown rule."""
     from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
     if name == "smollm":
@@ -140,7 +140,7 @@ _TURNS = [{"role": "user", "content": "Question"}, {"role": "assistant", "conten
 
 
 def _write_tokenizer(tokenizer: PreTrainedTokenizerBase, out: Path, end: int | None) -> list[str]:
-    """Write tokenizer and generation config; returns remarks.
+    """Write tokenizer and generation config; returns remarks for the user.
 
     A response ends with the file's end-of-text token or with the token that its chat template writes after an answer.
     """

@@ -47,12 +47,12 @@ class DecodeCache:
 
     @property
     def longest(self) -> int:
-        """Longest prompt plus generated tokens."""
+        """Number of tokens in the longest context: longest prompt plus generated tokens."""
         return int(self.lengths_G.max()) + self._step + 1
 
     @property
     def groups(self) -> int:
-        """Groups in the grid."""
+        """Number of groups in the grid."""
         return len(self.lengths_G)
 
     def store_prompts(self, layer: int, start: int, key: Tensor, value: Tensor) -> None:

@@ -93,7 +93,7 @@ def refuse_other_attention(model: PreTrainedModel) -> None:
 def _rope_change_positions(config: PretrainedConfig) -> list[int]:
     """Row lengths beyond which a longrope position encoding changes all frequencies; one for each such encoding."""
     ropes = getattr(config.get_text_config(), "rope_parameters", None) or {}
-    # One for all layers, or one for each kind of layer.
+    # The config has one position encoding for all layers, or one for each kind of layer.
     each = [ropes] if "rope_type" in ropes else [rope for rope in ropes.values() if isinstance(rope, dict)]
     return [int(rope["original_max_position_embeddings"]) for rope in each if rope.get("rope_type") == "longrope"]
 

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 
 class OutputHead:
-    """The output layer of a sampling model. On a CPU, the weight of a bf16 model is widened once, at the start."""
+    """The output layer of a sampling model. On a CPU, a bf16 weight is converted to fp32 once, at the start."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._layer = model.get_output_embeddings()

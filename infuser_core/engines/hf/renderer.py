@@ -144,14 +144,14 @@ class ControlTokens:
         if template not in self._patterns:
             entries = self._added.values()
             names = {entry.content for entry in entries if entry.special or entry.content in template}
-            # Longest first: one may contain another. Case is ignored: a normalizer may lower it.
+            # Longest first, since a token may contain another. Case is ignored, since a normalizer may lower it.
             longest = sorted(names, key=len, reverse=True)
             self._patterns[template] = re.compile("|".join(map(re.escape, longest)) or r"(?!)", re.IGNORECASE)
         return self._patterns[template].sub(lambda match: match[0][0] + self._separator + match[0][1:], text)
 
     @cached_property
     def _separator(self) -> str:
-        """The first of two characters that the tokenizer's normalizer does not remove."""
+        """Invisible or blank character that keeps the spelling of a control token from becoming the token."""
         for character in ("\u2060", " "):
             spelled = {token: entry.content[0] + character + entry.content[1:] for token, entry in self._added.items()}
             if all(token not in self._tokenizer.encode(text) for token, text in spelled.items()):

@@ -94,7 +94,7 @@ def _pick_chunk(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -
 
 
 def _sample_inverse_cdf(weights_RV: Tensor, uniforms_R: Tensor) -> Tensor:
-    # fp64: the sum over a vocabulary of 150k fp32 terms would move the borders by more than rare tokens weigh.
+    # In fp64: in fp32, the cumulative sum over 150k tokens has errors larger than the probabilities of rare tokens.
     cumulative_RV = weights_RV.cumsum(dim=-1, dtype=torch.float64)
     targets_R1 = (uniforms_R * cumulative_RV[:, -1])[:, None]
     return torch.searchsorted(cumulative_RV, targets_R1, right=True).squeeze(1).clamp(max=weights_RV.shape[1] - 1)
@@ -118,7 +118,7 @@ def _largest(values_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Return the `count` largest values of each row in falling order, and their places; equal ones keep token order."""
     if count < values_RV.shape[1]:
         top_RK = values_RV.topk(count, dim=-1, sorted=False)
-        # If a row has further values equal to its smallest one here, or NaN, the choice needs the whole order.
+        # If further values equal the smallest selected one, or a row has NaN, the whole row must be sorted.
         if bool(((values_RV >= top_RK.values.amin(-1, keepdim=True)).sum(-1) == count).all()):
             places_RK = top_RK.indices.sort(dim=-1).values
             sorted_RK, order_RK = values_RV.gather(1, places_RK).sort(dim=-1, descending=True, stable=True)
@@ -128,7 +128,7 @@ def _largest(values_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 class HFSampler:
-    """protocols.Sampler on one device.
+    """protocols.Sampler of a transformers model on one device.
 
     `cache_tokens` bounds the cached tokens of a batch (prompts once, plus response limit per sample), `prefill_tokens`
     the prompt tokens of one prefill call. `deterministic`: see `set_deterministic`; on an accelerator torch has no
@@ -176,7 +176,7 @@ class HFSampler:
         """Do nothing: `load` restores the model."""
 
     def facts(self) -> dict[str, Any]:
-        """Device and kernels, for an artifact's record."""
+        """Describe device and kernels, for an artifact's record."""
         return {
             "engine": "hf",
             "device": device_name(self._device),
@@ -345,7 +345,7 @@ class _Batch:
         return self._head.logits(hidden[:, 0])
 
     def _shrink(self, tokens_R: Tensor) -> Tensor:
-        """Drop finished groups and narrow the grid to the most running rows of a group; returns the tokens left."""
+        """Drop finished groups and as many finished rows as possible; returns the tokens of the remaining rows."""
         alive_GN = self._alive_R.reshape(self._cache.groups, self._cache.samples)
         counts_G = alive_GN.sum(axis=1)
         running_G, width = np.flatnonzero(counts_G), int(counts_G.max())

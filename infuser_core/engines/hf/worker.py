@@ -42,7 +42,7 @@ class HFEngine:
         return bool(self._waiting)
 
     def add(self, params: dict[str, Any], key: str, prompt: list[int], seed: int) -> None:
-        """Queue one response; responses of a group arrive in a row."""
+        """Queue one response to sample; responses of a group must be added one after another."""
         self._waiting.setdefault(key.partition("/")[0], []).append((params, key, prompt, seed))
 
     def step(self) -> list[Row]:
@@ -76,7 +76,7 @@ class HFEngine:
         self._asleep = False
 
     def checksums(self, shapes: dict[str, list[int]], dtype: str) -> dict[str, list[int]]:
-        """Checksums of the model's tensors in memory."""
+        """Compute checksums of the model's tensors in memory."""
         weights = self._awake().weights()
         sums = of_tensors({name: weights[name] for name in shapes if name in weights}, dtype)
         return {name: [checksum] for name, checksum in sums.items()}

@@ -67,7 +67,7 @@ def prepare_anchor(
 
 
 def random_model(source: Path, out: Path, *, seed: int) -> tuple[str, int]:
-    """Write a random model of the shape of `source` into a new folder; returns its model type and vocabulary size."""
+    """Write a model shaped like `source` with random weights to a new folder; returns its type and vocabulary size."""
     out.mkdir(parents=True)
     torch.manual_seed(seed)
     config = read_config(source)
@@ -93,7 +93,7 @@ def prepare_adapter(
 
 
 def unpack_gguf(path: Path, out: Path) -> tuple[dict[str, str], list[str]]:
-    """Write a trainable checkpoint of a GGUF file, alone in its folder, into the existing `out`.
+    """Write a trainable checkpoint of a GGUF file, the only file in its folder, into the existing folder `out`.
 
     Returns the file's metadata, and remarks for the user. Raises CheckpointError for a file that cannot be read,
     EngineError for a model that does not fit into memory or that the engines compute differently from transformers.
@@ -158,6 +158,6 @@ def _generation_config(
     common = {"eos_token_id": ends, "pad_token_id": ends[0] if pad is None else pad, "max_new_tokens": max_tokens}
     if sampling.temperature == 0:
         return GenerationConfig(do_sample=False, **common)
-    # Without top_k, the library's default applies; 0 disables it.
+    # Without a top_k, the default of transformers would apply; 0 disables it.
     options = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": max(0, sampling.top_k)}
     return GenerationConfig(do_sample=True, **options, **common)

@@ -49,7 +49,7 @@ class FlatTrainer:
         adapter: bool = False,
         buffers: Tensors | None = None,
     ) -> None:
-        """Set the state of a checkpoint folder, whose weights, or only its adapters, are already in `flat`.
+        """Complete the load of a checkpoint folder, whose weights, or only its adapters, are already in `flat`.
 
         `buffers` are fixed tensors that every checkpoint contains in addition.
         """

@@ -203,7 +203,7 @@ class LocalTrainer(FlatTrainer):
         """Do nothing: `load` restores the state."""
 
     def facts(self) -> dict[str, Any]:
-        """Device and kernels, for an artifact's record."""
+        """Describe device and kernels, for an artifact's record."""
         return {
             "engine": "local",
             "device": device_name(self._device),

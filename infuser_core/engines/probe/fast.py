@@ -1,8 +1,8 @@
-"""The fast exact probe: many questions per forward and backward, per-question gradients formed layer by layer.
+"""Score the influence of many questions per forward and backward pass, with exact per-question gradients.
 
-The probe computes influence scores. Groups that fit share micro-batches; the gradient of each exists one piece at a
-time (see sums). A group larger than the token budget goes to the reference probe, which allocates its gradient buffer
-only then.
+This is the fast probe. Groups that fit share micro-batches; their gradients are formed layer by layer, and each exists
+one piece at a time (see sums). A group larger than the token budget goes to the reference probe, which allocates its
+gradient buffer only then.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ class HeadRows:
 
     @property
     def spans(self) -> list[slice]:
-        """Response tokens of each question."""
+        """Range of response tokens of each question."""
         return self.sums.spans.responses
 
     def height(self, tokens: int) -> int:
@@ -58,7 +58,7 @@ class HeadRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchScores:
-    """Sums and log-probabilities of the questions of one micro-batch."""
+    """Influence sums and log-probabilities of the questions in one micro-batch."""
 
     places: list[int]
     """Places of the questions in the caller's list."""
@@ -94,7 +94,7 @@ class LayerProbe:
         sums = QuestionSums(spans, against, workspace)
         with self._recorder.recording(sums):
             names, receiver = self._recorder.head, None
-            # Without names, the output layer is frozen.
+            # There are no names if the output layer is frozen.
             if names is not None:
                 receiver = HeadRows(sums=sums, names=names, shape=self._shape, cells=self._output.cells)
             logprobs_S = forward(batch, objective.temperature, receiver)

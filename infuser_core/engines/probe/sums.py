@@ -181,7 +181,7 @@ class QuestionSums:
         return self._workspace.tile(rows, columns)[0]
 
     def add_linear(self, name: str, left_TO: Tensor, right_TI: Tensor) -> None:
-        """Add every question's weight gradient left^T right. Raises UnknownLayerError if the weight is used twice."""
+        """Add a linear layer's gradient left^T right of every question. Raises UnknownLayerError on a second use."""
         self._require_first_use(name)
         if len(left_TO) != self.num_tokens:
             raise refusal(f"{name}, which sees {len(left_TO)} of {self.num_tokens} tokens")
@@ -232,7 +232,7 @@ class QuestionSums:
         self._score(pieces, self._target(name, rows), slice(question, question + 1))
 
     def add_embedding(self, name: str, gradients_TI: Tensor, *, padding: int | None) -> None:
-        """Add the rows of an embedding that the questions use; all others have gradient 0 and add exactly 0."""
+        """Add gradients of the embedding rows that the questions use; all other rows have gradient 0 and add 0."""
         self._require_first_use(name)
         embedding = self.spans.embedding
         count = len(embedding.tokens_U)
@@ -276,7 +276,7 @@ class QuestionSums:
         return reference_N, decayed_N
 
     def _score(self, pieces: Tensor, target: tuple[Tensor, Tensor], picked: slice) -> None:
-        """Score pieces [K, ...] of the questions `picked`."""
+        """Add the sums of pieces [K, ...] of the questions `picked`."""
         pieces_KN = pieces.flatten(1)
         first = len(self._owners)
         self._owners += range(picked.start, picked.stop)
@@ -294,7 +294,7 @@ class QuestionSums:
         )
 
     def _score_rows(self, name: str, rows_UI: Tensor, embedding: EmbeddingRows) -> None:
-        """Score embedding rows; each is a question's whole gradient of that row."""
+        """Add the sums of embedding rows; each is a question's whole gradient of that row."""
         height, _ = self._workspace.tile(*rows_UI.shape)
         for start in range(0, len(rows_UI), height):
             tile = slice(start, start + height)

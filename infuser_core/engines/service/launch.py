@@ -26,7 +26,7 @@ START_SECONDS = 900.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceOptions:
-    """Settings of the engines and of their supervision."""
+    """Settings of sampling engines, and of how they are supervised."""
 
     device: str
     """`cpu` or `cuda`."""
@@ -65,7 +65,7 @@ class ServiceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """Command of an engine's process: `python -m module`, with `settings` for the engine."""
+    """Command that starts an engine's process: `python -m module`, with `settings` for the engine."""
 
     name: str
     python: str
@@ -78,7 +78,7 @@ class Launch:
 
     @property
     def log(self) -> Path:
-        """File for its output."""
+        """File for the engine's output."""
         return self.folder / f"{self.name.replace(' ', '-')}.log"
 
 
@@ -147,7 +147,7 @@ def visible_cards() -> list[str]:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
         return [card.strip() for card in visible.split(",") if card.strip()]
-    # Imported here: it takes seconds and 190 MB.
+    # Imported here: torch takes seconds and 190 MB.
     import torch
 
     return [str(card) for card in range(torch.cuda.device_count())]

@@ -35,7 +35,7 @@ DEFAULTS = {
 
 
 class LocalEngines:
-    """Engines on `cards` of this machine, by default all visible ones. `where` is appended to their names."""
+    """Sampling engines on the accelerators `cards`, by default all visible ones. `where` is appended to their names."""
 
     def __init__(self, options: ServiceOptions, *, cards: list[str] | None = None, where: str = "") -> None:
         self._options, self._where = options, where

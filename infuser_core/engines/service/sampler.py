@@ -50,7 +50,7 @@ class ServiceSampler:
     """protocols.Sampler over engines in separate processes; `options` are the fields of ServiceOptions.
 
     With `cluster`, all its machines have engines and must see the checkpoints' folders. Weights that a trainer
-    publishes on the `board` are taken from memory. Any error ends every engine; the next request starts fresh ones with
+    publishes on the `board` are read from memory. Any error ends every engine; the next request starts fresh ones with
     the same checkpoint.
     """
 
@@ -96,7 +96,7 @@ class ServiceSampler:
         return self._renderer
 
     def facts(self) -> dict[str, Any]:
-        """Device and kernels, for an artifact's record."""
+        """Describe engines and device, for an artifact's record."""
         return {
             "engine": {VLLM: "vllm", HF: "hf"}.get(self._options.worker, self._options.worker),
             "device": device_name(self._device),
@@ -285,7 +285,7 @@ class ServiceSampler:
             return call.run(progress, keep)
 
     def _wait(self, engines: Sequence[Peer], seconds: float) -> None:
-        """Return when one of these engines has a message, or after `seconds`."""
+        """Wait until one of these engines has a message, at most `seconds`."""
         if self._cluster is None:
             return wait([engine for engine in engines if isinstance(engine, WorkerProcess)], seconds)
         self._bell.wait(seconds)
@@ -301,7 +301,7 @@ class ServiceSampler:
 
     @contextmanager
     def _end_on_error(self) -> Iterator[None]:
-        """End every engine if the code inside raises: they may hold other weights, or still compute."""
+        """End every engine if the code in the block raises: engines may hold other weights, or still compute."""
         with ExitStack() as failed:
             failed.callback(self._end, keep_output=True)
             yield

@@ -72,7 +72,7 @@ class Agreement:
         return cls(tokens=len(differences), mean=float(differences.mean()), largest=float(differences.max()), far=far)
 
     def holds(self, dtype: str) -> bool:
-        """Whether rounding explains the distance. False for a NaN."""
+        """Whether the distance is small enough to be rounding, by a row of LIMITS. False for a NaN."""
         return self.mean <= LIMITS[dtype][0] and self.far <= FAR
 
 
@@ -213,7 +213,7 @@ class PlainModel(ExpectedWeights):
     def _compute_checksums(self) -> dict[str, int]:
         parameters = self._model.result().named_parameters(remove_duplicate=False)
         workers = min(THREADS, os.cpu_count() or 1)
-        # A tensor to a thread: torch's own threads would split steps that are far too small for that.
+        # One tensor per thread: the steps of a checksum are too small for torch's own threads.
         with (
             _torch_threads(1),
             ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as threads,

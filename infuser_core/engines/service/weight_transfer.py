@@ -57,7 +57,7 @@ class WeightSource(Protocol):
 
 
 class WeightFile(Protocol):
-    """A file in the memory of a machine that lives as long as this object."""
+    """A file of weights in a machine's memory, which exists as long as this object."""
 
     @property
     def path(self) -> Path:

@@ -1,4 +1,4 @@
-"""Attention over packed segments: a response sees its prompt and itself, never its neighbours.
+"""Compute attention over packed segments: a response attends to its prompt and itself, never to other responses.
 
 Linear layers run on the flat tokens; only attention uses padded buckets of segments of similar shape, because a batched
 kernel is faster than one call per segment. Shapes: _T flat tokens, _G segments, _N responses, _P prompt tokens,
@@ -194,7 +194,7 @@ def _response_mask(bucket: Bucket, device: torch.device, window: int | None) -> 
     if bucket.padding_GP is not None:
         prompt_GLP = ~bucket.padding_GP[:, None]
     if window is not None:
-        # The distance to a prompt's token depends on the length of the prompt.
+        # The distance from a response token to a prompt token depends on the length of the prompt.
         lengths_G = prompt_GLP.expand(bucket.groups, -1, -1).sum((1, 2))
         places_GL = lengths_G[:, None] + torch.arange(bucket.response, device=device)
         prompt_GLP = prompt_GLP & (places_GL[:, :, None] - torch.arange(bucket.prompt, device=device) < window)
@@ -209,7 +209,7 @@ def _attention_work(groups: int, prompt: int, samples: int, response: int) -> in
 
 
 def _split_buckets(shapes: Sequence[SegmentShape]) -> Iterator[Sequence[SegmentShape]]:
-    """Split segments into runs whose padding stays within PADDED_WORK."""
+    """Split segments into buckets whose padding stays within PADDED_WORK."""
     start, unpadded, prompt, samples, response = 0, 0, 0, 0, 0
     for place, shape in enumerate(shapes):
         own = _attention_work(1, shape.prompt, len(shape.rows), max(shape.rows))

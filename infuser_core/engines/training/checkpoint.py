@@ -46,7 +46,7 @@ Tensors = Mapping[str, Tensor]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerState:
-    """Contents of `trainer.json`."""
+    """Step count and optimizer constants of a checkpoint, the contents of `trainer.json`."""
 
     step: int
     """Optimizer steps since the anchor."""

@@ -90,7 +90,7 @@ class Sums:
 
 
 class PassTally:
-    """Adds up the micro-batches of one pass."""
+    """Adds up losses, token statistics and log-probabilities over the micro-batches of one pass."""
 
     def __init__(self) -> None:
         self.logprobs: dict[int, dict[int, Sequence[float]]] = {}

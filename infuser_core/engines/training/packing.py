@@ -195,7 +195,7 @@ class Packer:
             positions.append(np.arange(len(segment.prompt)))
             for row in segment.rows:
                 length = len(row.token_ids)
-                # The first token of every response is predicted by the prompt's last one, which they share.
+                # The prompt's last token, which all responses share, predicts the first token of each.
                 predictors.append(np.concatenate([[last], np.arange(start, start + length - 1)]))
                 visible = input_length(row, trim=trim)
                 positions.append(np.arange(len(segment.prompt), len(segment.prompt) + visible))

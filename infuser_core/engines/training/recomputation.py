@@ -1,4 +1,4 @@
-"""Activation checkpointing by micro-batch: long ones recompute whole layers in backward, short ones keep products.
+"""Activation checkpointing: long micro-batches recompute whole layers in backward, short ones keep matrix products.
 
 Either way a layer keeps its input and runs its forward a second time. For a short micro-batch the results of matrix
 products and attention are stored, and only the norms, rotations and gates between them are recomputed: the same bits as

@@ -90,7 +90,7 @@ def allocate_file(path: Path, shapes: Shapes, dtype: torch.dtype = torch.float32
 
 
 def write_run(handle: IO[bytes], entry: TensorEntry, start: int, values: Tensor) -> None:
-    """Write a run of a tensor's values from its element `start` on."""
+    """Write consecutive values of a tensor, from its element `start` on, to an allocated file."""
     handle.seek(entry.offset + entry.dtype.itemsize * start)
     # A copy: memory shared with numpy cannot be released (see deepspeed.zero.Parked).
     values.detach().to("cpu", entry.dtype, copy=True).reshape(-1).view(torch.uint8).numpy().tofile(handle)
@@ -149,7 +149,7 @@ def _open_for_writing(path: Path, *, large: bool) -> Iterator[int]:
         with suppress(PermissionError):
             os.fchmod(file, path.parent.stat().st_mode & 0o666)
         if large:
-            # Not every file system supports it.
+            # Not every file system supports writes that bypass the page cache.
             with suppress(OSError):
                 fcntl(file, F_SETFL, _BYPASS_CACHE)
         yield file
