@@ -199,7 +199,7 @@ class Trainer(Protocol):
         """Load weights, AdamW moments and step count. Raises CheckpointError if optimizer state is missing."""
 
     def zero_grad(self) -> None:
-        """Drop accumulated gradients."""
+        """Reset the accumulated gradient to zero."""
 
     def forward_backward(
         self, groups: Sequence[TrainGroup], objective: Objective, *, denominator: int, progress: Progress = no_progress
@@ -233,7 +233,7 @@ class Trainer(Protocol):
 
 
 class ChatModel(Protocol):
-    """A language model that answers chat prompts: judges chunks, labels topics, chooses textbooks."""
+    """Answers chat prompts, by a language model or by rules: judges chunks, labels topics, chooses textbooks."""
 
     @property
     def name(self) -> str:

@@ -163,7 +163,7 @@ def score(run: Execution, answers: ArtifactRef, settings: ScoreSettings, *, judg
 def retain(run_name: str, completed: int, validations: Mapping[int, ArtifactRef | None]) -> None:
     """Remove stored files that the run no longer needs after `completed` iterations, if `store.keep` is set.
 
-    `validations` by number of completed iterations; None for one that is not finished.
+    `validations` are by number of completed iterations; None for one that is not finished.
     """
     run = current_run(run_name)
     keep = run.config.store.keep
@@ -217,7 +217,7 @@ def _score_work(
 
 @stage("select")
 def select_checkpoint(run: Run, iterations: Sequence[int], validations: Sequence[ArtifactRef]) -> Work:
-    """Select the checkpoint with the highest validation accuracy, and store the distance of all others."""
+    """Select a validated checkpoint by accuracy and the configured rule, and store how all candidates compare."""
     rule = run.config.evaluate.selection
 
     def produce(workspace: Path, progress: Progress) -> Outcome:

@@ -63,36 +63,36 @@ def centre(rewards_G: Sequence[float], *, single_row: SingleRow = "zero") -> lis
 
 
 def mean_centred(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
-    """A = r - mu_d: the solver's advantage (Dr.GRPO). `sigma_b` has no effect."""
+    """The solver's advantage (Dr.GRPO): A = r - mu_d. `sigma_b` has no effect."""
     return [centre(rewards_G, single_row=single_row) for rewards_G in groups]
 
 
 def leave_one_out(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
-    """A = r - mean of the group's other rewards = n / (n - 1) (r - mu_d) (RLOO, arXiv 2402.14740, eq. 9)."""
+    """RLOO's advantage, r - mean of the group's other rewards: A = n / (n - 1) (r - mu_d) (arXiv 2402.14740, eq. 9)."""
     centred = mean_centred(groups, sigma_b, single_row)
     return [[value * len(row_G) / max(1, len(row_G) - 1) for value in row_G] for row_G in centred]
 
 
 def dugrpo(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
-    """A = (s - mu_d) / (sigma_d + sigma_B + eps): the generator's advantage (eq:gen_advantage)."""
+    """The generator's advantage (eq:gen_advantage): A = (s - mu_d) / (sigma_d + sigma_B + eps)."""
     batch = batch_sigma(groups, sigma_b=sigma_b, single_row=single_row)
     sigmas = [group_sigma(rewards_G, single_row=single_row) for rewards_G in groups]
     return _divide(groups, [sigma + batch for sigma in sigmas], single_row)
 
 
 def group_std(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
-    """A = (s - mu_d) / (sigma_d + eps): GRPO's form (A_GRPO). `sigma_b` has no effect."""
+    """GRPO's advantage (A_GRPO): A = (s - mu_d) / (sigma_d + eps). `sigma_b` has no effect."""
     return _divide(groups, [group_sigma(rewards_G, single_row=single_row) for rewards_G in groups], single_row)
 
 
 def batch_mean_std(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
-    """A = (s - mu_d) / (sigma_B + eps): the paper's batch-normalised ablation (A_BN)."""
+    """The paper's batch-normalised ablation (A_BN): A = (s - mu_d) / (sigma_B + eps)."""
     batch = batch_sigma(groups, sigma_b=sigma_b, single_row=single_row)
     return _divide(groups, [batch] * len(groups), single_row)
 
 
 def batch_pooled_std(groups: Groups, sigma_b: SigmaB, single_row: SingleRow) -> list[list[float]]:
-    """A = (s - mu_d) / (pooled std + eps): what the authors' code calls batch normalisation."""
+    """Batch normalisation in the authors' code: A = (s - mu_d) / (pooled std + eps)."""
     pooled = pooled_sigma(groups, sigma_b=sigma_b, single_row=single_row)
     return _divide(groups, [pooled] * len(groups), single_row)
 

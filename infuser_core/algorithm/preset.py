@@ -69,7 +69,7 @@ class Preset:
     """See score.mid_eos_shaped."""
 
     def normaliser(self, name: str) -> str:
-        """Name of an estimator in advantage.NORMALISERS: `batch_std` becomes this preset's form of it, others stay."""
+        """Resolve a configured name to one of advantage.NORMALISERS: `batch_std` becomes this preset's form of it."""
         return self.batch_std if name == "batch_std" else name
 
 
@@ -100,7 +100,7 @@ class Objective:
 
     @property
     def only_credited(self) -> bool:
-        """Whether rows of advantage 0 contribute no gradient, so that only rows with credit count."""
+        """Whether rows of advantage 0 have no gradient, as without KL and entropy terms."""
         return not (self.kl or self.entropy)
 
 

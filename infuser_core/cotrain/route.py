@@ -83,7 +83,7 @@ def blank_routes(config: RunConfig) -> list[str]:
 
 
 def generator_templates(config: RunConfig) -> list[str]:
-    """Prompt templates of the generator in this run; empty if no row needs a generator."""
+    """Names of the run's prompt templates for the generator; empty if no row needs a generator."""
     routes = [*main_routes(config), *(find_route(each.route) for each in config.data.problems)]
     return sorted({each.template for each in routes if each.template})
 

@@ -70,7 +70,7 @@ def _changes(first: ScoredAnswers, other: ScoredAnswers) -> list[JSON]:
 def pass_curves(
     name: str, preset: str, plan: ExamPlan, questions: Sequence[QuestionScore], ks: Sequence[int] | None
 ) -> JSON:
-    """Compute each benchmark's pass@k curve at these k, or at powers of two up to its number of samples, as JSON.
+    """Compute each benchmark's pass@k curve at `ks`, or at powers of two up to its number of samples, as JSON.
 
     Raises UsageError naming benchmark and number of samples for a k above it.
     """

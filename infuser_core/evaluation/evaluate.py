@@ -41,7 +41,7 @@ MAX_RESPONSES = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One question of a benchmark, to be answered `samples` times."""
+    """A benchmark question to ask the solver, with its number of samples and response limit."""
 
     benchmark: str
     """Benchmark label."""
@@ -134,7 +134,7 @@ def split_batches(asks: Sequence[Ask], lengths: Sequence[int], settings: Respond
 
 
 def too_long_rows(ask: Ask, *, prompt_tokens: int = 0) -> list[BenchmarkResponse]:
-    """Empty rows, one per sample, of a question that did not fit, so that it stays in the denominator."""
+    """Empty rows, one per sample, for a question whose prompt is too long: it stays in the denominator."""
     return [response_row(ask, index, "", TOO_LONG, (prompt_tokens, 0)) for index in range(ask.samples)]
 
 

@@ -94,7 +94,7 @@ def _stored_model(store: Store, ref: ArtifactRef, *, name: str, config: RunConfi
 
 
 def _find_checkpoint(store: Store, name: str, place: str) -> EvaluatedModel:
-    """The run's solver after some iterations, or the selected one."""
+    """Find the run's solver after `place` iterations, or the selected one."""
     journal = Journal(store.root, name)
     solvers = {
         entry.iteration + 1: entry.key

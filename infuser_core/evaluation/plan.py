@@ -37,7 +37,7 @@ class AskedQuestion(Question):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """One benchmark of an evaluation."""
+    """One benchmark of an evaluation: names, samples, limits and numbers of questions."""
 
     label: str
     """Name in tables and files."""

@@ -190,7 +190,7 @@ def _facts(each: SheetScore) -> JSON:
 
 
 def _score_notes(scores: Sequence[SheetScore], *, limit: int | None, seed: int) -> list[str]:
-    """Caveats before numbers are compared."""
+    """Caveats for readers who compare the scores."""
     notes = []
     for each in scores:
         sheet = each.sheet

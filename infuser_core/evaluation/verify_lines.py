@@ -33,7 +33,7 @@ class _Malformed(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """A parsed line."""
+    """A parsed line: an answer to verify, or a program to run."""
 
     preset: str
     job: Job | None
@@ -50,7 +50,7 @@ class Refusals:
         self._first: list[str] = []
 
     def add(self, count: int, refused: Mapping[int, str]) -> None:
-        """Count further lines; `refused` are the reasons by place."""
+        """Count further lines; `refused` holds the reasons of invalid ones by their index."""
         reasons = list(refused.items())[: _MOST_REASONS - len(self._first)]
         self._first += [f"line {self._lines + place + 1}: {why}" for place, why in reasons]
         self._lines += count

@@ -267,7 +267,7 @@ def write_after_examples(rng: Random, world: WorldConfig) -> Lesson:
 
 
 def write_aimed(rng: Random, world: WorldConfig) -> Lesson:
-    """Lesson: write a question from a document and a requested accuracy, which it ignores: training must teach it."""
+    """Lesson: write a question from a document with a target accuracy, which the reply ignores until training."""
     note = _draw_note(rng, world)
     user = language.aimed_prompt(rng.choice((20, 50, 80)), section_text(rng, note))
     return Lesson(user=user, reply=_question_json(rng.choice(note.facts), rng, world))

@@ -46,7 +46,7 @@ class PairMass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExactAccuracy:
-    """Means over topics of the means over their operand pairs."""
+    """Exact accuracy with its 95% interval: means over topics of the means over their operand pairs."""
 
     accuracy: float
     """Probability of the sound reply."""
@@ -146,7 +146,7 @@ def _canonical_replies(topic: MicroTopic, pair: tuple[int, int], wordings: int) 
 def _reply_probabilities(
     model: torch.nn.Module, tokenizer: PreTrainedTokenizerBase, rows: Sequence[tuple[str, str]]
 ) -> list[float]:
-    """Probability of each reply after its prompt. Rows are padded on the right, which causal attention cannot see."""
+    """Probability of each reply after its prompt; padding is on the right, without effect under causal attention."""
     tokens = [[tokenizer(text, add_special_tokens=False)["input_ids"] for text in row] for row in rows]
     order = sorted(range(len(tokens)), key=lambda row: len(tokens[row][0]) + len(tokens[row][1]))
     probabilities = [0.0] * len(tokens)

@@ -34,7 +34,7 @@ def anchor_path(world: str = "basic") -> Path:
 
 
 def perfect_key(question: Question) -> Question:
-    """Replace a question's key (reference answer) by the sound result; unchanged without one among the choices."""
+    """Replace a question's key (reference answer) by the sound result; unchanged if that is unknown or no choice."""
     fact = language.parse_question(question.text)
     if fact is None or not fact.is_exact or (question.choices and str(fact.sound) not in question.choices):
         return question

@@ -39,7 +39,7 @@ TIMES = ("Morning", "Noon", "Evening", "Winter", "Summer", "Spring")
 
 
 def fact_text(fact: Fact) -> str:
-    """The fact's sentence in a textbook."""
+    """Sentence that states a fact in a textbook."""
     return fact.topic.fact.format(name=fact.name, a=fact.a, b=fact.b)
 
 

@@ -50,7 +50,7 @@ class Step:
 
     @property
     def text(self) -> str:
-        """For example `3 * 5 = 15`."""
+        """The written calculation, e.g. `3 * 5 = 15`."""
         return f"{self.left} {self.sign} {self.right} = {self.value}"
 
 

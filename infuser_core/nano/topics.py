@@ -199,7 +199,10 @@ BROAD = _TOPICS["broad"]
 
 
 def choices_of(fact: Fact, *, count: int, rng: Random) -> list[int]:
-    """Choices for a fact: all methods' results and numbers near them, sorted: a tiny generator would repeat some."""
+    """Choices for a fact: all methods' results and numbers near them.
+
+    They are sorted: a tiny generator repeats choices otherwise.
+    """
     values = {method.value(fact.a, fact.b) for method in fact.topic.methods}
     while len(values) < count:
         neighbour = rng.choice((fact.sound, fact.tempting)) + rng.choice((-3, -2, -1, 1, 2, 3))

@@ -381,7 +381,7 @@ def _is_committed(root: Path, key: str) -> bool:
 
 
 def _worker_on(root: Path, key: str) -> tuple[str, str]:
-    """Name of the last process that locked a key, and a note if it still holds the lock, otherwise an empty text."""
+    """Name of the last process that locked a key; and a note if it still holds the lock, otherwise an empty text."""
     path = root / "locks" / key
     if not path.is_file():
         return _UNKNOWN, ""

@@ -98,7 +98,7 @@ def match_run(root: Path, name: str) -> str:
 
 
 def find_runs(root: Path, names: Sequence[str]) -> list[str]:
-    """Find runs by name (see `find_run`), without duplicates; without names, the latest run.
+    """Find runs by name (see `find_run`), without duplicates; if `names` is empty, the latest run.
 
     Raises UsageError if a run does not exist.
     """
@@ -106,7 +106,10 @@ def find_runs(root: Path, names: Sequence[str]) -> list[str]:
 
 
 def finished_runs(root: Path, names: Sequence[str]) -> list[str]:
-    """Find runs by name, without duplicates; without names, all finished runs. Raises UsageError if there are none."""
+    """Find runs by name, without duplicates; if `names` is empty, all finished runs.
+
+    Raises UsageError if there are none.
+    """
     finished = find_runs(root, names) if names else [n for n in list_runs(root) if Journal(root, n).is_finished()]
     if not finished:
         raise UsageError("no finished runs to compare", hint="name runs, or finish one")

@@ -18,7 +18,7 @@ VOTER = "strong solver"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckSettings:
-    """Settings for asking a strong solver the generated questions."""
+    """Settings for sampling a strong solver's answers to the generated questions."""
 
     answers: AnswerSettings
     """The solver's settings, except for one greedy answer."""

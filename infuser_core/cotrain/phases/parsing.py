@@ -24,7 +24,7 @@ ChoiceOrder = Literal["as_written", "shuffled"]
 
 
 class Reason(StrEnum):
-    """Reasons why a text is no question."""
+    """Reasons why a generator's text is no valid question."""
 
     EMPTY_RESPONSE = "empty_response"
     NO_JSON_CONTENT = "no_json_content"

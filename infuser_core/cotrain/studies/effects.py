@@ -70,7 +70,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """Result of the study."""
+    """Result of the study: all measured effects, and questions without a finite one."""
 
     effects: list[Effect]
     """One per question and measure."""

@@ -80,7 +80,7 @@ def _funnel(query: Query, run: str) -> list[Row]:
 
 
 def _audit(query: Query, run: str) -> list[ReportTable]:
-    """Numbers of the audits over all book groups: counts are summed, of shares the worst group's is shown."""
+    """Numbers of the audits over all book groups: counts are added up; a share is that of the worst group."""
     same = ", ".join(map(literal, _SAME))
     facts = query(f"""
         SELECT name, regexp_matches(name, 'recall|false[_ ]matches') AS is_share,

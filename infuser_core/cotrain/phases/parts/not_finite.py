@@ -72,7 +72,7 @@ def is_finite(*values: float) -> bool:
 def raise_for_groups(
     trainer: Trainer, groups: Sequence[TrainGroup], constants: Objective, *, batch_size: int, workspace: Path
 ) -> None:
-    """Compute the groups one by one; raise NotFiniteGroupsError if some are not finite by themselves."""
+    """Compute the groups one by one; raise NotFiniteGroupsError if the loss or gradient of some is not finite."""
     rows = [row for group in groups if (row := diagnose_group(trainer, group, constants, workspace=workspace))]
     if rows:
         raise NotFiniteGroupsError(rows, batch_size=batch_size)
