@@ -100,7 +100,7 @@ INDICES = [
 
 DEFECTS: list[tuple[Callable[[Path], None], str]] = [
     (bias, r"has 1 weights that Qwen3ForCausalLM does not use: .*q_proj\.bias"),
-    (further_layer, r"no place for: model\.layers\.9"),
+    (further_layer, r"does not use: model\.layers\.9"),
     (bytes_for_weights, rf"{WEIGHT} .* holds I8 numbers without their scales"),
     (raw_8_bit_floats, rf"{WEIGHT} .* holds F8_E4M3 numbers"),
     (packed_by("gptq"), "quantised by gptq"),

@@ -1,6 +1,7 @@
 """Pages and bars of the Prefect UI."""
 
-from infuser_core.results.lineage.markdown import artifact_key, heading, markdown_table, page_key, title
+from infuser_core.results.lineage.markdown import artifact_key, heading, markdown_table, page_key
+from infuser_core.store.recipe import stage_title
 
 
 def test_a_key_holds_what_prefect_allows() -> None:
@@ -8,8 +9,8 @@ def test_a_key_holds_what_prefect_allows() -> None:
 
 
 def test_a_title_names_the_iteration_only_inside_the_loop() -> None:
-    assert title("update_solver", 0) == "update_solver, iteration 0"
-    assert title("judge", -1) == "judge"
+    assert stage_title("update_solver", 0) == "update_solver, iteration 0"
+    assert stage_title("judge", -1) == "judge"
 
 
 def test_a_page_is_called_by_what_the_stage_made() -> None:

@@ -94,14 +94,14 @@ def test_the_weaker_mode_is_not_fooled_either(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("INFUSER_SANDBOX", "unsafe")
     known = {entry.name: entry for entry in sandbox_corpus.cheats()}
     found = sandbox_corpus.judged([known[name] for name in INTEGRITY])
-    assert {name: each for name, each in found.items() if not isinstance(each, sandbox_corpus.Judgement)} == {}
+    assert {name: each for name, each in found.items() if not isinstance(each, sandbox_corpus.ProgramJudgement)} == {}
     assert [name for name, each in found.items() if each.passed] == []
 
 
 def test_the_weaker_mode_runs_honest_programs(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("INFUSER_SANDBOX", "unsafe")
     found = sandbox_corpus.judged(sandbox_corpus.honest()[::3])
-    assert {name: each for name, each in found.items() if not isinstance(each, sandbox_corpus.Judgement)} == {}
+    assert {name: each for name, each in found.items() if not isinstance(each, sandbox_corpus.ProgramJudgement)} == {}
     assert {name: each for name, each in found.items() if not each.passed} == {}
 
 
