@@ -52,7 +52,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebConfig:
-    """Limits of HTTP requests: allowed hosts, rate, timeouts and retries."""
+    """Limits of HTTP requests: allowed hosts, rate, timeouts, and the number of retries with their pauses."""
 
     allowed_hosts: frozenset[str] = frozenset()
     """Trusted hosts, such as a local catalogue: reached without the address check, on any port, without pause."""

@@ -36,7 +36,7 @@ Label = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """The (domain, subdomain) pair of a question, or the reason for none; it has no part of the question's text."""
+    """The (domain, subdomain) of a question, or the reason why it has none. Never contains the question's text."""
 
     question_id: str
     domain: str

@@ -1,7 +1,7 @@
 """Optimizer-aware influence: AdamW's update direction (Gamma) for a question, and the sums that its scores need.
 
 Every operation is elementwise or a sum, so a parameter may be complete, in pieces or one rank's shard: `partial_sums`
-of the pieces add up, and `score.py` needs only the totals.
+of the pieces add up. The score itself (cosine or dot product) is computed from the totals in `score.py`.
 """
 
 from dataclasses import dataclass

@@ -161,7 +161,7 @@ def _hub_snapshot(repo: str) -> Path | None:
 
 
 def read_shape(folder: Path, *, name: str = "") -> Shape:
-    """Read a model's shape from config.json. Raises ConfigError if the file is missing or no dense decoder's."""
+    """Read a model's shape from config.json. Raises ConfigError if there is no file, or no dense decoder in it."""
     path = folder / "config.json"
     try:
         content = json.loads(path.read_text(encoding="utf-8"))

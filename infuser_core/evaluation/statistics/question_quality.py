@@ -33,7 +33,7 @@ _RULES = tuple(
 
 
 def find_pointer(question: str) -> str:
-    """The words by which a question refers to something that it does not show; empty if no rule matches."""
+    """The phrase that refers to missing context, such as a figure or a passage; empty if there is none."""
     for rule in _RULES:
         match = rule.search(question)
         if match:
@@ -129,7 +129,7 @@ def iteration_quality(rows: Sequence[CheckedQuestion]) -> dict[str, Any]:
 
 
 def side_by_side(rows: Sequence[CheckedQuestion], *, count: int) -> list[dict[str, Any]]:
-    """At most `count` pairs of questions on one document, `before` from its first and `after` from its last iteration.
+    """At most `count` pairs of questions on one document: one of its first iteration, `before`, one of its last, `after`.
 
     Documents whose iterations are furthest apart come first; of a document's questions the first by id is shown.
     """

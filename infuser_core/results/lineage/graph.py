@@ -87,7 +87,7 @@ def graph_of(catalogue: Catalogue, run: str) -> Graph:
 
 
 def graphs(catalogue: Catalogue, run: str | None, *, holding: Collection[str] | None = None) -> Iterator[Graph]:
-    """Graphs of `run`, or of all runs, the latest first; with `holding`, of those that have one of these keys."""
+    """The graph of `run`, or of every run, latest first; `holding` skips runs with none of these artifact keys."""
     for name in [find_run(catalogue.root, run)] if run is not None else list_runs(catalogue.root)[::-1]:
         if holding is None or any(entry.key in holding for entry in Journal(catalogue.root, name).latest()):
             yield graph_of(catalogue, name)

@@ -64,7 +64,7 @@ _WHOLE_LINE: Region = [((-float("inf"), 0), (float("inf"), 0))]
 
 
 def decide(answer: str, reference: str, rules: Rules, oracle: Oracle) -> Finding:
-    """Decide whether an answer means the reference; `oracle` asks the symbolic worker. Raises only what it raises."""
+    """Decide whether an answer is equivalent to the reference. Errors of `oracle`, the symbolic worker, propagate."""
     if answer.strip() == reference.strip():
         return correct(Stage.TEXT)
     answer, reference = _name_to_formula(answer, reference), _name_to_formula(reference, reference)
