@@ -113,7 +113,7 @@ NORMS = 1024
 
 
 class Workspace:
-    """Three reusable buffers (gradient piece, scratch, second moment) of `elements` values, or of one longer weight row."""
+    """Three reusable buffers (gradient piece, scratch, moment) of `elements` values, or of one longer weight row."""
 
     def __init__(self, *, dtype: torch.dtype, device: torch.device) -> None:
         self.elements = CPU_PIECE if device.type == "cpu" else DEVICE_PIECE

@@ -129,7 +129,7 @@ def iteration_quality(rows: Sequence[CheckedQuestion]) -> dict[str, Any]:
 
 
 def side_by_side(rows: Sequence[CheckedQuestion], *, count: int) -> list[dict[str, Any]]:
-    """At most `count` pairs of questions on one document: one of its first iteration, `before`, one of its last, `after`.
+    """At most `count` pairs of questions on one document: of its first iteration (`before`) and its last (`after`).
 
     Documents whose iterations are furthest apart come first; of a document's questions the first by id is shown.
     """

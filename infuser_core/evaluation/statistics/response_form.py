@@ -42,7 +42,7 @@ ResponseForm = Mapping[str, Any]
 
 
 def box_form(tail: str) -> tuple[bool, bool]:
-    """Whether a response has exactly one box, and no word after its last; `tail` is the response from the first box on."""
+    """Whether a response has exactly one box, and no word after its last; `tail` begins at its first box."""
     contents = boxes(tail)
     if not contents:
         return False, False
