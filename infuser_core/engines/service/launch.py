@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from infuser_core.config.engine import EngineSettings
 from infuser_core.errors import EngineError
 
 VLLM = "infuser_core.engines.vllm.worker"
@@ -38,7 +39,7 @@ class ServiceOptions:
     """Engines of a machine; None makes one per `tensor_parallel` visible accelerators, and one on a CPU."""
     tensor_parallel: int = 1
     """Accelerators that share one engine's weights."""
-    memory: float = 0.85
+    memory: float = EngineSettings.model_fields["sampler_memory"].default
     """Share of an accelerator's memory that an engine may take."""
     max_num_seqs: int | None = None
     """Responses that an engine computes at a time; None is vLLM's default for offline work on its device."""
