@@ -40,7 +40,11 @@ SHARD_BYTES = 17 << 20
 
 @pytest.fixture
 def pool(nodes: Nodes) -> Iterator[WorkerPool]:
-    """Of this process, whose Ray is the nodes' for so long."""
+    """Workers of the nodes, whose Ray this process uses until the test ends.
+
+    This file is the first one of the distributed tests by name: ranks of other files keep a Ray in their process,
+    which would be used instead of the nodes, and which the shutdown here would end for them.
+    """
     found = RayPool(RayCluster(address=nodes.address))
     yield found
     found.close()
