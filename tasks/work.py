@@ -161,7 +161,7 @@ def note_cached(run: Execution, recipe: Recipe, ref: ArtifactRef, *, seconds: fl
     """Journal and log a reused artifact."""
     record = run.store.manifest(ref)
     _journal(run, recipe, ref, "cached", seconds, sum(record.rows.values()))
-    run.log.found(record, recipe.iteration)
+    run.log.add_cached(record, recipe.iteration)
 
 
 def _journal(run: Execution, recipe: Recipe, ref: ArtifactRef, state: str, seconds: float, rows: int) -> None:

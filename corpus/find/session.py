@@ -174,17 +174,17 @@ def run_web_search(command: Sequence[str], query: str, *, wall_seconds: float = 
         )
     name = command[0]
     try:
-        ended = run(command, wall_seconds=wall_seconds, stdin=query.encode(), answer_bytes=MAX_BYTES)
+        process = run(command, wall_seconds=wall_seconds, stdin=query.encode(), answer_bytes=MAX_BYTES)
     except OSError as error:
         raise CatalogueError(
             f"web search: cannot start {name!r}: {error.strerror}", hint="correct the command"
         ) from error
-    if ended.was_killed:
-        raise killed_error(name, ended.status)
-    if ended.fault or ended.status:
-        problem = ended.fault or f"failed with status {ended.status}: {ended.tail}"
+    if process.was_killed:
+        raise killed_error(name, process.status)
+    if process.fault or process.status:
+        problem = process.fault or f"failed with status {process.status}: {process.tail}"
         raise CatalogueError(f"web search: {name!r} {problem}", hint="try the command by hand")
-    return httpx.Response(200, stream=httpx.ByteStream(ended.out))
+    return httpx.Response(200, stream=httpx.ByteStream(process.out))
 
 
 def live_recorder(

@@ -19,7 +19,7 @@ from infuser_core.config.sources import (
 
 
 class EndpointModel(Settings):
-    """A model behind an OpenAI-compatible API. The API key comes from `INFUSER_API_KEY`."""
+    """A model served by an OpenAI-compatible API. The API key comes from `INFUSER_API_KEY`."""
 
     type: Literal["endpoint"]
     model: str = Field(min_length=1)

@@ -1,4 +1,4 @@
-"""Client for models behind an OpenAI-compatible HTTP API: concurrent chat completions, with retries.
+"""Client for models served by an OpenAI-compatible HTTP API: concurrent chat completions, with retries.
 
 As a sampler, such a model gets its prompts as chat turns and returns text without tokens. The API key comes from the
 environment variable `INFUSER_API_KEY`; it is sent to the address and never shown.

@@ -148,8 +148,8 @@ class _Scope:
     def leftovers(self) -> Iterator[Problem]:
         """Find files left by killed processes; for one run, only those of its artifacts and in its folder."""
         run_folder = runs.runs_folder(self._root) / self._run if self._run else None
-        held = frozenset(self._runs_of).union(*(held_keys(self._catalogue, each) for each in self._evaluations))
-        for leftover in find_leftovers(self._root, held=held):
+        keys_in_use = frozenset(self._runs_of).union(*(held_keys(self._catalogue, each) for each in self._evaluations))
+        for leftover in find_leftovers(self._root, keys_in_use=keys_in_use):
             key, kind = leftover.path.name.partition(".")[0], leftover.kind
             if run_folder is None or leftover.path.parent == run_folder or self._run in self._runs_of.get(key, ()):
                 what = _LEFTOVER_NAMES.get(kind, f"what was moved to {leftover.path.parent.name}")

@@ -128,8 +128,8 @@ def plan_gc(root: Path, rule: KeepSettings = KeepSettings()) -> GcPlan:
     # Read records before journals: an artifact committed in between is in no journal yet and must not look unneeded.
     records, run_holders = catalogue.records, list_holders(root)
     all_holders = [*run_holders, *list_evaluations(root)]
-    held = {key for holder in all_holders for key in held_keys(catalogue, holder)}
-    free = {key: record for key, record in records.items() if key not in held}
+    keys_in_use = {key for holder in all_holders for key in held_keys(catalogue, holder)}
+    free = {key: record for key, record in records.items() if key not in keys_in_use}
     for holder in all_holders:
         if holder.broken:
             some = f"{', '.join(sorted(free)[:_MOST_NAMES])}{', ...' if len(free) > _MOST_NAMES else ''}"
@@ -156,7 +156,7 @@ def plan_gc(root: Path, rule: KeepSettings = KeepSettings()) -> GcPlan:
         }
         folders = [artifact_folder(root, key) for key in [*TopologicalSorter(sources).static_order()][::-1]]
         items += [GcItem(kind="unreferenced", path=f, bytes=size_on_disk(f), why="no run holds it") for f in folders]
-    for each in find_leftovers(root, held=frozenset(held)):
+    for each in find_leftovers(root, keys_in_use=frozenset(keys_in_use)):
         if each.needed:
             notes.append(f"{each.path}: {each.needed}")
         else:
@@ -324,10 +324,10 @@ class Leftover:
         return size_on_disk(self.path)
 
 
-def find_leftovers(root: Path, *, held: frozenset[str] = frozenset()) -> list[Leftover]:
+def find_leftovers(root: Path, *, keys_in_use: frozenset[str] = frozenset()) -> list[Leftover]:
     """Find workspaces, finished pieces, temporary files, set-aside artifacts and trash in the store.
 
-    `held` are the keys of runs and evaluations, whose damaged artifacts stay until they are computed again.
+    `keys_in_use` are the keys of runs and evaluations, whose damaged artifacts stay until they are computed again.
     """
     result = list(_find_drafts(root))
     # Locks of another machine may be invisible here: keep workspaces while any of its processes is alive.
@@ -342,7 +342,7 @@ def find_leftovers(root: Path, *, held: frozenset[str] = frozenset()) -> list[Le
         result.append(Leftover(kind="pieces", path=path, owner=worker, needed=at_work or unfinished))
     for path in (root / DAMAGED).glob("*"):
         key = path.name.rpartition(".")[0]
-        is_waiting = key in held and not _is_committed(root, key)
+        is_waiting = key in keys_in_use and not _is_committed(root, key)
         needed = "its artifact is not computed again yet" if is_waiting else ""
         result.append(Leftover(kind="damaged", path=path, owner=key, needed=needed))
     result += [Leftover(kind="trash", path=path, owner="an interrupted gc") for path in (root / TRASH).glob("*")]

@@ -80,19 +80,19 @@ def row_writer(
     """
     schema, series = arrow_schema(row_type), _series_of(row_type)
     waiting: list[Any] = []
-    numbers, written = 0, False
+    numbers, has_group = 0, False
 
     with _writer(path, schema, group_bytes) as write:
 
         def end_group() -> None:
-            nonlocal numbers, written
+            nonlocal numbers, has_group
             columns = [
                 _column([getattr(row, field.name) for row in waiting], field.type, series.get(field.name))
                 for field in schema
             ]
             write(pa.table(columns, schema=schema))
             waiting.clear()
-            numbers, written = 0, True
+            numbers, has_group = 0, True
 
         def keep(row: Any) -> None:
             nonlocal numbers
@@ -102,7 +102,7 @@ def row_writer(
                 end_group()
 
         yield keep
-        if waiting or not written:
+        if waiting or not has_group:
             end_group()
 
 
@@ -179,7 +179,7 @@ def _column(values: list[Any], kind: pa.DataType, numbers: type | None) -> pa.Ar
 
 
 def save_rows(path: Path, rows: Sequence[Any], row_type: type) -> None:
-    """Write rows to a parquet file durably and atomically. Raises StoreError if it cannot be written."""
+    """Write rows to a parquet file durably and atomically. Raises StoreError if it cannot be has_group."""
     hint = "free some space or choose another folder; then run the same command again"
     with durable.write_errors(path.parent, hint=hint), durable.replacing(path) as draft:
         write_rows(draft, rows, row_type)
@@ -265,13 +265,13 @@ def concatenate_files(parts: Sequence[tuple[Path, Collection[str]]], target: Pat
     """
     schema = pq.read_schema(parts[0][0])
     with _writer(target, schema) as write:
-        waiting, written = schema.empty_table(), 0
+        waiting, num_groups = schema.empty_table(), 0
         for table in _without(parts, column if column in schema.names else ""):
             waiting = pa.concat_tables([waiting, table.cast(schema)])
             while waiting.num_rows >= _GROUP:
                 write(waiting.slice(0, _GROUP))
-                waiting, written = waiting.slice(_GROUP), written + 1
-        if waiting.num_rows or not written:
+                waiting, num_groups = waiting.slice(_GROUP), num_groups + 1
+        if waiting.num_rows or not num_groups:
             write(waiting)
 
 

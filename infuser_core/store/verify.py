@@ -170,8 +170,8 @@ def skip_verification() -> None:
 def describe_file(path: Path) -> dict[str, Any]:
     """Digest and size of a file in the form of commit records; later calls of `verified_paths` need not read it."""
     identity = _identity(path)
-    found, sha256 = _ahead.pop(path, (None, ""))
-    sha256 = sha256 if found == identity else digest_of_file(path)
+    known_identity, sha256 = _ahead.pop(path, (None, ""))
+    sha256 = sha256 if known_identity == identity else digest_of_file(path)
     _known.add((identity, sha256))
     return {"sha256": sha256, "bytes": path.stat().st_size}
 
@@ -199,17 +199,17 @@ def _mapped(look: Callable[[Item], Value], files: Sequence[Item], num_bytes: int
         return list(pool.map(look, files))
 
 
-def verified_paths(root: Path, wanted: Iterable[tuple[Record, str]]) -> list[Path]:
+def verified_paths(root: Path, files: Iterable[tuple[Record, str]]) -> list[Path]:
     """Paths of artifacts' files, after verifying their digests unless `skip_verification` was called.
 
-    `wanted` are commit records and file names. A file is read once per process, a large file once per store, unless it
+    `files` are commit records and file names. A file is read once per process, a large file once per store, unless it
     changes. Raises StoreError for a file that the artifact never had or that gc removed, DamagedArtifactError for a
     missing or changed file.
     """
-    files = [_file(root, record, name) for record, name in wanted]
+    recorded = [_file(root, record, name) for record, name in files]
     if not _trusting.get():
-        _compare(root, [file for file in files if (_identity(file.path), file.sha256) not in _known])
-    return [file.path for file in files]
+        _compare(root, [file for file in recorded if (_identity(file.path), file.sha256) not in _known])
+    return [file.path for file in recorded]
 
 
 def _file(root: Path, record: Record, name: str) -> _File:

@@ -63,21 +63,21 @@ def test_the_log_counts_iterations_like_files(phase: str, iteration: int, place:
 def test_the_time_left_leaves_out_what_was_in_the_store():
     clock = RemainingTime()
     for iteration in range(3):
-        clock.found(iteration)
-    assert clock.left(10, 0.0) is None
-    clock.found(3)
+        clock.skip(iteration)
+    assert clock.seconds_left(10, 0.0) is None
+    clock.skip(3)
     clock.ran(3, 100.0)
     clock.ran(4, 101.0)
-    assert clock.left(10, 105.0) is None
+    assert clock.seconds_left(10, 105.0) is None
     clock.ran(5, 111.0)
-    assert clock.left(10, 116.0) == 10.0 * 5 - 5.0
+    assert clock.seconds_left(10, 116.0) == 10.0 * 5 - 5.0
 
 
 def test_a_pipe_gets_a_line_per_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     console = Console.here(plain=True)
     console.iterations = 4
     log = RunLog(console)
-    log.found(made(tmp_path, "pool", iteration=-1), -1)
+    log.add_cached(made(tmp_path, "pool", iteration=-1), -1)
     log.ran(made(tmp_path, "rollout_dev", iteration=1, accuracy=0.5), seconds=2.0, tokens=1000)
     first, second = capsys.readouterr().err.splitlines()
     assert re.fullmatch(r"\d\d:\d\d:\d\d  1 stages found in the store", first)

@@ -236,7 +236,7 @@ def _tool(name: str, hint: str) -> str:
 
 
 def _drop_root() -> list[str]:
-    """The command by which root becomes nobody; empty for other users."""
+    """The command by which root gives up its rights; empty for other users."""
     if os.geteuid() != 0:
         return []
     setpriv = _tool("setpriv", "install util-linux; or start as an ordinary user")

@@ -211,7 +211,7 @@ def read_letter(row: Row, names: str, choices: Sequence[str]) -> str:
 
 
 def check_answer_text(row: Row, names: str, choices: Sequence[str], letter: str) -> None:
-    """Refuse a row whose answer in words is not the choice that its letter means; blanks do not count."""
+    """Refuse a row whose spelled-out answer is not the choice that its letter means; blanks do not count."""
     answer, choice = first_value(row, names), choices[LETTERS.index(letter)]
     if answer is not None and str(answer).split() != choice.split():
         raise refuse(names, f"the text of choice {letter}, {choice!r}", answer)

@@ -31,16 +31,16 @@ def only_domains(questions: Sequence[Question], settings: BenchmarkSettings) -> 
     """
     if not settings.only:
         return list(questions)
-    wanted = {name.casefold(): name for name in settings.only}
-    there = {part.casefold(): part for row in questions for part in (row.domain, row.subdomain) if part}
-    for folded, name in wanted.items():
-        if folded not in there:
-            listed = ", ".join(sorted(there.values())[:_LISTED]) or "none at all"
+    requested = {name.casefold(): name for name in settings.only}
+    available = {part.casefold(): part for row in questions for part in (row.domain, row.subdomain) if part}
+    for folded, name in requested.items():
+        if folded not in available:
+            listed = ", ".join(sorted(available.values())[:_LISTED]) or "none at all"
             raise ConfigError(
                 f"{settings.name} has no domain or subdomain {name!r}",
-                hint=f"{did_you_mean(closest_names(name, there.values()))}there are {listed}",
+                hint=f"{did_you_mean(closest_names(name, available.values()))}there are {listed}",
             )
-    return [row for row in questions if wanted.keys() & {row.domain.casefold(), row.subdomain.casefold()}]
+    return [row for row in questions if requested.keys() & {row.domain.casefold(), row.subdomain.casefold()}]
 
 
 def describe_benchmark(name: str) -> Benchmark | None:

@@ -40,11 +40,11 @@ class RemainingTime:
         """Record that a stage of this iteration ran, from `began` on."""
         self._began.setdefault(iteration, began)
 
-    def found(self, iteration: int) -> None:
+    def skip(self, iteration: int) -> None:
         """Record that a stage of this iteration was cached."""
         self._cached.add(iteration)
 
-    def left(self, iterations: int, now: float) -> float | None:
+    def seconds_left(self, iterations: int, now: float) -> float | None:
         """Seconds until all iterations are done; None until two uncached iterations have begun."""
         whole = sorted(set(self._began) - self._cached)
         if len(whole) < 2:
@@ -73,7 +73,7 @@ class RunLog:
         self._log = Lines(folder / LOG, lambda line: self._console.say(f"warning: {line}")) if folder else None
         self._metrics = Lines(folder / METRICS, self.warn) if folder else None
         self._known = {point.key for point in points_in(folder / METRICS)} if folder else set[str]()
-        self._ran = self._found = self._unsaid = 0
+        self._ran = self._num_cached = self._unsaid = 0
         self._spent = 0.0
         self._headlines: list[str] = []
         self._iteration = -1
@@ -84,7 +84,7 @@ class RunLog:
         metrics = metrics_of(record, seconds=seconds, tokens=tokens)
         with self._lock, self._counting():
             self._ran += 1
-            self._say_found()
+            self._say_cached()
             self._point(record, metrics, "ran", record.iteration)
             line = self._line(record, metrics, seconds)
             self._console.say(line, passing=True)
@@ -93,13 +93,13 @@ class RunLog:
                 self._followers.look()
         return line
 
-    def found(self, record: Record, iteration: int) -> None:
+    def add_cached(self, record: Record, iteration: int) -> None:
         """Record a stage that was cached, with its metrics unless an earlier attempt recorded them."""
         with self._lock, self._counting():
-            self._found += 1
+            self._num_cached += 1
             self._unsaid += 1
             if record.phase not in TESTS:
-                self._clock.found(iteration)
+                self._clock.skip(iteration)
             self._point(record, metrics_of(record, seconds=record.seconds), "cached", iteration)
 
     @contextmanager
@@ -124,7 +124,7 @@ class RunLog:
         )
         self._metrics.add(point.line())
 
-    def _say_found(self) -> None:
+    def _say_cached(self) -> None:
         if self._unsaid:
             self._console.say(f"{self._unsaid:,} stages found in the store", passing=True)
             self._unsaid = 0
@@ -141,7 +141,7 @@ class RunLog:
             return ""
         now = time.monotonic()
         self._clock.ran(record.iteration, now - seconds)
-        seconds_left = self._clock.left(self._console.iterations, now)
+        seconds_left = self._clock.seconds_left(self._console.iterations, now)
         return "" if seconds_left is None else f"ETA {format_duration(seconds_left)}"
 
     def _sum_up(self, record: Record, metrics: dict[str, float]) -> None:
@@ -157,7 +157,7 @@ class RunLog:
         """Print the collected line of the last iteration on a terminal."""
         if self._headlines:
             where = place_of("", self._iteration, self._console.iterations) or "anchor"
-            seconds_left = self._clock.left(self._console.iterations, time.monotonic())
+            seconds_left = self._clock.seconds_left(self._console.iterations, time.monotonic())
             eta = [f"ETA {format_duration(seconds_left)}"] if seconds_left else []
             self._console.keep("  ".join(part for part in (where, ", ".join(self._headlines), *eta) if part))
         self._headlines = []
@@ -191,13 +191,12 @@ class RunLog:
             outcome = f"ended by {type(error).__name__}: {error}".removesuffix(": ")
             raise
         finally:
-            self._say_found()
+            self._say_cached()
             self.sum_up()
             if self._followers is not None:
                 self._followers.end()
-            counts = (
-                f"{self._ran:,} stages ran, {self._found:,} found in the store, {self._spent:.3f} CPU-s for the run log"
-            )
+            stages = f"{self._ran:,} stages ran, {self._num_cached:,} found in the store"
+            counts = f"{stages}, {self._spent:.3f} CPU-s for the run log"
             self.note(f"attempt {self._number} {outcome}, after {time.monotonic() - began:.1f} s: {counts}")
             self._console.record = ignore
 
