@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A piece of text on one line, without a wide gap. Lengths are in points, positions from the page's lower left corner."""
+    """Text on one line without a wide gap. Lengths and positions are in points, from the page's lower left corner."""
 
     text: str
     """Text with runs of spaces collapsed, except for inner spaces in a monospaced font."""

@@ -251,7 +251,7 @@ class Signs:
             self._set(index, "\u222b" if code == 0x2C6 else GARBLED)
 
     def _replace_foreign(self, index: int, code: int) -> None:
-        """Replace a value that no sign of its font has: it is a code. If a font's signs are unknown, all its values are."""
+        """Replace a value that no sign of its font has: it is a code, as are all values of a font of unknown signs."""
         name = self.name(index)
         if STRICT.search(name):
             signs = signs_of(name) or {}
