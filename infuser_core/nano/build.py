@@ -127,7 +127,10 @@ Rates = dict[str, Any]
 
 
 def writer_rates(subject: Subject, count: int) -> Rates:
-    """Rates of the generator on new notes: share of valid questions; of these, right keys and facts of the note."""
+    """Rates of the generator on new notes: share of valid questions, and shares of these with certain properties.
+
+    They are a right key, a topic of the note, a fact of the note, and a target topic.
+    """
     rng = Random(seed_of(subject.seed, "measure writer"))
     documents = draw_notes(seed_of(subject.seed, "measure"), count, subject.world)
     prompts = [language.generator_prompt(curriculum.section_text(rng, note)) for note in documents]
