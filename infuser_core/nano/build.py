@@ -127,9 +127,9 @@ Rates = dict[str, Any]
 
 
 def writer_rates(subject: Subject, count: int) -> Rates:
-    """Rates of the generator on new notes: share of valid questions, and shares of these with certain properties.
+    """Rates of the generator's questions about new notes: validity, right keys, grounding in the note, target topics.
 
-    They are a right key, a topic of the note, a fact of the note, and a target topic.
+    All but the first are shares of the valid questions; a grounded one has a topic, or a fact, of its note.
     """
     rng = Random(seed_of(subject.seed, "measure writer"))
     documents = draw_notes(seed_of(subject.seed, "measure"), count, subject.world)
