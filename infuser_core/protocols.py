@@ -48,7 +48,7 @@ class PromptGroup:
     seeds: list[int]
     """One 63-bit seed per sample (see `seeding.seed_of`)."""
     max_tokens: int | None = None
-    """Length limit of this prompt's responses, tokens, if it is below that in SamplingParams; None for the latter."""
+    """Length limit of this prompt's responses, tokens, in addition to that in SamplingParams; None if it has none."""
 
     def limit(self, params: SamplingParams) -> int:
         """Return the most tokens that a response to this prompt may have."""

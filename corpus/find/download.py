@@ -19,7 +19,8 @@ import httpx
 from corpus.find.landing_page import read_page
 from corpus.find.polite_http import BUSY, polite_client, retry_after
 from corpus.find.registry import ADMITTED, REJECTED
-from corpus.find.ssrf_guard import MAX_WAIT_SECONDS, WebConfig, body_of
+from corpus.find.ssrf_guard import body_of
+from corpus.find.web_config import MAX_WAIT_SECONDS, WebConfig
 from corpus.read import file_kinds
 from infuser_core.errors import CatalogueError, DocumentError
 from infuser_core.protocols import Progress, no_progress

@@ -15,7 +15,8 @@ import httpx
 import tenacity
 from protego import Protego
 
-from corpus.find.ssrf_guard import MAX_WAIT_SECONDS, GuardedTransport, WebConfig, body_of, client_of
+from corpus.find.ssrf_guard import GuardedTransport, body_of, client_of
+from corpus.find.web_config import MAX_WAIT_SECONDS, WebConfig
 from infuser_core.errors import CatalogueError
 
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})

@@ -129,7 +129,7 @@ class Endpoint:
         return [replies[place] for place in range(len(prompts))]
 
     def replies(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatReply]]:
-        """Yield (place, reply) in order of arrival. Raises EngineError, and drops the rest, if a request fails for good."""
+        """Yield (place, reply) as they arrive. Raises EngineError, and drops the rest, if a request fails for good."""
         stop, failed = threading.Event(), threading.Event()
         halves = 0
 

@@ -65,7 +65,7 @@ class EngineLayout:
 
     @property
     def one_by_one(self) -> bool:
-        """Whether questions are scored one by one, each with a whole gradient: by the reference probe, Muon's only one."""
+        """Whether questions are scored one by one, each with a whole gradient: the reference probe, Muon's only one."""
         return self.probe == "reference" or not options_class(self.optimizer).elementwise
 
     @property

@@ -283,7 +283,7 @@ class Zero:
 
 
 def _gather_in_bf16(model: nn.Module) -> None:
-    """Make DeepSpeed gather weights in bf16 if they are only multiplied in bf16: equal products; gradients stay fp32."""
+    """Make DeepSpeed gather weights in bf16 if they are only multiplied in bf16: same products; gradients stay fp32."""
     from deepspeed.runtime.torch_autocast import PARAM_COMM_DTYPE_ATTR_NAME
 
     layers = list(model.modules())
