@@ -152,7 +152,7 @@ def build_pool(
             raise
         hint = "--config takes a run's configuration; name a complete one first: --config configs/qwen3-4b.yaml"
         raise ConfigError(error.message, hint=hint) from error
-    from corpus.find.ssrf_guard import WebConfig
+    from corpus.find.web_config import WebConfig
 
     build = build_settings(config, judge=judge)
     with pools.write_errors(out), _locked(out):

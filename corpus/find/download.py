@@ -19,7 +19,8 @@ import httpx
 from corpus.find.landing_page import read_page
 from corpus.find.polite_http import BUSY, polite_client, retry_after
 from corpus.find.registry import ADMITTED, REJECTED
-from corpus.find.ssrf_guard import MAX_WAIT_SECONDS, WebConfig, body_of
+from corpus.find.ssrf_guard import body_of
+from corpus.find.web_config import MAX_WAIT_SECONDS, WebConfig
 from corpus.read import file_kinds
 from infuser_core.errors import CatalogueError, DocumentError
 from infuser_core.protocols import Progress, no_progress
@@ -79,7 +80,7 @@ class Holdings:
             (folder / name).mkdir(parents=True, exist_ok=True)
 
     def find(self, names: Sequence[str]) -> Path | None:
-        """The stored file of the book that has any of the names; None if there is none or the file is damaged."""
+        """The stored file of the book that has any of the names; None without one. A damaged file does not count."""
         for name in names:
             note = self._folder / "names" / _short(name)
             sha256 = note.read_text() if note.is_file() else ""
@@ -104,7 +105,7 @@ class Holdings:
 
     @contextlib.contextmanager
     def claim(self, names: Sequence[str]) -> Iterator[None]:
-        """Lock the names of a book against other processes and threads; the end of the process releases them.
+        """Lock the names of a book against other processes and threads; a lock ends with its process at the latest.
 
         Waits while another process or thread fetches the book. Locks are acquired in sorted order, which prevents a
         deadlock.

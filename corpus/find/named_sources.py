@@ -19,7 +19,7 @@ from infuser_core.schemas import Source
 from infuser_core.system.sealed import digest_of_file
 
 if TYPE_CHECKING:
-    from corpus.find.ssrf_guard import WebConfig
+    from corpus.find.web_config import WebConfig
 
 BY_USER = "given by the user"
 OTHERS = (".doc", ".ppt", ".mobi", ".azw3", ".djvu", ".ps", ".eps", ".dvi", ".gz", ".bz2", ".xz", ".tar", ".7z", ".rar")

@@ -15,7 +15,8 @@ import httpx
 import tenacity
 from protego import Protego
 
-from corpus.find.ssrf_guard import MAX_WAIT_SECONDS, GuardedTransport, WebConfig, body_of, client_of
+from corpus.find.ssrf_guard import GuardedTransport, body_of, client_of
+from corpus.find.web_config import MAX_WAIT_SECONDS, WebConfig
 from infuser_core.errors import CatalogueError
 
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -43,7 +44,7 @@ class Busy(Exception):
 
 
 def retrying(config: WebConfig) -> tenacity.Retrying:
-    """Retry policy for busy servers and lost connections; after the last attempt the failure is raised.
+    """Retry policy for busy servers and lost connections; the last failure is raised.
 
     Each wait is random, up to a bound that doubles, so that clients that failed together do not retry together; it is
     at least the server's Retry-After.

@@ -19,7 +19,8 @@ import httpx
 from corpus.find.catalogue import Site, connect, require_addresses
 from corpus.find.identifiers import parts_of
 from corpus.find.polite_http import PoliteTransport
-from corpus.find.ssrf_guard import AGENT, GuardedTransport, WebConfig, body_of, client_of
+from corpus.find.ssrf_guard import GuardedTransport, body_of, client_of
+from corpus.find.web_config import AGENT, WebConfig
 from infuser_core.config.corpus import CatalogueSettings
 from infuser_core.errors import CatalogueError
 from infuser_core.system import durable

@@ -9,7 +9,6 @@ import functools
 import ipaddress
 import socket
 import ssl
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,19 +17,15 @@ import httpcore
 import httpx
 
 from corpus.find.identifiers import absolute, scheme_of
+from corpus.find.web_config import LEAST_RATE, SLOW_SECONDS, WebConfig
 from infuser_core.errors import CatalogueError
 from infuser_core.system import child
 
-AGENT = "infuser-corpus/0.1"
 MAX_REDIRECTS = 5
 MAX_CONNECTIONS = 16
 """Largest number of open connections, all hosts together."""
-SLOW_SECONDS, LEAST_RATE = 30.0, 4096.0
-"""Seconds of waiting after which the rate of an answer is checked, and the least rate, bytes per second."""
 MAX_SECONDS = 900.0
 """Longest wait for one answer, its body included, seconds."""
-MAX_WAIT_SECONDS = 120.0
-"""Longest wait before a retry, seconds; if Retry-After asks for more, there is no retry."""
 WEB_PORTS = frozenset({80, 443})
 # The only IPv6 block of public host addresses; NAT64 and IPv4-compatible addresses are outside it.
 UNICAST = ipaddress.ip_network("2000::/3")
@@ -40,41 +35,6 @@ TUNNELS = tuple(ipaddress.ip_network(net) for net in ("2002::/16", "2001::/32", 
 RELAYS = ipaddress.ip_network("192.88.99.0/24")
 Lookup = Callable[[str, int], list[str]]
 """Resolves a host and a port to IP addresses."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clock:
-    """Time and waiting, in seconds; tests replace it."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebConfig:
-    """Limits of HTTP requests: allowed hosts, rate, timeouts, and the number of retries with their pauses."""
-
-    allowed_hosts: frozenset[str] = frozenset()
-    """Trusted hosts, such as a local catalogue: reached without the address check, on any port, without pause."""
-    user_agent: str = AGENT
-    """User-Agent header; add a contact address before a large run."""
-    connect_seconds: float = 10.0
-    """Limit for opening a connection, seconds."""
-    stall_seconds: float = 30.0
-    """Limit for a pause between two reads, seconds."""
-    slow_seconds: float = SLOW_SECONDS
-    """Time of waiting for an answer's bytes after which a slow answer is aborted, seconds."""
-    delay_seconds: float = 1.0
-    """Least time between the end of a request and the next one to the same host, seconds."""
-    robots_exempt: tuple[str, ...] = ()
-    """Address prefixes for which robots.txt is ignored, because their owner allowed it elsewhere."""
-    attempts: int = 3
-    """Requests to a busy or broken server, at most."""
-    backoff_seconds: float = 2.0
-    """Upper end of the first random wait; doubles with every attempt, seconds."""
-    max_bytes: int = 500 << 20
-    """Largest file that is downloaded, bytes."""
-    clock: Clock = field(default_factory=Clock)
 
 
 def is_public(address: str) -> bool:

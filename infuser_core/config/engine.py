@@ -61,8 +61,8 @@ class EngineSettings(Settings):
     zero_stage: Literal[2, 3] = 3
     """ZeRO stage of `deepspeed`: 2 shards AdamW's state and gradients, 3 the weights as well."""
     offload: Literal["none", "optimizer", "all"] = "none"
-    """State in host memory instead of on the accelerator: with `optimizer` AdamW's state and gradients, with `all`
-    (ZeRO stage 3) the weights as well."""
+    """State that the trainer `deepspeed` keeps in host memory instead of on the accelerator: with `optimizer` AdamW's
+    state and gradients, with `all` (ZeRO stage 3) the weights as well."""
     placement: Literal["split", "colocated"] = "split"
     """Whether engines have separate accelerators (`split`), or take turns on all of them (`colocated`)."""
     overlap: bool = False

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 MOMENTS, WEIGHTS, GRADIENT = "moments", "weights", "gradient"
-"""Large data of artifacts: the optimizer's moments and weights in checkpoints, and gradients for later phases."""
+"""Large data of artifacts: weights and the optimizer's moments in checkpoints, and a gradient for later phases."""
 
 
 class PipelinePart(Enum):

@@ -12,7 +12,7 @@ class Retired(NamedTuple):
     off: Any
     """Its value when off, which is ignored."""
     advice: str
-    """Error message for other values: the reason of the removal, and the remedy."""
+    """Error message for other values: what became of the setting, and the remedy."""
     in_digest: bool
     """Whether a run's digest still includes it, with its value when off."""
 

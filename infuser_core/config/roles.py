@@ -133,7 +133,7 @@ class ProblemSettings(Settings):
     source: QuestionSource
     """Source of the problems; duplicates are used once."""
     count: Rows
-    """Number of rows in the pool: the problems are repeated in turn to this number, then shuffled."""
+    """Number of rows that they have in the pool: the problems are repeated in turn to this number, then shuffled."""
     route: Annotated[str, AfterValidator(ROUTES.check)] = "direct"
     """`direct` gives the problem itself to the solver; for other routes, the generator writes a question from the
     problem and its answer."""

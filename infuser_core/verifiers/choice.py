@@ -2,9 +2,9 @@
 
 `paper`: the first LaTeX box must be one letter and nothing else, apart from spaces, dollar signs, text wrappers, one
 pair of brackets and a final period. `strict-last`: the last closed box may also say `B. because` or `Option B`.
-`phrase`: like `strict-last`, but without a box the last phrase such as `the answer is B` counts. `official`: see
-`parts/extract.py`; only this preset
-accepts the first character of a word or of a list of letters. A box without a letter is wrong, not unanswered.
+`phrase`: like `strict-last`, but if the box gives no letter, or there is none, the last phrase such as `the answer is
+B` counts. `official`: see `parts/extract.py`; only this preset accepts the first character of a word or of a list of
+letters. A box without a letter is wrong, not unanswered.
 """
 
 import re

@@ -9,7 +9,7 @@ import pytest
 
 from corpus.chunk.chunk import Discarded
 from corpus.find.named_sources import SourceItem, gather_sources
-from corpus.find.ssrf_guard import WebConfig
+from corpus.find.web_config import WebConfig
 from corpus.formats import read_documents
 from corpus.pool import DISCARDED, SOURCES, PoolSource
 from corpus.read.books.convert import CONVERTER, convert_book

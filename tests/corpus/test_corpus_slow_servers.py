@@ -21,7 +21,7 @@ from places import ROOT, SUPPORT
 
 from corpus.build import with_setting
 from corpus.find.named_sources import SourceItem, gather_sources
-from corpus.find.ssrf_guard import WebConfig
+from corpus.find.web_config import WebConfig
 
 QUICK = replace(GUARD, delay_seconds=0.0, slow_seconds=1.0)
 

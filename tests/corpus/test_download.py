@@ -10,7 +10,7 @@ from corpus_sources import PDF, pdf_bytes, source
 from loopback import GUARD, Loopback, Say, SteppedClock
 
 from corpus.find.download import DownloadLog, Holdings, download_sources
-from corpus.find.ssrf_guard import Clock, WebConfig
+from corpus.find.web_config import Clock, WebConfig
 from corpus.read.file_kinds import file_of
 from infuser_core.schemas import Source
 

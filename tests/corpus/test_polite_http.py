@@ -9,7 +9,8 @@ import pytest
 from loopback import GUARD, Loopback, Say, SteppedClock
 
 from corpus.find.polite_http import Gate, PoliteTransport, parse_robots, polite_client, retry_after
-from corpus.find.ssrf_guard import WebConfig, client_of
+from corpus.find.ssrf_guard import client_of
+from corpus.find.web_config import WebConfig
 from infuser_core.errors import CatalogueError
 
 STRANGE = WebConfig(backoff_seconds=0.5)

@@ -6,6 +6,7 @@ import pytest
 from loopback import guarded
 
 from corpus.find import ssrf_guard
+from corpus.find.web_config import WebConfig
 from infuser_core.errors import CatalogueError
 
 REFUSED = [
@@ -51,21 +52,21 @@ def test_public_addresses(address):
     ["http://127.0.0.1/", "http://localhost/", "http://2130706433/", "http://0x7f.1/", "http://[::ffff:10.0.0.1]/"],
 )
 def test_the_client_refuses_every_spelling(url):
-    with guarded(ssrf_guard.WebConfig()) as client, pytest.raises(CatalogueError, match="not public"):
+    with guarded(WebConfig()) as client, pytest.raises(CatalogueError, match="not public"):
         client.get(url)
 
 
 def test_other_ports_are_refused():
-    with guarded(ssrf_guard.WebConfig()) as client, pytest.raises(CatalogueError, match="ports 80 and 443"):
+    with guarded(WebConfig()) as client, pytest.raises(CatalogueError, match="ports 80 and 443"):
         client.get("http://93.184.216.34:8080/")
 
 
 def test_a_proxy_of_the_environment_is_not_used(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    allowed = ssrf_guard.WebConfig(allowed_hosts=frozenset({"127.0.0.1"}))
+    allowed = WebConfig(allowed_hosts=frozenset({"127.0.0.1"}))
     with guarded(allowed) as client, pytest.raises(httpx.TransportError):
         client.get("http://127.0.0.1:1/")
-    with guarded(ssrf_guard.WebConfig()) as client, pytest.raises(CatalogueError):
+    with guarded(WebConfig()) as client, pytest.raises(CatalogueError):
         client.get("http://10.0.0.1/")
 
 

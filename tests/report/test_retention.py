@@ -10,7 +10,7 @@ from launcher import Launcher, SmallRun
 from report_views import VIEWS, database
 
 from infuser_core.errors import UsageError
-from infuser_core.evaluation.statistics.response_form import MEASURES, box_form, checkpoint_form, paired_changes
+from infuser_core.evaluation.statistics.response_format import MEASURES, box_form, checkpoint_form, paired_changes
 from infuser_core.results.report.content import Query
 from infuser_core.results.report.response_format import form_of, format_section
 

@@ -10,7 +10,8 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import httpx
 import places
 
-from corpus.find.ssrf_guard import Clock, GuardedTransport, WebConfig, client_of
+from corpus.find.ssrf_guard import GuardedTransport, client_of
+from corpus.find.web_config import Clock, WebConfig
 
 GUARD = WebConfig(
     allowed_hosts=frozenset({"127.0.0.1"}), stall_seconds=5, connect_seconds=5, attempts=1, backoff_seconds=0.01

@@ -11,7 +11,7 @@ _ANSWERS = ("Correct Answer", "Incorrect Answer 1", "Incorrect Answer 2", "Incor
 
 
 def answer_order(name: str, *, count: int = len(_ANSWERS)) -> list[int]:
-    """Random order of a question's answers (0 is the right one), seeded by its identifier as in the authors' code."""
+    """Random order of a question's answers (0 is the right one), seeded by its identifier alone, as by the authors."""
     places = list(range(count))
     random.Random(f"None:{name}").shuffle(places)
     return places

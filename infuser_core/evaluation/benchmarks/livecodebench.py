@@ -9,7 +9,7 @@ from infuser_core.verifiers.parts.code_tests import store_tests
 from infuser_core.verifiers.parts.grading import Grading
 
 FIRST, LAST = "2023-05-01", "2025-01-31"
-"""First and last contest day, both included to their end."""
+"""First and last contest day, both included: with bounds at midnight, the last day would be lost."""
 _STARTED = "{}\n\nWrite Python that starts from this code and keeps its names:\n\n```python\n{}\n```"
 _PROGRAM = "{}\n\nWrite a Python program that reads standard input and writes the answer to standard output."
 

@@ -6,7 +6,7 @@ from infuser_core.schemas import Question
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    r"""Make a question from a row. Its answer stays raw: the verifier reads text, matrices, `10,\!080`, `\$18.90`."""
+    r"""Make a question from a row. Its answer stays raw: the verifier reads bases, matrices, `10,\!080`, `\$18.90`."""
     return make_question(
         place,
         fields.read_text(row, "unique_id"),

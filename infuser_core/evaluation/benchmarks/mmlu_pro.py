@@ -10,7 +10,7 @@ PADDING = "N/A"
 
 
 def read_row(row: fields.Row, place: RowPlace) -> Question:
-    """Make a question from a row. Letter and index must agree; without padding, the letter moves with its option."""
+    """Make a question from a row whose letter and index agree. Padding is removed; the letter moves with its option."""
     choices = fields.read_choices(row, "options", fewest=2)
     letter = fields.read_letter(row, "answer", choices)
     index = row["answer_index"]

@@ -1,4 +1,4 @@
-"""Benchmark OlympiadBench, mathematics: English problems without figures, whose answers have units and tolerances."""
+"""Benchmark OlympiadBench, mathematics: English problems without figures; answers may have units and tolerances."""
 
 import re
 import warnings

@@ -69,7 +69,7 @@ def t_quantile(freedom: int) -> float:
 def over_runs(
     tables: Iterable[tuple[str, Sequence[Mapping[str, Any]]]], *, name: str, value: str, first: str
 ) -> list[dict[str, Any]]:
-    """Average the rows of the runs' tables over the runs of each variant, without rows that a run of it lacks.
+    """Average the rows of tables over the runs of each variant. A row that one of its runs lacks is left out.
 
     `name` and `value` are columns, `first` is the name that others are compared with; a column `target` separates
     measured quantities. A row has the mean over the runs and, paired by run, how far it is `behind` the first, each

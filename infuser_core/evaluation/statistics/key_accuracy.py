@@ -26,7 +26,7 @@ def key_accuracy(
 
 
 def majority_votes(questions: Sequence[Question], rollouts: Sequence[Rollout]) -> list[bool]:
-    """For each generated question, whether most of its answers judged right or wrong agree with its key."""
+    """Whether most answers judged right or wrong agree with the key, for each generated question that has such ones."""
     generated = {question.question_id for question in questions if question.rollout_id}
     agreement: dict[str, list[bool]] = {}
     for row in rollouts:

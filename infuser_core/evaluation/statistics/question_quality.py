@@ -42,7 +42,7 @@ def find_pointer(question: str) -> str:
 
 
 def check_key(verdicts: Sequence[BenchmarkVerdict]) -> tuple[str, str]:
-    """Check one question's key: a finding of KEYS, and the answer that most of a solver's samples give, if any."""
+    """Check one question's key: one of KEYS, and the answer that more than half of a solver's samples give, if any."""
     right = [row for row in verdicts if row.verdict == Verdict.CORRECT]
     wrong = Counter(row.extracted for row in verdicts if row.verdict == Verdict.WRONG and row.extracted)
     if 2 * len(right) > len(verdicts):

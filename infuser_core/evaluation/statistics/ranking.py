@@ -110,6 +110,6 @@ def parse_keep(keep: str) -> float:
 
 
 def take_best(rows: Sequence[ScoredQuestion], share: float) -> list[ScoredQuestion]:
-    """Take the best rows: a share of all rows up to 1, or a number; questions without a score are never taken."""
+    """Take the best rows: a share of all rows, or if above 1 a number; questions without a score are never taken."""
     count = round(share * len(rows)) if share <= 1 else int(share)
     return [row for row in rows if row.status == ScoreStatus.SCORED][:count]

@@ -7,8 +7,8 @@ from typing import Any
 
 from infuser_core.config.phase_table import FACTS, Phase, phases
 from infuser_core.errors import UsageError
-from infuser_core.evaluation.statistics import response_form
-from infuser_core.evaluation.statistics.response_form import MEASURES, ResponseForm
+from infuser_core.evaluation.statistics import response_format
+from infuser_core.evaluation.statistics.response_format import MEASURES, ResponseForm
 from infuser_core.results.report import charts
 from infuser_core.results.report.charts import series_of
 from infuser_core.results.report.content import (
@@ -46,9 +46,9 @@ def form_of(query: Query, run: str, *, phase: str = "") -> dict[str, Any]:
     at = selected if selected in answers and selected != first else last
     return {
         "phase": phase_name,
-        "checkpoints": [response_form.checkpoint_form(iteration, rows) for iteration, rows in answers.items()],
+        "checkpoints": [response_format.checkpoint_form(iteration, rows) for iteration, rows in answers.items()],
         "at": at,
-        "changes": response_form.paired_changes(answers[first], answers[at]) if at != first else [],
+        "changes": response_format.paired_changes(answers[first], answers[at]) if at != first else [],
     }
 
 
@@ -127,17 +127,17 @@ def _answers(query: Query, run: str, phase: str) -> dict[int, list[ResponseForm]
         WITH answers(iteration, question_id, finish_reason, tokens, response) AS (
             {source})
         SELECT iteration, question_id, tokens, finish_reason = 'stop' AS ended,
-            NOT regexp_matches(response, '{response_form.MARKS}') AS no_marks,
-            NOT regexp_matches(response, '{response_form.ROLES}') AS no_roles,
-            NOT regexp_matches(response, '{response_form.THOUGHTS}') AS no_thoughts,
-            length(regexp_replace(response, '{response_form.FOREIGN}', '', 'g'))
-                >= (1 - {response_form.FOREIGN_SHARE}) * length(response) AND NOT contains(response, chr(65533))
+            NOT regexp_matches(response, '{response_format.MARKS}') AS no_marks,
+            NOT regexp_matches(response, '{response_format.ROLES}') AS no_roles,
+            NOT regexp_matches(response, '{response_format.THOUGHTS}') AS no_thoughts,
+            length(regexp_replace(response, '{response_format.FOREIGN}', '', 'g'))
+                >= (1 - {response_format.FOREIGN_SHARE}) * length(response) AND NOT contains(response, chr(65533))
                 AS own_script,
             CASE WHEN contains(response, '\boxed') THEN substr(response, strpos(response, '\boxed')) ELSE '' END AS tail
         FROM answers WHERE finish_reason <> 'prompt_too_long' ORDER BY iteration, question_id, tail, tokens""")
     answers: dict[int, list[ResponseForm]] = {}
     for row in rows:
-        box = dict(zip(("one_box", "box_last"), response_form.box_form(row["tail"]), strict=True))
+        box = dict(zip(("one_box", "box_last"), response_format.box_form(row["tail"]), strict=True))
         answers.setdefault(row["iteration"], []).append({**row, **box})
     return answers
 

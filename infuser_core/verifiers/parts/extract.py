@@ -245,7 +245,7 @@ def official_bbeh(response: str) -> str | None:
 
 
 def same_text(answer: str, reference: str) -> bool | None:
-    """Whether two texts are equal in lower case or as floats. None for an infinity: there the authors' code raises."""
+    """Whether trimmed texts are equal in lower case or as floats. None for an infinity: the authors' code raises."""
     text, reference_text = answer.strip().lower(), reference.strip().lower()
     if text == reference_text:
         return True

@@ -199,7 +199,7 @@ class Cell:
         return literals.decode(json.loads(text.decode("ascii")))
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> Status | None:
-        """Wait for a condition or the end of the process: None. If a limit is exceeded, kill everything, return it."""
+        """Wait for a condition or the end of the process. Returns None, or kills all and returns the limit exceeded."""
         assert self._tree is not None, "started"
         start = self._watch.look()
         waited_before = self._tree.waited_seconds()

@@ -172,7 +172,7 @@ _TEXT_OPCODES = {"PROTO", "FRAME", "MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT", "S
 
 
 def tests_from_livecode(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Make tests from a row of LiveCodeBench: its public, then its private cases. Raises DocumentError naming it."""
+    """Make tests from a LiveCodeBench row: public, then private cases. Raises DocumentError naming the question."""
     name = str(row.get("question_id", "?"))
     try:
         cases = [*_list(row["public_test_cases"], "test cases"), *unpack_cases(row["private_test_cases"])]

@@ -148,7 +148,8 @@ def sample_questions(source: BenchmarkQuestions, evaluated: Sequence[BenchmarkSe
     """Draw the validation set, quota by quota. Identifiers are `<benchmark>:<identifier>`.
 
     With `leak_free` no question of the `evaluated` benchmarks is drawn. If a quota lacks questions, a DataWarning says
-    so, and other quotas replace them if `source.shortfall` is `spread`. Raises ConfigError if nothing is left.
+    so, and other quotas replace them if `source.shortfall` is `spread`. Raises ConfigError for a quota without any
+    questions, or if nothing is left.
     """
     excluded = frozenset(
         question_key(question)
