@@ -1,4 +1,4 @@
-"""Co-training loop (Algorithm 2): T iterations from one base model, with a validation after every few of them."""
+"""Co-training loop (Algorithm 2): T iterations from one base model, validated after every `validate_every` of them."""
 
 from concurrent.futures import Future
 from functools import partial

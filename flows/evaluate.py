@@ -50,7 +50,7 @@ class EvaluationRequest:
     config: Path | None = None
     """Settings of engine, sampling and prompts."""
     judge: str = ""
-    """Model that decides if rules are uncertain, in any of the forms; empty for none."""
+    """Model that decides where the rules are uncertain, in any of the forms; empty for none."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Settings from options; None leaves a setting unchanged."""
 

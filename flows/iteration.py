@@ -1,4 +1,4 @@
-"""One iteration of co-training (Algorithm 2): update the generator, then the solver, on answers of the old solver."""
+"""One iteration of co-training (Algorithm 2): update the generator, then the solver; both phases use the old solver."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass, replace

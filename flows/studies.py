@@ -1,4 +1,4 @@
-"""Studies of a finished run: question quality, predictive power of the influence score, frozen-solver control."""
+"""Studies of a run: question quality, predictive power of the influence score, frozen-solver control."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

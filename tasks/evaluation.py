@@ -145,7 +145,7 @@ def import_answers(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge:
-    """A model that decides if verification rules are uncertain."""
+    """A model that decides where the verification rules are uncertain."""
 
     digest: str
     """Digest of the model's weights, or its address."""
@@ -268,7 +268,7 @@ def leakage(run: Run, validation: ArtifactRef) -> Work:
 
 
 def write_report(run: Run, *, page: bool) -> None:
-    """Write the report's page if requested and anything ran, and record the attempt's time and memory."""
+    """Record the attempt's time and memory; write the report's page if requested, unless it exists and nothing ran."""
     from infuser_core.results.lineage.outcome import count_phases
 
     root = run.store.root

@@ -154,7 +154,7 @@ def release_engines() -> None:
 
 
 class Lane:
-    """Runs stages in a second thread, one at a time, in parallel to the main thread; results are futures."""
+    """Runs branches of one or more stages, one at a time, in parallel to the main thread; results are futures."""
 
     def __init__(self, run: Run) -> None:
         self._run = run

@@ -62,7 +62,7 @@ def fill_pool(
     audits: Sequence[ArtifactRef],
     references: Sequence[ArtifactRef],
 ) -> Work:
-    """Build the document pool (the paper's D_doc) from all book groups. Its key lists dropped documents, not audits."""
+    """Build the document pool (the paper's D_doc) from all book groups. Its key has the overlaps, not the audits."""
     rules = run.config.corpus.overlap
     with_questions, with_references = matches_of(run, audits), matches_of(run, references)
     dropped = {
@@ -228,7 +228,7 @@ def built_pool(
 
 
 def _tokenizer_name(run: Run) -> str:
-    """Describe the token counter in reports."""
+    """Description of the token counter for reports."""
     source = run.config.corpus.chunk.tokenizer or run.config.anchor
     return DESCRIPTION if source.type == "rules" else f"the tokenizer of {anchor_folder(source).name}"
 

@@ -169,7 +169,7 @@ class BudgetRecord:
 
 @stage("allocate")
 def allocate(run: Run, iteration: int, pool: ArtifactRef, recent: Sequence[BudgetRecord]) -> Work:
-    """Allocate documents to arms by the influence in recent iterations, oldest first."""
+    """Allocate documents to arms by the influence in `recent` iterations, which are given oldest first."""
     settings = allocate_phase.settings_of(run.config)
 
     def produce(workspace: Path, progress: Progress) -> Outcome:

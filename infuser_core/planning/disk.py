@@ -1,4 +1,4 @@
-"""Disk space of a run: bytes that it writes into the store, and bytes that remain after old checkpoints are removed."""
+"""Disk space of a run: bytes that it writes into the store, and bytes that remain after files are removed."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class RunFiles:
     after_gc: float
     """Bytes that remain after `infuser gc`."""
     peak: float
-    """Maximum at any time, if the run removes old checkpoints itself (`store.keep`)."""
+    """Maximum at any time, less what the run has removed itself if `store.keep` is set."""
 
 
 def run_files(config: RunConfig, shape: Shape) -> RunFiles:

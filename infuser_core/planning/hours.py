@@ -2,7 +2,7 @@
 
 Rows, tokens and FLOPs are formulas over mean lengths. Seconds are FLOPs divided by the dense rate of the accelerators
 that do the work and by a utilisation: measured (see timings.py), or assumed in `utilisations.csv`. Checkpoint files,
-weights sent to samplers, optimizer steps and waiting for the longest response are part of the utilisation.
+weights sent to samplers, optimizer steps and waiting for the longest response are not counted: they lower utilisation.
 """
 
 import json

@@ -44,7 +44,7 @@ def run_utilisations(root: Path, name: str, gpus: str) -> Utilisations:
     entries = [entry for entry in Journal(root, run).entries() if entry.state == "ran" and entry.phase in LOOP]
     if not entries:
         raise UsageError(f"--measured {name}: no phase of it ran", hint="name a run that computed an iteration")
-    # Skip the first iteration, which includes loading and compiling.
+    # Skip the first iteration, which includes loading and compiling, unless it is the only one.
     first = min(entry.iteration for entry in entries)
     entries = [entry for entry in entries if entry.iteration > first] or entries
     means: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""`infuser run --without`: plan a run without one textbook, chunk or question, with all that depends on it."""
+"""`infuser run --without`: what depends on a textbook, chunk or question, and the plan of a run without it."""
 
 import re
 from collections.abc import Mapping, Sequence

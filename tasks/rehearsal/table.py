@@ -76,9 +76,10 @@ class Extrapolation:
 def extrapolate(
     config: RunConfig, shape: Shape, lines: Sequence[Line], *, sampled: GroupWork, trained: GroupWork
 ) -> Extrapolation | None:
-    """Extrapolate to the run: measured seconds per FLOP times the FLOPs of an iteration, plus its checkpoints.
+    """Extrapolate to the run: seconds per FLOP of three steps times the FLOPs of an iteration, plus its checkpoints.
 
-    `sampled`, `trained`: size of the rehearsed batch. None if a needed step did not pass.
+    The steps are generation, dev gradient and scoring; `sampled`, `trained`: size of their batch. None if one of them
+    or the saving did not pass.
     """
     seconds = {line.step: line.seconds for line in lines if line.status == PASSED}
     if not {"generation", "dev gradient", "scoring", "save"} <= set(seconds):

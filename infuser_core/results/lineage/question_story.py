@@ -16,7 +16,7 @@ from infuser_core.store.views import Rows
 
 QUESTION = "The question, with its reference answer"
 GIVEN = "given"
-"""Verdict shown for a question that the pool gives, rather than a generator's text."""
+"""Verdict of a question that comes from a row of the pool, not from a generator's text."""
 FOREIGN = ("model-", "openai:")
 """Prefixes of checkpoint ids of foreign models: a digest of weights, or an address."""
 

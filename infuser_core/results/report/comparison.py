@@ -30,7 +30,7 @@ AUC = "validation AUC"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """Difference in accuracy between two variants on one benchmark, at the checkpoint that each run selected."""
+    """Accuracy of `variant` minus that of `against` on one benchmark, at the checkpoint that each run selected."""
 
     phase: str
     """evaluate, or validate. Checkpoints were selected on the validation set, so its differences are no test."""

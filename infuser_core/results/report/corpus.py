@@ -62,7 +62,7 @@ def _table(title: str, rows: Sequence[Row], formats: Formats | None = None) -> l
 
 
 def _funnel(query: Query, run: str) -> list[Row]:
-    """Items kept and dropped at each corpus stage, with the reasons, the most frequent first."""
+    """Items kept and dropped at each corpus stage, with the reasons, the most frequent first within a stage."""
     name = literal(run)
     return query(f"""
         SELECT stage, CASE WHEN kept THEN 'kept' ELSE 'dropped' END AS decision,

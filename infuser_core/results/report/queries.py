@@ -58,7 +58,7 @@ Builder = Callable[[Query, Sequence[ReportRun]], ReportSection]
 
 
 def report_runs(configs: Mapping[str, Mapping[str, Any]]) -> list[ReportRun]:
-    """The runs of a report by their configurations. Runs of a variant that differ in settings become variants."""
+    """Runs from configurations; runs of a variant with different settings become separate variants, named by these."""
     runs = [report_run(name, config) for name, config in configs.items()]
     distinct = []
     for run in runs:
@@ -240,7 +240,7 @@ def rows_by(rows: Sequence[Row], name: str) -> dict[str, list[Row]]:
 def bar_chart(
     title: str, rows: Sequence[Row], by: str, names: Sequence[str], *, y: str = "mean", **axis: Any
 ) -> Figure:
-    """Bar chart of `y` per variant over the values `names` of column `by`. `axis`: see `charts.groups`."""
+    """Bars of `y` per variant over the values `names` of `by`; means have whiskers. `axis`: see `charts.groups`."""
     places = {each: at for at, each in enumerate(names)}
     placed = [{**row, "place": places[text(row[by])]} for row in rows if text(row[by]) in places]
     bars = [

@@ -79,7 +79,7 @@ def responses(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
 
 
 def validity(query: Query, runs: Sequence[ReportRun]) -> ReportSection:
-    """Section on generator quality: share of valid questions, share of right keys, and reasons for invalid texts."""
+    """Section on generator quality: shares of rollouts that are questions and of right keys, and why rollouts fail."""
     per_run = """    SELECT c.variant, 'valid questions' AS part, r.run, r.iteration,
         avg((r.malformed_reason = '')::INT) AS value, NULL AS "95% from", NULL AS "95% to"
     FROM rollouts r JOIN chosen c ON c.run = r.run WHERE r.role = 'generator' GROUP BY ALL
