@@ -96,7 +96,7 @@ def merge_pools(pools: Sequence[Path], out: Path) -> dict[str, Any]:
 
 
 def _unite_sources(pools: Sequence[Path]) -> tuple[list[MergedPool], list[PoolSource]]:
-    """Combine the sources of all pools; sources with the bytes or identifier of an earlier one become duplicates."""
+    """Combine the sources of all pools; one with the bytes or identifier of an earlier pool's is rejected."""
     owners: dict[str, str] = {}
     parts, sources = [], []
     for pool in pools:

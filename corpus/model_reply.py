@@ -22,12 +22,12 @@ class ReplyProblem(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
-    """A reply of a model, with its request, and whether it can be used."""
+    """A reply of a model, the subject of its request, and whether it can be used."""
 
     task: str
     """assign, merge, phrase, rank, structure or judge."""
     item: str
-    """Subject of the request: a (domain, subdomain) pair, a question's id, a window of labels or headings"""
+    """Subject of the request: a (domain, subdomain) pair, a question's or document's id, labels or headings."""
     attempt: int
     """1 for the first request."""
     model: str

@@ -25,7 +25,7 @@ class Problems:
 def problem_rows(
     number: int, problems: Sequence[Question], settings: ProblemSettings, dev: Sequence[Question]
 ) -> Problems:
-    """Make documents of problem list `number`: its distinct problems, repeated to `count` documents, then shuffled.
+    """Make `count` documents of problem list `number`: the distinct problems in turn, repeated if few; shuffled.
 
     Problems with the text of an earlier one or, if configured, of a dev question are skipped.
     """

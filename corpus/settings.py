@@ -29,7 +29,7 @@ class BuildSettings:
     config: RunConfig
     """Configuration in which every source is a separate group, so that only changed sources are built again."""
     sets: frozenset[str]
-    """The question sets, `dev` and `validation`, with which the pool is compared."""
+    """The question sets among `dev` and `validation` with which the pool is compared."""
     absent: dict[str, str]
     """Question sets with which the pool should be compared but that are not available, with the reason."""
     audited: bool

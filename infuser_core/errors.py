@@ -7,7 +7,7 @@ import reprlib
 from collections.abc import Iterable, Sequence
 
 NUMBER = "[0-9]{1,9}"
-"""Pattern of a whole number in a command-line argument: one to nine ASCII digits."""
+"""Pattern of a whole number in an argument or an environment variable: one to nine ASCII digits."""
 _MOST_NAMES = 20
 _MOST_CHARS = 300
 _REPR = reprlib.Repr()

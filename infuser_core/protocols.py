@@ -48,7 +48,7 @@ class PromptGroup:
     seeds: list[int]
     """One 63-bit seed per sample (see `seeding.seed_of`)."""
     max_tokens: int | None = None
-    """Length limit of this prompt's responses, tokens; None for the limit in SamplingParams."""
+    """Length limit of this prompt's responses, tokens, in addition to that in SamplingParams; None if it has none."""
 
     def limit(self, params: SamplingParams) -> int:
         """Return the most tokens that a response to this prompt may have."""
@@ -164,7 +164,7 @@ class StepReport:
 class Similarity:
     """Dot products and norms that compare one group's AdamW step Gamma with a reference (eq:adamw_moments).
 
-    g is the group's gradient.
+    g is the gradient of the group's objective: Gamma, g and the reference all point uphill.
     """
 
     group_id: str
@@ -207,7 +207,7 @@ class Trainer(Protocol):
         """Accumulate the gradient of the negative objective, summed over groups and divided by `denominator`."""
 
     def below_epsilon(self) -> float:
-        """Share of parameters whose second moment's root is below epsilon; 0 for optimizers without second moment."""
+        """Share of parameters whose second moment's root is below epsilon; 0 for optimizers without second moments."""
 
     def optim_step(self, learning_rate: float) -> float:
         """Take one AdamW step; returns the gradient's global norm before clipping. A non-finite norm skips the step."""

@@ -1,7 +1,10 @@
-"""Row types of all tables in the store, with the meaning of each column, and enumerations of their values.
+"""Row types of the store's tables, with the meaning of each column, and enumerations of their values.
 
 The anchor is the pre-trained base model that both roles start from. The solver answers questions, the generator writes
 them. `eq:` and `appendix:` name equations and appendices of the paper.
+
+Names of row classes and fields are part of the file format and must not be renamed: a parquet file has the class name
+in its metadata and the field names as column names, and an unfinished stage has folders named after row classes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -652,7 +655,7 @@ class Gradient:
     """Norm and counts of the dev reference direction g_dev (eq:hat_g_dev); its tensors are in another file."""
 
     norm: float
-    """||g_dev||; 0 if all dev questions have equal rewards."""
+    """||g_dev||; 0 if no dev question has responses that differ in reward."""
     num_groups: int = field(metadata=column("groups"))
     """Number of dev questions."""
     num_varied: int

@@ -94,7 +94,7 @@ class Console:
         self._stages.pop(get_ident(), None)
 
     def progress(self, done: int, total: int, tokens: int) -> None:
-        """Update this thread's stage on the live line: finished and total rows, speed, remaining time."""
+        """Update this thread's stage on the live line: finished and total items, speed, remaining time."""
         now = time.monotonic()
         # A phase may report its progress from another thread.
         stage = self._stages.get(get_ident()) or next(reversed(list(self._stages.values())), None)

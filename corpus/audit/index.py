@@ -162,7 +162,7 @@ def _bits(keys: np.ndarray) -> np.ndarray:
 
 
 CONTEXT = 50
-"""Number of pairs of a scanned text reported in addition to matches: those with the most common n-grams."""
+"""Number of pairs of a scanned text reported besides its matches: those that share the most n-grams."""
 SHARED = "shared"
 """Verdict on a pair with a common n-gram; on its own it does not make the pair a match."""
 

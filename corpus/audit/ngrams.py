@@ -162,8 +162,8 @@ NOTHING = Shared(
 def compare(first: Sequence[str], second: Sequence[str], n: int) -> Shared:
     """Overlap of two texts, given their words. A text of fewer than n words is searched for as a whole in the other.
 
-    If a short text occurs inside a longer one, only the containment of the short one is above 0: it has no n-gram of n
-    words.
+    If a text of fewer than n words occurs inside a longer one, only its own containment is above 0: it covers none of
+    the longer text's n-grams.
     """
     if not first or not second:
         return NOTHING
@@ -232,7 +232,10 @@ def _common_window(ours: np.ndarray, theirs: np.ndarray, length: int) -> Span | 
 
 
 def _windows(numbers: np.ndarray, length: int) -> np.ndarray:
-    """Hash of every window of `length` words: a polynomial modulo 2^64, computed from prefix sums."""
+    """Hash of every window of `length` words: a polynomial modulo 2^64.
+
+    It is a difference of prefix sums, divided by the power of the window's first word.
+    """
     with np.errstate(over="ignore"):
         powers = np.cumprod(np.full(len(numbers), _FACTOR))
         back = np.cumprod(np.full(len(numbers), _INVERSE))

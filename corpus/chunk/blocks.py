@@ -1,9 +1,9 @@
 """Split Markdown into headings, paragraphs, code, formulas and tables, with character offsets and without gaps.
 
 The text is not rewritten. Blocks are those of CommonMark with tables; headings inside lists and quotations are text.
-There are three intended differences: display formulas (`$$` and `\\[`) are blocks; a line of equals signs inside a
-formula that began within a line does not make a heading; and a fence, formula or block of HTML that is never closed is
-text, instead of extending to the end of the book.
+There are three intended differences: display formulas (`$$` and `\\[`) are blocks; a line of equals signs or hyphens
+inside a formula that began within a line does not make a heading; and a fence, formula or block of HTML that is never
+closed is text, instead of extending to the end of the book.
 """
 
 import re
@@ -139,7 +139,7 @@ def _span(state: StateBlock, first: int, end: int, silent: bool) -> bool:
 
 
 def _setext_heading(state: StateBlock, first: int, end: int, silent: bool) -> bool:
-    """Parser rule for an underlined heading; a line of equals signs within a formula is not an underline."""
+    """Parser rule for an underlined heading; a line of `=` or `-` within a formula is not an underline."""
     count = len(state.tokens)
     if not lheading(state, first, end, silent):
         return False
@@ -151,7 +151,7 @@ def _setext_heading(state: StateBlock, first: int, end: int, silent: bool) -> bo
 
 
 def _has_end(token: Token) -> bool:
-    """Whether the block ended at its closing sign, and not at the end of the text or list around it."""
+    """Whether the block ended at its closing sign, and not at the end of the text, list or quotation around it."""
     if token.type == "fence":
         first, stop = token.map or (0, 0)
         return token.content.count("\n") == stop - first - 2

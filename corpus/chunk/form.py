@@ -46,7 +46,10 @@ INDENTED = 0.3
 FENCE = re.compile(r"(?:(\A|[^\n]\n)|^) {0,3}(?:`{3,}|~{3,})([ \t]*(?:\n[ \t]*(?:\n|\Z)|\Z))?", re.MULTILINE)
 ENTRY = re.compile(r"\S.*?(?P<leader>\s*\.(?:\s*\.)+\s*|\s+)(?P<page>\d{1,4}|[ivxlc]{1,7})\s*$")
 RISING = 0.9
-"""Least share of neighbouring entries of a list of contents whose page numbers do not fall; in exercises they do."""
+"""Least share of neighbouring entries of a list of contents whose page numbers do not fall.
+
+Exercises end in unordered numbers.
+"""
 NUMBERED = re.compile(
     r"[-*#\s]*(?:chapter |section |appendix |part )?[A-Z\d]{1,3}(?:[.-]\d+)+[.:]?\s+\W{0,3}[^\W\d]", re.I
 )
@@ -178,7 +181,7 @@ def _space_wide(text: str) -> str:
 
 
 def _is_prose(tokens: Sequence[str]) -> bool:
-    """Whether a paragraph, in any script, is prose: sentences of plain words, or plain words next to each other."""
+    """Whether a paragraph of any script is prose: sentences of plain words, or rows of such words without commas."""
     plain = [_is_plain(token) for token in tokens]
     joined = [left and right for left, right in pairwise(plain)]
     joined = [both and token[-1] not in ",;" for both, token in zip(joined, tokens, strict=False)]
@@ -202,7 +205,7 @@ def _says_nothing(form: Form) -> bool:
 
 
 def _is_torn(form: Form) -> bool:
-    """Whether a formula was damaged: two relation signs are neighbours, the operand between them is lost."""
+    """Whether a formula is damaged: two relation signs are neighbours, the operand between is lost or was moved."""
     return any(TORN.search(QUOTED.sub("x", LATEX.sub("x", part))) for part in form.paragraphs)
 
 

@@ -122,7 +122,7 @@ def exclude(page: Page, bounds: BookBounds | None = None) -> list[Excluded]:
 def _reason_of_title(title: str, part: Section, depth: int) -> Discard | None:
     """Front or back matter according to a section's title: lists of sources anywhere, others only at chapter level.
 
-    A section 2.7 called "Figures" or "Index" teaches something.
+    None for all other titles. A section 2.7 called "Figures" or "Index" teaches something.
     """
     if SOURCES.fullmatch(title):
         return Discard.BACK_MATTER
@@ -134,7 +134,7 @@ def _reason_of_title(title: str, part: Section, depth: int) -> Discard | None:
 
 
 def by_rules(source_id: str, parts: Sequence[Section], problem: str = "") -> BookBounds:
-    """Find by rules the first chapter, numbered 1 or 0, and the end marker, where the back matter begins."""
+    """Find the first chapter, numbered 1 or 0, and the end marker, after which all chapters are closing matter."""
     length = parts[-1].end if parts else 0
     headed = [place for place, part in enumerate(parts) if part.path]
     early = (place for place in headed if parts[place].start <= FRONT_SHARE * length)

@@ -97,7 +97,7 @@ def _parse_decision(reply: dict[str, Any]) -> tuple[bool, str]:
 
 
 def ruled_out(chunks: Sequence[Chunk]) -> list[Judgement]:
-    """Judgement rows for the chunks discarded for their size or structure, which the judge does not see."""
+    """Judgement rows for chunks discarded before the judge, for their size, structure or garbled formulas."""
     return [
         Judgement(
             document_id=row.document.document_id,
@@ -120,7 +120,7 @@ Decide = Callable[[Sequence[Document], WorkerPool, Progress], list[Judgement]]
 def judge_by_rules(
     documents: Sequence[Document], workers: WorkerPool, progress: Progress = no_progress
 ) -> list[Judgement]:
-    """Judge by rules: drop documents whose form alone (contents, index, references) shows that they teach nothing."""
+    """Judge by rules: drop documents whose form alone, such as that of an index, shows that they teach nothing."""
     parts = [documents[start : start + RULED_TOGETHER] for start in range(0, len(documents), RULED_TOGETHER)]
     results: Iterator[tuple[int, list[Judgement]]]
     if workers.size > 1 and len(parts) > 1:

@@ -65,7 +65,7 @@ class SliceCounter:
         return tokens
 
     def exceeds(self, start: int, end: int, limit: int) -> bool:
-        """Whether the slice has more tokens than the limit; counts only the beginning of a very long slice."""
+        """Whether the slice has more tokens than the limit; a long slice need not be counted to its end."""
         if end - start <= limit // TOKENS_PER_CHAR:
             return False
         start, end = trim(self.source, start, end)
@@ -129,7 +129,7 @@ def pieces(blocks: Sequence[Block], measure: SliceCounter, max_tokens: int) -> l
     """Split blocks into pieces of at most `max_tokens`, with the paper's four-level fallback.
 
     The levels are paragraphs, sentences, clauses and characters; the next level is used only for a piece that is still
-    too long. Code, math and tables are split at line ends.
+    too long. Code, math and tables are split at line ends, then at characters.
     """
     result: list[Span] = []
     for start, cuttable, end, atomic in units(blocks):

@@ -80,7 +80,7 @@ class Holdings:
             (folder / name).mkdir(parents=True, exist_ok=True)
 
     def find(self, names: Sequence[str]) -> Path | None:
-        """The stored file of the book that has any of the names; None if there is none or the file is damaged."""
+        """The stored file of the book that has any of the names; None without one. A damaged file does not count."""
         for name in names:
             note = self._folder / "names" / _short(name)
             sha256 = note.read_text() if note.is_file() else ""
@@ -105,7 +105,7 @@ class Holdings:
 
     @contextlib.contextmanager
     def claim(self, names: Sequence[str]) -> Iterator[None]:
-        """Lock the names of a book against other processes and threads; the end of the process releases them.
+        """Lock the names of a book against other processes and threads; a lock ends with its process at the latest.
 
         Waits while another process or thread fetches the book. Locks are acquired in sorted order, which prevents a
         deadlock.

@@ -95,9 +95,10 @@ def handle(value: str) -> str:
 
 
 def url(value: str) -> str:
-    """Canonical web address: `url:` and the address without scheme, default port, dot segments, fragment and tracking.
+    """Canonical web address: `url:` and the address, without what does not identify a resource.
 
-    The path keeps its case: servers may distinguish `/A` and `/a`. An address without a host (`local:/x`) is unchanged.
+    Left out are scheme, default port, dot segments, fragment and tracking parameters. The path keeps its case:
+    servers may distinguish `/A` and `/a`. An address without a host (`local:/x`) is unchanged.
     """
     try:
         parts = urlsplit(value.strip())

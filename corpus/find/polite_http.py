@@ -44,7 +44,7 @@ class Busy(Exception):
 
 
 def retrying(config: WebConfig) -> tenacity.Retrying:
-    """Retry policy for busy servers and lost connections; after the last attempt the failure is raised.
+    """Retry policy for busy servers and lost connections; the last failure is raised.
 
     Each wait is random, up to a bound that doubles, so that clients that failed together do not retry together; it is
     at least the server's Retry-After.

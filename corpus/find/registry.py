@@ -37,7 +37,7 @@ class Coverage:
     source_id: str
     """Admitted source; empty for a pair without any source."""
     rank: int
-    """Rank of the source's offer among the offers for the pair, 1-based; 0 for a pair without any source."""
+    """Best rank of the book's entries among the offers for the pair, 1-based; 0 for a pair without any source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

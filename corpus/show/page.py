@@ -25,7 +25,7 @@ from infuser_core.system import child, durable
 AROUND = 400
 """Characters of the Markdown shown before and after a chunk."""
 SAMPLES = 5
-"""Number of samples of each kind shown per book: formulas, listings, discarded spans and removed lines."""
+"""Samples shown per book: listings, and discarded spans and removed lines of each reason; twice as many formulas."""
 PICTURES = "infuser_core.results.view.pictures:pictures"
 LIMITS = child.Limits(wall_seconds=120.0, cpu_seconds=120)
 

@@ -69,9 +69,9 @@ class EngineSettings(Settings):
     """Whether independent phases run at the same time: dev rollouts and dev gradient during question generation, a
     validation during the next iteration. It changes no result and is not part of a recipe."""
     write_beside: bool = False
-    """Whether the dev gradient is hashed, flushed and committed in the background while questions are generated, and
-    the generator's checkpoint while the solver is updated, under either placement. It changes no result; if the run is
-    killed before the commit, the phase is repeated."""
+    """Whether the trainer `deepspeed` leaves files to be hashed, flushed and committed in the background: the dev
+    gradient while questions are generated, the generator's checkpoint while the solver is updated, under either
+    placement. It changes no result; if the run is killed before the commit, the phase is repeated."""
     tensor_parallel: int = Field(default=1, gt=0, le=4096)
     """Accelerators that share one engine of the sampler `vllm`."""
     sampler_memory: float = Field(default=0.85, gt=0, le=1)

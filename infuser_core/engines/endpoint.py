@@ -129,7 +129,7 @@ class Endpoint:
         return [replies[place] for place in range(len(prompts))]
 
     def replies(self, requests: Sequence[ChatRequest]) -> Iterator[tuple[int, ChatReply]]:
-        """Yield (place, reply) in order of arrival. Raises EngineError if a request fails for good."""
+        """Yield (place, reply) as they arrive. Raises EngineError, and drops the rest, if a request fails for good."""
         stop, failed = threading.Event(), threading.Event()
         halves = 0
 
@@ -198,7 +198,7 @@ class Endpoint:
             "top_p": params.top_p,
             self._limit: params.max_tokens,
         }
-        # OpenAI's interface has no top_k, so that it is sent only if it changes something.
+        # OpenAI's interface has no top_k: it is sent only if it changes something.
         if params.top_k > 0:
             body["top_k"] = params.top_k
         if request.seed is not None:

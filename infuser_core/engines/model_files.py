@@ -90,7 +90,7 @@ def companions(folder: Path) -> dict[str, bytes]:
 
 
 def link_model_files(source: Path, target: Path, weights: Path | None = None) -> None:
-    """Fill a folder with links to a model's files; a file `weights` replaces the model's own weights."""
+    """Fill a folder with links to a model's files, without optimizer state; `weights` replaces the model's own."""
     for path in files_of(source, COMPANIONS if weights else (*COMPANIONS, *WEIGHTS)):
         (target / path.name).symlink_to(path.absolute())
     if weights:

@@ -65,7 +65,7 @@ class EngineLayout:
 
     @property
     def one_by_one(self) -> bool:
-        """Whether questions are scored one by one, each with a whole gradient: always so for Muon."""
+        """Whether questions are scored one by one, each with a whole gradient: the reference probe, Muon's only one."""
         return self.probe == "reference" or not options_class(self.optimizer).elementwise
 
     @property
@@ -302,7 +302,7 @@ def sampler_weight_bytes(shape: Shape, layout: EngineLayout) -> float:
 
 
 def cache_tokens(shape: Shape, gpu: Gpu, layout: EngineLayout) -> float:
-    """Predict the tokens that fit into the KV cache of a sampling engine."""
+    """Predict the tokens that fit into the KV cache of a sampling engine, within its share of the memory."""
     weights = sampler_weight_bytes(shape, layout) / layout.tensor_parallel
     free = gpu.memory * layout.sampler_share - weights - gpu.graphs - gpu.context
     return max(0.0, free * layout.tensor_parallel / shape.cache_bytes)

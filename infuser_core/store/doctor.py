@@ -146,7 +146,7 @@ class _Scope:
                 yield Problem(kind="dead_holder", damage=False, what=what, remedy=remedy, runs=names)
 
     def leftovers(self) -> Iterator[Problem]:
-        """Find files left by killed processes; for one run, only those of its artifacts and in its folder."""
+        """Report what `find_leftovers` finds; for one run, only what is of its artifacts or in its folder."""
         run_folder = runs.runs_folder(self._root) / self._run if self._run else None
         keys_in_use = frozenset(self._runs_of).union(*(held_keys(self._catalogue, each) for each in self._evaluations))
         for leftover in find_leftovers(self._root, keys_in_use=keys_in_use):
@@ -199,7 +199,8 @@ class RepairPlan:
 def prepare_repair(root: Path, run: str | None, *, progress: Progress = lambda done, total: None) -> RepairPlan:
     """Move all damaged artifacts and records of a run, or of the whole store, aside; returns the work that remains.
 
-    Raises BusyRunError if a living process executes a run with damage, UsageError if there is no such run.
+    Raises BusyRunError if a living process executes the run, or any run or evaluation with damage; UsageError if there
+    is no such run.
     """
     if run:
         runs.refuse_if_held(root, runs.find_run(root, run))

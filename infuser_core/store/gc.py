@@ -3,7 +3,8 @@
 Safe to kill at any point: a folder is renamed into `.trash` before its files are deleted, an artifact is deleted before
 its inputs, and files of a checkpoint are listed in `pruned.json` before they are deleted. The next `infuser gc --apply`
 continues. Files left by killed processes are removed unless they are needed. A process holds the lock of a key while it
-computes the key in a workspace in `.staging`, so a workspace whose key is not locked is abandoned.
+computes the key in a workspace in `.staging`, so a workspace whose key is not locked is abandoned, unless a process on
+another machine, whose locks may be invisible, executes a run.
 """
 
 import fcntl

@@ -88,7 +88,7 @@ class _Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalState:
-    """Content of a journal at one time; of a damaged journal only the readable lines, which may be incomplete."""
+    """Content of a journal at one time; of a damaged one the readable lines, which may be incomplete or altered."""
 
     entries: Sequence[Entry]
     """All readable lines."""

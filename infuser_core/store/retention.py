@@ -28,7 +28,7 @@ from infuser_core.store.catalogue import (
 
 
 class Extent(IntEnum):
-    """Part of a checkpoint to keep: facts only (its record), facts and weights, or everything. Ordered."""
+    """Part of a checkpoint to keep: facts only (all but tensors), facts and weights, or everything. Ordered."""
 
     FACTS = 0
     WEIGHTS = 1

@@ -89,9 +89,9 @@ def find_run(root: Path, name: str | None) -> str:
 
 
 def match_run(root: Path, name: str) -> str:
-    """Find the run whose name begins with a text that may also mean something else; empty if there is no such run.
+    """Find a run (see `find_run`) by a text that may also mean something else; empty if no name begins with the text.
 
-    Raises UsageError if the names of several runs do.
+    Raises UsageError if the names of several runs begin with it and none equals it.
     """
     names = list_runs(root)
     return find_run(root, name) if names_starting_with(name, names) else ""
@@ -262,7 +262,7 @@ def list_differences(old: Any, new: Any, where: str = "", *, absent: Any = None)
 
 @contextmanager
 def hold_run(root: Path, name: str, *, shelf: str = RUNS) -> Iterator[lease.Hold]:
-    """Hold a run or an evaluation during the block: its lock and lease. Waits while files are being removed by gc.
+    """Hold a run or an evaluation during the block: its lock and lease. Waits while files of the store are removed.
 
     The lock ends with the process, even if it is killed. Raises BusyRunError, which names the holder, if another living
     process executes the run.

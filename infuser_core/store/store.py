@@ -31,7 +31,7 @@ from infuser_core.system.sealed import digest_of
 
 Row = TypeVar("Row")
 _restoring: dict[str, bool] = {}
-"""Keys of the pruned artifacts that this process restores, and whether retention must then leave them alone."""
+"""Keys of the artifacts that this process restores; the value says whether they are to stay (see `is_repairing`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,7 @@ def _arrow_type(hint: Any) -> pa.DataType:
 
 
 def write_rows(path: Path, rows: Iterable[Any], row_type: type) -> None:
-    """Write rows to a zstd-compressed parquet file in row groups of limited size; an empty file has the schema."""
+    """Write rows to a zstd-compressed parquet file in row groups of limited size; without rows, only the schema."""
     with row_writer(path, row_type) as keep:
         for row in rows:
             keep(row)
@@ -188,8 +188,8 @@ def save_rows(path: Path, rows: Sequence[Any], row_type: type) -> None:
 class TableRows(Sequence[Row]):
     """The rows of a parquet file as a sequence that reads one row group at a time, when it is needed.
 
-    A column that is missing in the file takes its field's default. A missing column without default, or an unknown
-    column, fails an assertion.
+    A column that is missing in the file takes its field's default. A missing column without default (a
+    `default_factory` does not count), an unknown column, or another order of columns fails an assertion.
     """
 
     def __init__(self, path: Path, row_type: type[Row]) -> None:

@@ -128,8 +128,8 @@ _LISTING = {"show", "describe", "summarize", "pragma", "information_schema", "du
 class Lens:
     """Answers SQL queries over the artifacts of all runs or of some: one view per table name, created on first use.
 
-    The first columns of a view are run, iteration, phase and artifact key. `shelf` is the folder of the store to query:
-    runs or evaluations. With `iterations`, only artifacts of these iterations are included and opened.
+    The view of a table begins with the columns run, iteration, phase and artifact_key. `shelf` is the folder of the
+    store to query: runs or evaluations. With `iterations`, only artifacts of these iterations are included and opened.
     """
 
     def __init__(

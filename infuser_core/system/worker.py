@@ -198,7 +198,7 @@ class WorkerProcess(Peer):
         self.forget()
 
     def forget(self) -> None:
-        """Close this process's ends of the connection without killing the worker, as in a forked child."""
+        """Close this process's ends of the connection. In a forked child they are copies: the worker lives on."""
         assert self._process.stdin is not None, "requested as a pipe"
         self._process.stdin.close()
         self._socket.close()
@@ -254,7 +254,7 @@ class WorkerProcess(Peer):
                     self._unwritten.popleft()
 
     def _read_socket(self) -> bool:
-        """Read the bytes that have arrived and decode complete messages; False if there were none."""
+        """Read the bytes that have arrived and decode complete messages; False if no bytes have arrived."""
         try:
             data = self._socket.recv(CHUNK)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Worker pools: spread the items of a long stage over threads and processes of this machine, or over a cluster.
+"""Worker pools: spread the items of a long stage over local threads and processes, or processes of a Ray cluster.
 
 A stage passes a task and its items and receives results as they finish; it does not depend on the kind of workers. An
 item whose worker dies is repeated by another worker. Results are the same for any number of workers.
@@ -74,7 +74,7 @@ class ThreadWorker:
             return self._work(item)
 
     def end(self, *, now: bool) -> None:
-        """Close the task; with `now`, do nothing, as the current item cannot be interrupted."""
+        """Close the task; with `now`, do nothing: the current item cannot be interrupted and ends by its own limits."""
         if not now:
             self._work = None
             self._stack.close()

@@ -24,7 +24,7 @@ RETIRED = frozenset({"retired", "unlisted", "coming_soon"})
 
 
 def find(site: Site, topic: Topic, query: str) -> Iterator[Offer]:
-    """Current books of `GET {base}/apps/cms/api/v2/pages/?type=books.Book` that mention every word of the query."""
+    """Live books of `GET {base}/apps/cms/api/v2/pages/?type=books.Book` that mention every word of the query."""
     url = f"{site.base}/apps/cms/api/v2/pages/"
     for page in range(MAX_PAGES):
         params: Params = {"type": "books.Book", "fields": FIELDS, "limit": PAGE_SIZE, "offset": page * PAGE_SIZE}

@@ -230,7 +230,7 @@ class RankGroup:
     ) -> InfuserError:
         """Choose the error to raise: the death of a rank before other failures, which it may have caused.
 
-        Of the other failures, an InfuserError is returned unchanged.
+        Of the other failures, the first InfuserError comes first, unchanged.
         """
         deadline = time.monotonic() + GRACE_SECONDS
         dead = self._ray.exceptions.RayActorError

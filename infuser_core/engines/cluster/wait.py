@@ -30,7 +30,7 @@ def wait_for(hosts: Sequence[str], joined: Callable[[], Iterable[str]], *, secon
 
 
 def missing(hosts: Sequence[str], names: Iterable[str]) -> list[str]:
-    """List the hosts that have not joined, by name or address; the domain of a name is ignored."""
+    """List the hosts that have not joined, in order, by name or address; the domain of a name is ignored."""
     short_names = {_short(name) for name in names}
     return [host for host in hosts if _short(host) not in short_names]
 

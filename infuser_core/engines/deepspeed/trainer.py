@@ -1,4 +1,4 @@
-"""A trainer on several processes (ranks), with state sharded by DeepSpeed: the part in the driver's process."""
+"""The driver's side of a trainer on several ranks: the local trainer's results, with state sharded by DeepSpeed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -141,7 +141,7 @@ class DeepSpeedTrainer:
         return True
 
     def take(self, name: str) -> None:
-        """Load the state that `park` copied, with zero gradients as after `load`; the model must be unchanged."""
+        """Load the state that `park` copied, with zero gradients as after `load`; it must be of the same model."""
         self._call_all("take", name)
         self._role = name
         self.zero_grad()
@@ -216,7 +216,7 @@ class DeepSpeedTrainer:
     def _write(self, method: str, path: Path) -> float:
         """Have the ranks write files, and register the files' digests for the commit.
 
-        If commits run in parallel with the next stage, ranks on this machine alone leave the digests to the commit.
+        If commits run in parallel with the next stage and all ranks are on this machine, the commit computes digests.
         """
         answers = self._call_all(method, str(path), not (self._write_beside and self.pids))
         for file, sha256 in chain.from_iterable(digests.items() for _, digests in answers):

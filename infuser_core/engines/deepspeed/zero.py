@@ -191,7 +191,7 @@ class Zero:
         return result
 
     def recorded(self, batch: MicroBatch, temperature: float, receiver: Receiver | None) -> Tensor:
-        """Log-probabilities whose backward calls the recorded layers and makes no gradients. All ranks call it."""
+        """Log-probabilities whose backward only reports to recording layers, without gradients. All ranks call it."""
         logprobs_S: Tensor = self._engine.module(batch, temperature, receiver)
         return logprobs_S
 
@@ -283,7 +283,7 @@ class Zero:
 
 
 def _gather_in_bf16(model: nn.Module) -> None:
-    """Make DeepSpeed gather weights in bf16 if they are only multiplied in bf16; gradients stay fp32."""
+    """Make DeepSpeed gather weights in bf16 if they are only multiplied in bf16: same products; gradients stay fp32."""
     from deepspeed.runtime.torch_autocast import PARAM_COMM_DTYPE_ATTR_NAME
 
     layers = list(model.modules())

@@ -47,7 +47,7 @@ def create_adapters(
 
 
 def target_layers(model: PreTrainedModel, targets: Sequence[str] | str) -> list[str]:
-    """List the last parts of the names of the targeted linear layers. Raises ConfigError for one the model lacks."""
+    """Sort the last parts of the names of the targeted linear layers. Raises ConfigError for one the model lacks."""
     output = model.get_output_embeddings()
     layers = [path for path, layer in model.named_modules() if type(layer) is nn.Linear and layer is not output]
     linear = {path.rpartition(".")[2] for path in layers}

@@ -139,7 +139,7 @@ def choose_dtype(name: str) -> torch.dtype:
 
 
 def load_model(folder: Path, *, dtype: torch.dtype, device: torch.device) -> PreTrainedModel:
-    """Load the model of a folder in `dtype`, with layout attention, no dropout and merged adapters, for evaluation."""
+    """Load a folder's model in `dtype`, in evaluation mode, with layout attention, no dropout and merged adapters."""
     config = read_config(folder)
     refuse_logit_changes(config)
     model = disable_dropout(read_model(folder, config, dtype=dtype, attention=IMPLEMENTATION))
@@ -202,7 +202,7 @@ ROW_BYTES = 16
 
 
 def multiply_experts(model: PreTrainedModel) -> None:
-    """Make a mixture of experts multiply one by one if torch's grouped product does not support its size or dtype."""
+    """Make a model multiply its experts one by one if torch's grouped product does not support their size or dtype."""
     experts = [parameter for parameter in model.parameters() if parameter.dim() == 3]
     odd = any(size * each.element_size() % ROW_BYTES for each in experts for size in each.shape[1:])
     if odd or (experts and model.dtype == torch.float64):

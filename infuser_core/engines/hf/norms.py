@@ -1,4 +1,4 @@
-"""RMS norms: their formula, a test whether a layer computes it, and norms of float64 models in float64."""
+"""RMS norms: their formula, a test of whether a layer computes it, and norms of float64 models in float64."""
 
 from functools import partial
 

@@ -151,7 +151,7 @@ class ControlTokens:
 
     @cached_property
     def _separator(self) -> str:
-        """Invisible or blank character that keeps the spelling of a control token from becoming the token."""
+        """The first of two characters, invisible and blank, that keeps text from becoming a control token."""
         for character in ("\u2060", " "):
             spelled = {token: entry.content[0] + character + entry.content[1:] for token, entry in self._added.items()}
             if all(token not in self._tokenizer.encode(text) for token, text in spelled.items()):

@@ -71,7 +71,7 @@ def uniforms(seeds_R: np.ndarray, position: int) -> np.ndarray:
 
 
 def pick_tokens(logits_RV: Tensor, uniforms_R: Tensor, params: SamplingParams) -> tuple[Tensor, Tensor]:
-    """Pick one token per row; also returns its log-probability at the temperature before top-k and top-p, nats, fp32.
+    """Pick one token per row; also returns its log-probability at the temperature, before top-k and top-p: nats, fp32.
 
     `uniforms_R` is fp64. Temperature 0 takes the most likely token.
     """
@@ -345,7 +345,7 @@ class _Batch:
         return self._head.logits(hidden[:, 0])
 
     def _shrink(self, tokens_R: Tensor) -> Tensor:
-        """Drop finished groups and as many finished rows as possible; returns the tokens of the remaining rows."""
+        """Drop finished groups, and narrow the grid to the most running rows of a group; returns the tokens left."""
         alive_GN = self._alive_R.reshape(self._cache.groups, self._cache.samples)
         counts_G = alive_GN.sum(axis=1)
         running_G, width = np.flatnonzero(counts_G), int(counts_G.max())

@@ -88,7 +88,7 @@ class HeadNames:
 
 
 class Recorder:
-    """Replaces the layers of a model that have parameters. Raises UnknownLayerError naming unsupported layers."""
+    """Records a model's layers with parameters. Raises UnknownLayerError naming the layers that it does not support."""
 
     def __init__(self, model: PreTrainedModel, *, compute_dtype: torch.dtype) -> None:
         self._compute_dtype = compute_dtype

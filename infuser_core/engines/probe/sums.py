@@ -181,7 +181,7 @@ class QuestionSums:
         return self._workspace.tile(rows, columns)[0]
 
     def add_linear(self, name: str, left_TO: Tensor, right_TI: Tensor) -> None:
-        """Add a linear layer's gradient left^T right of every question. Raises UnknownLayerError on a second use."""
+        """Add a linear layer's gradient left^T right of every question. Raises UnknownLayerError on its second use."""
         self._require_first_use(name)
         if len(left_TO) != self.num_tokens:
             raise refusal(f"{name}, which sees {len(left_TO)} of {self.num_tokens} tokens")

@@ -159,7 +159,7 @@ class ServiceSampler:
             self._asleep = True
 
     def wake(self) -> None:
-        """Allocate the accelerators' memory again, and move the weights back."""
+        """Let the engines take back the memory that `sleep` freed."""
         if self._asleep:
             self._ask("wake")
             self._asleep = False

@@ -110,7 +110,7 @@ class WeightTransfer:
 
 
 class Board:
-    """The newest weights of every role in memory, in the engines' `dtype`; `fill` copies them to other machines."""
+    """The newest weights of every role in memory, in the engines' `dtype`; `fill` serves more than this machine."""
 
     def __init__(self, dtype: str, fill: Fill | None = None) -> None:
         self._dtype, self._fill = dtype, fill

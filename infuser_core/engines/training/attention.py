@@ -188,7 +188,7 @@ def _response_attention(
 
 
 def _response_mask(bucket: Bucket, device: torch.device, window: int | None) -> Tensor:
-    """Mask of response tokens, [rows or 1, L, P + L]: True at real prompt and earlier response tokens in `window`."""
+    """Mask of response tokens, [rows or 1, L, P + L]: the unpadded prompt, and the response up to each, in `window`."""
     own_LL = causal_window(bucket.response, window or bucket.response, device=device)
     prompt_GLP = torch.ones(1, 1, bucket.prompt, dtype=torch.bool, device=device)
     if bucket.padding_GP is not None:

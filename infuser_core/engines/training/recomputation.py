@@ -29,7 +29,7 @@ other activations."""
 
 
 class Recomputation:
-    """Makes a model's layers recompute activations in backward; how many is chosen before every forward pass.
+    """Makes a model's layers recompute activations in backward; which ones is chosen before every forward pass.
 
     All ranks enter the same modules in the same order, even if they choose differently.
     """

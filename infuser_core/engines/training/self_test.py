@@ -56,7 +56,7 @@ def require_same_once(model: PreTrainedModel, digest: str, seals: Path | None) -
 
 @torch.inference_mode()
 def require_same(model: PreTrainedModel) -> None:
-    """Raise EngineError, with the size of the difference, if the engines' log-probabilities are not transformers'."""
+    """Raise EngineError, with place and size, if the engines' log-probabilities are not those of transformers."""
     groups = _groups(model)
     family = type(model).__name__
     try:
