@@ -62,7 +62,10 @@ def prepare_environment(root: Path) -> None:
 
 
 def find_server(root: Path) -> str | None:
-    """Find the API address: `PREFECT_API_URL`, or the store's running `infuser serve`. None without a server."""
+    """Find the API address: `PREFECT_API_URL`, or the store's running `infuser serve`. None without a server.
+
+    Sets the environment variables that let Prefect's clients use the store's server.
+    """
     url = os.environ.get("PREFECT_API_URL")
     server = running_server(root)
     if server and url in (None, server.url):

@@ -246,7 +246,7 @@ def _is_term(term: PdfLine, below: Sequence[PdfLine], edges: Sequence[float]) ->
 
 
 def _is_isolated(run: Sequence[PdfLine], above: PdfLine | None, below: PdfLine | None, body: Style) -> bool:
-    """Whether lines stand alone, as a title does.
+    """Whether lines are set apart, like a title.
 
     They do not fill their column, have more space above than running text, and are not a term above its definition. The
     line after them is not higher and further to the left.

@@ -8,15 +8,20 @@ from infuser_core.memory.hardware import GIB
 from infuser_core.memory.parts import RoleMemory, host_bytes
 from infuser_core.planning.advice import advice
 from infuser_core.planning.disk import run_files
-from infuser_core.planning.hours import KINDS, assumed_utilisations, iteration_seconds, known_lengths, validation_work
+from infuser_core.planning.hours import (
+    KINDS,
+    Utilisations,
+    assumed_utilisations,
+    iteration_seconds,
+    known_lengths,
+    validation_work,
+)
 from infuser_core.planning.setup import Setup
 from infuser_core.store.verify import format_size
 from infuser_core.terminal import table
 
 OVERLAYS = "configs/engine/one-gpu.yaml, eight-gpus.yaml or eight-gpus-split.yaml"
 """Ready-made engine settings that the text recommends."""
-Utilisations = Mapping[str, tuple[float, str]]
-"""Utilisation (share of the dense FLOP rate) and its source, by kind of work."""
 
 
 def plan_as_json(setup: Setup, measured: Utilisations) -> dict[str, Any]:

@@ -23,6 +23,8 @@ from infuser_core.memory.shape import Shape
 SAMPLING, SCORING, TRAINING = "sampling", "scoring", "training"
 """Kinds of work: decoding; influence probes and forward passes; forward and backward passes for a gradient."""
 KINDS = (SAMPLING, SCORING, TRAINING)
+Utilisations = dict[str, tuple[float, str]]
+"""Utilisation (share of the dense FLOP rate) and its source, by kind of work."""
 SHARES = ("valid", "varied_dev", "varied_questions")
 
 

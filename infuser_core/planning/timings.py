@@ -12,15 +12,13 @@ from infuser_core.config.overlays import validate
 from infuser_core.config.phase_table import LOOP, Phase
 from infuser_core.config.shipped import read_yaml
 from infuser_core.errors import ConfigError, UsageError
-from infuser_core.planning.hours import KINDS, SAMPLING, SCORING, TRAINING
+from infuser_core.planning.hours import KINDS, SAMPLING, SCORING, TRAINING, Utilisations
 from infuser_core.planning.setup import Setup
 from infuser_core.store.journal import Journal
 from infuser_core.store.recipe import read_record
 from infuser_core.store.runs import find_run, read_config
 from infuser_core.store.store import Store
 
-Utilisations = dict[str, tuple[float, str]]
-"""Utilisation and its source, by kind of work."""
 RESPONSES: dict[str, str] = {Phase.ROLLOUT_DEV: "dev_response", Phase.ROLLOUT_QUESTIONS: "solver_response"}
 """Phases whose summary counts response tokens, with the mean length that these give."""
 

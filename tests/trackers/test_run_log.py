@@ -130,8 +130,8 @@ def test_metrics_are_told_once_whatever_attempt_and_a_torn_line_costs_only_itsel
     with file.open("a") as handle:
         handle.write('{"step": 0, "phase": "vali')
     again = RunLog(folder=tmp_path, attempt=2)
-    again.found(first, 0)
-    again.found(second, 0)
+    again.add_cached(first, 0)
+    again.add_cached(second, 0)
     again.ran(second, seconds=1.0)
     found = [(point.attempt, point.state, point.metrics["accuracy"]) for point in points_in(file)]
     assert found == [(1, "ran", 0.5), (2, "cached", 0.75)]
